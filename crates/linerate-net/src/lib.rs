@@ -1,0 +1,28 @@
+//! Bytes to wire and back. One event loop per core, sharing nothing; one small trait, [`Transport`], used with
+//! static dispatch; several ways of moving bytes behind it. This crate knows no HTTP.
+//!
+//! * [`mem`]: scripted peers in memory and in virtual time; everything is tested on it first.
+//! * [`epoll`]: the kernel's TCP, edge-triggered.
+//! * [`uring`]: the kernel's TCP by io_uring: multishot receive, provided buffers, direct descriptors.
+//!
+//! `unsafe` is confined to `sys/`.
+
+pub mod epoll;
+mod error;
+mod limits;
+pub mod mem;
+mod probe;
+mod sys;
+mod tcp_info;
+mod time;
+mod transport;
+pub mod uring;
+
+pub use error::{NetError, NetErrorKind};
+pub use limits::Limits;
+pub use probe::{Facility, Probe};
+pub use tcp_info::TcpInfo;
+pub use time::Time;
+pub use transport::{
+    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Transport, Waker,
+};

@@ -1,0 +1,234 @@
+//! The one interface behind which bytes move.
+//!
+//! The loop that drives it:
+//!
+//! ```text
+//! loop {
+//!     transport.turn(deadline, &mut events)?;          // the only place that waits
+//!     let now = transport.now();                       // one clock read per turn
+//!     for event in events.drain(..) {
+//!         match event {
+//!             Event::Readable { conn, data } => match transport.receive(data, |bytes| session.handle(now, bytes)) {
+//!                 After::Open => ..., After::Ended | After::Failed(_) => transport.close(conn, ..), After::Gone => {}
+//!             },
+//!             ...
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! Rules every transport keeps (the conformance suite holds them):
+//! 1. A connection lives until the application closes it; its [`Conn`] is never handed out again.
+//! 2. Events of one connection keep their order: `Connected` before the first `Readable`.
+//! 3. Events already in a batch may name a connection closed meanwhile: calls on it do nothing, `receive` says `Gone`.
+//! 4. Each `Readable` is answered by one `receive`. Bytes are lent to the closure; what must outlive it is copied.
+//! 5. `send` takes everything (up to [`Limits::unsent_bytes`](crate::Limits)); what the wire does not take at once the transport keeps until it does.
+//! 6. After `pause`, bytes already queued may still arrive.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{NetError, TcpInfo, Time};
+
+/// A connection: a slot and the generation that makes it unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conn {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl Conn {
+    /// The slot: small, dense, reused after `close`. For tables kept beside the transport's; compare the whole
+    /// `Conn` to know that the slot still is this connection.
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Listener(pub(crate) u32);
+
+/// Bytes lent to the transport for its whole life, to be sent from without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent(pub(crate) u32);
+
+/// Claim on received bytes: passed to [`Transport::receive`] once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Data {
+    pub(crate) conn: Conn,
+    /// Transport-private: a buffer id and a length (io_uring), nothing (epoll).
+    pub(crate) token: u64,
+}
+
+impl Data {
+    /// The connection they belong to.
+    pub fn conn(&self) -> Conn {
+        self.conn
+    }
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A peer connected to a listener of ours.
+    Accepted {
+        /// Where.
+        listener: Listener,
+        /// The new connection; usable at once.
+        conn: Conn,
+        /// Who.
+        peer: SocketAddr,
+    },
+    /// A connection we asked for is established.
+    Connected {
+        /// Which.
+        conn: Conn,
+        /// When the handshake was known to be complete.
+        at: Time,
+    },
+    /// Bytes, the end, or a failure of the receiving side wait to be taken by [`Transport::receive`].
+    Readable {
+        /// Which.
+        conn: Conn,
+        /// The claim.
+        data: Data,
+    },
+    /// All that was handed over to send has left (only after some of it had to wait).
+    Drained {
+        /// Which.
+        conn: Conn,
+    },
+    /// The connection failed (also: could not be established). The application closes it.
+    Failed {
+        /// Which.
+        conn: Conn,
+        /// Why.
+        error: NetError,
+    },
+    /// A [`Waker`] was used.
+    Woken,
+}
+
+/// State of the receiving side after [`Transport::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// More may come.
+    Open,
+    /// The peer sent its FIN and every byte before it was handed over.
+    Ended,
+    /// Receiving failed; every byte before was handed over.
+    Failed(NetError),
+    /// The connection was closed by the application before.
+    Gone,
+}
+
+/// How to close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// `close(2)`: FIN after what is still to be sent. The side that closes first keeps the TIME_WAIT state.
+    Now,
+    /// Wait for the peer's FIN (at most a second) and close then, so that TIME_WAIT stays with the peer.
+    AfterPeer,
+    /// FIN after what is still to be sent, then read and discard until the peer's FIN (at most a second): the lingering
+    /// close that keeps a last answer from being destroyed by a reset (RFC 9112 section 9.6).
+    Lingering,
+    /// RST.
+    Abort,
+}
+
+/// How to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ConnectOptions {
+    /// Source address (the port is always the kernel's choice).
+    pub from: Option<IpAddr>,
+    /// The connection carries one request and is then closed: the transport may use a cheaper way for that.
+    pub short: bool,
+}
+
+/// How to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Accept queue length.
+    pub backlog: u32,
+    /// SO_REUSEPORT: one listener per core on the same address.
+    pub reuse_port: bool,
+    /// TCP_DEFER_ACCEPT: report a connection when its first bytes are there.
+    pub defer: Option<Duration>,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        ListenOptions { backlog: 4096, reuse_port: false, defer: None }
+    }
+}
+
+/// Wakes a transport's `turn` from another thread; it then reports [`Event::Woken`].
+#[derive(Clone, Debug)]
+pub struct Waker(pub(crate) Arc<crate::sys::EventFd>);
+
+impl Waker {
+    /// Ends the wait of the transport's current or next turn.
+    pub fn wake(&self) {
+        self.0.signal();
+    }
+}
+
+/// Moves bytes. See the module's text for the rules.
+pub trait Transport {
+    /// The time now. A clock read on kernel transports: once per turn is enough.
+    fn now(&mut self) -> Time;
+
+    /// Listens. Returns the address with the port chosen.
+    fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<(Listener, SocketAddr), NetError>;
+
+    /// Stops accepting on it; connections stay.
+    fn unlisten(&mut self, listener: Listener);
+
+    /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established.
+    fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError>;
+
+    /// Waits until something happened or `until` has come (`None`: as long as it takes; a time in the past: only
+    /// looks), and appends what happened to `events`.
+    fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
+
+    /// Lends received bytes to `take`, piece by piece, and tells the state after.
+    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
+
+    /// Sends a copy of `bytes`.
+    fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError>;
+
+    /// Gives bytes into the transport's keeping, to send from often (a prebuilt batch of requests).
+    fn lend(&mut self, bytes: Arc<[u8]>) -> Lent;
+
+    /// Sends a range of lent bytes without copying them.
+    fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError>;
+
+    /// Bytes handed over that have not left yet.
+    fn unsent(&self, conn: Conn) -> usize;
+
+    /// Stops reading (back-pressure).
+    fn pause(&mut self, conn: Conn);
+
+    /// Reads again.
+    fn resume(&mut self, conn: Conn);
+
+    /// Asks to be told of received bytes only when at least `bytes` of them wait (SO_RCVLOWAT), 1 to undo.
+    /// A hint: transports without it ignore it.
+    fn set_low_water(&mut self, conn: Conn, bytes: usize);
+
+    /// Closes. The connection is gone for the application at once.
+    fn close(&mut self, conn: Conn, how: Close);
+
+    /// TCP's counters, where the transport has them.
+    fn info(&mut self, conn: Conn) -> Option<TcpInfo>;
+
+    /// A handle to wake `turn` from another thread.
+    fn waker(&self) -> Waker;
+
+    /// The name users know: "epoll", "uring", "mem".
+    fn name(&self) -> &'static str;
+}
