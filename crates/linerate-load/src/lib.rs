@@ -1,1 +1,13 @@
-//! load
+//! Drives HTTP load and measures it honestly. Prints nothing, parses no arguments.
+//!
+//! A [`Plan`] says what to do; [`start`] does it on a thread per core and gives back a [`Running`], from which
+//! [`Snapshot`]s can be taken while it lasts and an [`Outcome`] when it has ended. Plans and outcomes are plain data.
+
+pub mod histogram;
+pub mod outcome;
+pub mod plan;
+mod run;
+
+pub use outcome::{Outcome, Snapshot};
+pub use plan::Plan;
+pub use run::{Running, StartError, start};

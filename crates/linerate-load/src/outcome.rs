@@ -1,0 +1,297 @@
+//! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use crate::histogram::Histogram;
+
+/// What a run measured. Requests that left during the warm-up are in none of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// When measuring began (after the warm-up).
+    pub started_at: Option<SystemTime>,
+    /// From the beginning of measuring to its end: the planned end, or the last answer where that came later or earlier.
+    pub duration: Duration,
+    /// Logical requests. `sent = answered + failed + unknown`, always.
+    pub requests: Requests,
+    /// Answers that were not good.
+    pub bad: Bad,
+    /// Why requests failed; the sum is `requests.failed`.
+    pub failures: Failures,
+    /// Answers by status.
+    pub status: BTreeMap<u16, u64>,
+    /// Bytes of requests and answers.
+    pub bytes: Bytes,
+    /// Latencies, nanoseconds inside.
+    pub latency: Latency,
+    /// Connections.
+    pub connections: Connections,
+    /// TCP's counters, summed over connections.
+    pub tcp: Tcp,
+    /// How the load generator itself fared.
+    pub client: Client,
+    /// Second by second.
+    pub series: Vec<Interval>,
+    /// Per request name, when the plan has several.
+    pub by_name: BTreeMap<String, Named>,
+    /// The worst and the bad ones.
+    pub samples: Vec<Sample>,
+    /// Things the user should know before believing the figures.
+    pub warnings: Vec<String>,
+    /// The transport that was used: "epoll", "uring", "threads" ...
+    pub io: String,
+    /// Whether the run was ended early by the user.
+    pub interrupted: bool,
+    /// Whether not a single connection could be opened: why, in words.
+    pub unreachable: Option<String>,
+}
+
+/// Logical requests: one counts once, however often it went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Left, or would have but for a connection that could not be opened.
+    pub sent: u64,
+    /// A whole answer came, whatever its status.
+    pub answered: u64,
+    /// Certainly not answered: see [`Failures`].
+    pub failed: u64,
+    /// Left, and nobody can know whether it was acted on (RFC 9112 section 9.3).
+    pub unknown: u64,
+    /// Times a request went out again.
+    pub resent: u64,
+    /// Due in an open loop and never sent.
+    pub unsent: u64,
+}
+
+/// Answered, but not as expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bad {
+    /// The status was not among the good ones.
+    pub status: u64,
+    /// The body lacked the text.
+    pub body: u64,
+    /// The tag was missing or another's.
+    pub tag: u64,
+}
+
+impl Bad {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.status + self.body + self.tag
+    }
+}
+
+/// Why requests failed. Each failed request is in exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// No connection: refused, unreachable, reset in the handshake, timed out by the kernel.
+    Connect,
+    /// No whole answer within the time-out.
+    Timeout,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed before the answer was whole.
+    ClosedEarly,
+    /// What came was not HTTP, or broke its rules.
+    Malformed,
+    /// No local port was left.
+    PortsExhausted,
+    /// No file descriptor was left.
+    DescriptorsExhausted,
+    /// The kernel had no buffer space.
+    NoMemory,
+}
+
+impl Failure {
+    /// All of them, in the order of reports.
+    pub const ALL: [Failure; 8] = [
+        Failure::Connect,
+        Failure::Timeout,
+        Failure::Reset,
+        Failure::ClosedEarly,
+        Failure::Malformed,
+        Failure::PortsExhausted,
+        Failure::DescriptorsExhausted,
+        Failure::NoMemory,
+    ];
+
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Connect => "connect",
+            Failure::Timeout => "timeout",
+            Failure::Reset => "reset",
+            Failure::ClosedEarly => "closed_early",
+            Failure::Malformed => "malformed",
+            Failure::PortsExhausted => "ports_exhausted",
+            Failure::DescriptorsExhausted => "descriptors_exhausted",
+            Failure::NoMemory => "no_memory",
+        }
+    }
+}
+
+/// Failed requests by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    counts: [u64; Failure::ALL.len()],
+    /// The first detail seen of each reason, in words ("answer is not HTTP: it begins with SSH-2.0").
+    pub details: BTreeMap<&'static str, String>,
+}
+
+impl Failures {
+    /// Counts `n` more.
+    pub fn add(&mut self, why: Failure, n: u64) {
+        self.counts[why as usize] += n;
+    }
+
+    /// How many of this reason.
+    pub fn count(&self, why: Failure) -> u64 {
+        self.counts[why as usize]
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// Bytes on the wire above TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Of requests.
+    pub sent: u64,
+    /// Of answers.
+    pub received: u64,
+}
+
+/// Latency histograms, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Latency {
+    /// From when the request was due; only in an open loop.
+    pub from_due: Option<Histogram>,
+    /// From when its bytes were handed to the wire.
+    pub from_sent: Histogram,
+    /// From `connect` to established.
+    pub connect: Histogram,
+    /// From sent to the first byte of the answer.
+    pub first_byte: Histogram,
+}
+
+/// Connections, over the whole run after warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Established.
+    pub opened: u64,
+    /// Could not be established.
+    pub failed: u64,
+    /// Ended by the peer.
+    pub closed_by_peer: u64,
+    /// Requests that a closing left unanswered and that went out again.
+    pub requests_resent: u64,
+    /// Requests a connection takes before the peer closes it, where that was learnt.
+    pub learnt_limit: Option<u32>,
+}
+
+/// TCP's counters (`TCP_INFO`), summed over `looked_at` connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Time the peer's closed or small window held us back, microseconds.
+    pub zero_window_us: u64,
+    /// Smallest round-trip time of all, microseconds.
+    pub rtt_min_us: Option<u32>,
+    /// Connections that were looked at: all, or a sample where asking each would cost too much.
+    pub looked_at: u64,
+}
+
+/// The load generator looked at by itself.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// Processor time of the sending threads.
+    pub cpu: Duration,
+    /// Busy share of the busiest sending thread's core time (0 to 1).
+    pub core_busy: f64,
+    /// Time the sending threads were runnable and had to wait for a core (schedstat).
+    pub run_queue_wait: Duration,
+    /// Context switches of the sending threads.
+    pub context_switches: u64,
+    /// How late requests left against when they were due and could have (open loop), nanoseconds.
+    pub lateness: Histogram,
+    /// Sending threads.
+    pub threads: u32,
+    /// Whether the client, not the server, set the limit; then `reason` says how that was seen.
+    pub saturated: bool,
+    /// In words.
+    pub reason: Option<String>,
+}
+
+/// One second of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// Its end, seconds from the beginning of measuring.
+    pub t_s: f64,
+    /// Answered per second.
+    pub rate_rps: f64,
+    /// Median latency in it, microseconds (from due in an open loop).
+    pub p50_us: f64,
+    /// 99th percentile in it, microseconds.
+    pub p99_us: f64,
+    /// Failed in it.
+    pub failed: u64,
+}
+
+/// Figures of one request name.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// Its share of the run's counts.
+    pub requests: Requests,
+    /// Answered, but not as expected.
+    pub bad: Bad,
+    /// Its latencies (from due in an open loop, from sent in a closed one), nanoseconds.
+    pub latency: Histogram,
+}
+
+/// One request worth looking at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When it was due, microseconds from the beginning of measuring (in a closed loop: when it was sent).
+    pub due_us: f64,
+    /// Its latency, microseconds; `None` when no answer came.
+    pub latency_us: Option<f64>,
+    /// Status of the answer, if one came.
+    pub status: Option<u16>,
+    /// Why it is here: "slowest", "bad status", "bad body", "timeout" ...
+    pub why: String,
+    /// Name of the request.
+    pub request: String,
+    /// Beginning of the answer's head (at most 1 kB), empty when none came.
+    pub head: String,
+}
+
+/// How a run is going: cumulative, cheap to take.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Since sending began (warm-up included).
+    pub elapsed: Duration,
+    /// Whether the warm-up is over.
+    pub measuring: bool,
+    /// Answered, failed and so on so far (in figures).
+    pub requests: Requests,
+    /// Not as expected so far.
+    pub bad: Bad,
+    /// Failures so far.
+    pub failures: Failures,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// Bytes so far.
+    pub bytes: Bytes,
+    /// Latency so far (from due in an open loop).
+    pub latency: Histogram,
+    /// Finished seconds.
+    pub series: Vec<Interval>,
+}

@@ -1,0 +1,241 @@
+//! What to do: plain data that serialises, whatever it was made from (flags, a plan file, a HAR, a log).
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A whole load run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Where to.
+    pub target: Target,
+    /// What to send: at least one.
+    pub requests: Vec<Request>,
+    /// Which of them comes next.
+    pub order: Order,
+    /// Data that requests draw from (`{{NAME.COLUMN}}`).
+    pub data: Vec<DataSet>,
+    /// Connections held open, over all threads (at least 1).
+    pub connections: u32,
+    /// Requests in flight on each connection (at least 1).
+    pub depth: u32,
+    /// Close a connection after this many requests; `None`: when the peer does.
+    pub per_connection: Option<u32>,
+    /// When to stop.
+    pub stop: Stop,
+    /// When a request is due.
+    pub pace: Pace,
+    /// Threads, each pinned to a core; `None`: one per core of this machine.
+    pub threads: Option<u32>,
+    /// How to send.
+    pub way: Way,
+    /// Which transport moves the bytes.
+    pub io: Io,
+    /// Source addresses to spread connections over; empty: the kernel's choice.
+    pub from: Vec<IpAddr>,
+    /// How long an answer may take before the request counts as failed (`timeout`).
+    pub timeout: Duration,
+    /// Requests that leave within this time from the start are not in the figures.
+    pub warm_up: Duration,
+    /// Number each request in this header field and check that the answer echoes it.
+    pub tag: Option<String>,
+    /// May delay when answers are seen to go faster; latencies are then not reported.
+    pub throughput: bool,
+    /// What must hold at the end.
+    pub checks: Vec<Check>,
+    /// Seed of everything random (arrivals, weights, `{{rand}}`): the same plan asks for the same again.
+    pub seed: u64,
+}
+
+/// Where to send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// As the user wrote it, for the report.
+    pub url: String,
+    /// `host[:port]` as it goes into the Host field (RFC 9110 section 7.2).
+    pub authority: String,
+    /// Resolved addresses; connections are spread over them in turn. At least one.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// One kind of request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Name in the report.
+    pub name: String,
+    /// Share of all requests, relative to the others' weights (greater than 0).
+    pub weight: f64,
+    /// Method token.
+    pub method: String,
+    /// Request target in origin form, slots allowed.
+    pub path: String,
+    /// Header fields in order, slots allowed in values. Host is added from the target when it is not among them.
+    pub fields: Vec<(String, String)>,
+    /// Body bytes, slots allowed; `None` sends no Content-Length unless the method needs one.
+    pub body: Option<Vec<u8>>,
+    /// What a good answer is.
+    pub expect: Expectation,
+}
+
+/// What a good answer is. An answer that fails it is answered all the same and counts in `bad`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Good statuses; empty: 100 to 399.
+    pub status: Vec<u16>,
+    /// Text that the body must contain; `None`: any body.
+    pub body: Option<String>,
+}
+
+impl Expectation {
+    /// Whether this status is good.
+    pub fn good_status(&self, status: u16) -> bool {
+        if self.status.is_empty() { status < 400 } else { self.status.contains(&status) }
+    }
+}
+
+/// Which request comes next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// By weight, drawn from the seed.
+    Weighted,
+    /// Indices into `requests`, one after the other, from the start again when they end.
+    Listed(Vec<u32>),
+}
+
+/// Rows of named columns, read into memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataSet {
+    /// Name used in slots.
+    pub name: String,
+    /// Column names.
+    pub columns: Vec<String>,
+    /// Rows; each as long as `columns`. At least one. Request number n takes row n modulo their number.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// When to stop: whichever comes first. At least one is set (or the pace ends by itself).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// After this many requests (in the figures: warm-up not counted).
+    pub requests: Option<u64>,
+    /// After this time (from the end of the warm-up).
+    pub duration: Option<Duration>,
+}
+
+/// When a request is due.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Pace {
+    /// Closed loop: as soon as an answer frees a place.
+    Closed,
+    /// Open loop: at a rate, whatever the answers do.
+    Open {
+        /// The rate over time.
+        rate: Rate,
+        /// How arrivals are spaced.
+        arrival: Arrival,
+    },
+    /// Open loop: at these times, nanoseconds from the start, ascending (a replayed log). Ends with the last.
+    Trace(Vec<u64>),
+}
+
+/// How arrivals are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arrival {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// A Poisson process: what many independent users do.
+    Poisson,
+}
+
+/// A rate over time: straight lines, one after the other; the last rate then holds for ever.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// At least one.
+    pub steps: Vec<RateStep>,
+}
+
+/// From one rate to another over a time, requests/s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateStep {
+    /// At its start.
+    pub from: f64,
+    /// At its end.
+    pub to: f64,
+    /// How long; `None` only for a constant last step (for ever).
+    pub lasts: Option<Duration>,
+}
+
+/// How to send: ours, or a baseline of the write-ups to compare with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// Event loops, `depth` requests in flight on each connection.
+    #[default]
+    Loop,
+    /// One thread; one request at a time on one connection.
+    Poll,
+    /// As many blocking threads as connections, each with one request at a time.
+    Threads,
+    /// As many tasks as connections on an async runtime (tokio), each with one request at a time.
+    Async,
+}
+
+/// Which transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Io {
+    /// The better of what this kernel has for this plan.
+    #[default]
+    Auto,
+    /// epoll.
+    Epoll,
+    /// `io_uring`.
+    Uring,
+}
+
+/// `p99<50ms`: something measured, a comparison, a limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// As the user wrote it.
+    pub expr: String,
+    /// What is looked at.
+    pub metric: Metric,
+    /// How it is compared.
+    pub comparison: Comparison,
+    /// The limit, in the metric's unit (microseconds, requests/s, a share of 1, a count).
+    pub limit: f64,
+}
+
+/// What a check looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Metric {
+    /// A percentile (0 to 100) of the latency, microseconds: from due in an open loop, from sent in a closed one.
+    Percentile(f64),
+    /// Mean of that latency, microseconds.
+    Mean,
+    /// Largest, microseconds.
+    Max,
+    /// Smallest, microseconds.
+    Min,
+    /// Answered requests per second.
+    Rate,
+    /// (failed + unknown + bad) / sent, a share of 1.
+    ErrorShare,
+    /// failed + unknown + bad, a count.
+    Errors,
+    /// Requests answered, a count.
+    Answered,
+}
+
+/// How a check compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
