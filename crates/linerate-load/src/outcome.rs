@@ -284,6 +284,8 @@ pub struct Snapshot {
     pub bad: Bad,
     /// Failures so far.
     pub failures: Failures,
+    /// Answers by status so far.
+    pub status: BTreeMap<u16, u64>,
     /// Requests in flight now.
     pub in_flight: u64,
     /// Connections open now.
