@@ -1,0 +1,115 @@
+//! The chunked coding, one byte or a thousand at a time (RFC 9112, section 7.1).
+
+use super::error::ResponseErrorKind as Kind;
+
+/// Progress within a chunked body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunks {
+    place: Place,
+    /// The size being read; then what is left of the chunk's data.
+    left: u64,
+    /// Bytes of the chunk-size line so far.
+    line: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the first digit.
+    Start,
+    /// Among the digits.
+    Digits,
+    /// In white space after them.
+    Blank,
+    /// In an extension, which is ignored (section 7.1.1).
+    Extension,
+    /// After the line's CR.
+    LineEnd,
+    Data,
+    /// Before the CR that ends the data.
+    DataCr,
+    /// Before its LF.
+    DataLf,
+}
+
+/// What came next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step<'i> {
+    /// Chunk data.
+    Data(&'i [u8]),
+    /// The last chunk's line is read: the trailer section follows.
+    Last,
+    /// All input is read.
+    More,
+}
+
+impl Chunks {
+    pub(super) fn new() -> Chunks {
+        Chunks { place: Place::Start, left: 0, line: 0 }
+    }
+
+    /// Bytes the current chunk still owes, when its size is known.
+    pub(super) fn missing(&self) -> Option<u64> {
+        (self.place == Place::Data).then_some(self.left)
+    }
+
+    /// Next step in `input`, which is advanced.
+    pub(super) fn step<'i>(&mut self, input: &mut &'i [u8], line_limit: u16) -> Result<Step<'i>, Kind> {
+        loop {
+            if self.place == Place::Data {
+                let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len());
+                if n == 0 {
+                    return Ok(Step::More);
+                }
+                let (data, rest) = input.split_at(n);
+                *input = rest;
+                self.left -= n as u64;
+                if self.left == 0 {
+                    self.place = Place::DataCr;
+                }
+                return Ok(Step::Data(data));
+            }
+            let Some((&b, rest)) = input.split_first() else { return Ok(Step::More) };
+            *input = rest;
+            if self.byte(b, line_limit)? {
+                return Ok(Step::Last);
+            }
+        }
+    }
+
+    /// One byte outside the data; true after the last chunk's line.
+    fn byte(&mut self, b: u8, line_limit: u16) -> Result<bool, Kind> {
+        match (self.place, b) {
+            (Place::DataCr, b'\r') => self.place = Place::DataLf,
+            (Place::DataLf, b'\n') => *self = Chunks::new(),
+            (Place::DataCr | Place::DataLf, _) => return Err(Kind::BadChunkEnd),
+            (Place::LineEnd, b'\n') if self.left == 0 => return Ok(true),
+            (Place::LineEnd, b'\n') => self.place = Place::Data,
+            (Place::LineEnd, _) => return Err(Kind::BadChunkSize),
+            _ => self.line_byte(b, line_limit)?,
+        }
+        Ok(false)
+    }
+
+    /// One byte of a chunk-size line before its CR. A single LF does not end it: recipients differ on that, and a
+    /// difference there moves the next chunk.
+    fn line_byte(&mut self, b: u8, limit: u16) -> Result<(), Kind> {
+        if self.line >= limit {
+            return Err(Kind::ChunkLineTooLong(limit));
+        }
+        self.line += 1;
+        self.place = match (self.place, b) {
+            (Place::Start | Place::Digits, b) if b.is_ascii_hexdigit() => {
+                let digit = (b as char).to_digit(16).map_or(0, u64::from);
+                self.left = self.left.checked_mul(16).ok_or(Kind::BadChunkSize)? | digit;
+                Place::Digits
+            }
+            (Place::Start, _) => return Err(Kind::BadChunkSize),
+            (_, b'\r') => Place::LineEnd,
+            (Place::Digits | Place::Blank, b' ' | b'\t') => Place::Blank,
+            (Place::Digits | Place::Blank, b';') => Place::Extension,
+            (Place::Extension, b) if super::head::in_value(b) => Place::Extension,
+            _ => return Err(Kind::BadChunkSize),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! How long a body is and whether the connection persists: the fields that decide it, and nothing else.
+
+use super::error::ResponseErrorKind as Kind;
+
+/// What the request makes of its answer's framing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Expect {
+    /// An answer framed by its own fields.
+    #[default]
+    Usual,
+    /// The answer to HEAD: never a body (RFC 9112, section 6.3, rule 1).
+    Head,
+    /// The answer to CONNECT: a 2xx turns the connection into a tunnel (RFC 9112, section 6.3, rule 2).
+    Connect,
+}
+
+/// A body's framing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// That many bytes.
+    Length(u64),
+    /// Chunks and trailers.
+    Chunked,
+    /// All until the peer closes.
+    UntilClose,
+    /// It cannot be told.
+    Bad(Kind),
+}
+
+impl Framing {
+    /// With the status and the method considered: RFC 9112, section 6.3, rules 1 and 2.
+    pub(super) fn of_answer(self, status: u16, expect: Expect) -> Framing {
+        let bodiless = matches!(status, 100..=199 | 204 | 304)
+            || expect == Expect::Head
+            || (expect == Expect::Connect && (200..300).contains(&status));
+        if bodiless { Framing::Length(0) } else { self }
+    }
+}
+
+/// After this answer the bytes are no longer HTTP/1: a protocol was switched to, or a tunnel stands.
+pub(super) fn switches(status: u16, expect: Expect) -> bool {
+    status == 101 || (expect == Expect::Connect && (200..300).contains(&status))
+}
+
+/// What the fields met so far say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FramingFields {
+    length: Option<u64>,
+    length_fault: Option<Kind>,
+    coded: bool,
+    chunked_last: bool,
+    coding_fault: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl FramingFields {
+    /// A list of equal numbers counts as that number (RFC 9112, section 6.3, rule 5).
+    pub(super) fn content_length(&mut self, value: &[u8]) {
+        for part in value.split(|b| *b == b',') {
+            match (decimal(part.trim_ascii()), self.length) {
+                (None, _) => self.length_fault = self.length_fault.or(Some(Kind::BadContentLength)),
+                (Some(n), Some(before)) if n != before => {
+                    self.length_fault = self.length_fault.or(Some(Kind::ConflictingLength));
+                }
+                (n, _) => self.length = n,
+            }
+        }
+    }
+
+    pub(super) fn transfer_encoding(&mut self, value: &[u8]) {
+        self.coded = true;
+        for coding in elements(value) {
+            let end = coding.iter().position(|b| matches!(b, b';' | b' ' | b'\t')).unwrap_or(coding.len());
+            let chunked = coding[..end].eq_ignore_ascii_case(b"chunked");
+            // Applied twice (section 6.1), or with parameters it does not have (section 7.1).
+            self.coding_fault |= chunked && (self.chunked_last || end < coding.len());
+            self.chunked_last = chunked;
+        }
+    }
+
+    pub(super) fn connection(&mut self, value: &[u8]) {
+        for option in elements(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// RFC 9112, section 6.3, rules 3 to 8.
+    pub(super) fn decide(&self) -> Framing {
+        if self.coded {
+            // Transfer-Encoding overrides Content-Length, even a malformed one.
+            return match (self.coding_fault, self.chunked_last) {
+                (true, _) => Framing::Bad(Kind::BadTransferEncoding),
+                (false, true) => Framing::Chunked,
+                (false, false) => Framing::UntilClose,
+            };
+        }
+        match (self.length_fault, self.length) {
+            (Some(fault), _) => Framing::Bad(fault),
+            (None, Some(n)) => Framing::Length(n),
+            (None, None) => Framing::UntilClose,
+        }
+    }
+
+    /// RFC 9112, section 9.3; and 6.1: an HTTP/1.0 answer with Transfer-Encoding ends the connection.
+    pub(super) fn persistent(&self, minor: u8) -> bool {
+        match minor {
+            _ if self.close => false,
+            0 => self.keep_alive && !self.coded,
+            _ => true,
+        }
+    }
+}
+
+/// The elements of a list, the empty ones skipped (RFC 9110, section 5.6.1.2).
+fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|b| *b == b',').map(<[u8]>::trim_ascii).filter(|e| !e.is_empty())
+}
+
+/// `1*DIGIT` that fits.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |sum, b| match b {
+        b'0'..=b'9' => sum.checked_mul(10)?.checked_add(u64::from(b - b'0')),
+        _ => None,
+    })
+}

@@ -1,0 +1,49 @@
+//! Every limit of the client side, with its reason.
+
+/// What one peer may make us hold or count, per connection.
+///
+/// Compact on purpose: every [`ResponseReader`](crate::client::ResponseReader) carries a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one answer's head, from the status line to the empty line. Reason: an endless head must end; servers in
+    /// use stay below 16 KiB (nginx 4 to 8, Apache 8), and 64 KiB is one receive buffer.
+    pub head_bytes: u32,
+    /// Field lines in one head or trailer section. Reason: thousands of tiny fields are an attack, not an answer.
+    pub fields: u16,
+    /// Interim (1xx) answers before the final one. Reason: RFC 9110, section 15.2 allows "zero or more", and a peer that
+    /// sends them without end would keep a request open for ever. Real ones send one or two.
+    pub interim: u8,
+    /// Bytes of one chunk-size line, extensions included. Reason: extensions are ignored, so they are read for nothing
+    /// (RFC 9112, section 7.1.1 asks for a limit).
+    pub chunk_line_bytes: u16,
+    /// Bytes of a trailer section. Reason: it is kept until it is whole.
+    pub trailer_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            head_bytes: 64 << 10,
+            fields: 256,
+            interim: 16,
+            chunk_line_bytes: 4096,
+            trailer_bytes: 16 << 10,
+        }
+    }
+}
+
+/// Fields besides Date and the tag whose values a [`HeadCache`](crate::client::HeadCache) learns to skip. Reason: a head
+/// that varies in more places is cheaper to parse than to compare in pieces.
+pub(super) const LEARNT_MASKS: usize = 4;
+
+/// Capacity a reader keeps for carried heads while it is idle, bytes. Reason: with thousands of connections one long
+/// head each must not stay; a usual head fits, so the repeated path does not allocate.
+pub(super) const CARRY_KEPT: usize = 1024;
+
+/// Requests in flight on one connection. Reason: an assertion against a caller that never reads; real depths are
+/// below a few thousand.
+pub(super) const PIPELINE_DEPTH: usize = 1 << 20;
+
+/// Bytes seen before a peer that does not speak HTTP/1 is named (an HTTP/2 frame header has nine). Reason: the same
+/// verdict however the bytes were cut.
+pub(super) const BANNER_BYTES: usize = 9;

@@ -1,0 +1,44 @@
+//! The client's side: requests from templates, answers from bytes, and which answer is whose.
+//!
+//! ```
+//! use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
+//!
+//! let mut cache = HeadCache::new();
+//! let mut reader = ResponseReader::new(Limits::default());
+//! let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+//! let mut body = Vec::new();
+//! while let Some(part) = reader.next(&mut cache, &mut input, Expect::Usual)? {
+//!     match part {
+//!         Part::Body(bytes) => body.extend_from_slice(bytes),
+//!         Part::End(end) => assert_eq!((end.status, end.reusable), (200, true)),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(body, b"ok");
+//! // The same head again: taken whole, without parsing.
+//! let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+//! assert_eq!(reader.take_same(&mut cache, &mut input, u32::MAX), 2);
+//! # Ok::<(), linerate_http::client::ResponseError>(())
+//! ```
+
+mod cache;
+mod chunked;
+mod error;
+mod framing;
+mod head;
+mod limits;
+mod pipeline;
+mod response;
+mod scan;
+mod slots;
+mod spec;
+mod template;
+
+pub use cache::HeadCache;
+pub use error::{Fault, ResponseError, ResponseErrorKind, Speaks};
+pub use framing::Expect;
+pub use head::{Fields, HeadView};
+pub use limits::Limits;
+pub use pipeline::{Pipeline, Run, TagMatch};
+pub use response::{End, Part, ResponseReader};
+pub use template::{CellError, Place, RequestSpec, Template, TemplateError, Values};

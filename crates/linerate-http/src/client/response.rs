@@ -1,0 +1,517 @@
+//! Reads answers: bytes in, heads and bodies out, whatever the cuts.
+
+use super::cache::HeadCache;
+use super::chunked::{Chunks, Step};
+use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
+use super::framing::{Expect, Framing, switches};
+use super::head::{self, Fields, HeadFacts, HeadView};
+use super::limits::{BANNER_BYTES, CARRY_KEPT, Limits};
+use super::scan::{Scan, unfold};
+
+/// The next thing read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// An interim (1xx, but not 101) answer; the final one follows.
+    Interim(HeadView<'a>),
+    /// The head of the final answer.
+    Head(HeadView<'a>),
+    /// Some bytes of content, never empty.
+    Body(&'a [u8]),
+    /// The trailer fields, when there are any.
+    Trailers(Fields<'a>),
+    /// The answer is whole.
+    End(End),
+}
+
+/// A whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its status.
+    pub status: u16,
+    /// The connection may carry another request, by version, Connection and framing (RFC 9112, section 9.3). When not,
+    /// bytes that follow are no answer: the reader swallows them, or the caller (101, CONNECT) takes them from `input`.
+    pub reusable: bool,
+    /// Bytes of the final head.
+    pub head_bytes: u32,
+    /// Bytes of content, without the framing.
+    pub body_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Between answers, or within a head.
+    Head,
+    Length(u64),
+    Chunks(Chunks),
+    /// In the trailer section.
+    Trailers,
+    UntilClose,
+    /// Everything is read but `End` is still to be told.
+    Whole,
+    /// No answer follows on this connection.
+    Closed,
+    Failed(ResponseError),
+}
+
+/// Reads the answers of one connection.
+#[derive(Debug)]
+pub struct ResponseReader {
+    limits: Limits,
+    state: State,
+    /// A head or trailer section of which only part has come.
+    carry: Vec<u8>,
+    scan: Scan,
+    /// `carry` was lent out and is to be emptied.
+    lent: bool,
+    /// Interim answers of the current one.
+    interim: u8,
+    reusable: bool,
+    status: u16,
+    head_bytes: u32,
+    body_bytes: u64,
+}
+
+impl ResponseReader {
+    /// For a new connection.
+    pub fn new(limits: Limits) -> ResponseReader {
+        ResponseReader {
+            limits,
+            state: State::Head,
+            carry: Vec::new(),
+            scan: Scan::default(),
+            lent: false,
+            interim: 0,
+            reusable: true,
+            status: 0,
+            head_bytes: 0,
+            body_bytes: 0,
+        }
+    }
+
+    /// Nothing of an answer has been read since the last one was whole.
+    pub fn at_boundary(&self) -> bool {
+        match self.state {
+            State::Head => self.interim == 0 && (self.carry.is_empty() || self.lent),
+            State::Closed => true,
+            _ => false,
+        }
+    }
+
+    /// Part of an answer has been read.
+    pub fn in_answer(&self) -> bool {
+        !self.at_boundary() && !matches!(self.state, State::Failed(_))
+    }
+
+    /// The last answer was the last on this connection.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// The next thing in `input`, which is advanced. `None`: all of it is read, more is needed. To be called until then,
+    /// also with nothing left: an answer's end may still be told. `expect` belongs to the request whose answer is next.
+    ///
+    /// # Errors
+    /// The answer is malformed or beyond a limit. The same error comes again on each further call.
+    pub fn next<'a, 'i: 'a>(
+        &'a mut self,
+        cache: &'a mut HeadCache,
+        input: &mut &'i [u8],
+        expect: Expect,
+    ) -> Result<Option<Part<'a>>, ResponseError> {
+        self.release();
+        match self.state {
+            State::Head => self.next_head(cache, input, expect),
+            State::Length(left) => Ok(self.next_of_length(left, input)),
+            State::Chunks(chunks) => self.next_of_chunks(chunks, input),
+            State::Trailers => self.next_trailers(input),
+            State::UntilClose => Ok(take_all(input).map(|body| {
+                self.body_bytes += body.len() as u64;
+                Part::Body(body)
+            })),
+            State::Whole => Ok(Some(Part::End(self.end()))),
+            State::Closed => {
+                *input = &[];
+                Ok(None)
+            }
+            State::Failed(error) => Err(error),
+        }
+    }
+
+    /// Takes as many whole answers (at most `most`) from the start of `input` as have the head that `cache` holds, a body
+    /// of its Content-Length, and leave the connection open; for requests that are [`Expect::Usual`]. How many: 0 within
+    /// an answer, or when the next head is another (then [`next`](Self::next) reads on).
+    #[inline]
+    pub fn take_same(&mut self, cache: &mut HeadCache, input: &mut &[u8], most: u32) -> u32 {
+        self.take_same_with(cache, input, most, |_, _| {})
+    }
+
+    /// As [`take_same`](Self::take_same), handing each head and body to `each`.
+    #[inline]
+    pub fn take_same_with<'i>(
+        &mut self,
+        cache: &mut HeadCache,
+        input: &mut &'i [u8],
+        most: u32,
+        mut each: impl FnMut(&'i [u8], &'i [u8]),
+    ) -> u32 {
+        let Some(body) = cache.whole() else { return 0 };
+        self.release();
+        let head = cache.bytes().len();
+        if !self.at_boundary() || self.is_closed() || !self.accepts_cached(cache) {
+            return 0;
+        }
+        let Some(whole) = usize::try_from(body).ok().and_then(|body| head.checked_add(body)) else {
+            return 0;
+        };
+        let mut taken = 0;
+        while taken < most && input.len() >= whole {
+            let (answer, rest) = input.split_at(whole);
+            let (head, body) = answer.split_at(head);
+            if !cache.matches(head) {
+                break;
+            }
+            each(head, body);
+            *input = rest;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The peer has closed. An answer that lasts until then is whole now; between answers there is nothing to say.
+    ///
+    /// # Errors
+    /// What was cut. The connection's last bytes were no whole answer.
+    pub fn finish(&mut self) -> Result<Option<End>, ResponseError> {
+        self.release();
+        let (kind, at) = match self.state {
+            State::Head if self.at_boundary() => {
+                self.state = State::Closed;
+                return Ok(None);
+            }
+            State::Closed => return Ok(None),
+            State::Whole | State::UntilClose => {
+                let end = self.end();
+                self.state = State::Closed;
+                return Ok(Some(end));
+            }
+            State::Failed(error) => return Err(error),
+            State::Head => match foreign(&self.carry, true) {
+                Some(what) => (Kind::NotHttp(what), 0),
+                None => (Kind::TruncatedHead, self.carry.len() as u64),
+            },
+            State::Length(left) => (Kind::TruncatedBody { missing: Some(left) }, self.body_bytes),
+            State::Chunks(chunks) => (Kind::TruncatedBody { missing: chunks.missing() }, self.body_bytes),
+            State::Trailers => (Kind::TruncatedBody { missing: None }, self.body_bytes),
+        };
+        self.fail(ResponseError { kind, at })
+    }
+
+    /// Empties what was lent out, and gives back what one long head made it grow.
+    #[inline]
+    fn release(&mut self) {
+        if self.lent {
+            self.lent = false;
+            self.scan = Scan::default();
+            self.carry.clear();
+            if self.carry.capacity() > CARRY_KEPT {
+                self.carry = Vec::new();
+            }
+        }
+    }
+
+    fn fail<T>(&mut self, error: ResponseError) -> Result<T, ResponseError> {
+        self.state = State::Failed(error);
+        self.carry = Vec::new();
+        Err(error)
+    }
+
+    fn end(&mut self) -> End {
+        self.state = if self.reusable { State::Head } else { State::Closed };
+        self.interim = 0;
+        End {
+            status: self.status,
+            reusable: self.reusable,
+            head_bytes: self.head_bytes,
+            body_bytes: self.body_bytes,
+        }
+    }
+
+    /// The cached head was read under its reader's limits; ours may be narrower.
+    fn accepts_cached(&self, cache: &HeadCache) -> bool {
+        cache.bytes().len() <= self.limits.head_bytes as usize
+            && cache.facts().is_some_and(|f| f.fields <= self.limits.fields)
+    }
+
+    fn next_head<'a, 'i: 'a>(
+        &'a mut self,
+        cache: &'a mut HeadCache,
+        input: &mut &'i [u8],
+        expect: Expect,
+    ) -> Result<Option<Part<'a>>, ResponseError> {
+        if self.carry.is_empty() {
+            let all = *input;
+            let length = cache.bytes().len();
+            if self.accepts_cached(cache) && all.len() >= length && cache.matches(&all[..length]) {
+                *input = &all[length..];
+                let view = self.begin_cached(cache, expect);
+                return Ok(Some(Part::Head(HeadView::new(&all[..length], view.0, view.1))));
+            }
+            let limit = self.limits.head_bytes as usize;
+            if let Some(what) = foreign(all, false) {
+                return self.fail(ResponseError::new(Kind::NotHttp(what), 0));
+            }
+            let mut scan = Scan::default();
+            if let Some(end) = scan.find_end(&all[..all.len().min(limit)]) {
+                *input = &all[end..];
+                if !scan.folded {
+                    return self.begin(cache, &all[..end], expect).map(Some);
+                }
+                self.carry.extend_from_slice(&all[..end]);
+                self.scan = scan;
+                return self.begin_carried(cache, expect).map(Some);
+            }
+            if all.len() >= limit {
+                return self.fail(ResponseError::new(Kind::HeadTooLong(self.limits.head_bytes), limit));
+            }
+            *input = &[];
+            self.carry.extend_from_slice(all);
+            self.scan = scan;
+            return Ok(None);
+        }
+        if let Some(missing) = self.completes_cached(cache, input) {
+            *input = &input[missing..];
+            self.lent = true;
+            let (status, minor) = self.begin_cached(cache, expect);
+            return Ok(Some(Part::Head(HeadView::new(cache.bytes(), status, minor))));
+        }
+        match self.collect(input, self.limits.head_bytes, true) {
+            Ok(true) => self.begin_carried(cache, expect).map(Some),
+            Ok(false) => Ok(None),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Do the carried bytes and the first of `input` make up the cached head? How many of `input` then.
+    fn completes_cached(&self, cache: &HeadCache, input: &[u8]) -> Option<usize> {
+        let head = cache.bytes();
+        let missing = head.len().checked_sub(self.carry.len())?;
+        let (first, last) = head.split_at(self.carry.len());
+        let same = input.get(..missing)? == last && self.carry == first && self.accepts_cached(cache);
+        same.then_some(missing)
+    }
+
+    /// Moves bytes from `input` to `carry` up to the end of the section; true when it is there.
+    fn collect(&mut self, input: &mut &[u8], limit: u32, is_head: bool) -> Result<bool, ResponseError> {
+        loop {
+            if is_head && let Some(what) = foreign(&self.carry, false) {
+                return Err(ResponseError::new(Kind::NotHttp(what), 0));
+            }
+            let kept = &self.carry[..self.carry.len().min(limit as usize)];
+            if self.scan.find_end(kept).is_some() {
+                return Ok(true);
+            }
+            if self.carry.len() >= limit as usize {
+                let kind = if is_head { Kind::HeadTooLong(limit) } else { Kind::TrailersTooLong(limit) };
+                return Err(ResponseError::new(kind, limit as usize));
+            }
+            if input.is_empty() {
+                return Ok(false);
+            }
+            let room = limit as usize - self.carry.len();
+            let line = memchr::memchr(b'\n', input).map_or(input.len(), |lf| lf + 1).min(room);
+            self.carry.extend_from_slice(&input[..line]);
+            *input = &input[line..];
+        }
+    }
+
+    /// The head in `carry` is whole.
+    fn begin_carried<'a>(
+        &'a mut self,
+        cache: &mut HeadCache,
+        expect: Expect,
+    ) -> Result<Part<'a>, ResponseError> {
+        let mut head = std::mem::take(&mut self.carry);
+        let facts = match self.scan.folded {
+            // White space before the first field must be seen before it is taken for a fold.
+            true => head::check_start(&head).and_then(|()| {
+                unfold(&mut head);
+                head::parse(&head, self.limits.fields, None)
+            }),
+            false => head::parse(&head, self.limits.fields, cache.tag_name()),
+        };
+        let facts = match facts {
+            Ok(facts) => facts,
+            Err(error) => return self.fail(error),
+        };
+        let learns = !self.scan.folded;
+        let (status, minor) = (facts.status, facts.minor);
+        let outcome = self.begin_facts(cache, &head, facts, learns, expect);
+        self.carry = head;
+        self.lent = true;
+        outcome?;
+        let view = HeadView::new(&self.carry, status, minor);
+        Ok(self.head_part(view))
+    }
+
+    /// A whole head without folds.
+    fn begin<'a>(
+        &mut self,
+        cache: &mut HeadCache,
+        raw: &'a [u8],
+        expect: Expect,
+    ) -> Result<Part<'a>, ResponseError> {
+        let facts = match head::parse(raw, self.limits.fields, cache.tag_name()) {
+            Ok(facts) => facts,
+            Err(error) => return self.fail(error),
+        };
+        let view = HeadView::new(raw, facts.status, facts.minor);
+        self.begin_facts(cache, raw, facts, true, expect)?;
+        Ok(self.head_part(view))
+    }
+
+    fn head_part<'a>(&self, view: HeadView<'a>) -> Part<'a> {
+        match self.state {
+            State::Head => Part::Interim(view),
+            _ => Part::Head(view),
+        }
+    }
+
+    /// Sets out to read the body that follows a head; an interim one leaves the state as it is.
+    fn begin_facts(
+        &mut self,
+        cache: &mut HeadCache,
+        raw: &[u8],
+        facts: HeadFacts,
+        learns: bool,
+        expect: Expect,
+    ) -> Result<(), ResponseError> {
+        if (100..200).contains(&facts.status) && facts.status != 101 {
+            if self.interim >= self.limits.interim {
+                return self.fail(ResponseError::new(Kind::TooManyInterim(self.limits.interim), 0));
+            }
+            self.interim += 1;
+            return Ok(());
+        }
+        let framing = facts.framing.of_answer(facts.status, expect);
+        if let Framing::Bad(kind) = framing {
+            return self.fail(ResponseError::new(kind, 0));
+        }
+        self.begin_body(facts.status, facts.persistent, raw.len(), framing, expect);
+        let bad = matches!(facts.framing, Framing::Bad(_));
+        if learns && !bad && facts.status != 101 {
+            cache.learn(raw, facts);
+        }
+        Ok(())
+    }
+
+    /// The head is the cached one: status and minor version.
+    fn begin_cached(&mut self, cache: &HeadCache, expect: Expect) -> (u16, u8) {
+        let Some(facts) = cache.facts() else { return (0, 1) };
+        let framing = facts.framing.of_answer(facts.status, expect);
+        self.begin_body(facts.status, facts.persistent, cache.bytes().len(), framing, expect);
+        (facts.status, facts.minor)
+    }
+
+    fn begin_body(&mut self, status: u16, persistent: bool, head: usize, framing: Framing, expect: Expect) {
+        self.status = status;
+        self.head_bytes = head as u32;
+        self.body_bytes = 0;
+        self.reusable = persistent && framing != Framing::UntilClose && !switches(status, expect);
+        self.state = match framing {
+            Framing::Length(0) | Framing::Bad(_) => State::Whole,
+            Framing::Length(n) => State::Length(n),
+            Framing::Chunked => State::Chunks(Chunks::new()),
+            Framing::UntilClose => State::UntilClose,
+        };
+    }
+
+    fn next_of_length<'i>(&mut self, left: u64, input: &mut &'i [u8]) -> Option<Part<'i>> {
+        let n = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+        if n == 0 {
+            return None;
+        }
+        let (body, rest) = input.split_at(n);
+        *input = rest;
+        self.body_bytes += n as u64;
+        self.state = if left == n as u64 { State::Whole } else { State::Length(left - n as u64) };
+        Some(Part::Body(body))
+    }
+
+    fn next_of_chunks<'a, 'i: 'a>(
+        &'a mut self,
+        mut chunks: Chunks,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Part<'a>>, ResponseError> {
+        match chunks.step(input, self.limits.chunk_line_bytes) {
+            Ok(Step::Data(body)) => {
+                self.body_bytes += body.len() as u64;
+                self.state = State::Chunks(chunks);
+                Ok(Some(Part::Body(body)))
+            }
+            Ok(Step::More) => {
+                self.state = State::Chunks(chunks);
+                Ok(None)
+            }
+            Ok(Step::Last) => {
+                self.state = State::Trailers;
+                self.next_trailers(input)
+            }
+            Err(kind) => self.fail(ResponseError { kind, at: self.body_bytes }),
+        }
+    }
+
+    fn next_trailers<'a>(&'a mut self, input: &mut &[u8]) -> Result<Option<Part<'a>>, ResponseError> {
+        if self.carry.is_empty()
+            && let Some(rest) = input.strip_prefix(b"\r\n")
+        {
+            *input = rest;
+            return Ok(Some(Part::End(self.end())));
+        }
+        match self.collect(input, self.limits.trailer_bytes, false) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => return self.fail(error),
+        }
+        self.lent = true;
+        if self.carry.len() <= 2 {
+            return Ok(Some(Part::End(self.end())));
+        }
+        let start = self.carry.first().is_some_and(|b| matches!(b, b' ' | b'\t'));
+        if self.scan.folded && !start {
+            unfold(&mut self.carry);
+        }
+        if let Err(error) = head::parse_trailers(&self.carry, self.limits.fields) {
+            return self.fail(error);
+        }
+        self.state = State::Whole;
+        Ok(Some(Part::Trailers(Fields::of_section(&self.carry))))
+    }
+}
+
+fn take_all<'i>(input: &mut &'i [u8]) -> Option<&'i [u8]> {
+    let all = std::mem::take(input);
+    (!all.is_empty()).then_some(all)
+}
+
+/// What a peer speaks whose first bytes are not those of HTTP/1, once enough have come (or no more will) to tell always
+/// the same.
+fn foreign(start: &[u8], last: bool) -> Option<Speaks> {
+    const MAGIC: &[u8] = b"HTTP/";
+    let n = start.len().min(MAGIC.len());
+    if start[..n] == MAGIC[..n] {
+        return None;
+    }
+    let start = &start[..start.len().min(BANNER_BYTES)];
+    let line = start.split_inclusive(|b| *b == b'\n').next().unwrap_or(start);
+    if line.len() < BANNER_BYTES && !last && !line.ends_with(b"\n") {
+        return None;
+    }
+    Some(match line {
+        [b'S', b'S', b'H', b'-', ..] => Speaks::Ssh,
+        [0x15 | 0x16, 3, ..] => Speaks::Tls,
+        // The server's preface is a SETTINGS frame on stream 0 (RFC 9113, section 3.4).
+        [0, _, _, 4, 0 | 1, 0, 0, 0, 0] => Speaks::Http2,
+        [b'2', b'2', b'0', b' ' | b'-', ..] => Speaks::MailOrFtp,
+        _ => Speaks::Unknown,
+    })
+}

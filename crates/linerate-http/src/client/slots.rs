@@ -1,0 +1,220 @@
+//! The slots of a template: read from text, filled into bytes.
+
+use super::template::{Place, TemplateError, Values};
+
+/// A part of a compiled request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Literal(Box<[u8]>),
+    Slot(Slot),
+}
+
+/// A part that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    Seq,
+    NowMs,
+    /// `index`: the slot's number among the random ones of its template, so that two of them differ.
+    Random {
+        low: u64,
+        high: u64,
+        index: u64,
+    },
+    Column(usize),
+}
+
+impl Piece {
+    pub(super) fn literal(text: impl Into<Vec<u8>>) -> Piece {
+        Piece::Literal(text.into().into_boxed_slice())
+    }
+
+    #[inline]
+    pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
+        match self {
+            Piece::Literal(bytes) => out.extend_from_slice(bytes),
+            Piece::Slot(Slot::Column(column)) => out.extend_from_slice(cell(v, *column)),
+            Piece::Slot(slot) => decimal(slot.number(v), out),
+        }
+    }
+
+    /// Bytes that `render` appends.
+    #[inline]
+    pub(super) fn len(&self, v: &Values<'_>) -> usize {
+        match self {
+            Piece::Literal(bytes) => bytes.len(),
+            Piece::Slot(Slot::Column(column)) => cell(v, *column).len(),
+            Piece::Slot(slot) => digits(slot.number(v)),
+        }
+    }
+
+    /// The length of a literal, a likely one of a slot.
+    pub(super) fn len_hint(&self) -> usize {
+        match self {
+            Piece::Literal(bytes) => bytes.len(),
+            Piece::Slot(Slot::Column(_)) => 16,
+            Piece::Slot(_) => 20,
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn number(&self, v: &Values<'_>) -> u64 {
+        match self {
+            Slot::Seq => v.seq,
+            Slot::NowMs => v.now_ms,
+            Slot::Random { low, high, index } => {
+                let noise = mix(v.seed ^ mix(v.seq ^ mix(*index)));
+                // The high half of the product spreads over the span; its bias is below 2^-64 times the span.
+                let span = u128::from(high - low) + 1;
+                low + ((u128::from(noise) * span) >> 64) as u64
+            }
+            Slot::Column(_) => 0,
+        }
+    }
+}
+
+fn cell<'v>(v: &Values<'v>, column: usize) -> &'v [u8] {
+    v.row.get(column).map_or(&[][..], |cell| &**cell)
+}
+
+/// The finaliser of SplitMix64: each bit of the input moves half of the output's.
+#[inline]
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[inline]
+fn digits(n: u64) -> usize {
+    n.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Appends `n` in decimal.
+#[inline]
+pub(super) fn decimal(mut n: u64, out: &mut Vec<u8>) {
+    let mut buffer = [0u8; 20];
+    let mut at = buffer.len();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&buffer[at..]);
+}
+
+/// Literals that follow one another become one; empty ones vanish.
+pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
+    let mut joined: Vec<Piece> = Vec::new();
+    let mut text = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(bytes) => text.extend_from_slice(&bytes),
+            slot => {
+                if !text.is_empty() {
+                    joined.push(Piece::literal(std::mem::take(&mut text)));
+                }
+                joined.push(slot);
+            }
+        }
+    }
+    if !text.is_empty() {
+        joined.push(Piece::literal(text));
+    }
+    joined
+}
+
+/// Reads text with slots. `random` counts the random slots of the template.
+pub(super) fn parse(
+    place: &Place,
+    text: &[u8],
+    columns: &[String],
+    random: &mut u64,
+) -> Result<Vec<Piece>, TemplateError> {
+    let mut pieces = Vec::new();
+    let mut literal = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let braces = text[at..].iter().take_while(|b| **b == b'{').count();
+        match braces {
+            0 => {
+                literal.push(text[at]);
+                at += 1;
+            }
+            // A run of three is a brace and a slot's opening: {"id":{{{seq}}}} is of no use otherwise.
+            1 | 3 => {
+                literal.push(b'{');
+                at += 1;
+            }
+            2 => {
+                let inner = &text[at + 2..];
+                let end = inner.windows(2).position(|w| w == b"}}").ok_or_else(|| {
+                    TemplateError::new(
+                        place,
+                        at,
+                        "a slot is opened by {{ and not closed by }}; {{{{ means {{ itself",
+                    )
+                })?;
+                pieces.push(Piece::literal(std::mem::take(&mut literal)));
+                pieces.push(Piece::Slot(slot(place, at, &inner[..end], columns, random)?));
+                at += end + 4;
+            }
+            _ => {
+                literal.extend_from_slice(b"{{");
+                at += 4;
+            }
+        }
+    }
+    pieces.push(Piece::literal(literal));
+    Ok(pieces)
+}
+
+/// What stands between the braces.
+fn slot(
+    place: &Place,
+    at: usize,
+    inner: &[u8],
+    columns: &[String],
+    random: &mut u64,
+) -> Result<Slot, TemplateError> {
+    let name = String::from_utf8_lossy(inner);
+    let name = name.trim();
+    if let Some(column) = columns.iter().position(|c| c == name) {
+        return Ok(Slot::Column(column));
+    }
+    match name {
+        "seq" => return Ok(Slot::Seq),
+        "now_ms" => return Ok(Slot::NowMs),
+        _ => {}
+    }
+    if let Some(span) = name.strip_prefix("rand:") {
+        let bounds = span.split_once('-').and_then(|(a, b)| {
+            Some((a.trim().parse::<u64>().ok()?, b.trim().parse::<u64>().ok()?)).filter(|(a, b)| a <= b)
+        });
+        let (low, high) = bounds.ok_or_else(|| {
+            TemplateError::new(
+                place,
+                at,
+                format!("{{{{{name}}}}} has no valid range: write {{{{rand:LOW-HIGH}}}}, whole numbers, LOW not above HIGH"),
+            )
+        })?;
+        *random += 1;
+        return Ok(Slot::Random { low, high, index: *random });
+    }
+    let known = match columns {
+        [] => "there are no data columns".to_owned(),
+        _ => format!("columns are {}", columns.join(", ")),
+    };
+    Err(TemplateError::new(
+        place,
+        at,
+        format!(
+            "unknown slot {{{{{name}}}}}: known are seq, now_ms, rand:LOW-HIGH; {known}; {{{{{{{{ means {{{{ itself"
+        ),
+    ))
+}

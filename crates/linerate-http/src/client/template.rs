@@ -1,0 +1,246 @@
+//! Requests compiled once to bytes with the few slots that change.
+
+use super::framing::Expect;
+use super::slots::{self, Piece, Slot};
+
+/// A request as text with slots.
+///
+/// A slot stands in double braces, in the target, in field values and in the body: `{{seq}}` (the request's number),
+/// `{{now_ms}}` (milliseconds since the Unix epoch), `{{rand:1-1000}}` (a random number, both ends included) and
+/// `{{NAME.COLUMN}}` (a column of a data file). Four opening braces stand for two that are meant: `{{{{` is `{{`. Closing
+/// braces outside a slot mean themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestSpec {
+    /// The method, a token, in the case it is to be sent.
+    pub method: String,
+    /// The request target: `/path?query`, an absolute URI (to a proxy), `host:port` (CONNECT) or `*` (OPTIONS).
+    pub target: String,
+    /// The fields in order, Host among them; Content-Length is computed and must not be.
+    pub fields: Vec<(String, String)>,
+    /// The body; slots are filled in here too.
+    pub body: Vec<u8>,
+}
+
+/// What fills the slots of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// The request's number.
+    pub seq: u64,
+    /// Milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// With `seq` and the slot's place, what random numbers are made of: the same request is the same again.
+    pub seed: u64,
+    /// The row of the data files, by the columns given to [`Template::compile`].
+    pub row: &'a [Box<[u8]>],
+}
+
+/// Where in a request something stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the method.
+    Method,
+    /// In the target.
+    Target,
+    /// In the field of that name.
+    Field(String),
+    /// In the body.
+    Body,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Method => f.write_str("the method"),
+            Place::Target => f.write_str("the target"),
+            Place::Field(name) => write!(f, "field {name:?}"),
+            Place::Body => f.write_str("the body"),
+        }
+    }
+}
+
+/// A request that cannot be sent as written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}, byte {at}: {problem}")]
+pub struct TemplateError {
+    /// Where.
+    pub place: Place,
+    /// Bytes from the start of that place.
+    pub at: usize,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+impl TemplateError {
+    pub(super) fn new(place: &Place, at: usize, problem: impl Into<String>) -> TemplateError {
+        TemplateError { place: place.clone(), at, problem: problem.into() }
+    }
+}
+
+/// A compiled request.
+#[derive(Clone, Debug)]
+pub struct Template {
+    method: Box<str>,
+    head: Vec<Piece>,
+    body: Vec<Piece>,
+    /// The whole request, when nothing in it changes.
+    fixed: Option<Box<[u8]>>,
+    /// The body's length varies: Content-Length is computed for each request, at the head's end.
+    varying_length: bool,
+    closes: bool,
+    hint: usize,
+}
+
+impl Template {
+    /// Compiles `spec`. `columns` are the names that `{{NAME.COLUMN}}` may use, as `"NAME.COLUMN"`, in the order of
+    /// [`Values::row`].
+    ///
+    /// # Errors
+    /// The request is no valid HTTP/1.1 message (RFC 9112, sections 3 and 5) or a slot is unknown.
+    pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
+        super::spec::check(spec)?;
+        let mut random = 0;
+        let mut parse = |place: &Place, text: &[u8]| slots::parse(place, text, columns, &mut random);
+        let mut head = vec![Piece::literal(format!("{} ", spec.method))];
+        head.append(&mut parse(&Place::Target, spec.target.as_bytes())?);
+        head.push(Piece::literal(" HTTP/1.1\r\n"));
+        for (name, value) in &spec.fields {
+            head.push(Piece::literal(format!("{name}: ")));
+            head.append(&mut parse(&Place::Field(name.clone()), value.trim_ascii().as_bytes())?);
+            head.push(Piece::literal("\r\n"));
+        }
+        let body = slots::join(parse(&Place::Body, &spec.body)?);
+        let varying_length = body.iter().any(|p| matches!(p, Piece::Slot(_)));
+        if varying_length {
+            head.push(Piece::literal("Content-Length: "));
+        } else {
+            let length: usize = body.iter().map(Piece::len_hint).sum();
+            if length > 0 || matches!(&*spec.method, "POST" | "PUT" | "PATCH") {
+                head.push(Piece::literal(format!("Content-Length: {length}\r\n")));
+            }
+            head.push(Piece::literal("\r\n"));
+        }
+        let head = slots::join(head);
+        let hint = head.iter().chain(&body).map(Piece::len_hint).sum::<usize>() + 24;
+        let closes = super::spec::closes(spec);
+        let mut template = Template {
+            method: spec.method.as_str().into(),
+            head,
+            body,
+            fixed: None,
+            varying_length,
+            closes,
+            hint,
+        };
+        if template.head.iter().chain(&template.body).all(|p| matches!(p, Piece::Literal(_))) {
+            let mut bytes = Vec::new();
+            template.render(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut bytes);
+            template.hint = bytes.len();
+            template.fixed = Some(bytes.into());
+        }
+        Ok(template)
+    }
+
+    /// Every request is the same.
+    pub fn is_fixed(&self) -> bool {
+        self.fixed.is_some()
+    }
+
+    /// The request, when every one is the same.
+    pub fn fixed(&self) -> Option<&[u8]> {
+        self.fixed.as_deref()
+    }
+
+    /// Appends one request to `out`.
+    pub fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
+        if let Some(fixed) = &self.fixed {
+            out.extend_from_slice(fixed);
+            return;
+        }
+        out.reserve(self.hint);
+        self.head.iter().for_each(|piece| piece.render(v, out));
+        if self.varying_length {
+            let length: usize = self.body.iter().map(|piece| piece.len(v)).sum();
+            slots::decimal(length as u64, out);
+            out.extend_from_slice(b"\r\n\r\n");
+        }
+        self.body.iter().for_each(|piece| piece.render(v, out));
+    }
+
+    /// Checks a row before it is used: a cell must not end a line or hold a space where that would change the request.
+    ///
+    /// # Errors
+    /// The cell, by its column's number, and what is wrong with it.
+    pub fn check_row(&self, row: &[Box<[u8]>]) -> Result<(), CellError> {
+        let mut in_target = true;
+        for piece in &self.head {
+            match piece {
+                Piece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
+                Piece::Slot(Slot::Column(column)) => {
+                    let cell = row.get(*column).ok_or(CellError { column: *column, at: 0, byte: None })?;
+                    let good = |b: u8| match in_target {
+                        true => super::spec::in_target(b),
+                        false => super::head::in_value(b),
+                    };
+                    if let Some(at) = cell.iter().position(|b| !good(*b)) {
+                        return Err(CellError { column: *column, at, byte: Some(cell[at]) });
+                    }
+                }
+                Piece::Slot(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How the answer is framed.
+    pub fn expect(&self) -> Expect {
+        match &*self.method {
+            "HEAD" => Expect::Head,
+            "CONNECT" => Expect::Connect,
+            _ => Expect::Usual,
+        }
+    }
+
+    /// Sending it twice is as good as once (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+    }
+
+    /// The request says `Connection: close`: it is the last on its connection (RFC 9112, section 9.6).
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// The method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// About how many bytes a request has.
+    pub fn len_hint(&self) -> usize {
+        self.hint
+    }
+}
+
+/// A cell of a data file that cannot stand where a template uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellError {
+    /// Its column, by the order given to [`Template::compile`].
+    pub column: usize,
+    /// Bytes from its start.
+    pub at: usize,
+    /// What stands there; `None` when the row has no such column.
+    pub byte: Option<u8>,
+}
+
+impl std::fmt::Display for CellError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.byte {
+            Some(b) => {
+                write!(f, "byte {} of the cell is {:?}, which may not stand there", self.at, char::from(b))
+            }
+            None => f.write_str("the row has no such column"),
+        }
+    }
+}
+
+impl std::error::Error for CellError {}
