@@ -5,6 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+mod curve;
+pub mod limits;
+pub mod pick;
+pub mod random;
+mod rate;
+pub mod schedule;
+pub mod units;
+
 /// A whole load run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -149,7 +157,7 @@ pub enum Arrival {
     Poisson,
 }
 
-/// A rate over time: straight lines, one after the other; the last rate then holds for ever.
+/// A rate over time: straight lines, one after the other. It ends with the last, unless that one goes on for ever.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// At least one.

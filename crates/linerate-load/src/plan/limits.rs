@@ -1,0 +1,57 @@
+//! Every limit of plans, with its reason.
+
+use std::time::Duration;
+
+/// Highest rate, requests/s. Reason: due times are whole nanoseconds; a higher rate could not be told apart.
+pub const MAX_RATE: f64 = 1e9;
+
+/// Lowest rate that is not zero, requests/s (one in eleven days). Reason: below it is a slip, and sums stay exact.
+pub const MIN_RATE: f64 = 1e-6;
+
+/// Steps of a rate. Reason: more is a recorded curve, for which a trace is the better form.
+pub const MAX_RATE_STEPS: usize = 10_000;
+
+/// Longest duration of anything in a plan. Reason: sums of nanoseconds stay far from 2^64.
+pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Longest time-out. Reason: histograms tell apart values up to an hour.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Connections. Reason: 16 source addresses with all their ports; a larger number is a slip.
+pub const MAX_CONNECTIONS: u64 = 1_000_000;
+
+/// Requests in flight on a connection. Reason: each costs memory for its due time.
+pub const MAX_PIPELINE: u64 = 65_536;
+
+/// Threads. Reason: one per core; no machine has more cores.
+pub const MAX_THREADS: u64 = 1024;
+
+/// Kinds of requests. Reason: each is compiled for each thread, and its number is kept in 16 bits while in flight.
+pub const MAX_REQUESTS: usize = 20_000;
+
+/// Bytes of a plan file. Reason: it is written by hand; a larger file is the wrong file.
+pub const MAX_PLAN_BYTES: u64 = 1 << 20;
+
+/// Bytes of a request's body. Reason: each thread holds a copy, and it is sent over and over.
+pub const MAX_BODY_BYTES: u64 = 64 << 20;
+
+/// Bytes of a data file. Reason: it is read into memory, about three times its size there.
+pub const MAX_CSV_BYTES: u64 = 256 << 20;
+
+/// Rows of a data file. Reason: as above; short rows cost more than their bytes.
+pub const MAX_CSV_ROWS: usize = 2_000_000;
+
+/// Columns of a data file. Reason: more is a file with the wrong delimiter, or not a CSV file.
+pub const MAX_CSV_COLUMNS: usize = 1000;
+
+/// Data sets of a plan. Reason: slots name them by hand.
+pub const MAX_DATA_SETS: usize = 100;
+
+/// Checks of a plan. Reason: they are read by people.
+pub const MAX_CHECKS: usize = 1000;
+
+/// Characters of a source line shown with an error. Reason: it has to fit on a screen.
+pub const MAX_SHOWN_CHARS: usize = 100;
+
+/// Characters of a wrong value repeated in an error.
+pub const MAX_QUOTED_CHARS: usize = 60;
