@@ -1,24 +1,36 @@
-//! The last head seen, as a template: most answers of a run differ from it in the Date value or not at all, and
-//! comparing costs a tenth of parsing.
+//! The last heads seen, as templates: most answers of a run differ from one of them in the Date value or not at all,
+//! and comparing costs a tenth of parsing.
 
 use std::ops::Range;
 
 use super::framing::{Expect, Framing};
-use super::head::{Fields, HeadFacts, HeadView, in_value};
-use super::limits::LEARNT_MASKS;
+use super::head::{HeadFacts, HeadView, in_value, places};
+use super::limits::{HEADS_HELD, LEARNT_MASKS};
 
-/// The last final head, with the places where the next may differ. One per core, shared by its connections.
+/// The last final heads, each with the places where the next may differ. One per core, shared by its connections.
 ///
-/// A head equal to it but for masked values has the same status, framing and persistence, so it need not be parsed:
-/// only values of fields that decide nothing are masked, and a masked value is checked to hold no control character.
+/// A head equal to a held one but for masked values has the same status, framing and persistence, so it need not be
+/// parsed: only values of fields that decide none of these are masked (Date, the tag, and up to four that were seen to
+/// vary at the same length), and a masked value is checked to hold no control character.
+///
+/// One of the heads held is *current*: the one that matched last.
 #[derive(Clone, Debug, Default)]
 pub struct HeadCache {
-    bytes: Vec<u8>,
-    facts: Option<HeadFacts>,
-    /// Masked ranges in order, without the Date value.
-    masks: Vec<Range<u32>>,
+    held: Vec<Held>,
+    current: usize,
+    /// Which one the next new head replaces.
+    oldest: usize,
     tag_name: Option<Box<[u8]>>,
-    /// `body_len` when whole answers can be taken by length alone.
+}
+
+/// One head.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    bytes: Vec<u8>,
+    facts: HeadFacts,
+    /// Masked places in order, the Date value not among them.
+    masks: Vec<Range<u32>>,
+    /// Length of the body, when answers with this head can be taken by length alone.
     whole: Option<u64>,
 }
 
@@ -33,32 +45,35 @@ impl HeadCache {
         HeadCache { tag_name: Some(name.as_bytes().into()), ..HeadCache::default() }
     }
 
-    /// The status of the head held; 0 before the first.
+    /// The status of the current head; 0 before the first.
     pub fn status(&self) -> u16 {
-        self.facts.as_ref().map_or(0, |f| f.status)
+        self.current().map_or(0, |h| h.facts.status)
     }
 
-    /// The connection persists after the head held.
+    /// The connection persists after an answer with the current head.
     pub fn reusable(&self) -> bool {
-        self.facts.as_ref().is_some_and(|f| f.persistent && f.framing != Framing::UntilClose)
+        self.current().is_some_and(|h| h.facts.persistent && h.facts.framing != Framing::UntilClose)
     }
 
-    /// Bytes of the body that follows the head held, where its head tells.
+    /// Bytes of the body that follows the current head, to a request that is [`Expect::Usual`]; `None` when the head
+    /// does not tell.
     pub fn body_len(&self) -> Option<u64> {
-        match self.facts.as_ref()?.framing {
+        let facts = &self.current()?.facts;
+        match facts.framing.of_answer(facts.status, Expect::Usual) {
             Framing::Length(n) => Some(n),
             _ => None,
         }
     }
 
-    /// The head held; of the last answer that matched, but for masked values.
+    /// The current head, whose masked values may be those of an earlier answer.
     pub fn head(&self) -> Option<HeadView<'_>> {
-        self.facts.as_ref().map(|f| HeadView::new(&self.bytes, f.status, f.minor))
+        self.current().map(Held::view)
     }
 
     /// The tag field's value in a head that [`take_same_with`](super::ResponseReader::take_same_with) handed out.
+    #[inline]
     pub fn tag<'h>(&self, head: &'h [u8]) -> Option<&'h [u8]> {
-        let place = self.facts.as_ref()?.tag.as_ref()?;
+        let place = self.current()?.facts.tag.as_ref()?;
         head.get(place.start as usize..place.end as usize)
     }
 
@@ -66,60 +81,128 @@ impl HeadCache {
         self.tag_name.as_deref()
     }
 
-    pub(super) fn facts(&self) -> Option<&HeadFacts> {
-        self.facts.as_ref()
+    #[inline]
+    pub(super) fn current(&self) -> Option<&Held> {
+        self.held.get(self.current)
     }
 
-    /// The head held, without its reading.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    #[inline]
+    pub(super) fn current_mut(&mut self) -> Option<&mut Held> {
+        self.held.get_mut(self.current)
     }
 
-    /// Body length of whole answers that can be taken by length alone.
+    /// Makes the head that `input` begins with current; false when none does.
+    #[inline]
+    pub(super) fn select(&mut self, input: &[u8]) -> bool {
+        let current = self.held.get_mut(self.current);
+        current.is_some_and(|held| held.begins(input)) || self.select_other(input)
+    }
+
+    fn select_other(&mut self, input: &[u8]) -> bool {
+        let found = self.held.iter_mut().position(|held| held.begins(input));
+        self.current = found.unwrap_or(self.current);
+        found.is_some()
+    }
+
+    /// Makes the head current that `carried` and then `input` begin with: how many bytes of `input` it takes. Masked
+    /// values must be the same too.
+    pub(super) fn select_carried(&mut self, carried: &[u8], input: &[u8]) -> Option<usize> {
+        let missing = |held: &Held| {
+            let last = held.bytes.strip_prefix(carried)?;
+            input.starts_with(last).then_some(last.len())
+        };
+        let (at, missing) = self.held.iter().enumerate().find_map(|(i, held)| Some((i, missing(held)?)))?;
+        self.current = at;
+        Some(missing)
+    }
+
+    /// Takes over a parsed final head, and makes it current. One of the same shape as one held replaces it, and how they
+    /// differ is learnt.
+    pub(super) fn learn(&mut self, head: &[u8], facts: HeadFacts) {
+        let similar = self.held.iter().enumerate().find_map(|(i, h)| Some((i, h.differences(head, &facts)?)));
+        let learnt = match similar {
+            Some((i, learnt)) => {
+                self.current = i;
+                learnt
+            }
+            None if self.held.len() < HEADS_HELD => {
+                self.current = self.held.len();
+                self.held.push(Held::empty(facts.clone()));
+                Differences::default()
+            }
+            None => {
+                self.current = self.oldest;
+                self.oldest = (self.oldest + 1) % HEADS_HELD;
+                Differences::default()
+            }
+        };
+        if let Some(held) = self.current_mut() {
+            held.replace(head, facts, learnt);
+        }
+    }
+}
+
+/// Places of values in which two heads of the same shape differ, in order.
+type Differences = [Option<Range<u32>>; LEARNT_MASKS];
+
+impl Held {
+    fn empty(facts: HeadFacts) -> Held {
+        Held { bytes: Vec::new(), facts, masks: Vec::new(), whole: None }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn facts(&self) -> &HeadFacts {
+        &self.facts
+    }
+
     pub(super) fn whole(&self) -> Option<u64> {
         self.whole
     }
 
-    /// Is `head`, of the same length, the head held but for masked values?
+    pub(super) fn view(&self) -> HeadView<'_> {
+        HeadView::new(&self.bytes, self.facts.status, self.facts.minor)
+    }
+
+    #[inline]
+    fn begins(&mut self, input: &[u8]) -> bool {
+        input.len() >= self.bytes.len() && self.matches(&input[..self.bytes.len()])
+    }
+
+    /// Is `head`, of the same length, this head but for masked values?
     #[inline]
     pub(super) fn matches(&mut self, head: &[u8]) -> bool {
-        debug_assert_eq!(head.len(), self.bytes.len());
-        if self.masks.is_empty() {
-            head == self.bytes || self.matches_with_date(head)
-        } else {
-            equal_but(head, &self.bytes, &self.masks) || self.matches_with_date(head)
-        }
+        let same = match self.masks.is_empty() {
+            true => *head == *self.bytes,
+            false => equal_but(head, &self.bytes, &self.masks, 0..head.len()),
+        };
+        same || self.matches_with_date(head)
     }
 
     /// As `matches`, with the Date value masked too. Comes about once a second: the value is taken over.
     #[cold]
     fn matches_with_date(&mut self, head: &[u8]) -> bool {
-        let Some(date) = self.facts.as_ref().and_then(|f| f.date.clone()) else { return false };
+        let Some(date) = self.facts.date.clone() else { return false };
         let (start, end) = (date.start as usize, date.end as usize);
-        if !clean(&head[start..end]) {
-            return false;
-        }
-        let before = self.masks.partition_point(|m| m.start < date.start);
-        let same = equal_but_in(head, &self.bytes, &self.masks[..before], 0..start)
-            && equal_but_in(head, &self.bytes, &self.masks[before..], end..head.len());
+        let split = self.masks.partition_point(|m| m.start < date.start);
+        let same = clean(&head[start..end])
+            && equal_but(head, &self.bytes, &self.masks[..split], 0..start)
+            && equal_but(head, &self.bytes, &self.masks[split..], end..head.len());
         if same {
             self.bytes[start..end].copy_from_slice(&head[start..end]);
         }
         same
     }
 
-    /// Takes over a parsed final head, learning from how it differs from the last.
-    pub(super) fn learn(&mut self, head: &[u8], facts: HeadFacts) {
-        let learnt = self.differences(head, &facts);
+    fn replace(&mut self, head: &[u8], facts: HeadFacts, learnt: Differences) {
         self.masks.clear();
-        if let Some(learnt) = learnt {
-            self.masks.extend(learnt.into_iter().flatten());
-        }
-        if let Some(tag) = facts.tag.clone()
-            && !self.masks.iter().any(|m| m.start == tag.start)
-        {
-            self.masks.push(tag);
-            self.masks.sort_by_key(|m| m.start);
+        self.masks.extend(learnt.into_iter().flatten());
+        if let Some(tag) = facts.tag.clone() {
+            let at = self.masks.partition_point(|m| m.start < tag.start);
+            self.masks.insert(at, tag);
         }
         self.whole = match facts.framing.of_answer(facts.status, Expect::Usual) {
             Framing::Length(n) if facts.persistent => Some(n),
@@ -127,64 +210,46 @@ impl HeadCache {
         };
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
-        self.facts = Some(facts);
+        self.facts = facts;
     }
 
-    /// The values (not Date, not the tag) in which a head of the same shape differs, with those known before; `None`
-    /// when the shape is another or they are too many.
-    fn differences(&self, head: &[u8], facts: &HeadFacts) -> Option<[Option<Range<u32>>; LEARNT_MASKS]> {
-        let old = self.facts.as_ref()?;
-        if head.len() != self.bytes.len() || old.status != facts.status {
+    /// The values in which `head` differs, together with those known to vary; `None` when it has another shape, differs
+    /// in what decides, or in too many.
+    fn differences(&self, head: &[u8], facts: &HeadFacts) -> Option<Differences> {
+        if head.len() != self.bytes.len() || facts.status != self.facts.status {
             return None;
         }
-        let mut learnt: [Option<Range<u32>>; LEARNT_MASKS] = Default::default();
+        let mut learnt = Differences::default();
         let mut count = 0;
-        let mut pairs = field_places(&self.bytes).zip(field_places(head));
-        pairs.try_for_each(|((name_a, a), (name_b, b))| {
-            if a != b || self.bytes[name_a.clone()] != head[name_b] {
+        for (a, b) in places(&self.bytes).zip(places(head)) {
+            if a.value != b.value || self.bytes[a.name.clone()] != head[b.name] {
                 return None;
             }
-            let place = a.start as u32..a.end as u32;
-            let special = Some(&place) == facts.date.as_ref() || Some(&place) == facts.tag.as_ref();
-            let differs = self.bytes[a.clone()] != head[a] || self.masks.contains(&place);
-            if special || !differs {
-                return Some(());
+            let place = a.value.start as u32..a.value.end as u32;
+            let masked = Some(&place) == facts.date.as_ref() || Some(&place) == facts.tag.as_ref();
+            let varies = self.bytes[a.value] != head[b.value] || self.masks.contains(&place);
+            if masked || !varies {
+                continue;
             }
-            if decides(&self.bytes[name_a]) || count == LEARNT_MASKS {
+            if decides(&self.bytes[a.name]) {
                 return None;
             }
-            learnt[count] = Some(place);
+            *learnt.get_mut(count)? = Some(place);
             count += 1;
-            Some(())
-        })?;
+        }
         Some(learnt)
     }
 }
 
-/// Places of name and value of each field of an accepted head.
-fn field_places(head: &[u8]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
-    let place = |part: &[u8]| {
-        let start = part.as_ptr() as usize - head.as_ptr() as usize;
-        start..start + part.len()
-    };
-    let body = memchr::memchr(b'\n', head).map_or(head.len(), |lf| lf + 1);
-    Fields::of_section(&head[body..]).map(move |(name, value)| (place(name), place(value)))
-}
-
-/// Fields that decide framing or persistence are compared always.
+/// Fields that decide framing or persistence are always compared.
 fn decides(name: &[u8]) -> bool {
     const DECIDING: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"connection", b"upgrade"];
     DECIDING.iter().any(|d| name.eq_ignore_ascii_case(d))
 }
 
-#[inline]
-fn equal_but(a: &[u8], b: &[u8], masks: &[Range<u32>]) -> bool {
-    equal_but_in(a, b, masks, 0..a.len())
-}
-
 /// Equal within `span` but for `masks` (in order, inside it), whose bytes in `a` must be clean.
 #[inline]
-fn equal_but_in(a: &[u8], b: &[u8], masks: &[Range<u32>], span: Range<usize>) -> bool {
+fn equal_but(a: &[u8], b: &[u8], masks: &[Range<u32>], span: Range<usize>) -> bool {
     let mut from = span.start;
     for mask in masks {
         let (start, end) = (mask.start as usize, mask.end as usize);

@@ -40,8 +40,7 @@ impl<'a> HeadView<'a> {
 
     /// The fields in order, values without surrounding white space.
     pub fn fields(&self) -> Fields<'a> {
-        let rest = memchr(b'\n', self.raw).map_or(&[][..], |lf| &self.raw[lf + 1..]);
-        Fields { rest }
+        Fields { raw: self.raw, pos: second_line(self.raw) }
     }
 
     /// The first field of that name (in any case).
@@ -60,15 +59,33 @@ fn first_line(raw: &[u8]) -> &[u8] {
     raw[..lf].strip_suffix(b"\r").unwrap_or(&raw[..lf])
 }
 
+/// Where the line after the first begins.
+fn second_line(raw: &[u8]) -> usize {
+    memchr(b'\n', raw).map_or(raw.len(), |lf| lf + 1)
+}
+
 /// The field lines of a head or trailer section the reader has accepted: name and value of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
-    rest: &'a [u8],
+    raw: &'a [u8],
+    pos: usize,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of_section(rest: &'a [u8]) -> Fields<'a> {
-        Fields { rest }
+    pub(super) fn of_trailers(raw: &'a [u8]) -> Fields<'a> {
+        Fields { raw, pos: 0 }
+    }
+
+    /// Where the next field's name and value are.
+    fn next_place(&mut self) -> Option<Line> {
+        let start = self.pos;
+        let rest = &self.raw[start..];
+        let lf = memchr(b'\n', rest)?;
+        let colon = memchr(b':', &rest[..lf])?;
+        self.pos = start + lf + 1;
+        let line = rest[..lf].strip_suffix(b"\r").unwrap_or(&rest[..lf]);
+        let value = trimmed(line, colon + 1);
+        Some(Line { name: start..start + colon, value: start + value.start..start + value.end })
     }
 }
 
@@ -76,21 +93,30 @@ impl<'a> Iterator for Fields<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let lf = memchr(b'\n', self.rest)?;
-        let line = &self.rest[..lf];
-        self.rest = &self.rest[lf + 1..];
-        let colon = memchr(b':', line)?;
-        Some((&line[..colon], trim(&line[colon + 1..])))
+        let place = self.next_place()?;
+        Some((&self.raw[place.name], &self.raw[place.value]))
     }
 }
 
-/// Without optional white space, and without the CR of the line's end.
-fn trim(value: &[u8]) -> &[u8] {
-    let value = value.strip_suffix(b"\r").unwrap_or(value);
+/// Places of name and value of each field of an accepted head.
+pub(super) fn places(head: &[u8]) -> impl Iterator<Item = Line> {
+    let mut fields = Fields { raw: head, pos: second_line(head) };
+    std::iter::from_fn(move || fields.next_place())
+}
+
+/// Where in `line` what follows `from` is without optional white space around it.
+fn trimmed(line: &[u8], from: usize) -> Range<usize> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
-    let start = value.iter().position(|b| !blank(b)).unwrap_or(value.len());
-    let end = value.iter().rposition(|b| !blank(b)).map_or(start, |i| i + 1);
-    &value[start..end]
+    let rest = &line[from..];
+    let end = rest.iter().rposition(|b| !blank(b)).map_or(0, |i| i + 1);
+    let start = rest[..end].iter().position(|b| !blank(b)).unwrap_or(0);
+    from + start..from + end
+}
+
+/// A field line, as places of its parts.
+pub(super) struct Line {
+    pub(super) name: Range<usize>,
+    pub(super) value: Range<usize>,
 }
 
 /// What a head says, as far as reading on needs it.
@@ -193,11 +219,6 @@ fn status_line(raw: &[u8]) -> Result<(u16, u8, usize), ResponseError> {
     Ok((status, minor.min(1), lf + 1))
 }
 
-struct Line {
-    name: Range<usize>,
-    value: Range<usize>,
-}
-
 /// The field line at `pos`, or `None` at the empty line.
 fn next_line(
     raw: &[u8],
@@ -225,12 +246,9 @@ fn next_line(
     if let Some(i) = after.iter().position(|b| !in_value(*b)) {
         return Err(ResponseError::new(Kind::BadField, start + name + 1 + i));
     }
-    let value = trim(after);
-    // `value` is a part of `after`: its place follows from what trimming took off the front.
-    let front = after.iter().take_while(|b| matches!(b, b' ' | b'\t')).count().min(after.len() - value.len());
-    let at = start + name + 1 + front;
     *pos = start + lf + 1;
-    Ok(Some(Line { name: start..start + name, value: at..at + value.len() }))
+    let value = trimmed(line, name + 1);
+    Ok(Some(Line { name: start..start + name, value: start + value.start..start + value.end }))
 }
 
 /// May stand in a field value or reason phrase: no control character but HTAB (RFC 9110, section 5.5).

@@ -32,6 +32,10 @@ impl Default for Limits {
     }
 }
 
+/// Heads a [`HeadCache`](crate::client::HeadCache) holds. Reason: a run has few kinds of answers (by request and status);
+/// each held costs one failed comparison, a few nanoseconds, before a new one is parsed.
+pub(super) const HEADS_HELD: usize = 4;
+
 /// Fields besides Date and the tag whose values a [`HeadCache`](crate::client::HeadCache) learns to skip. Reason: a head
 /// that varies in more places is cheaper to parse than to compare in pieces.
 pub(super) const LEARNT_MASKS: usize = 4;

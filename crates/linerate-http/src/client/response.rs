@@ -1,6 +1,6 @@
 //! Reads answers: bytes in, heads and bodies out, whatever the cuts.
 
-use super::cache::HeadCache;
+use super::cache::{HeadCache, Held};
 use super::chunked::{Chunks, Step};
 use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
 use super::framing::{Expect, Framing, switches};
@@ -137,9 +137,10 @@ impl ResponseReader {
         }
     }
 
-    /// Takes as many whole answers (at most `most`) from the start of `input` as have the head that `cache` holds, a body
-    /// of its Content-Length, and leave the connection open; for requests that are [`Expect::Usual`]. How many: 0 within
-    /// an answer, or when the next head is another (then [`next`](Self::next) reads on).
+    /// Takes whole answers (at most `most`) from the start of `input`, as long as each has the same head, one that `cache`
+    /// holds, with a body of known length, and leaves the connection open; for requests that are [`Expect::Usual`].
+    /// How many: 0 within an answer, or when [`next`](Self::next) has to read on. Their head is now the cache's current one:
+    /// [`HeadCache::status`] is the status of each.
     #[inline]
     pub fn take_same(&mut self, cache: &mut HeadCache, input: &mut &[u8], most: u32) -> u32 {
         self.take_same_with(cache, input, most, |_, _| {})
@@ -154,27 +155,28 @@ impl ResponseReader {
         most: u32,
         mut each: impl FnMut(&'i [u8], &'i [u8]),
     ) -> u32 {
-        let Some(body) = cache.whole() else { return 0 };
         self.release();
-        let head = cache.bytes().len();
-        if !self.at_boundary() || self.is_closed() || !self.accepts_cached(cache) {
+        if !self.is_ready() || most == 0 || !cache.select(input) {
             return 0;
         }
-        let Some(whole) = usize::try_from(body).ok().and_then(|body| head.checked_add(body)) else {
+        let Some(held) = cache.current_mut() else { return 0 };
+        let head = held.len();
+        let body = held.whole().and_then(|body| usize::try_from(body).ok());
+        let Some(whole) = body.and_then(|body| head.checked_add(body)) else { return 0 };
+        if !self.accepts(held) || input.len() < whole {
             return 0;
-        };
+        }
         let mut taken = 0;
-        while taken < most && input.len() >= whole {
+        loop {
             let (answer, rest) = input.split_at(whole);
             let (head, body) = answer.split_at(head);
-            if !cache.matches(head) {
-                break;
-            }
             each(head, body);
             *input = rest;
             taken += 1;
+            if taken == most || rest.len() < whole || !held.matches(&rest[..head.len()]) {
+                return taken;
+            }
         }
-        taken
     }
 
     /// The peer has closed. An answer that lasts until then is whole now; between answers there is nothing to say.
@@ -190,9 +192,8 @@ impl ResponseReader {
             }
             State::Closed => return Ok(None),
             State::Whole | State::UntilClose => {
-                let end = self.end();
-                self.state = State::Closed;
-                return Ok(Some(end));
+                self.reusable = false;
+                return Ok(Some(self.end()));
             }
             State::Failed(error) => return Err(error),
             State::Head => match foreign(&self.carry, true) {
@@ -236,10 +237,16 @@ impl ResponseReader {
         }
     }
 
-    /// The cached head was read under its reader's limits; ours may be narrower.
-    fn accepts_cached(&self, cache: &HeadCache) -> bool {
-        cache.bytes().len() <= self.limits.head_bytes as usize
-            && cache.facts().is_some_and(|f| f.fields <= self.limits.fields)
+    /// An answer may begin here.
+    #[inline]
+    fn is_ready(&self) -> bool {
+        matches!(self.state, State::Head) && self.interim == 0 && self.carry.is_empty()
+    }
+
+    /// A head held was read under its reader's limits; ours may be narrower.
+    #[inline]
+    fn accepts(&self, held: &Held) -> bool {
+        held.len() <= self.limits.head_bytes as usize && held.facts().fields <= self.limits.fields
     }
 
     fn next_head<'a, 'i: 'a>(
@@ -249,40 +256,15 @@ impl ResponseReader {
         expect: Expect,
     ) -> Result<Option<Part<'a>>, ResponseError> {
         if self.carry.is_empty() {
-            let all = *input;
-            let length = cache.bytes().len();
-            if self.accepts_cached(cache) && all.len() >= length && cache.matches(&all[..length]) {
-                *input = &all[length..];
-                let view = self.begin_cached(cache, expect);
-                return Ok(Some(Part::Head(HeadView::new(&all[..length], view.0, view.1))));
-            }
-            let limit = self.limits.head_bytes as usize;
-            if let Some(what) = foreign(all, false) {
-                return self.fail(ResponseError::new(Kind::NotHttp(what), 0));
-            }
-            let mut scan = Scan::default();
-            if let Some(end) = scan.find_end(&all[..all.len().min(limit)]) {
-                *input = &all[end..];
-                if !scan.folded {
-                    return self.begin(cache, &all[..end], expect).map(Some);
-                }
-                self.carry.extend_from_slice(&all[..end]);
-                self.scan = scan;
-                return self.begin_carried(cache, expect).map(Some);
-            }
-            if all.len() >= limit {
-                return self.fail(ResponseError::new(Kind::HeadTooLong(self.limits.head_bytes), limit));
-            }
-            *input = &[];
-            self.carry.extend_from_slice(all);
-            self.scan = scan;
-            return Ok(None);
+            return self.next_head_whole(cache, input, expect);
         }
-        if let Some(missing) = self.completes_cached(cache, input) {
+        if let Some(missing) = self.completes_held(cache, input) {
             *input = &input[missing..];
             self.lent = true;
-            let (status, minor) = self.begin_cached(cache, expect);
-            return Ok(Some(Part::Head(HeadView::new(cache.bytes(), status, minor))));
+            return Ok(cache.current().map(|held| {
+                self.begin_held(held.facts(), held.len(), expect);
+                Part::Head(held.view())
+            }));
         }
         match self.collect(input, self.limits.head_bytes, true) {
             Ok(true) => self.begin_carried(cache, expect).map(Some),
@@ -291,13 +273,50 @@ impl ResponseReader {
         }
     }
 
-    /// Do the carried bytes and the first of `input` make up the cached head? How many of `input` then.
-    fn completes_cached(&self, cache: &HeadCache, input: &[u8]) -> Option<usize> {
-        let head = cache.bytes();
-        let missing = head.len().checked_sub(self.carry.len())?;
-        let (first, last) = head.split_at(self.carry.len());
-        let same = input.get(..missing)? == last && self.carry == first && self.accepts_cached(cache);
-        same.then_some(missing)
+    /// Is what is carried the beginning of a head held, and does `input` have the rest? How many bytes of it then.
+    fn completes_held(&self, cache: &mut HeadCache, input: &[u8]) -> Option<usize> {
+        let missing = cache.select_carried(&self.carry, input)?;
+        cache.current().is_some_and(|held| self.accepts(held)).then_some(missing)
+    }
+
+    /// Nothing is carried: the head stands in `input`, or begins there.
+    fn next_head_whole<'a, 'i: 'a>(
+        &'a mut self,
+        cache: &mut HeadCache,
+        input: &mut &'i [u8],
+        expect: Expect,
+    ) -> Result<Option<Part<'a>>, ResponseError> {
+        let all = *input;
+        if cache.select(all)
+            && let Some(held) = cache.current()
+            && self.accepts(held)
+        {
+            let (head, rest) = all.split_at(held.len());
+            *input = rest;
+            self.begin_held(held.facts(), held.len(), expect);
+            return Ok(Some(Part::Head(HeadView::new(head, held.facts().status, held.facts().minor))));
+        }
+        if let Some(what) = foreign(all, false) {
+            return self.fail(ResponseError::new(Kind::NotHttp(what), 0));
+        }
+        let limit = self.limits.head_bytes as usize;
+        let mut scan = Scan::default();
+        if let Some(end) = scan.find_end(&all[..all.len().min(limit)]) {
+            *input = &all[end..];
+            if !scan.folded {
+                return self.begin(cache, &all[..end], expect).map(Some);
+            }
+            self.carry.extend_from_slice(&all[..end]);
+            self.scan = scan;
+            return self.begin_carried(cache, expect).map(Some);
+        }
+        if all.len() >= limit {
+            return self.fail(ResponseError::new(Kind::HeadTooLong(self.limits.head_bytes), limit));
+        }
+        *input = &[];
+        self.carry.extend_from_slice(all);
+        self.scan = scan;
+        Ok(None)
     }
 
     /// Moves bytes from `input` to `carry` up to the end of the section; true when it is there.
@@ -404,12 +423,10 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The head is the cached one: status and minor version.
-    fn begin_cached(&mut self, cache: &HeadCache, expect: Expect) -> (u16, u8) {
-        let Some(facts) = cache.facts() else { return (0, 1) };
+    /// The head is one held, of `len` bytes.
+    fn begin_held(&mut self, facts: &HeadFacts, len: usize, expect: Expect) {
         let framing = facts.framing.of_answer(facts.status, expect);
-        self.begin_body(facts.status, facts.persistent, cache.bytes().len(), framing, expect);
-        (facts.status, facts.minor)
+        self.begin_body(facts.status, facts.persistent, len, framing, expect);
     }
 
     fn begin_body(&mut self, status: u16, persistent: bool, head: usize, framing: Framing, expect: Expect) {
@@ -484,7 +501,7 @@ impl ResponseReader {
             return self.fail(error);
         }
         self.state = State::Whole;
-        Ok(Some(Part::Trailers(Fields::of_section(&self.carry))))
+        Ok(Some(Part::Trailers(Fields::of_trailers(&self.carry))))
     }
 }
 
