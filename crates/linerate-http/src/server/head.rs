@@ -1,0 +1,456 @@
+//! The head of a request: request line and header section, checked line by line (RFC 9112 sections 2 to 6).
+
+use std::ops::Range;
+
+use super::bytes::{decimal, is_token, is_value, trim};
+use super::fault::Fault;
+use super::limits::{self, Limits};
+use super::target::{self, Form};
+
+/// A request method (RFC 9110 section 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// CONNECT
+    Connect,
+    /// OPTIONS
+    Options,
+    /// TRACE
+    Trace,
+    /// PATCH
+    Patch,
+    /// Any other token; [`RequestHead::method_name`] has it.
+    Other,
+}
+
+impl Method {
+    fn of(name: &[u8]) -> Method {
+        match name {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"CONNECT" => Method::Connect,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"PATCH" => Method::Patch,
+            _ => Method::Other,
+        }
+    }
+}
+
+/// The version a request was made with. A higher minor version counts as 1.1 (RFC 9110 section 2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Where the body of a request ends (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// No body.
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// By chunks.
+    Chunked,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    name: u32,
+    name_end: u32,
+    value: u32,
+    value_end: u32,
+}
+
+/// A complete, checked head. Owns its bytes; everything it gives out are slices of them.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    method: Method,
+    method_end: usize,
+    target: Range<usize>,
+    form: Form,
+    version: Version,
+    framing: Framing,
+    keep_alive: bool,
+    expects_continue: bool,
+    upgrade: bool,
+}
+
+impl Default for RequestHead {
+    fn default() -> Self {
+        RequestHead {
+            bytes: Vec::new(),
+            fields: Vec::new(),
+            method: Method::Other,
+            method_end: 0,
+            target: 0..0,
+            form: Form::Origin,
+            version: Version::Http11,
+            framing: Framing::None,
+            keep_alive: false,
+            expects_continue: false,
+            upgrade: false,
+        }
+    }
+}
+
+impl RequestHead {
+    /// The method.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The method's name as it was sent.
+    pub fn method_name(&self) -> &str {
+        text(&self.bytes[..self.method_end])
+    }
+
+    /// The request target as it was sent.
+    pub fn target(&self) -> &str {
+        text(&self.bytes[self.target.clone()])
+    }
+
+    /// Its form.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The path, still percent-encoded, without the query. `*` and an authority are given as they are.
+    pub fn path(&self) -> &str {
+        let (path, _) = self.path_and_query();
+        path
+    }
+
+    /// What follows the `?`, where there is one.
+    pub fn query(&self) -> Option<&str> {
+        let (_, query) = self.path_and_query();
+        query
+    }
+
+    fn path_and_query(&self) -> (&str, Option<&str>) {
+        let mut target = self.target();
+        if let Form::Absolute { path, .. } = self.form {
+            target = &target[usize::from(path)..];
+        }
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        // `http://host` and `http://host?q` mean the path `/` (RFC 9112 section 3.2.1).
+        (if path.is_empty() { "/" } else { path }, query)
+    }
+
+    /// The host and port that are asked for: from an absolute target when it has one, else from Host (RFC 9112 section
+    /// 3.3). `None` only in HTTP/1.0.
+    pub fn host(&self) -> Option<&str> {
+        match self.form {
+            Form::Absolute { authority, path } => {
+                Some(&self.target()[usize::from(authority)..usize::from(path)])
+            }
+            Form::Authority => Some(self.target()),
+            Form::Origin | Form::Asterisk => self.field("host").map(text),
+        }
+    }
+
+    /// The version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// How the body is framed.
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// Whether the client wants the connection kept (RFC 9112 section 9.3).
+    pub fn keep_alive(&self) -> bool {
+        self.keep_alive
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub fn expects_continue(&self) -> bool {
+        self.expects_continue
+    }
+
+    /// Whether `Connection: upgrade` is there, in HTTP/1.1.
+    pub fn upgrade(&self) -> bool {
+        self.upgrade
+    }
+
+    /// The fields in their order; values without the whitespace around them.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&str, &[u8])> + Clone {
+        self.fields.iter().map(|f| {
+            let name = &self.bytes[f.name as usize..f.name_end as usize];
+            (text(name), &self.bytes[f.value as usize..f.value_end as usize])
+        })
+    }
+
+    /// The first field of that name, in any case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The first field of that name, when it is text.
+    pub fn field_text(&self, name: &str) -> Option<&str> {
+        self.field(name).and_then(|v| std::str::from_utf8(v).ok())
+    }
+
+    /// The head's bytes, from the method to the empty line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn clear(&mut self) {
+        let RequestHead { bytes, fields, .. } = std::mem::take(self);
+        (self.bytes, self.fields) = (bytes, fields);
+        self.bytes.clear();
+        self.fields.clear();
+    }
+
+    /// Parses a head that begins at `bytes[0]` (empty lines before it already skipped). `None`: not all there. The
+    /// verdict depends on the bytes alone, never on where they were cut.
+    pub(super) fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+        self.clear();
+        let Some(mut at) = line_end(bytes, 0, limits.request_line, || {
+            let begin = &bytes[..limits.request_line.min(limits::METHOD + 1)];
+            if memchr::memchr(b' ', begin).is_none() { Fault::Method } else { Fault::TargetTooLong }
+        })?
+        else {
+            return Ok(None);
+        };
+        self.request_line(line(&bytes[..at])?)?;
+        let mut seen = Seen::default();
+        loop {
+            let Some(end) = line_end(bytes, at, limits.head, || Fault::HeadTooLarge)? else {
+                return Ok(None);
+            };
+            let content = line(&bytes[at..end])?;
+            if content.is_empty() {
+                self.bytes.extend_from_slice(&bytes[..end]);
+                self.conclude(&seen)?;
+                return Ok(Some(end));
+            }
+            if self.fields.len() == limits.fields {
+                return Err(Fault::HeadTooLarge);
+            }
+            let (name, value) = field_line(content)?;
+            let name_end = at + name.len();
+            let value_at = if value.is_empty() { name_end + 1 } else { offset(bytes, value) };
+            self.fields.push(Field {
+                name: at as u32,
+                name_end: name_end as u32,
+                value: value_at as u32,
+                value_end: (value_at + value.len()) as u32,
+            });
+            seen.field(name, value)?;
+            at = end;
+        }
+    }
+
+    fn request_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let method_end = memchr::memchr(b' ', line).ok_or(Fault::RequestLine)?;
+        let name = &line[..method_end];
+        if !is_token(name) || name.len() > limits::METHOD {
+            return Err(Fault::Method);
+        }
+        let rest = &line[method_end + 1..];
+        let target_len = memchr::memchr(b' ', rest).ok_or(Fault::RequestLine)?;
+        if target_len == 0 {
+            return Err(Fault::RequestLine);
+        }
+        self.version = version(&rest[target_len + 1..])?;
+        self.method = Method::of(name);
+        self.method_end = method_end;
+        self.target = method_end + 1..method_end + 1 + target_len;
+        self.form = target::check(self.method, &rest[..target_len])?;
+        Ok(())
+    }
+
+    /// What can only be judged when all fields are known.
+    fn conclude(&mut self, seen: &Seen) -> Result<(), Fault> {
+        let modern = self.version == Version::Http11;
+        if !seen.host && modern {
+            return Err(Fault::HostMissing);
+        }
+        self.framing = match (seen.length, seen.codings) {
+            (Some(_), Some(_)) => return Err(Fault::BothLengths),
+            (None, Some(_)) if !modern => return Err(Fault::TransferEncodingIn10),
+            (None, Some(Codings { chunked: false, .. })) => return Err(Fault::TransferEncoding),
+            (None, Some(Codings { unknown: true, .. })) => return Err(Fault::TransferCodingUnknown),
+            (None, Some(_)) => Framing::Chunked,
+            (Some(0) | None, None) => Framing::None,
+            (Some(n), None) => Framing::Length(n),
+        };
+        if seen.other_expectation && modern {
+            return Err(Fault::Expectation);
+        }
+        self.keep_alive = !seen.close && (modern || seen.keep_alive);
+        self.expects_continue = modern && seen.expects_continue && self.framing != Framing::None;
+        self.upgrade = modern && seen.upgrade;
+        Ok(())
+    }
+}
+
+/// What the fields that matter for framing said.
+#[derive(Default)]
+struct Seen {
+    host: bool,
+    length: Option<u64>,
+    codings: Option<Codings>,
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+    expects_continue: bool,
+    other_expectation: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Codings {
+    chunked: bool,
+    unknown: bool,
+}
+
+impl Seen {
+    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+        // The length decides first: most fields are none of these.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                if value.eq_ignore_ascii_case(b"100-continue") {
+                    self.expects_continue = true;
+                } else {
+                    self.other_expectation = true;
+                }
+                Ok(())
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.connection(value);
+                Ok(())
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                if self.length.is_some() {
+                    return Err(Fault::ContentLengthRepeated);
+                }
+                self.length = Some(decimal(value).ok_or(Fault::ContentLength)?);
+                Ok(())
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.transfer_encoding(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn host(&mut self, value: &[u8]) -> Result<(), Fault> {
+        if self.host {
+            return Err(Fault::HostRepeated);
+        }
+        self.host = true;
+        if target::is_authority(value) { Ok(()) } else { Err(Fault::Host) }
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|&b| b == b',').map(trim) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
+        let mut codings = self.codings.unwrap_or_default();
+        for coding in value.split(|&b| b == b',').map(trim) {
+            // Nothing may follow chunked, not even an empty list element: others may read it differently.
+            if codings.chunked || coding.is_empty() {
+                return Err(Fault::TransferEncoding);
+            }
+            let name = trim(coding.split(|&b| b == b';').next().unwrap_or(coding));
+            if name.eq_ignore_ascii_case(b"chunked") {
+                if name.len() != coding.len() {
+                    return Err(Fault::TransferEncoding);
+                }
+                codings.chunked = true;
+            } else if is_token(name) {
+                codings.unknown = true;
+            } else {
+                return Err(Fault::TransferEncoding);
+            }
+        }
+        self.codings = Some(codings);
+        Ok(())
+    }
+}
+
+/// Where the line that begins at `at` ends (behind its LF), if that is within `limit` bytes of the head's start.
+fn line_end(
+    bytes: &[u8],
+    at: usize,
+    limit: usize,
+    too_long: impl FnOnce() -> Fault,
+) -> Result<Option<usize>, Fault> {
+    let visible = bytes.len().min(limit);
+    match memchr::memchr(b'\n', &bytes[at.min(visible)..visible]) {
+        Some(i) => Ok(Some(at + i + 1)),
+        None if bytes.len() >= limit => Err(too_long()),
+        None => Ok(None),
+    }
+}
+
+/// A line without its CRLF.
+pub(super) fn line(bytes: &[u8]) -> Result<&[u8], Fault> {
+    match bytes {
+        [content @ .., b'\r', b'\n'] => Ok(content),
+        _ => Err(Fault::BareLf),
+    }
+}
+
+/// A field line's name and value (RFC 9112 section 5).
+pub(super) fn field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    if matches!(line, [b' ' | b'\t', ..]) {
+        return Err(Fault::Folding);
+    }
+    let colon = memchr::memchr(b':', line).ok_or(Fault::FieldName)?;
+    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+    if !is_token(name) {
+        return Err(Fault::FieldName);
+    }
+    if !is_value(value) {
+        return Err(Fault::FieldValue);
+    }
+    Ok((name, value))
+}
+
+fn version(bytes: &[u8]) -> Result<Version, Fault> {
+    let [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] = *bytes else { return Err(Fault::Version) };
+    match (major, minor) {
+        (b'1', b'0') => Ok(Version::Http10),
+        (b'1', b'1'..=b'9') => Ok(Version::Http11),
+        (b'0'..=b'9', b'0'..=b'9') => Err(Fault::VersionNotSupported),
+        _ => Err(Fault::Version),
+    }
+}
+
+/// Where `part`, a slice of `whole` that isn't empty, begins in it.
+fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr() - whole.as_ptr().addr()
+}
+
+/// Checked to be ASCII when it was parsed.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}

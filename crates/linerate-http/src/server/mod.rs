@@ -1,0 +1,35 @@
+//! The server's end: requests read strictly, answers written exactly.
+//!
+//! [`HeadReader`] finds a request's head in received bytes; [`BodyReader`] its body; [`AnswerHead`], [`write_chunk`] and
+//! [`write_last_chunk`] write the answer. All of it is sans-IO: bytes in, bytes out, whatever the cut.
+//!
+//! Strict wherever laxness would let somebody smuggle a request past another server's eyes (RFC 9112 section 11.2):
+//! what is refused, with which status and by which section, is listed by [`Fault`].
+
+mod body;
+mod bytes;
+mod date;
+mod fault;
+#[doc(hidden)]
+pub mod fuzz;
+mod head;
+mod limits;
+mod reader;
+mod target;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use body::{BodyReader, Step};
+pub use bytes::{push_decimal, push_hex};
+pub use date::HttpDate;
+pub use fault::Fault;
+pub use head::{Framing, Method, RequestHead, Version};
+pub use limits::Limits;
+pub use reader::HeadReader;
+pub use target::Form;
+pub use writer::{
+    AnswerFraming, AnswerHead, BadField, Fields, Persistence, reason, write_chunk, write_interim,
+    write_last_chunk,
+};
