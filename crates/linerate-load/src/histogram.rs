@@ -76,6 +76,8 @@ impl Histogram {
 
     /// Recorded values with their counts, ascending, nanoseconds.
     pub fn iter_recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0.iter().flat_map(|h| h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_since_last_iteration())))
+        self.0
+            .iter()
+            .flat_map(|h| h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_since_last_iteration())))
     }
 }

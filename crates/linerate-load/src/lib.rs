@@ -3,10 +3,15 @@
 //! A [`Plan`] says what to do; [`start`] does it on a thread per core and gives back a [`Running`], from which
 //! [`Snapshot`]s can be taken while it lasts and an [`Outcome`] when it has ended. Plans and outcomes are plain data.
 
+mod engine;
 pub mod histogram;
+mod limits;
 pub mod outcome;
 pub mod plan;
 mod run;
+mod validate;
+mod watch;
+mod ways;
 
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;

@@ -1,6 +1,20 @@
 //! Starting a run, watching it, ending it.
 
-use crate::{Outcome, Plan, Snapshot};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use linerate_net::machine;
+
+use crate::engine::board::{Board, Mark};
+use crate::engine::kinds::RequestError;
+use crate::limits::INTERVALS;
+use crate::outcome::{Interval, Outcome, Snapshot};
+use crate::plan::Plan;
+use crate::watch::Watch;
+use crate::ways;
 
 /// Why a run could not start: the plan asks for what cannot be had. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
@@ -14,31 +28,213 @@ pub enum StartError {
     Machine(String),
 }
 
+impl From<RequestError> for StartError {
+    fn from(error: RequestError) -> StartError {
+        StartError::Plan(error.to_string())
+    }
+}
+
 /// A run under way.
 #[derive(Debug)]
-pub struct Running {}
+pub struct Running {
+    boards: Vec<Arc<Board>>,
+    workers: Vec<JoinHandle<Outcome>>,
+    collector: JoinHandle<()>,
+    done: Arc<AtomicBool>,
+    latest: Arc<Mutex<Snapshot>>,
+    started: SystemTime,
+    warm_up: Duration,
+}
+
+/// A thread's part of the work: runs to the end and says what it measured.
+pub(crate) type Work = Box<dyn FnOnce() -> Result<Outcome, String> + Send>;
 
 /// Starts a run on its own threads.
-pub fn start(_plan: Plan) -> Result<Running, StartError> {
-    Ok(Running {})
+pub fn start(plan: Plan) -> Result<Running, StartError> {
+    plan.validate().map_err(StartError::Plan)?;
+    machine::raise_nofile()
+        .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
+    let ways::Works { works, boards, pinned } = ways::works(&plan)?;
+    let started = SystemTime::now();
+    let cores = machine::allowed_cores();
+    let spawn = |(i, work): (usize, Work)| {
+        let core = pinned.then(|| cores[i % cores.len()]);
+        thread::Builder::new()
+            .name(format!("load-{i}"))
+            .spawn(move || watched(core, work))
+            .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))
+    };
+    let workers = works.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>, _>>()?;
+    let done = Arc::new(AtomicBool::new(false));
+    let latest = Arc::new(Mutex::new(Snapshot::default()));
+    let collector = {
+        let mut collector = Collector::new(boards.clone(), Arc::clone(&latest));
+        let done = Arc::clone(&done);
+        thread::Builder::new()
+            .name("collect".to_owned())
+            .spawn(move || collector.run(&done))
+            .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))?
+    };
+    Ok(Running { boards, workers, collector, done, latest, started, warm_up: plan.warm_up })
+}
+
+/// Runs a thread's part under its own observation.
+fn watched(core: Option<usize>, work: Work) -> Outcome {
+    if let Some(core) = core {
+        // Not being pinned costs some speed, nothing else.
+        let _ = machine::pin_to_core(core);
+    }
+    let _ = machine::set_timer_slack_ns(1);
+    let watch = Watch::begin();
+    let mut outcome = work().unwrap_or_else(|error| Outcome {
+        warnings: vec![format!("a sending thread ended early: {error}")],
+        ..Outcome::default()
+    });
+    watch.end(&mut outcome);
+    outcome
 }
 
 impl Running {
     /// How it is going. Never waits for the network.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::default()
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether it has ended by itself.
     pub fn finished(&self) -> bool {
-        true
+        self.workers.iter().all(JoinHandle::is_finished)
     }
 
     /// Asks it to end now: nothing more is sent, answers under way get a moment (at most a second).
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.boards.iter().for_each(|b| b.ask_to_stop());
+    }
 
     /// Waits for the end.
     pub fn join(self) -> Outcome {
-        Outcome::default()
+        let mut outcome = Outcome::default();
+        let mut unreachable = None;
+        for worker in self.workers {
+            match worker.join() {
+                Ok(part) => {
+                    outcome.merge(&part);
+                    unreachable = unreachable.or(part.unreachable);
+                }
+                Err(_) => {
+                    outcome.warnings.push("a sending thread panicked; its figures are missing".to_owned())
+                }
+            }
+        }
+        self.done.store(true, Ordering::Relaxed);
+        let _ = self.collector.join();
+        outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
+        outcome.started_at = Some(self.started + self.warm_up);
+        outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
+        outcome.tidy_samples();
+        crate::watch::judge(&mut outcome);
+        outcome
+    }
+}
+
+/// Gathers the cores' words ten times a second: the latest snapshot, and the series second by second.
+#[derive(Debug)]
+struct Collector {
+    boards: Vec<Arc<Board>>,
+    latest: Arc<Mutex<Snapshot>>,
+    begun: Instant,
+    parts: Vec<Snapshot>,
+    waiting: Vec<VecDeque<Mark>>,
+    last: Mark,
+    series: Vec<Interval>,
+    /// Seconds in an interval of the series.
+    width: u32,
+    merged: u32,
+}
+
+impl Collector {
+    fn new(boards: Vec<Arc<Board>>, latest: Arc<Mutex<Snapshot>>) -> Collector {
+        let cores = boards.len();
+        Collector {
+            boards,
+            latest,
+            begun: Instant::now(),
+            parts: vec![Snapshot::default(); cores],
+            waiting: vec![VecDeque::new(); cores],
+            last: Mark::default(),
+            series: Vec::new(),
+            width: 1,
+            merged: 0,
+        }
+    }
+
+    fn run(&mut self, done: &AtomicBool) {
+        while !done.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(100));
+            self.collect();
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        for (i, board) in self.boards.iter().enumerate() {
+            let (snapshot, marks) = board.collect();
+            if let Some(snapshot) = snapshot {
+                self.parts[i] = snapshot;
+            }
+            self.waiting[i].extend(marks);
+        }
+        while self.waiting.iter().all(|w| !w.is_empty()) {
+            self.finish_second();
+        }
+        let mut whole = Snapshot { elapsed: self.begun.elapsed(), measuring: true, ..Snapshot::default() };
+        self.parts.iter().for_each(|part| whole.merge(part));
+        whole.series.clone_from(&self.series);
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = whole;
+    }
+
+    /// All cores have ended a second: one more interval, unless several are merged into one.
+    fn finish_second(&mut self) {
+        let mut now = Mark::default();
+        for mark in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
+            now.answered += mark.answered;
+            now.failed += mark.failed;
+            now.latency.merge(&mark.latency);
+        }
+        self.merged += 1;
+        if self.merged < self.width {
+            return;
+        }
+        self.merged = 0;
+        let mut latency = now.latency.clone();
+        latency.subtract(&self.last.latency);
+        let seconds = f64::from(self.width);
+        let end = self.series.last().map_or(0.0, |i| i.t_s) + seconds;
+        self.series.push(Interval {
+            t_s: end,
+            rate_rps: (now.answered - self.last.answered) as f64 / seconds,
+            p50_us: latency.percentile_ns(50.0) as f64 / 1e3,
+            p99_us: latency.percentile_ns(99.0) as f64 / 1e3,
+            failed: now.failed - self.last.failed,
+        });
+        self.last = now;
+        if self.series.len() >= INTERVALS {
+            self.halve();
+        }
+    }
+
+    /// Merges pairs of intervals: of percentiles the larger stays.
+    fn halve(&mut self) {
+        self.series = self
+            .series
+            .chunks(2)
+            .map(|pair| Interval {
+                t_s: pair[pair.len() - 1].t_s,
+                rate_rps: pair.iter().map(|i| i.rate_rps).sum::<f64>() / pair.len() as f64,
+                p50_us: pair.iter().map(|i| i.p50_us).fold(0.0, f64::max),
+                p99_us: pair.iter().map(|i| i.p99_us).fold(0.0, f64::max),
+                failed: pair.iter().map(|i| i.failed).sum(),
+            })
+            .collect();
+        self.width *= 2;
     }
 }

@@ -1,1 +1,21 @@
-//! linerate
+//! HTTP as fast as the wire allows, and the reason why when it isn't: the library.
+//!
+//! This is the paved path; each part is a crate of its own.
+//!
+//! * [`load`]: send requests as fast as the network takes them, or at an exact rate, and measure honestly.
+//! * [`serve`]: answer requests on an event loop per core.
+//! * [`http`]: HTTP/1.1 as bytes and messages, without I/O.
+//! * [`net`]: bytes and the wire, without HTTP.
+//!
+//! ```no_run
+//! use linerate::load::{Plan, start};
+//! # fn plan() -> Plan { unimplemented!("made from flags, a plan file or by hand") }
+//! let outcome = start(plan())?.join();
+//! println!("{} answered, p99 {} ns", outcome.requests.answered, outcome.latency.from_sent.percentile_ns(99.0));
+//! # Ok::<(), linerate::load::StartError>(())
+//! ```
+
+pub use linerate_http as http;
+pub use linerate_load as load;
+pub use linerate_net as net;
+pub use linerate_serve as serve;

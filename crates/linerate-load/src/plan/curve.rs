@@ -34,12 +34,16 @@ impl Fraction {
         let mantissa = (bits & ((1 << 52) - 1)) | (1 << 52);
         // A rate up to 1e12 that is not a whole number of millionths has bits after the point.
         let shift = u32::try_from(-exponent).ok()?;
-        Some(Fraction { parts: mantissa, per: 1_u128.checked_shl(shift).filter(|per| *per > 0 && shift < 100)? })
+        Some(Fraction {
+            parts: mantissa,
+            per: 1_u128.checked_shl(shift).filter(|per| *per > 0 && shift < 100)?,
+        })
     }
 
     /// Time after which `count` requests have become due, nanoseconds, rounded down.
     fn ns_of(self, count: u64) -> Option<u64> {
-        let nanos = u128::from(count).checked_mul(1_000_000_000)?.checked_mul(self.per)? / u128::from(self.parts);
+        let nanos =
+            u128::from(count).checked_mul(1_000_000_000)?.checked_mul(self.per)? / u128::from(self.parts);
         Some(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub mod check;
 mod curve;
+pub mod data;
 pub mod limits;
+pub mod parts;
 pub mod pick;
 pub mod random;
 mod rate;

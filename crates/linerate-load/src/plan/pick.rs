@@ -38,7 +38,9 @@ impl Picker {
         let known = |index: &u32| (*index as usize) < requests.len();
         Picker(match order {
             _ if requests.len() < 2 => Kind::Only,
-            Order::Listed(list) if list.iter().any(known) => Kind::Listed(list.iter().copied().filter(known).collect()),
+            Order::Listed(list) if list.iter().any(known) => {
+                Kind::Listed(list.iter().copied().filter(known).collect())
+            }
             Order::Listed(_) => Kind::Only,
             Order::Weighted => {
                 let weights: Vec<f64> = requests.iter().map(|r| r.weight).collect();
@@ -68,14 +70,16 @@ fn alias_table(weights: &[f64]) -> Arc<[Slot]> {
     let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
     let sum: f64 = weights.iter().map(|w| usable(*w)).sum();
     let mut scaled: Vec<f64> = weights.iter().map(|w| usable(*w) / sum * weights.len() as f64).collect();
-    let mut table: Vec<Slot> = (0..weights.len() as u32).map(|other| Slot { below: u64::MAX, other }).collect();
+    let mut table: Vec<Slot> =
+        (0..weights.len() as u32).map(|other| Slot { below: u64::MAX, other }).collect();
     if sum.is_nan() || sum <= 0.0 {
         return table.into();
     }
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..weights.len()).partition(|i| scaled[*i] < 1.0);
     while let (Some(less), Some(more)) = (small.pop(), large.pop()) {
         // The cast saturates at 2^64 - 1.
-        table[less] = Slot { below: (scaled[less] * 18_446_744_073_709_551_616.0) as u64, other: more as u32 };
+        table[less] =
+            Slot { below: (scaled[less] * 18_446_744_073_709_551_616.0) as u64, other: more as u32 };
         scaled[more] -= 1.0 - scaled[less];
         if scaled[more] < 1.0 { small.push(more) } else { large.push(more) }
     }
@@ -112,7 +116,8 @@ mod tests {
 
     #[test]
     fn shares_follow_the_weights() {
-        for weights in [&[1.0, 1.0][..], &[9.0, 1.0], &[1.0, 2.0, 3.0, 4.0], &[0.001, 5.0, 0.7, 100.0, 20.0]] {
+        for weights in [&[1.0, 1.0][..], &[9.0, 1.0], &[1.0, 2.0, 3.0, 4.0], &[0.001, 5.0, 0.7, 100.0, 20.0]]
+        {
             let sum: f64 = weights.iter().sum();
             for (share, weight) in shares(weights, 11).into_iter().zip(weights) {
                 // Six standard deviations of a share among 300,000 are at most 0.0055.

@@ -9,7 +9,8 @@ use super::units::{parse_duration, parse_scaled, quoted, shown_duration};
 use super::{Rate, RateStep};
 
 /// What a rate may look like, for messages.
-const EXAMPLES: &str = "write requests per second such as 500, 50k or 1.5M, or steps such as 0..5000@30s,5000@60s";
+const EXAMPLES: &str =
+    "write requests per second such as 500, 50k or 1.5M, or steps such as 0..5000@30s,5000@60s";
 
 impl Rate {
     /// A rate that never changes and never ends, requests/s.
@@ -34,7 +35,10 @@ impl Rate {
         for (index, part) in parts.iter().enumerate() {
             let step = parse_step(part).map_err(|why| format!("{}: {why}", place(index)))?;
             if step.lasts.is_none() && index + 1 < parts.len() {
-                let why = format!("only the last step may go on for ever; say how long {} lasts: {part}@30s", quoted(part));
+                let why = format!(
+                    "only the last step may go on for ever; say how long {} lasts: {part}@30s",
+                    quoted(part)
+                );
                 return Err(format!("{}: {why}", place(index)));
             }
             steps.push(step);
@@ -83,7 +87,10 @@ impl Rate {
 
     /// How long all of it lasts; `None` when it never ends.
     pub fn duration(&self) -> Option<Duration> {
-        self.steps.iter().map(|s| s.lasts).try_fold(Duration::ZERO, |sum, lasts| Some(sum.saturating_add(lasts?)))
+        self.steps
+            .iter()
+            .map(|s| s.lasts)
+            .try_fold(Duration::ZERO, |sum, lasts| Some(sum.saturating_add(lasts?)))
     }
 
     /// The rate asked for at a time from the start, requests/s; 0 after the end.
@@ -109,7 +116,9 @@ impl Rate {
 /// `5000`, `5000@60s`, `0..5000@30s`; each number may be followed by `/s`.
 fn parse_step(text: &str) -> Result<RateStep, String> {
     let (rates, lasts) = match text.split_once('@') {
-        Some((rates, lasts)) => (rates, Some(parse_duration(lasts).map_err(|why| format!("the duration {why}"))?)),
+        Some((rates, lasts)) => {
+            (rates, Some(parse_duration(lasts).map_err(|why| format!("the duration {why}"))?))
+        }
         None => (text, None),
     };
     if lasts == Some(Duration::ZERO) {

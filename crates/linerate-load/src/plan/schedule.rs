@@ -41,9 +41,9 @@ impl Schedule {
                     (Arrival::Constant, None) => Source::Curved { curve, thread, threads },
                 }
             }
-            Pace::Trace(times) => Source::Trace(
-                times.iter().skip(thread as usize).step_by(threads as usize).copied().collect(),
-            ),
+            Pace::Trace(times) => {
+                Source::Trace(times.iter().skip(thread as usize).step_by(threads as usize).copied().collect())
+            }
         };
         let mut schedule = Schedule { source, next: None, popped: 0 };
         schedule.next = schedule.source.next(0);
@@ -87,7 +87,9 @@ impl Schedule {
                 }
                 walker.popped - self.popped
             }
-            Source::Trace(times) => (times.partition_point(|due| *due < ns) as u64).saturating_sub(self.popped),
+            Source::Trace(times) => {
+                (times.partition_point(|due| *due < ns) as u64).saturating_sub(self.popped)
+            }
         }
     }
 }
@@ -98,7 +100,9 @@ impl Source {
     fn next(&mut self, n: u64) -> Option<u64> {
         match self {
             Source::Even(even) => Some(even.next()),
-            Source::Curved { curve, thread, threads } => curve.due_ns(n.checked_mul(*threads)?.checked_add(*thread)?),
+            Source::Curved { curve, thread, threads } => {
+                curve.due_ns(n.checked_mul(*threads)?.checked_add(*thread)?)
+            }
             Source::Poisson { curve, random, sum, threads } => {
                 *sum += random.exponential();
                 curve.due_ns_at(*sum * *threads)

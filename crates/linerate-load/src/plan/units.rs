@@ -47,7 +47,10 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 /// A duration: `10s`, `500ms`, `1.5s`, `2m`, `1h`, `1m30s`, `250us`; a plain number means seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let bad = |why: &str| {
-        Err(format!("{} {why}; write for example 10s, 500ms, 2m or 1m30s (a plain number means seconds)", quoted(text)))
+        Err(format!(
+            "{} {why}; write for example 10s, 500ms, 2m or 1m30s (a plain number means seconds)",
+            quoted(text)
+        ))
     };
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -145,7 +148,21 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
         }
-        for text in ["", "s", "fast", "10 s", "-1s", "1s1m", "5x", "1m30", "1.2.3s", "1e3s", "999999999h", "inf", "5µ"] {
+        for text in [
+            "",
+            "s",
+            "fast",
+            "10 s",
+            "-1s",
+            "1s1m",
+            "5x",
+            "1m30",
+            "1.2.3s",
+            "1e3s",
+            "999999999h",
+            "inf",
+            "5µ",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

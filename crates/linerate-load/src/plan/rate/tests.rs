@@ -36,8 +36,24 @@ fn reads_what_people_write() {
 #[test]
 fn errors_name_the_place_and_what_would_be_right() {
     let wrong = [
-        "fast", "", "-5", "0", "0@10s", "5..", "0..5000", "100,200@5s", "100@", "100@0s", "100@soon", "1@1s,x@2s", "2G",
-        "1e9", "inf", "0.0000001", "100@10s@5s", "1..2..3@5s",
+        "fast",
+        "",
+        "-5",
+        "0",
+        "0@10s",
+        "5..",
+        "0..5000",
+        "100,200@5s",
+        "100@",
+        "100@0s",
+        "100@soon",
+        "1@1s,x@2s",
+        "2G",
+        "1e9",
+        "inf",
+        "0.0000001",
+        "100@10s@5s",
+        "1..2..3@5s",
     ];
     let said: String =
         wrong.iter().map(|text| format!("{text:14} -> {}\n", Rate::parse(text).unwrap_err())).collect();
@@ -126,10 +142,16 @@ fn asked_rate_over_time() {
 
 fn any_rate() -> impl Strategy<Value = Rate> {
     let number = prop_oneof![Just(0.0), (1_u64..2_000_000).prop_map(|n| n as f64), 0.001..500_000.0];
-    let ramp = (number.clone(), number.clone(), 1_u64..200_000_000_000)
-        .prop_map(|(from, to, ns)| RateStep { from, to, lasts: Some(Duration::from_nanos(ns)) });
-    let flat = (number, 1_u64..200_000_000_000)
-        .prop_map(|(r, ns)| RateStep { from: r, to: r, lasts: Some(Duration::from_nanos(ns)) });
+    let ramp = (number.clone(), number.clone(), 1_u64..200_000_000_000).prop_map(|(from, to, ns)| RateStep {
+        from,
+        to,
+        lasts: Some(Duration::from_nanos(ns)),
+    });
+    let flat = (number, 1_u64..200_000_000_000).prop_map(|(r, ns)| RateStep {
+        from: r,
+        to: r,
+        lasts: Some(Duration::from_nanos(ns)),
+    });
     let last = prop_oneof![Just(None), (0.5..1e6).prop_map(Some)];
     (prop::collection::vec(prop_oneof![ramp, flat], 0..5), last).prop_map(|(mut steps, last)| {
         steps.extend(last.map(|r| RateStep { from: r, to: r, lasts: None }));

@@ -1,5 +1,8 @@
 //! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
+mod merge;
+mod samples;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 

@@ -1,0 +1,253 @@
+//! The plan's requests, compiled for one core.
+
+use std::sync::Arc;
+
+use linerate_http::client::{Expect, RequestSpec, Template, TemplateError, Values};
+use linerate_net::{Conn, Lent, NetError, Transport};
+
+use crate::limits::{BATCH_BYTES, RENDERED_BYTES};
+use crate::plan::pick::Picker;
+use crate::plan::{Expectation, Plan, Request};
+
+/// All kinds of requests and how their numbers map to them.
+#[derive(Debug)]
+pub(crate) struct Kinds {
+    kinds: Vec<Kind>,
+    picker: Picker,
+    rows: Vec<Vec<Box<[u8]>>>,
+    seed: u64,
+    /// This core's number and how many there are: request `n` of this core is number `n * cores + core` of the run.
+    core: u64,
+    cores: u64,
+    scratch: Vec<u8>,
+}
+
+/// One kind of request.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: String,
+    pub(crate) expect: Expect,
+    pub(crate) idempotent: bool,
+    pub(crate) expectation: Expectation,
+    usual: Template,
+    closing: Template,
+    lent: Option<Batch>,
+}
+
+/// Copies of a request one after the other, then one that says `Connection: close`, in the transport's keeping.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    lent: Lent,
+    copies: usize,
+    len: usize,
+    closing_len: usize,
+}
+
+/// A request of the plan that cannot be compiled.
+#[derive(Debug, thiserror::Error)]
+#[error("request \"{name}\": {source}")]
+pub struct RequestError {
+    name: String,
+    source: TemplateError,
+}
+
+/// Compiles a request of the plan; `closing` adds `Connection: close`.
+pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<Template, RequestError> {
+    let has = |name: &str| request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    let mut fields = Vec::with_capacity(request.fields.len() + 3);
+    if !has("host") {
+        fields.push(("Host".to_owned(), plan.target.authority.clone()));
+    }
+    fields.extend(request.fields.iter().cloned());
+    if let Some(tag) = &plan.tag {
+        fields.push((tag.clone(), "{{seq}}".to_owned()));
+    }
+    if closing && !has("connection") {
+        fields.push(("Connection".to_owned(), "close".to_owned()));
+    }
+    let spec = RequestSpec {
+        method: request.method.clone(),
+        target: request.path.clone(),
+        fields,
+        body: request.body.clone().unwrap_or_default(),
+    };
+    Template::compile(&spec, &columns(plan))
+        .map_err(|source| RequestError { name: request.name.clone(), source })
+}
+
+/// Names of all columns of all data sets, as slots name them.
+fn columns(plan: &Plan) -> Vec<String> {
+    plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c))).collect()
+}
+
+/// Rows of all data sets side by side; shorter sets start again from their first row.
+fn rows(plan: &Plan) -> Vec<Vec<Box<[u8]>>> {
+    let longest = plan.data.iter().map(|d| d.rows.len()).max().unwrap_or(0);
+    let row = |i: usize| {
+        plan.data
+            .iter()
+            .filter(|d| !d.rows.is_empty())
+            .flat_map(|d| d.rows[i % d.rows.len()].iter().map(|cell| cell.as_bytes().into()))
+            .collect()
+    };
+    (0..longest).map(row).collect()
+}
+
+impl Kinds {
+    pub(crate) fn new(plan: &Plan, core: u32, cores: u32) -> Result<Kinds, RequestError> {
+        let kind = |request: &Request| {
+            let usual = compile(plan, request, false)?;
+            Ok(Kind {
+                name: request.name.clone(),
+                expect: usual.expect(),
+                idempotent: usual.is_idempotent(),
+                expectation: request.expect.clone(),
+                closing: compile(plan, request, true)?,
+                usual,
+                lent: None,
+            })
+        };
+        Ok(Kinds {
+            kinds: plan.requests.iter().map(kind).collect::<Result<_, _>>()?,
+            picker: Picker::new(plan),
+            rows: rows(plan),
+            seed: plan.seed,
+            core: u64::from(core),
+            cores: u64::from(cores.max(1)),
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Prebuilds what does not change from request to request, in the transport's keeping.
+    pub(crate) fn lend_to<T: Transport>(&mut self, transport: &mut T, depth: u32) {
+        for kind in &mut self.kinds {
+            let (Some(usual), Some(closing)) = (kind.usual.fixed(), kind.closing.fixed()) else { continue };
+            let copies = (BATCH_BYTES / usual.len().max(1)).clamp(1, depth.max(1) as usize);
+            let mut bytes = Vec::with_capacity(copies * usual.len() + closing.len());
+            for _ in 0..copies {
+                bytes.extend_from_slice(usual);
+            }
+            bytes.extend_from_slice(closing);
+            let (len, closing_len) = (usual.len(), closing.len());
+            kind.lent = Some(Batch { lent: transport.lend(Arc::from(bytes)), copies, len, closing_len });
+        }
+    }
+
+    pub(crate) fn get(&self, kind: u16) -> &Kind {
+        &self.kinds[kind as usize]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
+    /// Number in the whole run of this core's request `local`.
+    pub(crate) fn number(&self, local: u64) -> u64 {
+        local * self.cores + self.core
+    }
+
+    /// This core's request with a number in the whole run, if it is this core's.
+    pub(crate) fn local(&self, number: u64) -> Option<u64> {
+        (number % self.cores == self.core).then_some(number / self.cores)
+    }
+
+    /// The kind of a request, and how many of the `count` from it on are of the same kind.
+    pub(crate) fn pick(&self, first: u64, count: u32) -> (u16, u32) {
+        if self.kinds.len() == 1 {
+            return (0, count);
+        }
+        let kind = self.picker.pick(self.number(first));
+        let same = (1..count).take_while(|i| self.picker.pick(self.number(first + u64::from(*i))) == kind);
+        (u16::try_from(kind).unwrap_or(u16::MAX), 1 + u32::try_from(same.count()).unwrap_or(0))
+    }
+
+    /// Renders one request.
+    pub(crate) fn render(&self, kind: u16, local: u64, closing: bool, now_ms: u64, out: &mut Vec<u8>) {
+        let seq = self.number(local);
+        let row: &[Box<[u8]>] = match self.rows.len() {
+            0 => &[],
+            n => &self.rows[usize::try_from(seq % n as u64).unwrap_or(0)],
+        };
+        let kind = self.get(kind);
+        let template = if closing { &kind.closing } else { &kind.usual };
+        template.render(&Values { seq, now_ms, seed: self.seed, row }, out);
+    }
+
+    /// Sends `count` requests of a kind; the last of them says `Connection: close` when `closing`. Returns the bytes.
+    pub(crate) fn send<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        conn: Conn,
+        what: Sending,
+    ) -> Result<u64, NetError> {
+        match self.kinds[what.kind as usize].lent {
+            Some(batch) => send_lent(transport, conn, batch, what.count as usize, what.closing),
+            None => self.send_rendered(transport, conn, what),
+        }
+    }
+
+    fn send_rendered<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        conn: Conn,
+        what: Sending,
+    ) -> Result<u64, NetError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let mut bytes = 0;
+        let mut sent = Ok(());
+        for i in 0..what.count {
+            let closing = what.closing && i + 1 == what.count;
+            self.render(what.kind, what.first + u64::from(i), closing, what.now_ms, &mut scratch);
+            if scratch.len() >= RENDERED_BYTES || i + 1 == what.count {
+                sent = transport.send(conn, &scratch);
+                bytes += scratch.len() as u64;
+                scratch.clear();
+                if sent.is_err() {
+                    break;
+                }
+            }
+        }
+        self.scratch = scratch;
+        sent.map(|()| bytes)
+    }
+}
+
+/// Requests to send: `count` of this core's numbers from `first` on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    pub(crate) kind: u16,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) closing: bool,
+    /// Wall-clock time in milliseconds, for `{{now_ms}}`.
+    pub(crate) now_ms: u64,
+}
+
+fn send_lent<T: Transport>(
+    transport: &mut T,
+    conn: Conn,
+    batch: Batch,
+    count: usize,
+    closing: bool,
+) -> Result<u64, NetError> {
+    let mut usual = count - usize::from(closing);
+    let mut bytes = 0;
+    let whole = batch.copies * batch.len;
+    while usual > batch.copies || (usual > 0 && !closing) {
+        let n = usual.min(batch.copies);
+        transport.send_lent(conn, batch.lent, 0..n * batch.len)?;
+        bytes += n * batch.len;
+        usual -= n;
+    }
+    if closing {
+        let range = whole - usual * batch.len..whole + batch.closing_len;
+        bytes += range.len();
+        transport.send_lent(conn, batch.lent, range)?;
+    }
+    Ok(bytes as u64)
+}

@@ -1,0 +1,298 @@
+//! What one core measured: counters, histograms, samples. No lock, no allocation per request.
+
+use linerate_http::client::Run;
+use linerate_net::{TcpInfo, Time};
+
+use super::kinds::Kinds;
+use super::stamp::Stamp;
+use crate::histogram::Histogram;
+use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SLOWEST};
+use crate::outcome::{Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Tcp};
+
+/// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
+const STATUSES: usize = 1000;
+
+/// A core's figures.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) measure_from: Time,
+    pub(crate) requests: Requests,
+    pub(crate) bad: Bad,
+    pub(crate) failures: Failures,
+    pub(crate) bytes: Bytes,
+    pub(crate) connections: Connections,
+    pub(crate) tcp: Tcp,
+    /// From due in an open loop, from sent in a closed one.
+    pub(crate) latency: Histogram,
+    pub(crate) connect: Histogram,
+    pub(crate) lateness: Histogram,
+    /// From sent, in an open loop.
+    from_sent: Option<Histogram>,
+    /// Answers whose first byte came in an earlier turn than their end: first byte, and whole, from sent.
+    split_first: Histogram,
+    split_whole: Histogram,
+    status: Box<[u64; STATUSES]>,
+    named: Vec<Tally>,
+    slowest: Vec<Sample>,
+    slowest_floor: u64,
+    bad_samples: Vec<Sample>,
+    last_answer: Time,
+    no_latencies: bool,
+}
+
+/// One request name's share.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    requests: Requests,
+    bad: Bad,
+    latency: Histogram,
+}
+
+/// What was found wrong with an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) bad_status: bool,
+    pub(crate) bad_body: bool,
+    pub(crate) bad_tag: bool,
+}
+
+impl Verdict {
+    fn words(self) -> Option<&'static str> {
+        match self {
+            Verdict { bad_tag: true, .. } => Some("bad tag"),
+            Verdict { bad_status: true, .. } => Some("bad status"),
+            Verdict { bad_body: true, .. } => Some("bad body"),
+            _ => None,
+        }
+    }
+}
+
+/// An answer, or several alike: how they came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer<'a> {
+    pub(crate) now: Time,
+    /// When the first byte came, if that was in an earlier turn.
+    pub(crate) first_byte: Option<Time>,
+    pub(crate) status: u16,
+    pub(crate) verdict: Verdict,
+    pub(crate) head: &'a [u8],
+}
+
+impl Recorder {
+    pub(crate) fn new(measure_from: Time, open_loop: bool, kinds: usize, no_latencies: bool) -> Recorder {
+        Recorder {
+            measure_from,
+            requests: Requests::default(),
+            bad: Bad::default(),
+            failures: Failures::default(),
+            bytes: Bytes::default(),
+            connections: Connections::default(),
+            tcp: Tcp::default(),
+            latency: Histogram::new(),
+            connect: Histogram::new(),
+            lateness: Histogram::new(),
+            from_sent: open_loop.then(Histogram::new),
+            split_first: Histogram::new(),
+            split_whole: Histogram::new(),
+            status: Box::new([0; STATUSES]),
+            named: vec![Tally::default(); if kinds > 1 { kinds } else { 0 }],
+            slowest: Vec::with_capacity(SLOWEST),
+            slowest_floor: 0,
+            bad_samples: Vec::new(),
+            last_answer: Time::ZERO,
+            no_latencies,
+        }
+    }
+
+    pub(crate) fn measuring(&self, now: Time) -> bool {
+        now >= self.measure_from
+    }
+
+    pub(crate) fn sent(&mut self, kind: u16, count: u32) {
+        self.requests.sent += u64::from(count);
+        if let Some(t) = self.named.get_mut(kind as usize) {
+            t.requests.sent += u64::from(count);
+        }
+    }
+
+    pub(crate) fn resent(&mut self, kind: u16, count: u32) {
+        self.requests.resent += u64::from(count);
+        self.connections.requests_resent += u64::from(count);
+        if let Some(t) = self.named.get_mut(kind as usize) {
+            t.requests.resent += u64::from(count);
+        }
+    }
+
+    /// Whole answers to all requests of `run`.
+    #[inline]
+    pub(crate) fn answered(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, kinds: &Kinds) {
+        if !run.stamp.measured {
+            return;
+        }
+        let n = u64::from(run.count);
+        self.requests.answered += n;
+        self.status[answer.status as usize % STATUSES] += n;
+        self.last_answer = answer.now;
+        if !self.no_latencies {
+            self.record_latency(run, answer, n, kinds);
+        }
+        if let Some(t) = self.named.get_mut(run.kind as usize) {
+            t.requests.answered += n;
+            t.latency.record(answer.now.nanos_since(run.stamp.due), n);
+        }
+        if answer.verdict != Verdict::default() {
+            self.record_bad(run, answer, n, kinds);
+        }
+    }
+
+    #[inline]
+    fn record_latency(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+        let from_sent = answer.now.nanos_since(run.stamp.sent);
+        let latency = match &mut self.from_sent {
+            Some(histogram) => {
+                histogram.record(from_sent, n);
+                answer.now.nanos_since(run.stamp.due)
+            }
+            None => from_sent,
+        };
+        self.latency.record(latency, n);
+        if let Some(first) = answer.first_byte {
+            self.split_first.record(first.nanos_since(run.stamp.sent), n);
+            self.split_whole.record(from_sent, n);
+        }
+        if latency > self.slowest_floor {
+            let sample = self.sample(run, Some(latency), Some(answer.status), "slowest", answer.head, kinds);
+            self.keep_slowest(sample);
+        }
+    }
+
+    fn record_bad(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+        let verdict = answer.verdict;
+        let count = |bad: &mut Bad| {
+            bad.status += if verdict.bad_status { n } else { 0 };
+            bad.body += if verdict.bad_body && !verdict.bad_status { n } else { 0 };
+            bad.tag += if verdict.bad_tag && !verdict.bad_status && !verdict.bad_body { n } else { 0 };
+        };
+        count(&mut self.bad);
+        if let Some(t) = self.named.get_mut(run.kind as usize) {
+            count(&mut t.bad);
+        }
+        if let Some(why) = verdict.words()
+            && self.bad_samples.len() < BAD_SAMPLES
+        {
+            let latency = answer.now.nanos_since(run.stamp.due);
+            let sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
+            self.bad_samples.push(sample);
+        }
+    }
+
+    fn sample(
+        &self,
+        run: &Run<Stamp>,
+        latency_ns: Option<u64>,
+        status: Option<u16>,
+        why: &str,
+        head: &[u8],
+        kinds: &Kinds,
+    ) -> Sample {
+        Sample {
+            due_us: run.stamp.due.nanos_since(self.measure_from) as f64 / 1e3,
+            latency_us: latency_ns.map(|ns| ns as f64 / 1e3),
+            status,
+            why: why.to_owned(),
+            request: kinds.get(run.kind).name.clone(),
+            head: String::from_utf8_lossy(&head[..head.len().min(SAMPLE_HEAD_BYTES)]).into_owned(),
+        }
+    }
+
+    fn keep_slowest(&mut self, sample: Sample) {
+        let slower = |a: &Sample, b: &Sample| b.latency_us.partial_cmp(&a.latency_us);
+        if self.slowest.len() == SLOWEST {
+            self.slowest.pop();
+        }
+        let at = self.slowest.partition_point(|s| slower(s, &sample).is_some_and(|o| o.is_le()));
+        self.slowest.insert(at, sample);
+        if self.slowest.len() == SLOWEST {
+            let floor = self.slowest.last().and_then(|s| s.latency_us).unwrap_or(0.0);
+            self.slowest_floor = (floor * 1e3) as u64;
+        }
+    }
+
+    /// Certainly not answered.
+    pub(crate) fn failed(&mut self, run: &Run<Stamp>, why: Failure, detail: Option<&str>, kinds: &Kinds) {
+        if let Some(detail) = detail {
+            self.failures.details.entry(why.name()).or_insert_with(|| detail.to_owned());
+        }
+        if !run.stamp.measured {
+            return;
+        }
+        let n = u64::from(run.count);
+        self.requests.failed += n;
+        self.failures.add(why, n);
+        if let Some(t) = self.named.get_mut(run.kind as usize) {
+            t.requests.failed += n;
+        }
+        if self.bad_samples.len() < BAD_SAMPLES {
+            let sample = self.sample(run, None, None, why.name(), b"", kinds);
+            self.bad_samples.push(sample);
+        }
+    }
+
+    /// Nobody can know.
+    pub(crate) fn unknown(&mut self, run: &Run<Stamp>) {
+        if run.stamp.measured {
+            let n = u64::from(run.count);
+            self.requests.unknown += n;
+            if let Some(t) = self.named.get_mut(run.kind as usize) {
+                t.requests.unknown += n;
+            }
+        }
+    }
+
+    pub(crate) fn tcp(&mut self, info: &TcpInfo) {
+        self.tcp.merge(&Tcp {
+            retransmits: u64::from(info.retransmits),
+            out_of_order: u64::from(info.out_of_order),
+            zero_window_us: info.rwnd_limited_us,
+            rtt_min_us: Some(info.min_rtt_us).filter(|us| *us > 0),
+            looked_at: 1,
+        });
+    }
+
+    /// Statuses seen so far with their counts.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        self.status.iter().zip(0u16..).filter(|(n, _)| **n > 0).map(|(n, code)| (code, *n))
+    }
+
+    /// When the last answer came that counts.
+    pub(crate) fn last_answer(&self) -> Time {
+        self.last_answer
+    }
+
+    /// The core's outcome, but for what only the whole run knows.
+    pub(crate) fn into_outcome(mut self, kinds: &Kinds) -> Outcome {
+        let mut outcome = Outcome { status: self.statuses().collect(), ..Outcome::default() };
+        outcome.requests = self.requests;
+        outcome.bad = self.bad;
+        outcome.failures = self.failures;
+        outcome.bytes = self.bytes;
+        outcome.connections = self.connections;
+        outcome.tcp = self.tcp;
+        outcome.client.lateness = self.lateness;
+        let (from_due, from_sent) = match self.from_sent.take() {
+            Some(from_sent) => (Some(self.latency), from_sent),
+            None => (None, self.latency),
+        };
+        let mut first_byte = from_sent.clone();
+        first_byte.subtract(&self.split_whole);
+        first_byte.merge(&self.split_first);
+        outcome.latency = crate::outcome::Latency { from_due, from_sent, connect: self.connect, first_byte };
+        outcome.samples = self.bad_samples;
+        outcome.samples.append(&mut self.slowest);
+        for (kind, tally) in kinds.iter().zip(self.named) {
+            let Tally { requests, bad, latency } = tally;
+            outcome.by_name.entry(kind.name.clone()).or_default().merge(&Named { requests, bad, latency });
+        }
+        outcome
+    }
+}

@@ -1,0 +1,312 @@
+//! One HTTP/1.1 connection, sans-IO: bytes and the time come in; whose answer it was, how long it took and whether it
+//! was good goes to the recorder.
+
+use linerate_http::client::{
+    Expect, HeadCache, Part, Pipeline, ResponseError, ResponseReader, Run, TagMatch,
+};
+use linerate_net::{Conn, Time};
+use memchr::memmem;
+
+use super::kinds::Kinds;
+use super::recorder::{Answer, Recorder, Verdict};
+use super::stamp::Stamp;
+use crate::limits::SAMPLE_HEAD_BYTES;
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// `connect` was called.
+    Connecting,
+    /// May carry requests.
+    Open,
+    /// Carries no further requests: its last one was sent, or the peer said that it will close.
+    Ending,
+}
+
+/// What bytes led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Goes on.
+    Open,
+    /// The peer said that it closes after the last answer read.
+    PeerCloses,
+}
+
+/// Why the bytes of a peer make no sense.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Nonsense {
+    #[error("{0}")]
+    Answer(#[from] ResponseError),
+    #[error("bytes came that no request had asked for")]
+    Unasked,
+}
+
+/// What sessions of a core share.
+pub(crate) struct Shared<'a> {
+    pub(crate) cache: &'a mut HeadCache,
+    pub(crate) recorder: &'a mut Recorder,
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) judge: &'a Judge,
+}
+
+/// How closely answers have to be looked at.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    tag: Option<String>,
+    /// A substring searcher for each kind that expects a text in the body.
+    bodies: Vec<Option<memmem::Finder<'static>>>,
+    /// Neither tags nor bodies: answers with the same head need no look of their own.
+    plain: bool,
+    /// Some kind is answered without a body (HEAD) or by a tunnel (CONNECT).
+    unusual: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(tag: Option<&str>, kinds: &Kinds) -> Judge {
+        let finder = |text: &String| memmem::Finder::new(text.as_bytes()).into_owned();
+        let bodies: Vec<_> = kinds.iter().map(|k| k.expectation.body.as_ref().map(finder)).collect();
+        Judge {
+            tag: tag.map(str::to_owned),
+            plain: tag.is_none() && bodies.iter().all(Option::is_none),
+            bodies,
+            unusual: kinds.iter().any(|k| k.expect != Expect::Usual),
+        }
+    }
+}
+
+/// A connection's state.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) conn: Conn,
+    pub(crate) phase: Phase,
+    /// When `connect` was called.
+    pub(crate) since: Time,
+    pub(crate) pipeline: Pipeline<Stamp>,
+    /// Requests it may still carry.
+    pub(crate) budget: u32,
+    /// Whole answers so far.
+    pub(crate) answers: u32,
+    /// Waits in the engine's list of connections with a free place.
+    pub(crate) listed: bool,
+    /// Low-water mark set on the transport (1: none), and since when.
+    pub(crate) low_water: usize,
+    pub(crate) low_water_since: Time,
+    reader: ResponseReader,
+    first_byte: Option<Time>,
+    /// What is known of the answer being read.
+    current: Current,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    status: u16,
+    head: Vec<u8>,
+    tag: Option<u64>,
+    found: bool,
+    /// The last bytes of the body so far, as many as the text sought might have begun in.
+    tail: Vec<u8>,
+}
+
+impl Session {
+    pub(crate) fn new(conn: Conn, since: Time, budget: u32) -> Session {
+        Session {
+            conn,
+            phase: Phase::Connecting,
+            since,
+            pipeline: Pipeline::new(),
+            budget,
+            answers: 0,
+            listed: false,
+            low_water: 1,
+            low_water_since: since,
+            reader: ResponseReader::new(linerate_http::client::Limits::default()),
+            first_byte: None,
+            current: Current::default(),
+        }
+    }
+
+    /// Requests without an answer yet.
+    pub(crate) fn in_flight(&self) -> u32 {
+        depth(&self.pipeline)
+    }
+
+    /// Requests it could take now.
+    pub(crate) fn room(&self, depth: u32) -> u32 {
+        if self.phase == Phase::Open { depth.saturating_sub(self.in_flight()).min(self.budget) } else { 0 }
+    }
+
+    /// Whether part of the next answer has been seen.
+    pub(crate) fn in_answer(&self) -> bool {
+        self.reader.in_answer()
+    }
+
+    /// Reads what came at `now`.
+    pub(crate) fn handle_bytes(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<Progress, Nonsense> {
+        shared.recorder.bytes.received += bytes.len() as u64;
+        let mut input = bytes;
+        // An answer's end is a part of its own: it may still be to come when the bytes are used up.
+        while !input.is_empty() || !self.reader.at_boundary() {
+            let Some(front) = self.pipeline.front() else {
+                // A server that gives up on an idle connection may say so (408) before it closes.
+                return if self.answers > 0 { Ok(Progress::PeerCloses) } else { Err(Nonsense::Unasked) };
+            };
+            if shared.judge.plain {
+                let most = if shared.judge.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
+                let taken = self.reader.take_same(shared.cache, &mut input, most);
+                if taken > 0 {
+                    self.answered_alike(now, taken, shared);
+                    continue;
+                }
+            }
+            match self.step(now, &mut input, shared)? {
+                Some(Progress::Open) => {}
+                Some(Progress::PeerCloses) => return Ok(Progress::PeerCloses),
+                None => break,
+            }
+        }
+        if self.first_byte.is_none() && self.reader.in_answer() {
+            self.first_byte = Some(now);
+        }
+        Ok(Progress::Open)
+    }
+
+    /// The peer's FIN: ends an answer that lasts until then. Says whether one was ended.
+    pub(crate) fn handle_end(&mut self, now: Time, shared: &mut Shared<'_>) -> Result<bool, ResponseError> {
+        match self.reader.finish()? {
+            Some(end) if !self.pipeline.is_empty() => {
+                self.end_answer(now, end.status, shared);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Answers whose heads are the same as the last one read.
+    fn answered_alike(&mut self, now: Time, count: u32, shared: &mut Shared<'_>) {
+        let status = shared.cache.status();
+        self.answers += count;
+        let (recorder, kinds) = (&mut *shared.recorder, shared.kinds);
+        let head = shared.cache.head().map_or(&b""[..], |h| h.raw());
+        let mut record = |run: Run<Stamp>, first_byte: Option<Time>| {
+            let bad_status = !kinds.get(run.kind).expectation.good_status(status);
+            let verdict = Verdict { bad_status, ..Verdict::default() };
+            recorder.answered(&run, &Answer { now, first_byte, status, verdict, head }, kinds);
+        };
+        let mut rest = count;
+        if let Some(first_byte) = self.first_byte.take() {
+            // Only the first of them had begun in an earlier turn.
+            self.pipeline.answered(1, &mut |run| record(run, Some(first_byte)));
+            rest -= 1;
+        }
+        if rest > 0 {
+            self.pipeline.answered(rest, &mut |run| record(run, None));
+        }
+    }
+
+    /// Reads the next part of an answer; `None` when more bytes are needed.
+    fn step(
+        &mut self,
+        now: Time,
+        input: &mut &[u8],
+        shared: &mut Shared<'_>,
+    ) -> Result<Option<Progress>, Nonsense> {
+        let (expect, kind) = self.pipeline.front().map_or((Expect::Usual, 0), |r| (r.expect, r.kind));
+        let current = &mut self.current;
+        match self.reader.next(shared.cache, input, expect)? {
+            None => return Ok(None),
+            Some(Part::Interim(_) | Part::Trailers(_)) => {}
+            Some(Part::Head(head)) => {
+                current.begin(&head, shared.judge.tag.as_deref());
+            }
+            Some(Part::Body(piece)) => {
+                if let Some(Some(finder)) = shared.judge.bodies.get(kind as usize) {
+                    current.search(finder, piece);
+                }
+            }
+            Some(Part::End(end)) => {
+                self.end_answer(now, end.status, shared);
+                if !end.reusable {
+                    return Ok(Some(Progress::PeerCloses));
+                }
+            }
+        }
+        Ok(Some(Progress::Open))
+    }
+
+    fn end_answer(&mut self, now: Time, status: u16, shared: &mut Shared<'_>) {
+        self.answers += 1;
+        let first_byte = self.first_byte.take();
+        let current = &self.current;
+        let mut bad_tag = false;
+        let mut matched = None;
+        if shared.judge.tag.is_some() {
+            let local = current.tag.and_then(|n| shared.kinds.local(n));
+            match local.map_or(TagMatch::Unknown, |n| self.pipeline.answered_tag(n)) {
+                TagMatch::InOrder(run) | TagMatch::OutOfOrder(run) => matched = Some(run),
+                TagMatch::Unknown => bad_tag = true,
+            }
+        }
+        let run = match matched {
+            Some(run) => run,
+            None => {
+                let mut front = None;
+                self.pipeline.answered(1, &mut |run| front = Some(run));
+                let Some(run) = front else { return };
+                run
+            }
+        };
+        let expectation = &shared.kinds.get(run.kind).expectation;
+        let verdict = Verdict {
+            bad_status: !expectation.good_status(status),
+            bad_body: expectation.body.is_some() && !current.found,
+            bad_tag,
+        };
+        let answer = Answer { now, first_byte, status, verdict, head: &current.head };
+        shared.recorder.answered(&run, &answer, shared.kinds);
+    }
+}
+
+fn depth(pipeline: &Pipeline<Stamp>) -> u32 {
+    u32::try_from(pipeline.len()).unwrap_or(u32::MAX)
+}
+
+/// How many requests from the front on have answers framed in the usual way.
+fn usual_ahead(front: &Run<Stamp>) -> u32 {
+    if front.expect == Expect::Usual { front.count } else { 0 }
+}
+
+impl Current {
+    fn begin(&mut self, head: &linerate_http::client::HeadView<'_>, tag: Option<&str>) {
+        self.status = head.status();
+        self.found = false;
+        self.tail.clear();
+        self.head.clear();
+        let raw = head.raw();
+        self.head.extend_from_slice(&raw[..raw.len().min(SAMPLE_HEAD_BYTES)]);
+        self.tag = tag
+            .and_then(|name| head.get(name.as_bytes()))
+            .and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
+    }
+
+    /// Looks for the text in the body, also across pieces.
+    fn search(&mut self, finder: &memmem::Finder<'_>, piece: &[u8]) {
+        if self.found {
+            return;
+        }
+        let keep = finder.needle().len().saturating_sub(1);
+        let seam = piece.len().min(keep);
+        self.tail.extend_from_slice(&piece[..seam]);
+        self.found = finder.find(&self.tail).is_some() || finder.find(piece).is_some();
+        if piece.len() >= keep {
+            self.tail.clear();
+            self.tail.extend_from_slice(&piece[piece.len() - keep..]);
+        } else if self.tail.len() > keep {
+            self.tail.drain(..self.tail.len() - keep);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What is remembered of a request in flight.
+
+use linerate_net::Time;
+
+/// When a request was due and left. Requests that left together share one (a run).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// When it was first handed to the wire.
+    pub(crate) sent: Time,
+    /// When it was due; in a closed loop the same as `sent`.
+    pub(crate) due: Time,
+    /// Times it went out on a connection that then answered nothing.
+    pub(crate) fruitless: u8,
+    /// Whether it left after the warm-up.
+    pub(crate) measured: bool,
+}
+
+impl Stamp {
+    pub(crate) fn expired(&self, now: Time, timeout_ns: u64) -> bool {
+        now.nanos_since(self.sent) >= timeout_ns
+    }
+}

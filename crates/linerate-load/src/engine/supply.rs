@@ -1,0 +1,126 @@
+//! Which request comes next and when it is due: pacing and stopping as values.
+
+use linerate_net::Time;
+
+use crate::plan::schedule::Schedule;
+
+/// A core's share of the plan's requests. Sans-IO: told the time, it says what may leave.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    pace: Pacing,
+    /// Measured requests that may still be taken.
+    remaining: u64,
+    next: u64,
+    start: Time,
+    measure_from: Time,
+    stop_at: Time,
+    stopped: bool,
+    unsent: u64,
+}
+
+#[derive(Debug)]
+enum Pacing {
+    Closed,
+    Scheduled(Schedule),
+}
+
+/// Requests that may leave now: consecutive numbers of this core, all due at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) due: Time,
+    pub(crate) measured: bool,
+}
+
+impl Supply {
+    /// `requests`: this core's share of measured requests, `u64::MAX` for no limit. `stop_at`: `Time::NEVER` for none.
+    pub(crate) fn new(
+        schedule: Option<Schedule>,
+        requests: u64,
+        start: Time,
+        measure_from: Time,
+        stop_at: Time,
+    ) -> Supply {
+        let pace = schedule.map_or(Pacing::Closed, Pacing::Scheduled);
+        Supply { pace, remaining: requests, next: 0, start, measure_from, stop_at, stopped: false, unsent: 0 }
+    }
+
+    /// Takes up to `most` requests that are due at `now`.
+    pub(crate) fn take(&mut self, now: Time, most: u32) -> Option<Batch> {
+        if self.stopped || most == 0 || self.remaining == 0 {
+            return None;
+        }
+        let (due, count) = match &mut self.pace {
+            Pacing::Closed => (now, most),
+            Pacing::Scheduled(schedule) => {
+                let due = at(self.start, schedule.peek()?);
+                if due > now || due >= self.stop_at {
+                    return None;
+                }
+                schedule.pop();
+                (due, 1)
+            }
+        };
+        let measured = due >= self.measure_from;
+        let count =
+            if measured { count.min(u32::try_from(self.remaining).unwrap_or(u32::MAX)) } else { count };
+        if measured && self.remaining != u64::MAX {
+            self.remaining -= u64::from(count);
+        }
+        let first = self.next;
+        self.next += u64::from(count);
+        Some(Batch { first, count, due, measured })
+    }
+
+    /// When the next request is due; `None` in a closed loop and when there is none.
+    pub(crate) fn next_due(&mut self) -> Option<Time> {
+        if self.ended() {
+            return None;
+        }
+        match &mut self.pace {
+            Pacing::Closed => None,
+            Pacing::Scheduled(s) => s.peek().map(|ns| at(self.start, ns)).filter(|due| *due < self.stop_at),
+        }
+    }
+
+    /// Whether nothing more will come.
+    pub(crate) fn ended(&mut self) -> bool {
+        self.stopped
+            || self.remaining == 0
+            || match &mut self.pace {
+                Pacing::Closed => false,
+                Pacing::Scheduled(s) => s.peek().is_none_or(|ns| at(self.start, ns) >= self.stop_at),
+            }
+    }
+
+    /// Nothing more leaves from now on; what was due by then and had not left is `unsent`.
+    pub(crate) fn stop(&mut self, now: Time) {
+        if self.stopped {
+            return;
+        }
+        self.stopped = true;
+        if let Pacing::Scheduled(schedule) = &mut self.pace {
+            let until = now.min(self.stop_at).nanos_since(self.start);
+            let warm = self.measure_from.nanos_since(self.start);
+            while schedule.peek().is_some_and(|due| due < warm && due < until) {
+                schedule.pop();
+            }
+            self.unsent = schedule.due_before(until).min(self.remaining);
+        }
+    }
+
+    /// When it stops by itself.
+    pub(crate) fn stop_at(&self) -> Time {
+        self.stop_at
+    }
+
+    /// Due and never sent; known once stopped.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent
+    }
+}
+
+fn at(start: Time, nanos: u64) -> Time {
+    Time::from_nanos(start.as_nanos().saturating_add(nanos))
+}

@@ -1,0 +1,56 @@
+//! Every limit of this crate, with its reason.
+
+use std::time::Duration;
+
+/// A request goes out again at most this often on connections that answered nothing at all. Reason: a peer that closes
+/// everything at once must end in failures, not in an endless loop.
+pub(crate) const FRUITLESS_ATTEMPTS: u8 = 3;
+
+/// Connections opened in one turn of the loop. Reason: answers on those already open must not wait for the rest.
+pub(crate) const OPENED_PER_TURN: u32 = 64;
+
+/// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
+pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
+
+/// First pause after a connection failed without an answer; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
+/// not turn the load generator into a busy loop.
+pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(2);
+
+/// Longest such pause.
+pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+
+/// Every so many connections one goes without the learnt limit. Reason: a limit learnt by accident must be unlearnt.
+pub(crate) const PROBE_EVERY: u32 = 64;
+
+/// Bytes of prebuilt requests kept for one kind. Reason: one write of this size fills any socket buffer's free half.
+pub(crate) const BATCH_BYTES: usize = 64 << 10;
+
+/// Requests rendered into one write. Reason: the scratch buffer stays in the cache.
+pub(crate) const RENDERED_BYTES: usize = 64 << 10;
+
+/// Slowest requests kept as samples, for each core. Reason: a report shows a handful.
+pub(crate) const SLOWEST: usize = 8;
+
+/// Bad or failed requests kept as samples, for each core.
+pub(crate) const BAD_SAMPLES: usize = 8;
+
+/// Bytes of a head kept in a sample.
+pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
+
+/// In a run of short connections one connection of so many is asked for its TCP counters. Reason: asking each would cost a
+/// system call per request.
+pub(crate) const SHORT_INFO_EVERY: u32 = 64;
+
+/// How long answers under way are waited for after the user said stop.
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Intervals in the series; beyond, pairs are merged. Reason: a week must not grow memory.
+pub(crate) const INTERVALS: usize = 4096;
+
+/// Events handled between two reads of the clock. Reason: a batch of a thousand events lasts milliseconds, which would be
+/// missing from the latencies.
+pub(crate) const EVENTS_PER_CLOCK_READ: usize = 8;
+
+/// Longest wait for a low-water mark to be reached before it is taken back (`--throughput`). Reason: answers may turn out
+/// shorter than those before.
+pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);

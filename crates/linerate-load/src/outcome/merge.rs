@@ -1,0 +1,164 @@
+//! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
+
+use super::{Bad, Bytes, Client, Connections, Failures, Latency, Named, Outcome, Requests, Snapshot, Tcp};
+
+impl Outcome {
+    /// Adds what another part of the same run measured. `series` and `duration` belong to the whole run: the longer stays.
+    pub fn merge(&mut self, other: &Outcome) {
+        self.started_at = match (self.started_at, other.started_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.duration = self.duration.max(other.duration);
+        self.requests.merge(&other.requests);
+        self.bad.merge(&other.bad);
+        self.failures.merge(&other.failures);
+        for (status, n) in &other.status {
+            *self.status.entry(*status).or_default() += n;
+        }
+        self.bytes.merge(&other.bytes);
+        self.latency.merge(&other.latency);
+        self.connections.merge(&other.connections);
+        self.tcp.merge(&other.tcp);
+        self.client.merge(&other.client);
+        for (name, named) in &other.by_name {
+            self.by_name.entry(name.clone()).or_default().merge(named);
+        }
+        self.samples.extend_from_slice(&other.samples);
+        for warning in &other.warnings {
+            if !self.warnings.contains(warning) {
+                self.warnings.push(warning.clone());
+            }
+        }
+        if self.io.is_empty() {
+            self.io.clone_from(&other.io);
+        }
+        self.interrupted |= other.interrupted;
+        if self.series.len() < other.series.len() {
+            self.series.clone_from(&other.series);
+        }
+    }
+}
+
+impl Requests {
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Requests) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.resent += other.resent;
+        self.unsent += other.unsent;
+    }
+}
+
+impl Bad {
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Bad) {
+        self.status += other.status;
+        self.body += other.body;
+        self.tag += other.tag;
+    }
+}
+
+impl Failures {
+    /// Adds another's counts; the first detail of each reason stays.
+    pub fn merge(&mut self, other: &Failures) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine += theirs;
+        }
+        for (reason, detail) in &other.details {
+            self.details.entry(reason).or_insert_with(|| detail.clone());
+        }
+    }
+}
+
+impl Bytes {
+    /// Adds another's.
+    pub fn merge(&mut self, other: &Bytes) {
+        self.sent += other.sent;
+        self.received += other.received;
+    }
+}
+
+impl Latency {
+    /// Adds another's samples.
+    pub fn merge(&mut self, other: &Latency) {
+        if let Some(due) = &other.from_due {
+            self.from_due.get_or_insert_default().merge(due);
+        }
+        self.from_sent.merge(&other.from_sent);
+        self.connect.merge(&other.connect);
+        self.first_byte.merge(&other.first_byte);
+    }
+}
+
+impl Connections {
+    /// Adds another's counts; of two learnt limits the smaller stays.
+    pub fn merge(&mut self, other: &Connections) {
+        self.opened += other.opened;
+        self.failed += other.failed;
+        self.closed_by_peer += other.closed_by_peer;
+        self.requests_resent += other.requests_resent;
+        self.learnt_limit = match (self.learnt_limit, other.learnt_limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+impl Tcp {
+    /// Adds another's counters; the smallest round-trip time stays.
+    pub fn merge(&mut self, other: &Tcp) {
+        self.retransmits += other.retransmits;
+        self.out_of_order += other.out_of_order;
+        self.zero_window_us += other.zero_window_us;
+        self.looked_at += other.looked_at;
+        self.rtt_min_us = match (self.rtt_min_us, other.rtt_min_us) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+impl Client {
+    /// Adds another's times and counts; the busiest core and the first reason stay.
+    pub fn merge(&mut self, other: &Client) {
+        self.cpu += other.cpu;
+        self.core_busy = self.core_busy.max(other.core_busy);
+        self.run_queue_wait += other.run_queue_wait;
+        self.context_switches += other.context_switches;
+        self.lateness.merge(&other.lateness);
+        self.threads += other.threads;
+        self.saturated |= other.saturated;
+        if self.reason.is_none() {
+            self.reason.clone_from(&other.reason);
+        }
+    }
+}
+
+impl Named {
+    /// Adds another's figures.
+    pub fn merge(&mut self, other: &Named) {
+        self.requests.merge(&other.requests);
+        self.bad.merge(&other.bad);
+        self.latency.merge(&other.latency);
+    }
+}
+
+impl Snapshot {
+    /// Adds another core's. `elapsed` and `series` belong to the whole run and stay.
+    pub fn merge(&mut self, other: &Snapshot) {
+        self.measuring &= other.measuring;
+        self.requests.merge(&other.requests);
+        self.bad.merge(&other.bad);
+        self.failures.merge(&other.failures);
+        for (status, n) in &other.status {
+            *self.status.entry(*status).or_default() += n;
+        }
+        self.in_flight += other.in_flight;
+        self.open += other.open;
+        self.bytes.merge(&other.bytes);
+        self.latency.merge(&other.latency);
+    }
+}

@@ -1,0 +1,316 @@
+//! Checks: `p99<50ms`, `errors<0.1%`, `rate>10k`: read, and held against what was measured.
+
+use std::fmt;
+
+use super::units::{parse_decimal, parse_scaled, quoted, shown_number, shown_us};
+use super::{Check, Comparison, Metric};
+use crate::Outcome;
+
+/// What checks may look like, for messages.
+const EXAMPLES: &str =
+    "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k or answered>=1000";
+
+/// A check and what it found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckResult {
+    /// As the user wrote it.
+    pub expr: String,
+    /// What was measured, in the metric's unit; `None` when there was nothing to measure it on.
+    pub value: Option<f64>,
+    /// Whether it held. A check that could not be measured did not.
+    pub pass: bool,
+    /// The value in words (`61.2 ms`), or why there is none.
+    pub shown: String,
+}
+
+impl Check {
+    /// Reads a metric, a comparison and a limit. The error says what would be right.
+    pub fn parse(expr: &str) -> Result<Check, String> {
+        let fail = |why: String| format!("check {}: {why}", quoted(expr));
+        let text = expr.trim();
+        let Some(at) = text.find(['<', '>', '=', '!', '≤', '≥']) else {
+            return Err(fail(format!("there is no comparison in it; {EXAMPLES}")));
+        };
+        let (name, rest) = (text[..at].trim(), &text[at..]);
+        let (comparison, limit) = match rest {
+            r if r.starts_with("<=") => (Comparison::AtMost, &r[2..]),
+            r if r.starts_with(">=") => (Comparison::AtLeast, &r[2..]),
+            r if r.starts_with('<') => (Comparison::Less, &r[1..]),
+            r if r.starts_with('>') => (Comparison::Greater, &r[1..]),
+            _ => return Err(fail(format!("comparisons are <, <=, > and >=; {EXAMPLES}"))),
+        };
+        let limit = limit.trim();
+        let metric = parse_metric(name).map_err(fail)?;
+        let (metric, limit) = parse_limit(metric, limit).map_err(fail)?;
+        Ok(Check { expr: text.to_owned(), metric, comparison, limit })
+    }
+
+    /// Holds it against what was measured.
+    pub fn evaluate(&self, outcome: &Outcome) -> CheckResult {
+        let measured = measure(self.metric, outcome);
+        let pass = measured.as_ref().is_ok_and(|value| self.holds(*value));
+        let shown = match &measured {
+            Ok(value) => self.metric.shown(*value),
+            Err(why) => format!("not measured: {why}"),
+        };
+        CheckResult { expr: self.expr.clone(), value: measured.ok(), pass, shown }
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        match self.comparison {
+            Comparison::Less => value < self.limit,
+            Comparison::AtMost => value <= self.limit,
+            Comparison::Greater => value > self.limit,
+            Comparison::AtLeast => value >= self.limit,
+        }
+    }
+}
+
+impl Metric {
+    /// Whether it is a latency, microseconds.
+    pub fn is_latency(self) -> bool {
+        matches!(self, Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min)
+    }
+
+    /// A value of it in words, with its unit.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => shown_us(value),
+            Metric::Rate => format!("{}/s", shown_number(value)),
+            Metric::ErrorShare => format!("{} %", shown_number(value * 100.0)),
+            Metric::Errors | Metric::Answered => format!("{value:.0}"),
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Comparison::Less => "<",
+            Comparison::AtMost => "<=",
+            Comparison::Greater => ">",
+            Comparison::AtLeast => ">=",
+        })
+    }
+}
+
+/// The metric of a name; `errors` may yet become a share by its limit's unit.
+fn parse_metric(name: &str) -> Result<Metric, String> {
+    match name {
+        "mean" | "avg" => return Ok(Metric::Mean),
+        "min" => return Ok(Metric::Min),
+        "max" => return Ok(Metric::Max),
+        "rate" => return Ok(Metric::Rate),
+        "errors" => return Ok(Metric::Errors),
+        "answered" => return Ok(Metric::Answered),
+        "median" => return Ok(Metric::Percentile(50.0)),
+        _ => {}
+    }
+    let percent = name.strip_prefix('p').and_then(parse_percent);
+    percent.map(Metric::Percentile).ok_or_else(|| {
+        let names = "p50, p99, p99.9 (or p999), mean, min, max, rate, errors and answered";
+        format!("{} is not measured; known are {names}", quoted(name))
+    })
+}
+
+/// `50`, `99.9`, and `999`, `9999` as the reports name them: nines after the point are run on.
+fn parse_percent(digits: &str) -> Option<f64> {
+    let percent = parse_decimal(digits)?;
+    if percent <= 100.0 {
+        return Some(percent);
+    }
+    let nines = digits.len() >= 3 && digits.bytes().all(|b| b == b'9');
+    if nines { format!("99.{}", &digits[2..]).parse().ok() } else { None }
+}
+
+/// The limit in the metric's unit; with `%` errors are a share.
+fn parse_limit(metric: Metric, text: &str) -> Result<(Metric, f64), String> {
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let Some(number) = parse_decimal(&text[..digits]) else {
+        return Err(format!("the limit {} does not begin with a number; {EXAMPLES}", quoted(text)));
+    };
+    let unit = text[digits..].trim();
+    if metric.is_latency() {
+        let per_unit = match unit {
+            "us" | "µs" | "μs" => 1.0,
+            "ms" => 1e3,
+            "s" => 1e6,
+            "ns" => 1e-3,
+            "" => return Err(format!("the limit needs a unit: {number}us, {number}ms or {number}s")),
+            _ => return Err(format!("{} is no unit of time; use us, ms or s", quoted(unit))),
+        };
+        return Ok((metric, number * per_unit));
+    }
+    if metric == Metric::Errors && unit == "%" {
+        return match number {
+            n if n <= 100.0 => Ok((Metric::ErrorShare, n / 100.0)),
+            _ => Err("a share is at most 100%".to_owned()),
+        };
+    }
+    let count = if metric == Metric::Rate { text.strip_suffix("/s").unwrap_or(text) } else { text };
+    parse_scaled(count.trim()).map(|limit| (metric, limit)).ok_or_else(|| match metric {
+        Metric::Errors => format!("errors are a count or a share, such as 10 or 0.1%, not {}", quoted(text)),
+        Metric::Rate => {
+            format!("a rate is requests per second, such as 500, 10k or 1.5M, not {}", quoted(text))
+        }
+        _ => format!("it is a count, such as 1000, 10k or 1M, not {}", quoted(text)),
+    })
+}
+
+fn measure(metric: Metric, outcome: &Outcome) -> Result<f64, String> {
+    let requests = &outcome.requests;
+    if metric.is_latency() {
+        let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+        if latency.count() == 0 {
+            return Err(match requests.answered {
+                0 => "no request was answered".to_owned(),
+                _ => "no latencies were recorded, as in every run with --throughput".to_owned(),
+            });
+        }
+        return Ok(match metric {
+            Metric::Percentile(percent) => latency.percentile_ns(percent) as f64 / 1e3,
+            Metric::Mean => latency.mean_ns() / 1e3,
+            Metric::Max => latency.max_ns() as f64 / 1e3,
+            _ => latency.min_ns() as f64 / 1e3,
+        });
+    }
+    let errors = (requests.failed + requests.unknown + outcome.bad.total()) as f64;
+    match metric {
+        Metric::Answered => Ok(requests.answered as f64),
+        Metric::Rate if outcome.duration.is_zero() => Err("the run took no time".to_owned()),
+        Metric::Rate => Ok(requests.answered as f64 / outcome.duration.as_secs_f64()),
+        _ if requests.sent == 0 => Err("no request was sent".to_owned()),
+        Metric::ErrorShare => Ok(errors / requests.sent as f64),
+        _ => Ok(errors),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::outcome::{Bad, Requests};
+
+    #[test]
+    fn reads_what_people_write() {
+        use Comparison::{AtLeast, AtMost, Greater, Less};
+        for (expr, metric, comparison, limit) in [
+            ("p99<50ms", Metric::Percentile(99.0), Less, 50_000.0),
+            (" p50 <= 800 us ", Metric::Percentile(50.0), AtMost, 800.0),
+            ("p99.9<1s", Metric::Percentile(99.9), Less, 1e6),
+            ("p999<1s", Metric::Percentile(99.9), Less, 1e6),
+            ("p9999<1.5s", Metric::Percentile(99.99), Less, 1.5e6),
+            ("p100<1s", Metric::Percentile(100.0), Less, 1e6),
+            ("p0>=1us", Metric::Percentile(0.0), AtLeast, 1.0),
+            ("median<1ms", Metric::Percentile(50.0), Less, 1000.0),
+            ("mean<2ms", Metric::Mean, Less, 2000.0),
+            ("min>10us", Metric::Min, Greater, 10.0),
+            ("max<1s", Metric::Max, Less, 1e6),
+            ("rate>10k", Metric::Rate, Greater, 10_000.0),
+            ("rate>=1.5M/s", Metric::Rate, AtLeast, 1_500_000.0),
+            ("errors<0.1%", Metric::ErrorShare, Less, 0.001),
+            ("errors <= 5 %", Metric::ErrorShare, AtMost, 0.05),
+            ("errors<10", Metric::Errors, Less, 10.0),
+            ("errors<=0", Metric::Errors, AtMost, 0.0),
+            ("answered>=1M", Metric::Answered, AtLeast, 1e6),
+        ] {
+            let expected = Check { expr: expr.trim().to_owned(), metric, comparison, limit };
+            assert_eq!(Check::parse(expr), Ok(expected), "{expr}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        let wrong = [
+            "",
+            "p99",
+            "p99=50ms",
+            "p99!=5ms",
+            "p99<",
+            "p99<fast",
+            "p99<50",
+            "p99<50k",
+            "p101<5ms",
+            "p990<5ms",
+            "q99<5ms",
+            "latency<5ms",
+            "errors<x",
+            "errors<5ms",
+            "errors<101%",
+            "rate>10%",
+            "answered>1s",
+            "<5",
+            "p<5ms",
+            "rate>-5",
+        ];
+        let said: String =
+            wrong.iter().map(|text| format!("{text:12} -> {}\n", Check::parse(text).unwrap_err())).collect();
+        insta::assert_snapshot!(said);
+    }
+
+    fn outcome() -> Outcome {
+        let mut outcome = Outcome {
+            duration: Duration::from_secs(10),
+            requests: Requests { sent: 1000, answered: 990, failed: 6, unknown: 4, ..Requests::default() },
+            bad: Bad { status: 8, body: 1, tag: 1 },
+            ..Outcome::default()
+        };
+        outcome.latency.from_sent.record(1_000_000, 980);
+        outcome.latency.from_sent.record(64_000_000, 10);
+        outcome
+    }
+
+    fn result(expr: &str, outcome: &Outcome) -> (bool, Option<f64>, String) {
+        let found = Check::parse(expr).unwrap().evaluate(outcome);
+        assert_eq!(found.expr, expr);
+        (found.pass, found.value, found.shown)
+    }
+
+    #[test]
+    fn both_sides_of_each_comparison() {
+        let outcome = outcome();
+        let pass = |expr: &str| result(expr, &outcome).0;
+        assert_eq!((pass("answered<990"), pass("answered<991")), (false, true));
+        assert_eq!((pass("answered<=989"), pass("answered<=990")), (false, true));
+        assert_eq!((pass("answered>990"), pass("answered>989")), (false, true));
+        assert_eq!((pass("answered>=991"), pass("answered>=990")), (false, true));
+    }
+
+    #[test]
+    fn metrics_come_from_the_figures() {
+        let mut outcome = outcome();
+        assert_eq!(result("rate>98", &outcome), (true, Some(99.0), "99/s".to_owned()));
+        assert_eq!(result("errors<21", &outcome), (true, Some(20.0), "20".to_owned()));
+        assert_eq!(result("errors<2%", &outcome), (false, Some(0.02), "2 %".to_owned()));
+        let (pass, value, shown) = result("p50<1.1ms", &outcome);
+        assert!(pass && (value.unwrap() - 1000.0).abs() < 1.0 && shown == "1 ms", "{value:?} {shown}");
+        assert!(!result("p999<50ms", &outcome).0);
+        assert!(!result("max<50ms", &outcome).0);
+        assert!(result("min<=1.001ms", &outcome).0);
+        assert!(result("mean<2ms", &outcome).0);
+        // An open loop is held against the latency from when a request was due.
+        let mut from_due = crate::histogram::Histogram::new();
+        from_due.record(5_000_000_000, 990);
+        outcome.latency.from_due = Some(from_due);
+        assert_eq!(result("p50<1.1ms", &outcome).2, "5 s");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_fails_and_says_why() {
+        let nothing = Outcome::default();
+        let why = |expr: &str, outcome: &Outcome| {
+            let (pass, value, shown) = result(expr, outcome);
+            assert_eq!((pass, value), (false, None), "{expr}");
+            shown
+        };
+        assert_eq!(why("p99<1s", &nothing), "not measured: no request was answered");
+        assert_eq!(why("errors<1%", &nothing), "not measured: no request was sent");
+        assert_eq!(why("errors<=0", &nothing), "not measured: no request was sent");
+        assert_eq!(why("rate>=0", &nothing), "not measured: the run took no time");
+        assert_eq!(result("answered>=1", &nothing), (false, Some(0.0), "0".to_owned()));
+        let throughput = Outcome { latency: Default::default(), ..outcome() };
+        let words = "not measured: no latencies were recorded, as in every run with --throughput";
+        assert_eq!(why("p99<1s", &throughput), words);
+    }
+}

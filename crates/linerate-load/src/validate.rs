@@ -1,0 +1,81 @@
+//! What a plan must be, whatever it was made from.
+
+use std::time::Duration;
+
+use crate::histogram::LARGEST_NS;
+use crate::plan::{Order, Pace, Plan};
+
+/// Most requests in flight on one connection.
+const DEEPEST: u32 = 1_000_000;
+/// Most connections of one process.
+const MOST_CONNECTIONS: u32 = 1_000_000;
+
+impl Plan {
+    /// Whether it can be carried out; if not, what is wrong and what would be right.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.target.addresses.is_empty() {
+            return Err(format!("{}: no address to send to", self.target.url));
+        }
+        if self.requests.is_empty() {
+            return Err("there is no request to send: name at least one".to_owned());
+        }
+        within("connections", u64::from(self.connections), 1, u64::from(MOST_CONNECTIONS))?;
+        within("pipeline depth", u64::from(self.depth), 1, u64::from(DEEPEST))?;
+        if let Some(n) = self.per_connection {
+            within("requests per connection", u64::from(n), 1, u64::from(u32::MAX))?;
+        }
+        if let Some(n) = self.threads {
+            within("threads", u64::from(n), 1, 1024)?;
+        }
+        if let Some(n) = self.stop.requests {
+            within("requests", n, 1, u64::MAX)?;
+        }
+        let longest = Duration::from_nanos(LARGEST_NS);
+        if self.timeout.is_zero() || self.timeout > longest {
+            return Err(format!("the time-out must be between 1ns and 1h, not {:?}", self.timeout));
+        }
+        if self.stop.duration.is_some_and(|d| d.is_zero()) {
+            return Err("the duration must be longer than 0".to_owned());
+        }
+        if let Pace::Open { rate, .. } = &self.pace {
+            rate.check()?;
+        }
+        self.validate_requests()
+    }
+
+    fn validate_requests(&self) -> Result<(), String> {
+        for request in &self.requests {
+            if !(request.weight.is_finite() && request.weight > 0.0) {
+                return Err(format!(
+                    "request \"{}\": the weight must be greater than 0, not {}",
+                    request.name, request.weight
+                ));
+            }
+        }
+        if let Order::Listed(list) = &self.order {
+            if list.is_empty() {
+                return Err("the list of requests is empty: name at least one".to_owned());
+            }
+            if let Some(bad) = list.iter().find(|i| **i as usize >= self.requests.len()) {
+                return Err(format!(
+                    "request number {bad} is not in the plan, which has {}",
+                    self.requests.len()
+                ));
+            }
+        }
+        match self.data.iter().find(|d| d.rows.is_empty()) {
+            Some(empty) => Err(format!("data set \"{}\" has no row: give it at least one", empty.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn within(what: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    if most == u64::MAX {
+        return Err(format!("{what} must be at least {least}, not {value}"));
+    }
+    Err(format!("{what} must be between {least} and {most}, not {value}"))
+}

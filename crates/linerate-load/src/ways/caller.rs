@@ -1,0 +1,297 @@
+//! One request at a time on one connection: what a blocking thread and an async task have in common. Sans-IO.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
+use linerate_net::{NetError, Time};
+
+use super::wall_offset_ns;
+use crate::engine::board::Board;
+use crate::engine::kinds::{Kinds, RequestError};
+use crate::engine::recorder::{Answer, Recorder, Verdict};
+use crate::engine::stamp::Stamp;
+use crate::engine::supply::Supply;
+use crate::limits::{FRUITLESS_ATTEMPTS, SAMPLE_HEAD_BYTES};
+use crate::outcome::{Failure, Outcome};
+use crate::plan::{Io, Pace, Plan};
+use crate::run::StartError;
+
+/// What all callers share: where requests come from and figures go to.
+#[derive(Debug)]
+pub(super) struct Desk {
+    supply: Supply,
+    kinds: Kinds,
+    recorder: Recorder,
+    board: Arc<Board>,
+    next_mark: Time,
+    wall_offset_ns: u64,
+    busy: u64,
+    unreachable: Option<String>,
+}
+
+/// The baselines know one rhythm only: a request, its answer, the next request.
+pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
+    let refuse = |what: &str| {
+        let way = format!("{:?}", plan.way).to_lowercase();
+        Err(StartError::Plan(format!("--way {way} can't do {what}: that needs --way loop")))
+    };
+    match plan {
+        Plan { depth: 2.., .. } => refuse("pipelining (-p)"),
+        Plan { pace: Pace::Open { .. } | Pace::Trace(_), .. } => refuse("an open loop (--rate)"),
+        Plan { throughput: true, .. } => refuse("--throughput"),
+        Plan { tag: Some(_), .. } => refuse("--tag"),
+        Plan { io: Io::Uring, .. } => refuse("--io uring"),
+        Plan { from, .. } if !from.is_empty() => refuse("--from"),
+        _ => Ok(()),
+    }
+}
+
+impl Desk {
+    pub(super) fn new(plan: &Plan, start: Time, board: Arc<Board>) -> Result<Desk, RequestError> {
+        let kinds = Kinds::new(plan, 0, 1)?;
+        let measure_from = start + plan.warm_up;
+        let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
+        Ok(Desk {
+            supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
+            recorder: Recorder::new(measure_from, false, kinds.len(), false),
+            kinds,
+            board,
+            next_mark: measure_from + Duration::from_secs(1),
+            wall_offset_ns: wall_offset_ns(),
+            busy: 0,
+            unreachable: None,
+        })
+    }
+
+    fn tick(&mut self, now: Time) {
+        if now >= self.supply.stop_at() || self.board.stop_asked() || self.unreachable.is_some() {
+            self.supply.stop(now);
+        } else if now >= self.next_mark {
+            self.next_mark = self.next_mark + Duration::from_secs(1);
+            self.board.mark(&self.recorder);
+        }
+        if self.board.wanted() {
+            self.board.publish(now, &self.recorder, self.busy, self.busy);
+        }
+    }
+
+    /// The outcome, after the last caller is done.
+    pub(super) fn into_outcome(self, io: &str) -> Outcome {
+        let from = self.recorder.measure_from;
+        let planned = self.supply.stop_at();
+        let last = self.recorder.last_answer();
+        let interrupted = self.board.stop_asked();
+        let end =
+            if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
+        let mut outcome = self.recorder.into_outcome(&self.kinds);
+        outcome.duration = end - from;
+        outcome.io = io.to_owned();
+        outcome.interrupted = interrupted;
+        outcome.unreachable = self.unreachable;
+        outcome
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Send the request that was rendered.
+    Send,
+    /// Nothing more will come.
+    Done,
+}
+
+/// What bytes led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The answer goes on.
+    More,
+    /// It is whole; whether the connection may carry another request.
+    Answered { reusable: bool },
+    /// It made no sense: the connection is to be closed.
+    Broken,
+}
+
+/// One connection's worth of sending one request at a time.
+#[derive(Debug)]
+pub(super) struct Caller {
+    desk: Arc<Mutex<Desk>>,
+    per_connection: Option<u32>,
+    reader: ResponseReader,
+    cache: HeadCache,
+    /// The request under way, or to go out again.
+    run: Option<Run<Stamp>>,
+    first_byte: Option<Time>,
+    head: Vec<u8>,
+    body: Vec<u8>,
+    on_connection: u32,
+}
+
+/// Bytes of a body kept to look for the expected text.
+const BODY_BYTES: usize = 1 << 20;
+
+impl Caller {
+    pub(super) fn new(desk: Arc<Mutex<Desk>>, per_connection: Option<u32>) -> Caller {
+        Caller {
+            desk,
+            per_connection,
+            reader: ResponseReader::new(Limits::default()),
+            cache: HeadCache::new(),
+            run: None,
+            first_byte: None,
+            head: Vec::new(),
+            body: Vec::new(),
+            on_connection: 0,
+        }
+    }
+
+    /// A connection is open.
+    pub(super) fn connected(&mut self, asked: Time, now: Time) {
+        self.reader = ResponseReader::new(Limits::default());
+        self.on_connection = 0;
+        let mut desk = lock(&self.desk);
+        desk.recorder.connections.opened += 1;
+        if desk.recorder.measuring(now) {
+            desk.recorder.connect.record(now.nanos_since(asked), 1);
+        }
+    }
+
+    /// Renders the request to be sent next.
+    pub(super) fn next(&mut self, now: Time, out: &mut Vec<u8>) -> Next {
+        let mut desk = lock(&self.desk);
+        desk.tick(now);
+        let run = match self.run.take() {
+            Some(run) => {
+                if run.stamp.measured {
+                    desk.recorder.resent(run.kind, 1);
+                }
+                run
+            }
+            None => {
+                let Some(batch) = desk.supply.take(now, 1) else { return Next::Done };
+                let (kind, _) = desk.kinds.pick(batch.first, 1);
+                let k = desk.kinds.get(kind);
+                let stamp = Stamp { sent: now, due: now, fruitless: 0, measured: batch.measured };
+                let (expect, idempotent) = (k.expect, k.idempotent);
+                if batch.measured {
+                    desk.recorder.sent(kind, 1);
+                }
+                Run { stamp, first: batch.first, count: 1, kind, expect, idempotent }
+            }
+        };
+        desk.busy += 1;
+        self.on_connection += 1;
+        let last = self.per_connection.is_some_and(|n| self.on_connection >= n);
+        out.clear();
+        let now_ms = now.as_nanos().wrapping_add(desk.wall_offset_ns) / 1_000_000;
+        desk.kinds.render(run.kind, run.first, last, now_ms, out);
+        if run.stamp.measured {
+            desk.recorder.bytes.sent += out.len() as u64;
+        }
+        self.first_byte = None;
+        self.body.clear();
+        self.run = Some(run);
+        Next::Send
+    }
+
+    /// Bytes of the answer.
+    pub(super) fn handle_bytes(&mut self, now: Time, bytes: &[u8]) -> Heard {
+        let Some(run) = self.run else { return Heard::Broken };
+        let first = *self.first_byte.get_or_insert(now);
+        lock(&self.desk).recorder.bytes.received += bytes.len() as u64;
+        let mut input = bytes;
+        loop {
+            match self.reader.next(&mut self.cache, &mut input, run.expect) {
+                Ok(None) => return Heard::More,
+                Ok(Some(Part::Head(head))) => {
+                    self.head.clear();
+                    self.head.extend_from_slice(&head.raw()[..head.raw().len().min(SAMPLE_HEAD_BYTES)]);
+                }
+                Ok(Some(Part::Body(piece))) => {
+                    let room = BODY_BYTES.saturating_sub(self.body.len()).min(piece.len());
+                    self.body.extend_from_slice(&piece[..room]);
+                }
+                Ok(Some(Part::Interim(_) | Part::Trailers(_))) => {}
+                Ok(Some(Part::End(end))) => {
+                    self.answered(now, Some(first).filter(|f| *f < now), end.status);
+                    let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
+                    return Heard::Answered { reusable: end.reusable && !spent };
+                }
+                Err(error) => {
+                    self.give_up(Failure::Malformed, &error.to_string());
+                    return Heard::Broken;
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Time, first_byte: Option<Time>, status: u16) {
+        let Some(run) = self.run.take() else { return };
+        let mut guard = lock(&self.desk);
+        let desk = &mut *guard;
+        let expectation = &desk.kinds.get(run.kind).expectation;
+        let has = |text: &String| memchr::memmem::find(&self.body, text.as_bytes()).is_some();
+        let verdict = Verdict {
+            bad_status: !expectation.good_status(status),
+            bad_body: !expectation.body.as_ref().is_none_or(has),
+            bad_tag: false,
+        };
+        desk.busy -= 1;
+        let answer = Answer { now, first_byte, status, verdict, head: &self.head };
+        desk.recorder.answered(&run, &answer, &desk.kinds);
+    }
+
+    /// The peer closed, or the connection failed: the request goes out again, or is unknown.
+    pub(super) fn lost(&mut self, now: Time, why: Failure, words: &str) {
+        if let Ok(Some(end)) = self.reader.finish()
+            && why == Failure::ClosedEarly
+        {
+            return self.answered(now, self.first_byte, end.status);
+        }
+        let Some(mut run) = self.run.take() else { return };
+        let mut desk = lock(&self.desk);
+        desk.busy -= 1;
+        desk.recorder.connections.closed_by_peer += 1;
+        if !run.idempotent {
+            return desk.recorder.unknown(&run);
+        }
+        if self.on_connection <= 1 {
+            run.stamp.fruitless += 1;
+        }
+        if run.stamp.fruitless >= FRUITLESS_ATTEMPTS {
+            let desk = &mut *desk;
+            return desk.recorder.failed(&run, why, Some(words), &desk.kinds);
+        }
+        self.run = Some(run);
+    }
+
+    /// The request under way has certainly failed.
+    pub(super) fn give_up(&mut self, why: Failure, words: &str) {
+        let Some(run) = self.run.take() else { return };
+        let mut guard = lock(&self.desk);
+        let desk = &mut *guard;
+        desk.busy -= 1;
+        desk.recorder.failed(&run, why, Some(words), &desk.kinds);
+    }
+
+    /// No connection could be opened: the next request has failed. Says whether to go on.
+    pub(super) fn connect_failed(&mut self, now: Time, error: &NetError) -> bool {
+        let mut scratch = Vec::new();
+        let more = self.run.is_some() || self.next(now, &mut scratch) == Next::Send;
+        if !more {
+            return false;
+        }
+        self.give_up(crate::engine::connect_failure(error.kind), &error.to_string());
+        let mut desk = lock(&self.desk);
+        desk.recorder.connections.failed += 1;
+        if desk.recorder.connections.opened == 0 {
+            desk.unreachable = Some(error.to_string());
+        }
+        true
+    }
+}
+
+pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
+}

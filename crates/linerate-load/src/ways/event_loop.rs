@@ -1,0 +1,107 @@
+//! The event loops: an engine for each core, on the transport that was asked for or found best.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use linerate_net::epoll::Epoll;
+use linerate_net::uring::Uring;
+use linerate_net::{Probe, Time, Transport, machine};
+
+use super::{Works, share, wall_offset_ns};
+use crate::engine::board::Board;
+use crate::engine::kinds::Kinds;
+use crate::engine::supply::Supply;
+use crate::engine::{Engine, Orders};
+use crate::outcome::Outcome;
+use crate::plan::schedule::Schedule;
+use crate::plan::{Io, Pace, Plan};
+use crate::run::{StartError, Work};
+
+/// Which transport a plan is best served by on this kernel, or must be by its own word.
+fn choose(plan: &Plan) -> Result<Io, StartError> {
+    let probe = Probe::run();
+    match plan.io {
+        Io::Epoll => Ok(Io::Epoll),
+        Io::Uring => match probe.uring_missing() {
+            None => Ok(Io::Uring),
+            Some(why) => {
+                Err(StartError::Machine(format!("io_uring can't be used here: {why}; --io epoll works")))
+            }
+        },
+        // Short connections are faster by epoll: see docs/PERFORMANCE.md.
+        Io::Auto if plan.per_connection.is_some_and(|n| n < 4) || plan.throughput => Ok(Io::Epoll),
+        Io::Auto if probe.uring_missing().is_none() => Ok(Io::Uring),
+        Io::Auto => Ok(Io::Epoll),
+    }
+}
+
+/// One engine's work for each core.
+pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
+    let io = choose(plan)?;
+    let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
+    let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
+    let plan = Arc::new(plan.clone());
+    let start = machine::monotonic_now() + Duration::from_millis(2);
+    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::default())).collect();
+    let work = |(core, board): (u32, &Arc<Board>)| -> Work {
+        let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
+        let part = Part { core, cores: threads, start };
+        Box::new(move || match io {
+            Io::Uring => {
+                let uring = Uring::new(limits(&plan, part)).map_err(|e| format!("io_uring: {e}"))?;
+                part.run(&plan, uring, board)
+            }
+            Io::Epoll | Io::Auto => {
+                let epoll = Epoll::new(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
+                part.run(&plan, epoll, board)
+            }
+        })
+    };
+    Ok(Works { works: (0..threads).zip(&boards).map(work).collect(), boards, pinned: true })
+}
+
+fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
+    let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
+    // Connections that linger after their last answer come on top.
+    let connections = own.saturating_mul(2).saturating_add(1024);
+    linerate_net::Limits { connections, ..linerate_net::Limits::default() }
+}
+
+/// Which of the cores this is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) core: u32,
+    pub(crate) cores: u32,
+    pub(crate) start: Time,
+}
+
+impl Part {
+    /// Runs this core's part of a plan on a transport.
+    pub(crate) fn run<T: Transport>(
+        self,
+        plan: &Plan,
+        transport: T,
+        board: Arc<Board>,
+    ) -> Result<Outcome, String> {
+        let kinds = Kinds::new(plan, self.core, self.cores).map_err(|e| e.to_string())?;
+        let measure_from = self.start + plan.warm_up;
+        let requests = plan.stop.requests.map_or(u64::MAX, |n| share(n, self.core, self.cores));
+        let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
+        let schedule = Schedule::new(&plan.pace, plan.seed, self.core, self.cores);
+        let supply = Supply::new(schedule, requests, self.start, measure_from, stop_at);
+        let connections = share(u64::from(plan.connections), self.core, self.cores).min(requests.max(1));
+        let orders = Orders {
+            addresses: plan.target.addresses.clone(),
+            from: plan.from.clone(),
+            connections: u32::try_from(connections).unwrap_or(u32::MAX),
+            depth: plan.depth,
+            per_connection: plan.per_connection,
+            timeout: plan.timeout,
+            tag: plan.tag.clone(),
+            throughput: plan.throughput,
+            open_loop: plan.pace != Pace::Closed,
+            wall_offset_ns: wall_offset_ns(),
+        };
+        Engine::new(transport, orders, kinds, supply, measure_from, board).run().map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,63 @@
+//! The ways of sending: ours, and the baselines of the write-ups, which exist to be compared with.
+//!
+//! * `event_loop`: the engine, one for each core.
+//! * `threads`: blocking threads, each with one request at a time; with one thread it is "polling".
+//! * `tasks`: tasks on an async runtime, each with one request at a time.
+//! * `caller`: what a thread and a task have in common, sans-IO.
+
+mod caller;
+mod event_loop;
+mod tasks;
+mod threads;
+
+use std::sync::Arc;
+
+use crate::engine::board::Board;
+use crate::engine::kinds::compile;
+use crate::plan::{Plan, Way};
+use crate::run::{StartError, Work};
+
+/// Threads to be started and the boards they write on.
+pub(crate) struct Works {
+    pub(crate) works: Vec<Work>,
+    pub(crate) boards: Vec<Arc<Board>>,
+    /// Whether each thread has a core of its own.
+    pub(crate) pinned: bool,
+}
+
+/// What the plan asks for as threads to start.
+pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
+    for request in &plan.requests {
+        compile(plan, request, false)?;
+    }
+    match plan.way {
+        Way::Loop => event_loop::works(plan),
+        Way::Poll => threads::works(plan, 1),
+        Way::Threads => threads::works(plan, plan.connections),
+        Way::Async => tasks::works(plan),
+    }
+}
+
+/// Part `nth` of `whole` cut into `parts` nearly equal ones.
+fn share(whole: u64, nth: u32, parts: u32) -> u64 {
+    whole / u64::from(parts) + u64::from(u64::from(nth) < whole % u64::from(parts))
+}
+
+/// Wall-clock time minus monotonic time, nanoseconds.
+fn wall_offset_ns() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let wall = u64::try_from(wall.as_nanos()).unwrap_or(0);
+    wall.wrapping_sub(linerate_net::machine::monotonic_now().as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (whole, parts) in [(0, 1), (1, 3), (10, 3), (100, 7)] {
+            assert_eq!((0..parts).map(|nth| share(whole, nth, parts)).sum::<u64>(), whole);
+        }
+    }
+}
