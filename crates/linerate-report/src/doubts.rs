@@ -1,0 +1,208 @@
+//! Reasons to doubt a figure, said aloud. What the engine warned of comes first.
+
+use std::time::Duration;
+
+use linerate_load::plan::{Metric, Pace};
+use linerate_load::{Outcome, Plan};
+
+use crate::{figures, units};
+
+/// Everything the reader should know before believing the figures.
+pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let mut all = outcome.warnings.clone();
+    if outcome.unreachable.is_some() {
+        return all;
+    }
+    all.extend(few_samples(plan, outcome));
+    all.extend(short(outcome));
+    all.extend(core_taken(outcome));
+    all.extend(rate_missed(plan, outcome));
+    all.extend(unsteady(plan, outcome));
+    all.extend(mostly_bad(outcome));
+    all.extend(hidden_stall(plan, outcome));
+    all
+}
+
+fn few_samples(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let samples = figures::main_latency(plan, outcome)?.count();
+    let thin: Vec<&str> = [(50.0, "p50"), (90.0, "p90"), (95.0, "p95"), (99.0, "p99"), (99.9, "p99.9")]
+        .iter()
+        .filter(|(percent, _)| !figures::rests_on_enough(samples, *percent))
+        .map(|(_, name)| *name)
+        .collect();
+    let first = thin.first()?;
+    let what = if thin.len() == 1 { (*first).to_owned() } else { format!("{first} and above") };
+    Some(format!(
+        "{what}: with {} fewer than 10 lie beyond it; a longer run makes it firm",
+        units::several(samples, "answer", "answers")
+    ))
+}
+
+fn short(outcome: &Outcome) -> Option<String> {
+    let short = outcome.duration < Duration::from_secs(1) && outcome.requests.answered > 0;
+    short.then(|| {
+        format!(
+            "the run lasted {}: opening connections and cold caches weigh much in it",
+            units::time_ns(outcome.duration.as_nanos() as f64, false)
+        )
+    })
+}
+
+fn core_taken(outcome: &Outcome) -> Option<String> {
+    let share = figures::wait_share(outcome);
+    let long_enough = outcome.client.run_queue_wait > Duration::from_millis(50);
+    (share > 0.1 && long_enough).then(|| {
+        format!(
+            "something else used the load generator's cores: for {} of the time it wanted to run it had to wait \
+             (nothing else should run on its cores; --threads with fewer than all cores leaves room)",
+            units::percent(share)
+        )
+    })
+}
+
+fn rate_missed(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    if !figures::is_open(plan) || outcome.interrupted {
+        return None;
+    }
+    let due = outcome.requests.sent + outcome.requests.unsent;
+    let missed = outcome.requests.unsent as f64 / due.max(1) as f64;
+    (missed > 0.001).then(|| {
+        format!(
+            "the rate asked for was not reached: {} of the requests that were due never left (every connection was \
+             waiting for an answer; more -c or -p gives room, if the server can take it)",
+            units::percent(missed)
+        )
+    })
+}
+
+fn unsteady(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    // Only whole seconds, and neither the first nor the last: they begin and end in mid-air.
+    if plan.pace != Pace::Closed || outcome.series.len() < 6 {
+        return None;
+    }
+    let inner = &outcome.series[1..outcome.series.len() - 1];
+    let least = inner.iter().map(|i| i.rate_rps).fold(f64::INFINITY, f64::min);
+    let most = inner.iter().map(|i| i.rate_rps).fold(0.0, f64::max);
+    (least < 0.7 * most).then(|| {
+        format!(
+            "the rate was not steady: between {}/s and {}/s from second to second",
+            units::rate(least),
+            units::rate(most)
+        )
+    })
+}
+
+fn mostly_bad(outcome: &Outcome) -> Option<String> {
+    let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
+    (answered > 0 && bad * 2 > answered).then(|| {
+        format!(
+            "{} of the answers were not what was expected: the rate and the latencies are mostly those of bad answers",
+            units::percent(bad as f64 / answered as f64)
+        )
+    })
+}
+
+fn hidden_stall(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    if plan.pace != Pace::Closed {
+        return None;
+    }
+    let latency = figures::main_latency(plan, outcome)?;
+    let (p99, max) = (latency.percentile_ns(99.0), latency.max_ns());
+    (max > 100_000_000 && max > p99.saturating_mul(20)).then(|| {
+        format!(
+            "one answer took {} while p99 is {}: in a closed loop the requests that would have waited behind it were \
+             never sent; --rate counts them",
+            units::time_ns(max as f64, false),
+            units::time_ns(p99 as f64, false)
+        )
+    })
+}
+
+/// Whether a check needs latencies, which `--throughput` gives up.
+pub fn needs_latency(metric: Metric) -> bool {
+    matches!(metric, Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use linerate_load::histogram::Histogram;
+    use linerate_load::outcome::{Interval, Requests};
+
+    fn only(outcome: &Outcome, plan: &Plan, word: &str) -> bool {
+        warnings(plan, outcome).iter().any(|w| w.contains(word))
+    }
+
+    #[test]
+    fn few_answers_are_named_from_the_first_thin_percentile_on() {
+        for (samples, words) in [
+            (9_999u64, "p99.9: with 9,999 answers"),
+            (999, "p99 and above"),
+            (19, "p50 and above"),
+            (1, "with 1 answer fewer"),
+        ] {
+            let mut outcome = testing::quiet_outcome();
+            outcome.latency.from_sent = Histogram::new();
+            outcome.latency.from_sent.record(100_000, samples);
+            assert!(only(&outcome, &testing::plan_closed(), words), "{samples}");
+        }
+        let mut outcome = testing::quiet_outcome();
+        outcome.latency.from_sent = Histogram::new();
+        outcome.latency.from_sent.record(100_000, 10_000);
+        assert_eq!(warnings(&testing::plan_closed(), &outcome), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_core_shared_with_others_is_said() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.client.cpu = Duration::from_secs(9);
+        outcome.client.run_queue_wait = Duration::from_millis(900);
+        assert!(!only(&outcome, &testing::plan_closed(), "something else used"));
+        outcome.client.run_queue_wait = Duration::from_millis(1100);
+        assert!(only(&outcome, &testing::plan_closed(), "something else used"));
+    }
+
+    #[test]
+    fn an_open_loop_that_fell_short_is_said_and_an_interrupted_one_is_not() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.requests = Requests { sent: 990, answered: 990, unsent: 10, ..Requests::default() };
+        assert!(only(&outcome, &testing::plan_open(), "1.00 % of the requests that were due"));
+        outcome.interrupted = true;
+        assert!(!only(&outcome, &testing::plan_open(), "that were due"));
+    }
+
+    #[test]
+    fn swings_count_only_between_whole_seconds() {
+        let second = |i: usize, rate_rps| Interval { t_s: i as f64, rate_rps, ..Interval::default() };
+        let mut outcome = testing::quiet_outcome();
+        outcome.series = (0..8).map(|i| second(i, if i == 0 || i == 7 { 1.0 } else { 100.0 })).collect();
+        assert!(!only(&outcome, &testing::plan_closed(), "steady"));
+        outcome.series[3].rate_rps = 60.0;
+        assert!(only(&outcome, &testing::plan_closed(), "between 60.0/s and 100/s"));
+    }
+
+    #[test]
+    fn a_stall_that_a_closed_loop_hides_is_said() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.latency.from_sent.record(1_000_000_000, 1);
+        assert!(only(&outcome, &testing::plan_closed(), "--rate counts them"));
+    }
+
+    #[test]
+    fn a_short_run_and_bad_answers_are_said() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.duration = Duration::from_millis(999);
+        outcome.bad.status = outcome.requests.answered / 2 + 1;
+        assert!(only(&outcome, &testing::plan_closed(), "lasted 999 ms"));
+        assert!(only(&outcome, &testing::plan_closed(), "not what was expected"));
+    }
+
+    #[test]
+    fn what_the_engine_said_comes_first() {
+        let mut outcome = testing::quiet_outcome();
+        outcome.warnings = vec!["the engine's word".to_owned()];
+        outcome.duration = Duration::from_millis(10);
+        assert_eq!(warnings(&testing::plan_closed(), &outcome)[0], "the engine's word");
+    }
+}

@@ -1,0 +1,56 @@
+//! What follows from an outcome by arithmetic alone.
+
+use linerate_load::histogram::Histogram;
+use linerate_load::plan::Pace;
+use linerate_load::{Outcome, Plan};
+
+/// Whether requests are due at times of their own, whatever the answers do.
+pub(crate) fn is_open(plan: &Plan) -> bool {
+    !matches!(plan.pace, Pace::Closed)
+}
+
+/// Answered requests per second.
+pub(crate) fn rate_rps(outcome: &Outcome) -> f64 {
+    per_second(outcome.requests.answered, outcome)
+}
+
+/// `n` per second of the measured time; 0 when no time passed.
+pub(crate) fn per_second(n: u64, outcome: &Outcome) -> f64 {
+    let seconds = outcome.duration.as_secs_f64();
+    if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
+}
+
+/// failed + unknown + bad.
+pub(crate) fn errors(outcome: &Outcome) -> u64 {
+    outcome.requests.failed + outcome.requests.unknown + outcome.bad.total()
+}
+
+/// The latency that checks and single figures mean: from due in an open loop, from sent in a closed one. `None` when
+/// the plan gave latencies up or none was measured.
+pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a Histogram> {
+    if plan.throughput {
+        return None;
+    }
+    let histogram = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+    (histogram.count() > 0).then_some(histogram)
+}
+
+/// Processor time of the client per answered request, microseconds.
+pub(crate) fn cpu_us_per_request(outcome: &Outcome) -> Option<f64> {
+    let answered = outcome.requests.answered;
+    (answered > 0).then(|| outcome.client.cpu.as_secs_f64() * 1e6 / answered as f64)
+}
+
+/// Share of the time the sending threads wanted a core and did not get it.
+pub(crate) fn wait_share(outcome: &Outcome) -> f64 {
+    let wait = outcome.client.run_queue_wait.as_secs_f64();
+    let wanted = wait + outcome.client.cpu.as_secs_f64();
+    if wanted > 0.0 { wait / wanted } else { 0.0 }
+}
+
+/// Whether a percentile has enough samples beyond it to be believed.
+pub(crate) fn rests_on_enough(samples: u64, percent: f64) -> bool {
+    let beyond = samples as f64 * (100.0 - percent) / 100.0;
+    // 100 - 99.9 is a little less than 0.1 in binary.
+    beyond >= crate::limits::BEYOND - 1e-6
+}

@@ -1,0 +1,323 @@
+//! The outcome as a document of [`crate::schema`].
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use linerate_load::histogram::Histogram;
+use linerate_load::outcome::{self, Failure};
+use linerate_load::plan::{Arrival, Io, Metric, Order, Pace, Way};
+
+use crate::schema::outcome as schema;
+use crate::schema::plan as schema_plan;
+use crate::{Report, doubts, figures};
+
+/// The document as indented JSON, with a line end.
+pub fn to_string(report: &Report<'_>) -> String {
+    // Only maps with keys that are no strings can fail here, and there are none.
+    let mut text = serde_json::to_string_pretty(&document(report)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The document.
+pub fn document(report: &Report<'_>) -> schema::Document {
+    let Report { plan, outcome, checks, environment } = *report;
+    let latencies_told = !plan.throughput;
+    schema::Document {
+        schema: schema::SCHEMA.to_owned(),
+        target: plan.target.url.clone(),
+        plan: plan_of(plan),
+        started_at: outcome.started_at.map(rfc3339),
+        duration_s: round3(outcome.duration.as_secs_f64()),
+        rate_rps: round3(figures::rate_rps(outcome)),
+        requests: requests(&outcome.requests),
+        bad: bad(outcome.bad),
+        failures: Failure::ALL.map(|f| (f.name().to_owned(), outcome.failures.count(f))).into(),
+        failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
+        bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
+        latency_us: latencies(&outcome.latency, latencies_told),
+        connections: connections(&outcome.connections),
+        tcp: tcp(&outcome.tcp),
+        client: client(report),
+        series: outcome.series.iter().map(|i| interval(i, latencies_told)).collect(),
+        checks: checks.iter().map(checked).collect(),
+        warnings: doubts::warnings(plan, outcome),
+        requests_by_name: by_name(outcome, latencies_told),
+        samples: outcome.samples.iter().map(|s| sample(s, latencies_told)).collect(),
+        histogram: latencies_told.then(|| encoded(&outcome.latency)),
+        histogram_unit: "us".to_owned(),
+        interrupted: outcome.interrupted,
+        unreachable: outcome.unreachable.clone(),
+        environment: schema::Environment {
+            command: environment.command.clone(),
+            version: environment.version.clone(),
+            kernel: environment.kernel.clone(),
+            cpus: environment.cpus,
+            host: environment.host.clone(),
+            io: outcome.io.clone(),
+        },
+    }
+}
+
+/// To three decimals, so that a nanosecond is the last digit of a microsecond.
+fn round3(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn requests(r: &outcome::Requests) -> schema::Requests {
+    schema::Requests {
+        sent: r.sent,
+        answered: r.answered,
+        failed: r.failed,
+        unknown: r.unknown,
+        resent: r.resent,
+        unsent: r.unsent,
+    }
+}
+
+fn bad(b: outcome::Bad) -> schema::Bad {
+    schema::Bad { status: b.status, body: b.body, tag: b.tag }
+}
+
+fn latencies(l: &outcome::Latency, told: bool) -> schema::Latencies {
+    schema::Latencies {
+        from_due: l.from_due.as_ref().filter(|_| told).map(latency),
+        from_sent: told.then(|| latency(&l.from_sent)),
+        connect: Some(latency(&l.connect)),
+        first_byte: told.then(|| latency(&l.first_byte)),
+    }
+}
+
+fn latency(h: &Histogram) -> schema::Latency {
+    let some = |value: f64| (h.count() > 0).then(|| round3(value / 1e3));
+    let percentile = |p: f64| some(h.percentile_ns(p) as f64);
+    schema::Latency {
+        count: h.count(),
+        min: some(h.min_ns() as f64),
+        mean: some(h.mean_ns()),
+        p50: percentile(50.0),
+        p90: percentile(90.0),
+        p95: percentile(95.0),
+        p99: percentile(99.0),
+        p999: percentile(99.9),
+        p9999: percentile(99.99),
+        max: some(h.max_ns() as f64),
+    }
+}
+
+fn connections(c: &outcome::Connections) -> schema::Connections {
+    schema::Connections {
+        opened: c.opened,
+        failed: c.failed,
+        closed_by_peer: c.closed_by_peer,
+        requests_resent: c.requests_resent,
+        learnt_limit: c.learnt_limit,
+    }
+}
+
+fn tcp(t: &outcome::Tcp) -> schema::Tcp {
+    schema::Tcp {
+        retransmits: t.retransmits,
+        out_of_order: t.out_of_order,
+        zero_window_ms: round3(t.zero_window_us as f64 / 1e3),
+        rtt_min_us: t.rtt_min_us,
+        looked_at: t.looked_at,
+    }
+}
+
+fn client(report: &Report<'_>) -> schema::Client {
+    let c = &report.outcome.client;
+    let late = figures::is_open(report.plan) && c.lateness.count() > 0;
+    schema::Client {
+        cpu_s: round3(c.cpu.as_secs_f64()),
+        core_busy: round3(c.core_busy),
+        cpu_us_per_request: figures::cpu_us_per_request(report.outcome).map(round3),
+        run_queue_wait_s: round3(c.run_queue_wait.as_secs_f64()),
+        context_switches: c.context_switches,
+        lateness_us_p99: late.then(|| round3(c.lateness.percentile_ns(99.0) as f64 / 1e3)),
+        threads: c.threads,
+        saturated: c.saturated,
+        reason: c.reason.clone(),
+    }
+}
+
+fn interval(i: &outcome::Interval, told: bool) -> schema::Interval {
+    schema::Interval {
+        t_s: round3(i.t_s),
+        rate_rps: round3(i.rate_rps),
+        p50_us: told.then(|| round3(i.p50_us)),
+        p99_us: told.then(|| round3(i.p99_us)),
+        failed: i.failed,
+    }
+}
+
+fn checked(c: &crate::Checked) -> schema::Check {
+    let unit = match c.metric {
+        Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => "us",
+        Metric::Rate => "1/s",
+        Metric::ErrorShare => "share",
+        Metric::Errors | Metric::Answered => "count",
+    };
+    schema::Check { expr: c.expr.clone(), value: c.value, unit: unit.to_owned(), pass: c.pass }
+}
+
+fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::Named> {
+    let named = |n: &outcome::Named| schema::Named {
+        requests: requests(&n.requests),
+        bad: bad(n.bad),
+        latency_us: told.then(|| latency(&n.latency)),
+    };
+    outcome.by_name.iter().map(|(name, n)| (name.clone(), named(n))).collect()
+}
+
+fn sample(s: &outcome::Sample, told: bool) -> schema::Sample {
+    schema::Sample {
+        due_us: round3(s.due_us),
+        latency_us: s.latency_us.filter(|_| told).map(round3),
+        status: s.status,
+        why: s.why.clone(),
+        request: s.request.clone(),
+        head: s.head.clone(),
+    }
+}
+
+/// HdrHistogram V2, deflated, base64, in microseconds.
+fn encoded(l: &outcome::Latency) -> String {
+    const HOUR_US: u64 = linerate_load::histogram::LARGEST_NS / 1_000;
+    let Ok(mut micros) = hdrhistogram::Histogram::<u64>::new_with_bounds(1, HOUR_US, 3) else {
+        return String::new();
+    };
+    for (nanos, n) in l.from_due.as_ref().unwrap_or(&l.from_sent).iter_recorded() {
+        micros.saturating_record_n((nanos + 500) / 1_000, n);
+    }
+    let mut bytes = Vec::new();
+    // Writing into memory cannot fail.
+    let _ = V2DeflateSerializer::new().serialize(&micros, &mut bytes);
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
+    let (loop_kind, rate, arrival) = pace(&plan.pace);
+    schema_plan::Plan {
+        addresses: plan.target.addresses.iter().map(ToString::to_string).collect(),
+        connections: plan.connections,
+        pipeline: plan.depth,
+        per_connection: plan.per_connection,
+        requests: plan.stop.requests,
+        duration_s: plan.stop.duration.map(|d| d.as_secs_f64()),
+        loop_kind: loop_kind.to_owned(),
+        rate,
+        arrival: arrival.map(str::to_owned),
+        threads: plan.threads,
+        way: way(plan.way).to_owned(),
+        io: io(plan.io).to_owned(),
+        from: plan.from.iter().map(ToString::to_string).collect(),
+        timeout_s: plan.timeout.as_secs_f64(),
+        warm_up_s: plan.warm_up.as_secs_f64(),
+        tag: plan.tag.clone(),
+        throughput: plan.throughput,
+        seed: plan.seed,
+        order: if matches!(plan.order, Order::Weighted) { "weighted" } else { "listed" }.to_owned(),
+        templates: plan.requests.iter().map(template).collect(),
+        data: plan
+            .data
+            .iter()
+            .map(|d| schema_plan::DataSet {
+                name: d.name.clone(),
+                columns: d.columns.clone(),
+                rows: d.rows.len() as u64,
+            })
+            .collect(),
+    }
+}
+
+fn pace(pace: &Pace) -> (&'static str, Option<Vec<schema_plan::RateStep>>, Option<&'static str>) {
+    match pace {
+        Pace::Closed => ("closed", None, None),
+        Pace::Trace(_) => ("trace", None, None),
+        Pace::Open { rate, arrival } => {
+            let steps = rate.steps.iter().map(|s| schema_plan::RateStep {
+                from_rps: s.from,
+                to_rps: s.to,
+                lasts_s: s.lasts.map(|d| d.as_secs_f64()),
+            });
+            let arrival = match arrival {
+                Arrival::Constant => "constant",
+                Arrival::Poisson => "poisson",
+            };
+            ("open", Some(steps.collect()), Some(arrival))
+        }
+    }
+}
+
+/// The name of a way, as on the command line.
+pub(crate) fn way(way: Way) -> &'static str {
+    match way {
+        Way::Loop => "loop",
+        Way::Poll => "poll",
+        Way::Threads => "threads",
+        Way::Async => "async",
+    }
+}
+
+fn io(io: Io) -> &'static str {
+    match io {
+        Io::Auto => "auto",
+        Io::Epoll => "epoll",
+        Io::Uring => "uring",
+    }
+}
+
+fn template(request: &linerate_load::plan::Request) -> schema_plan::Template {
+    schema_plan::Template {
+        name: request.name.clone(),
+        weight: request.weight,
+        method: request.method.clone(),
+        path: request.path.clone(),
+        headers: request.fields.iter().map(|(n, v)| (n.clone(), masked(n, v))).collect(),
+        body_bytes: request.body.as_ref().map_or(0, |b| b.len() as u64),
+        expect_status: request.expect.status.clone(),
+        expect_body: request.expect.body.clone(),
+    }
+}
+
+/// A field's value, unless it is a secret: results are passed around and kept.
+fn masked(name: &str, value: &str) -> String {
+    const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
+    if SECRET.contains(&name.to_ascii_lowercase().as_str()) { "***".to_owned() } else { value.to_owned() }
+}
+
+/// A time as RFC 3339 in UTC with milliseconds.
+fn rfc3339(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+}
+
+/// Days since 1970-01-01 as year, month and day of the Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+    let (mut year, mut left) = (1970, days);
+    while left >= 365 + u64::from(leap(year)) {
+        left -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+use super::*;
+use crate::schema::outcome::Document;
+use crate::testing;
+use linerate_load::plan::{Check, Comparison};
+use linerate_load::{Outcome, Plan};
+use std::time::Duration;
+
+fn written(plan: &Plan, outcome: &Outcome) -> String {
+    let environment = testing::environment();
+    let checks = crate::checks::check(plan, outcome);
+    to_string(&Report { plan, outcome, checks: &checks, environment: &environment })
+}
+
+fn read(plan: &Plan, outcome: &Outcome) -> Document {
+    serde_json::from_str(&written(plan, outcome)).expect("our own document")
+}
+
+fn checks() -> Vec<Check> {
+    vec![
+        Check {
+            expr: "p99<50ms".to_owned(),
+            metric: Metric::Percentile(99.0),
+            comparison: Comparison::Less,
+            limit: 50_000.0,
+        },
+        Check {
+            expr: "errors<0.01%".to_owned(),
+            metric: Metric::ErrorShare,
+            comparison: Comparison::Less,
+            limit: 0.0001,
+        },
+    ]
+}
+
+#[test]
+fn the_whole_document() {
+    let plan = Plan { checks: checks(), ..testing::plan_closed() };
+    insta::assert_snapshot!(written(&plan, &testing::outcome_closed()));
+}
+
+#[test]
+fn the_counts_add_up() {
+    for (plan, outcome) in [
+        (testing::plan_closed(), testing::outcome_closed()),
+        (testing::plan_closed(), testing::quiet_outcome()),
+        (testing::plan_open(), testing::outcome_open()),
+        (testing::plan_closed(), Outcome::default()),
+    ] {
+        let d = read(&plan, &outcome);
+        assert_eq!(d.schema, "linerate.outcome/1");
+        assert_eq!(d.requests.sent, d.requests.answered + d.requests.failed + d.requests.unknown);
+        assert_eq!(d.failures.values().sum::<u64>(), d.requests.failed);
+        assert_eq!(d.failures.len(), Failure::ALL.len());
+        assert_eq!(d.status.values().sum::<u64>(), d.requests.answered);
+    }
+}
+
+#[test]
+fn what_is_written_is_read_back_the_same() {
+    let plan = Plan { checks: checks(), ..testing::plan_open() };
+    let d = read(&plan, &testing::outcome_open());
+    let again: Document = serde_json::from_str(&serde_json::to_string(&d).expect("json")).expect("ours");
+    assert_eq!(again, d);
+}
+
+#[test]
+fn every_name_of_the_contract_is_there_even_when_nothing_happened() {
+    let value: serde_json::Value =
+        serde_json::from_str(&written(&testing::plan_closed(), &Outcome::default())).expect("json");
+    for path in [
+        "/schema",
+        "/target",
+        "/plan",
+        "/started_at",
+        "/duration_s",
+        "/rate_rps",
+        "/requests/sent",
+        "/requests/answered",
+        "/requests/failed",
+        "/requests/unknown",
+        "/requests/resent",
+        "/requests/unsent",
+        "/bad/status",
+        "/bad/body",
+        "/failures/connect",
+        "/failures/timeout",
+        "/failures/reset",
+        "/failures/closed_early",
+        "/failures/malformed",
+        "/failures/ports_exhausted",
+        "/status",
+        "/bytes/sent",
+        "/bytes/received",
+        "/latency_us/from_due",
+        "/latency_us/from_sent/count",
+        "/latency_us/from_sent/min",
+        "/latency_us/from_sent/mean",
+        "/latency_us/from_sent/p50",
+        "/latency_us/from_sent/p90",
+        "/latency_us/from_sent/p95",
+        "/latency_us/from_sent/p99",
+        "/latency_us/from_sent/p999",
+        "/latency_us/from_sent/p9999",
+        "/latency_us/from_sent/max",
+        "/latency_us/connect/count",
+        "/latency_us/first_byte/count",
+        "/connections/opened",
+        "/connections/closed_by_peer",
+        "/connections/requests_resent",
+        "/tcp/retransmits",
+        "/tcp/out_of_order",
+        "/tcp/zero_window_ms",
+        "/tcp/rtt_min_us",
+        "/client/cpu_s",
+        "/client/core_busy",
+        "/client/cpu_us_per_request",
+        "/client/context_switches",
+        "/client/lateness_us_p99",
+        "/client/saturated",
+        "/client/reason",
+        "/series",
+        "/checks",
+        "/warnings",
+        "/requests_by_name",
+        "/samples",
+        "/histogram",
+        "/environment/command",
+        "/environment/version",
+        "/environment/kernel",
+        "/environment/cpus",
+        "/environment/io",
+    ] {
+        assert!(value.pointer(path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn only_an_open_loop_has_a_latency_from_due_and_a_lateness() {
+    let closed = read(&testing::plan_closed(), &testing::outcome_closed());
+    assert_eq!(closed.latency_us.from_due, None);
+    assert_eq!(closed.client.lateness_us_p99, None);
+    let open = read(&testing::plan_open(), &testing::outcome_open());
+    let (due, sent) = (open.latency_us.from_due.expect("due"), open.latency_us.from_sent.expect("sent"));
+    assert!(due.p50 > sent.p50);
+    assert!((open.client.lateness_us_p99.expect("late") - 20.0).abs() < 0.1);
+}
+
+#[test]
+fn throughput_tells_no_latencies() {
+    let plan = Plan { throughput: true, ..testing::plan_closed() };
+    let d = read(&plan, &testing::outcome_closed());
+    assert_eq!((d.latency_us.from_sent, d.latency_us.first_byte, d.histogram), (None, None, None));
+    assert!(d.samples.iter().all(|s| s.latency_us.is_none()));
+    assert!(d.series.iter().all(|i| i.p50_us.is_none() && i.p99_us.is_none()));
+}
+
+#[test]
+fn the_histogram_decodes_to_the_same_distribution_in_microseconds() {
+    for (plan, outcome) in
+        [(testing::plan_closed(), testing::outcome_closed()), (testing::plan_open(), testing::outcome_open())]
+    {
+        let d = read(&plan, &outcome);
+        let bytes =
+            base64::engine::general_purpose::STANDARD.decode(d.histogram.expect("there")).expect("base64");
+        let decoded: hdrhistogram::Histogram<u64> = hdrhistogram::serialization::Deserializer::new()
+            .deserialize(&mut &bytes[..])
+            .expect("V2 deflate");
+        let meant = d.latency_us.from_due.or(d.latency_us.from_sent).expect("one of them");
+        assert_eq!(decoded.len(), meant.count);
+        let p99 = decoded.value_at_quantile(0.99) as f64;
+        assert!((p99 - meant.p99.expect("p99")).abs() <= 1.0 + p99 / 1_000.0);
+    }
+}
+
+#[test]
+fn secrets_stay_out() {
+    let mut plan = testing::plan_closed();
+    plan.requests[0].fields.push(("authorization".to_owned(), "Basic c2VjcmV0".to_owned()));
+    assert!(!written(&plan, &testing::quiet_outcome()).contains("c2VjcmV0"));
+}
+
+#[test]
+fn times_are_rfc_3339() {
+    for (seconds, text) in [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (951_782_400, "2000-02-29T00:00:00.000Z"),
+        (1_709_251_199, "2024-02-29T23:59:59.000Z"),
+        (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        (1_798_761_599, "2026-12-31T23:59:59.000Z"),
+    ] {
+        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+    }
+}

@@ -1,0 +1,26 @@
+//! Every limit of this crate, with its reason.
+
+/// Rows of the text histogram. Reason: it must fit a screen together with the rest of the summary.
+pub const HISTOGRAM_ROWS: usize = 10;
+
+/// Statuses listed one by one in the summary; the rest are added up. Reason: a fuzzing server can send 900 of them.
+pub const STATUSES: usize = 8;
+
+/// Bad answers printed in the summary (all kept samples are in the JSON). Reason: the first few show the cause.
+pub const BAD_SAMPLES: usize = 3;
+
+/// Lines of a bad answer's head that are printed. Reason: the status line and a few fields tell; a page of cookies doesn't.
+pub const HEAD_LINES: usize = 4;
+
+/// Request names listed in the summary; the rest are in the JSON. Reason: one screen.
+pub const NAMES: usize = 20;
+
+/// Width at which the summary and the live view stop growing. Reason: longer bars tell nothing more.
+pub const WIDTH: u16 = 100;
+
+/// Width below which the live view gives way to plain lines. Reason: its lines would be cut.
+pub const LEAST_WIDTH: u16 = 60;
+
+/// Answers that must lie beyond a percentile before it is printed without a mark. Reason: with fewer, one slow
+/// answer more or less moves it.
+pub const BEYOND: f64 = 10.0;

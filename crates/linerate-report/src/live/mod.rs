@@ -1,0 +1,271 @@
+//! A run while it lasts. [`draw`] is a pure function of what is known; [`Screen`] puts its picture on a terminal
+//! below what is there already and takes it away again, without raw mode and without an alternate screen: whatever
+//! ends the program, the terminal is as it was.
+
+mod screen;
+
+use std::time::Duration;
+
+use linerate_load::Snapshot;
+use linerate_load::plan::{Pace, Stop};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style as Look, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Sparkline, Widget};
+
+use crate::units;
+
+pub use screen::Screen;
+
+/// Rows of the view.
+pub const HEIGHT: u16 = 11;
+
+const CHART: u16 = 3;
+const LABEL: u16 = 11;
+
+/// What stays the same while the run lasts.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// First line: what is sent where.
+    pub title: String,
+    /// Second line: how.
+    pub doing: String,
+    /// When it ends.
+    pub stop: Stop,
+    /// Time at the start that is not measured.
+    pub warm_up: Duration,
+    /// Whether the times are counted from when requests were due.
+    pub open_loop: bool,
+    /// Whether latencies were given up.
+    pub throughput: bool,
+}
+
+impl Scene {
+    /// Of a plan.
+    pub fn of(plan: &linerate_load::Plan) -> Scene {
+        let title = match plan.requests.as_slice() {
+            [one] => format!("{} {}", one.method, plan.target.url),
+            several => format!("{} different requests to {}", several.len(), plan.target.url),
+        };
+        Scene {
+            title,
+            doing: crate::summary::done(plan, &linerate_load::Outcome::default()),
+            stop: plan.stop,
+            warm_up: plan.warm_up,
+            open_loop: plan.pace != Pace::Closed,
+            throughput: plan.throughput,
+        }
+    }
+
+    /// How far the run is (0 to 1), if its end is known, and the words for it.
+    fn progress(&self, snapshot: &Snapshot) -> (Option<f64>, String) {
+        if !snapshot.measuring && !self.warm_up.is_zero() {
+            let share = snapshot.elapsed.as_secs_f64() / self.warm_up.as_secs_f64();
+            let words = format!("warming up: {} of {}", seconds(snapshot.elapsed), units::span(self.warm_up));
+            return (Some(share.min(1.0)), words);
+        }
+        let measured = snapshot.elapsed.saturating_sub(self.warm_up);
+        let sent = snapshot.requests.sent;
+        let by_time = self.stop.duration.map(|all| measured.as_secs_f64() / all.as_secs_f64().max(1e-9));
+        let by_count = self.stop.requests.map(|all| sent as f64 / all.max(1) as f64);
+        // Whichever comes first ends the run: the one that is further on.
+        if by_count.unwrap_or(0.0) > by_time.unwrap_or(0.0) {
+            let all = units::count(self.stop.requests.unwrap_or(0));
+            return (by_count.map(|s| s.min(1.0)), format!("{} of {all} requests", units::count(sent)));
+        }
+        let words = match self.stop.duration {
+            Some(all) => format!("{} of {}", seconds(measured.min(all)), units::span(all)),
+            None => seconds(measured),
+        };
+        (by_time.map(|s| s.min(1.0)), words)
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// The rate now: of the last whole second, or since the start before there is one.
+fn rate_now(scene: &Scene, snapshot: &Snapshot) -> f64 {
+    if let Some(last) = snapshot.series.last() {
+        return last.rate_rps;
+    }
+    let measured = snapshot.elapsed.saturating_sub(scene.warm_up).as_secs_f64();
+    if measured > 0.0 { snapshot.requests.answered as f64 / measured } else { 0.0 }
+}
+
+/// One line for a log: what a run without a terminal shows once a second.
+pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
+    let (_, progress) = scene.progress(snapshot);
+    let r = &snapshot.requests;
+    let mut line = format!("{progress}: {}/s", units::rate(rate_now(scene, snapshot)));
+    if !scene.throughput && snapshot.latency.count() > 0 {
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+            line += &format!(
+                ", {name} {}",
+                units::time_ns(snapshot.latency.percentile_ns(percent) as f64, false)
+            );
+        }
+    }
+    line +=
+        &format!(", {} answered, {} failed", units::count(r.answered), units::count(r.failed + r.unknown));
+    if snapshot.bad.total() > 0 {
+        line += &format!(", {} bad", units::count(snapshot.bad.total()));
+    }
+    line
+}
+
+/// Draws the view into `area`, which should be [`HEIGHT`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
+/// `stopping`: the user asked for the end.
+pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf: &mut Buffer) {
+    let mut rows = Rows { area, next: 0, buf };
+    rows.line(Line::styled(scene.title.clone(), Look::new().add_modifier(Modifier::BOLD)));
+    rows.line(Line::styled(scene.doing.clone(), Look::new().add_modifier(Modifier::DIM)));
+    progress(&mut rows, scene, snapshot);
+    chart(&mut rows, scene, snapshot);
+    latency(&mut rows, scene, snapshot);
+    rows.labelled("answers", answers(snapshot));
+    rows.labelled("failures", failures(snapshot));
+    rows.labelled("open", traffic(scene, snapshot));
+    let hint = if stopping {
+        "ending: answers under way get a moment; Ctrl-C again leaves at once"
+    } else {
+        "Ctrl-C ends the run and reports what was measured"
+    };
+    rows.line(Line::styled(hint, Look::new().add_modifier(Modifier::DIM)));
+}
+
+struct Rows<'a> {
+    area: Rect,
+    next: u16,
+    buf: &'a mut Buffer,
+}
+
+impl Rows<'_> {
+    /// The next `height` rows, cut where the area ends.
+    fn take(&mut self, height: u16) -> Rect {
+        let top = self.next.min(self.area.height);
+        let height = height.min(self.area.height - top);
+        self.next = top + height;
+        Rect { y: self.area.y + top, height, ..self.area }
+    }
+
+    fn line(&mut self, line: Line<'_>) {
+        let row = self.take(1);
+        line.render(row, self.buf);
+    }
+
+    fn labelled(&mut self, label: &str, mut spans: Vec<Span<'static>>) {
+        let width = usize::from(LABEL);
+        spans.insert(0, Span::styled(format!("{label:<width$}"), Look::new().add_modifier(Modifier::BOLD)));
+        self.line(Line::from(spans));
+    }
+}
+
+fn progress(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
+    let row = rows.take(1);
+    let (share, words) = scene.progress(snapshot);
+    let bar = usize::from(row.width).saturating_sub(words.chars().count() + 2);
+    let Some(share) = share else {
+        Line::from(words).render(row, rows.buf);
+        return;
+    };
+    let full = (share * bar as f64).round() as usize;
+    let colour = if snapshot.measuring { Color::Green } else { Color::Yellow };
+    Line::from(vec![
+        Span::styled("█".repeat(full), Look::new().fg(colour)),
+        Span::styled("░".repeat(bar.saturating_sub(full)), Look::new().add_modifier(Modifier::DIM)),
+        Span::raw(format!("  {words}")),
+    ])
+    .render(row, rows.buf);
+}
+
+/// The rate, second by second; each second is as wide as the planned time leaves room for.
+fn chart(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
+    let area = rows.take(CHART);
+    if area.height == 0 || area.width <= LABEL {
+        return;
+    }
+    let rate = units::rate(rate_now(scene, snapshot));
+    let label = Rect { width: LABEL, height: 1, ..area };
+    Line::styled("rate", Look::new().add_modifier(Modifier::BOLD)).render(label, rows.buf);
+    let number = Rect { y: area.y + 1.min(area.height - 1), height: 1, width: 24.min(area.width), ..area };
+    let chart = Rect { x: area.x + 24.min(area.width), width: area.width.saturating_sub(24), ..area };
+    Line::from(vec![Span::raw(format!("  {rate}")).bold(), Span::raw(" req/s")]).render(number, rows.buf);
+    let room = usize::from(chart.width);
+    let planned = scene.stop.duration.map_or(0, |d| d.as_secs_f64().ceil() as usize);
+    let each = room.checked_div(planned).unwrap_or(1).max(1);
+    let shown = (room / each).max(1);
+    let from = snapshot.series.len().saturating_sub(shown);
+    let bars: Vec<u64> = snapshot.series[from..]
+        .iter()
+        .flat_map(|second| std::iter::repeat_n(second.rate_rps.round() as u64, each))
+        .collect();
+    Sparkline::default().data(&bars).style(Look::new().fg(Color::Cyan)).render(chart, rows.buf);
+}
+
+fn latency(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
+    let h = &snapshot.latency;
+    let mut spans = Vec::new();
+    if scene.throughput {
+        spans.push(Span::styled("not measured (--throughput)", Look::new().add_modifier(Modifier::DIM)));
+    } else if h.count() > 0 {
+        for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)] {
+            spans.push(Span::styled(format!("{name} "), Look::new().add_modifier(Modifier::DIM)));
+            spans.push(Span::raw(format!("{}  ", units::time_ns(h.percentile_ns(percent) as f64, true))));
+        }
+        spans.push(Span::styled("max ", Look::new().add_modifier(Modifier::DIM)));
+        spans.push(Span::raw(units::time_ns(h.max_ns() as f64, true)));
+    }
+    rows.labelled(if scene.open_loop { "from due" } else { "latency" }, spans);
+}
+
+fn answers(snapshot: &Snapshot) -> Vec<Span<'static>> {
+    let mut spans = vec![Span::raw(units::count(snapshot.requests.answered))];
+    for (status, n) in snapshot.status.iter().take(5) {
+        let look = if *status < 400 { Look::new().fg(Color::Green) } else { Look::new().fg(Color::Red) };
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(format!("{status}: {}", units::count(*n)), look));
+    }
+    if snapshot.status.len() > 5 {
+        spans.push(Span::raw("  ..."));
+    }
+    spans
+}
+
+fn failures(snapshot: &Snapshot) -> Vec<Span<'static>> {
+    let r = &snapshot.requests;
+    let mut parts: Vec<String> = linerate_load::outcome::Failure::ALL
+        .into_iter()
+        .filter(|why| snapshot.failures.count(*why) > 0)
+        .map(|why| {
+            format!("{}: {}", why.name().replace('_', " "), units::count(snapshot.failures.count(why)))
+        })
+        .collect();
+    for (n, what) in [(snapshot.bad.total(), "bad"), (r.unknown, "unknown"), (r.unsent, "unsent")] {
+        if n > 0 {
+            parts.push(format!("{what}: {}", units::count(n)));
+        }
+    }
+    if parts.is_empty() {
+        return vec![Span::styled("none", Look::new().fg(Color::Green))];
+    }
+    vec![Span::styled(parts.join("  "), Look::new().fg(Color::Red))]
+}
+
+fn traffic(scene: &Scene, snapshot: &Snapshot) -> Vec<Span<'static>> {
+    let measured = snapshot.elapsed.saturating_sub(scene.warm_up).as_secs_f64();
+    let per_second = |n: u64| if measured > 0.0 { n as f64 / measured } else { 0.0 };
+    let text = format!(
+        "{}, {} in flight, {}/s in, {}/s out",
+        units::several(snapshot.open, "connection", "connections"),
+        units::several(snapshot.in_flight, "request", "requests"),
+        units::bytes(per_second(snapshot.bytes.received)),
+        units::bytes(per_second(snapshot.bytes.sent)),
+    );
+    vec![Span::raw(text)]
+}
+
+#[cfg(test)]
+mod tests;

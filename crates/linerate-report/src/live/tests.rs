@@ -1,0 +1,73 @@
+use super::*;
+use crate::testing;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+fn drawn(scene: &Scene, snapshot: &Snapshot, stopping: bool, width: u16) -> TestBackend {
+    let mut terminal = Terminal::new(TestBackend::new(width, HEIGHT)).expect("memory");
+    terminal
+        .draw(|frame| {
+            let area = frame.area();
+            draw(scene, snapshot, stopping, area, frame.buffer_mut());
+        })
+        .expect("memory");
+    terminal.backend().clone()
+}
+
+#[test]
+fn in_the_middle_of_a_run() {
+    let scene = Scene::of(&testing::plan_closed());
+    insta::assert_snapshot!(drawn(&scene, &testing::snapshot(), false, 80));
+}
+
+#[test]
+fn before_the_first_answer() {
+    let scene = Scene::of(&testing::plan_open());
+    insta::assert_snapshot!(drawn(&scene, &Snapshot::default(), false, 80));
+}
+
+#[test]
+fn ending_a_counted_run() {
+    let mut plan = testing::plan_closed();
+    plan.stop = Stop { requests: Some(50_000), duration: None };
+    insta::assert_snapshot!(drawn(&Scene::of(&plan), &testing::snapshot(), true, 60));
+}
+
+#[test]
+fn warming_up() {
+    let mut plan = testing::plan_closed();
+    plan.warm_up = Duration::from_secs(2);
+    let snapshot = Snapshot { elapsed: Duration::from_millis(500), ..Snapshot::default() };
+    let (share, words) = Scene::of(&plan).progress(&snapshot);
+    assert_eq!((share, words.as_str()), (Some(0.25), "warming up: 0.5 s of 2 s"));
+}
+
+#[test]
+fn an_area_too_small_is_cut_and_nothing_panics() {
+    let scene = Scene::of(&testing::plan_closed());
+    for (width, height) in [(0, 0), (1, 1), (11, 3), (30, 5), (500, 60)] {
+        let area = Rect::new(0, 0, width, height);
+        draw(&scene, &testing::snapshot(), false, area, &mut Buffer::empty(area));
+    }
+}
+
+#[test]
+fn plain_lines() {
+    let scene = Scene::of(&testing::plan_closed());
+    assert_eq!(
+        plain_line(&scene, &testing::snapshot()),
+        "4.2 s of 10 s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad"
+    );
+    assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0 s of 10 s: 0/s, 0 answered, 0 failed");
+}
+
+#[test]
+fn progress_follows_what_ends_first() {
+    let mut plan = testing::plan_closed();
+    plan.stop.requests = Some(50_000);
+    let (share, words) = Scene::of(&plan).progress(&testing::snapshot());
+    assert_eq!(words, "42,064 of 50,000 requests");
+    assert!(share.is_some_and(|s| (s - 0.841_28).abs() < 1e-9));
+    plan.stop.requests = Some(1_000_000);
+    assert_eq!(Scene::of(&plan).progress(&testing::snapshot()).1, "4.2 s of 10 s");
+}

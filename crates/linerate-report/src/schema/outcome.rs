@@ -1,0 +1,266 @@
+//! `"schema": "linerate.outcome/1"`: what one run measured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "linerate.outcome/1";
+
+/// The whole document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The URL, as the user wrote it.
+    pub target: String,
+    /// What was to be done.
+    pub plan: super::plan::Plan,
+    /// When measuring began (RFC 3339, UTC); null when it never did.
+    pub started_at: Option<String>,
+    /// How long it was measured, seconds.
+    pub duration_s: f64,
+    /// Answered requests per second.
+    pub rate_rps: f64,
+    /// Logical requests that left after the warm-up.
+    pub requests: Requests,
+    /// Answered, but not as expected.
+    pub bad: Bad,
+    /// Failed requests by reason: every reason is there; the sum is `requests.failed`.
+    pub failures: BTreeMap<String, u64>,
+    /// The first detail seen of a reason, in words.
+    pub failure_details: BTreeMap<String, String>,
+    /// Answers by status.
+    pub status: BTreeMap<String, u64>,
+    /// Bytes above TCP.
+    pub bytes: Bytes,
+    /// Latencies, microseconds.
+    pub latency_us: Latencies,
+    /// Connections.
+    pub connections: Connections,
+    /// TCP's counters, summed over connections.
+    pub tcp: Tcp,
+    /// The load generator itself.
+    pub client: Client,
+    /// Second by second.
+    pub series: Vec<Interval>,
+    /// Checks, in the order they were given.
+    pub checks: Vec<Check>,
+    /// What the reader should know before believing the figures.
+    pub warnings: Vec<String>,
+    /// Figures per request name, when the plan has several.
+    pub requests_by_name: BTreeMap<String, Named>,
+    /// The worst and the bad ones.
+    pub samples: Vec<Sample>,
+    /// HdrHistogram V2, deflated, base64: `from_due` in an open loop, else `from_sent`. Null when latencies were given up.
+    pub histogram: Option<String>,
+    /// Unit of the histogram's values: "us".
+    pub histogram_unit: String,
+    /// Whether the user ended the run early.
+    pub interrupted: bool,
+    /// Why not a single connection could be opened.
+    pub unreachable: Option<String>,
+    /// Where it happened.
+    pub environment: Environment,
+}
+
+/// Logical requests: `sent = answered + failed + unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Left.
+    pub sent: u64,
+    /// A whole answer came, whatever its status.
+    pub answered: u64,
+    /// Certainly not answered.
+    pub failed: u64,
+    /// Left, and nobody can know whether it was acted on.
+    pub unknown: u64,
+    /// Times a request went out again.
+    pub resent: u64,
+    /// Due in an open loop and never sent.
+    pub unsent: u64,
+}
+
+/// Answered, but not as expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bad {
+    /// By status.
+    pub status: u64,
+    /// By body.
+    pub body: u64,
+    /// By tag.
+    pub tag: u64,
+}
+
+/// Bytes of requests and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// Of requests.
+    pub sent: u64,
+    /// Of answers.
+    pub received: u64,
+}
+
+/// Latencies; a whole entry is null where it means nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// From when a request was due to its whole answer; null in a closed loop.
+    pub from_due: Option<Latency>,
+    /// From when it was sent to its whole answer; null with `--throughput`.
+    pub from_sent: Option<Latency>,
+    /// From `connect` to established.
+    pub connect: Option<Latency>,
+    /// From sent to the first byte of the answer; null with `--throughput`.
+    pub first_byte: Option<Latency>,
+}
+
+/// One latency, microseconds; null where nothing was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Samples.
+    pub count: u64,
+    /// Smallest.
+    pub min: Option<f64>,
+    /// Mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    pub p999: Option<f64>,
+    /// 99.99th percentile.
+    pub p9999: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+/// Connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Established.
+    pub opened: u64,
+    /// Could not be established.
+    pub failed: u64,
+    /// Ended by the peer.
+    pub closed_by_peer: u64,
+    /// Requests that a closing left unanswered and that went out again.
+    pub requests_resent: u64,
+    /// Requests a connection takes before the peer closes it, where that was learnt.
+    pub learnt_limit: Option<u32>,
+}
+
+/// TCP's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tcp {
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Time the peer's window held us back, milliseconds.
+    pub zero_window_ms: f64,
+    /// Smallest round-trip time, microseconds.
+    pub rtt_min_us: Option<u32>,
+    /// Connections that were looked at.
+    pub looked_at: u64,
+}
+
+/// The load generator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Client {
+    /// Processor time, seconds.
+    pub cpu_s: f64,
+    /// Busy share of the busiest sending thread's core time, 0 to 1.
+    pub core_busy: f64,
+    /// Processor time per answered request.
+    pub cpu_us_per_request: Option<f64>,
+    /// Time the sending threads waited for a core, seconds.
+    pub run_queue_wait_s: f64,
+    /// Context switches of the sending threads.
+    pub context_switches: u64,
+    /// 99th percentile of how late requests left in an open loop; null in a closed one.
+    pub lateness_us_p99: Option<f64>,
+    /// Sending threads.
+    pub threads: u32,
+    /// Whether the client set the limit.
+    pub saturated: bool,
+    /// How that was seen.
+    pub reason: Option<String>,
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its end, seconds from the beginning of measuring.
+    pub t_s: f64,
+    /// Answered per second.
+    pub rate_rps: f64,
+    /// Median latency; null with `--throughput`.
+    pub p50_us: Option<f64>,
+    /// 99th percentile; null with `--throughput`.
+    pub p99_us: Option<f64>,
+    /// Failed in it.
+    pub failed: u64,
+}
+
+/// A check and what it found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// As it was given.
+    pub expr: String,
+    /// Measured, in `unit`; null when there was nothing to measure.
+    pub value: Option<f64>,
+    /// "us", "1/s", "share" (of 1) or "count".
+    pub unit: String,
+    /// Whether it held.
+    pub pass: bool,
+}
+
+/// Figures of one request name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its counts.
+    pub requests: Requests,
+    /// Its bad answers.
+    pub bad: Bad,
+    /// From due in an open loop, from sent in a closed one; null with `--throughput`.
+    pub latency_us: Option<Latency>,
+}
+
+/// One request worth looking at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When it was due (closed loop: sent), microseconds from the beginning of measuring.
+    pub due_us: f64,
+    /// Its latency; null when no answer came.
+    pub latency_us: Option<f64>,
+    /// Its status; null when no answer came.
+    pub status: Option<u16>,
+    /// Why it is here.
+    pub why: String,
+    /// Name of the request.
+    pub request: String,
+    /// Beginning of the answer's head.
+    pub head: String,
+}
+
+/// Where it happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The command as it was typed.
+    pub command: String,
+    /// Version of linerate.
+    pub version: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Cores this process may use.
+    pub cpus: u32,
+    /// Name of the machine.
+    pub host: String,
+    /// Transport that moved the bytes.
+    pub io: String,
+}

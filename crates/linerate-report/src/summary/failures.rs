@@ -1,0 +1,72 @@
+//! Why requests failed, in words, and what helps.
+
+use linerate_load::outcome::Failure;
+use linerate_load::{Outcome, Plan};
+
+use super::{Mark, Page};
+use crate::{figures, units};
+
+pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let requests = &outcome.requests;
+    let share = |n: u64, of: u64| units::percent(n as f64 / of.max(1) as f64);
+    if requests.failed > 0 {
+        page.blank();
+        let text =
+            format!("{} requests ({})", units::count(requests.failed), share(requests.failed, requests.sent));
+        page.marked(Mark::Bad, &text);
+        for why in Failure::ALL.into_iter().filter(|why| outcome.failures.count(*why) > 0) {
+            page.labelled("", &reason(why, plan, outcome));
+        }
+    }
+    if requests.unknown > 0 {
+        page.blank();
+        let text = format!(
+            "{} ({}): they left and no answer came, and whether they were acted on cannot be known: what is not \
+             idempotent is not sent twice, and what was still under way when time was up is not counted as failed",
+            units::several(requests.unknown, "request has an unknown end", "requests have an unknown end"),
+            share(requests.unknown, requests.sent)
+        );
+        page.labelled("unknown", &text);
+    }
+    if requests.unsent > 0 && figures::is_open(plan) {
+        page.blank();
+        let due = requests.sent + requests.unsent;
+        let text = format!(
+            "{} ({} of those due): there was no place for them when they were due, nor later",
+            units::several(requests.unsent, "request never left", "requests never left"),
+            share(requests.unsent, due)
+        );
+        page.labelled("unsent", &text);
+    }
+}
+
+fn reason(why: Failure, plan: &Plan, outcome: &Outcome) -> String {
+    let detail = outcome.failures.details.get(why.name()).map(String::as_str);
+    let words = words(why, plan, detail);
+    format!("{} x {words}", units::count(outcome.failures.count(why)))
+}
+
+/// A failure in words, with what helps.
+fn words(why: Failure, plan: &Plan, detail: Option<&str>) -> String {
+    let with = |text: &str| detail.map_or_else(|| text.to_owned(), |d| format!("{text} ({d})"));
+    match why {
+        Failure::Connect => with("no connection"),
+        Failure::Timeout => {
+            format!("no whole answer within {} (--timeout)", units::span(plan.timeout))
+        }
+        Failure::Reset => with("the connection was reset before the answer was whole"),
+        Failure::ClosedEarly => with("the connection was closed before the answer was whole"),
+        Failure::Malformed => with("what came is not a valid HTTP answer"),
+        Failure::PortsExhausted => format!(
+            "every local port towards {} is in use: raise net.ipv4.ip_local_port_range, add --from addresses, or use \
+             fewer or longer connections (a port rests for a minute after its connection)",
+            detail.unwrap_or(&plan.target.authority)
+        ),
+        Failure::DescriptorsExhausted => {
+            "no file descriptor was left: raise the limit (ulimit -n) or use fewer connections".to_owned()
+        }
+        Failure::NoMemory => {
+            with("the kernel had no buffer space: use fewer connections or raise net.ipv4.tcp_mem")
+        }
+    }
+}

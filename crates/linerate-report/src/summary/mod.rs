@@ -1,0 +1,223 @@
+//! The end of a run, for a terminal: the figure first, then what it rests on, then what to doubt.
+
+mod failures;
+mod latency;
+mod sections;
+
+use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
+use linerate_load::{Outcome, Plan};
+
+use crate::style::Style;
+use crate::{Report, doubts, figures, units};
+
+/// The whole summary.
+pub fn to_string(report: &Report<'_>, style: Style) -> String {
+    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
+    let mut page = Page { style, out: String::new() };
+    let Report { plan, outcome, checks, .. } = *report;
+    headline(&mut page, plan, outcome);
+    if let Some(why) = &outcome.unreachable {
+        page.blank();
+        let text = format!("{} could not be reached: {why}", plan.target.authority);
+        page.marked(Mark::Bad, &text);
+        return page.out;
+    }
+    if plan.throughput {
+        page.blank();
+        page.line(&style.dim("No latencies: --throughput lets answers wait to be seen together."));
+    } else {
+        latency::write(&mut page, plan, outcome);
+    }
+    sections::answers(&mut page, outcome);
+    sections::names(&mut page, outcome);
+    failures::write(&mut page, plan, outcome);
+    sections::connections(&mut page, outcome);
+    sections::client(&mut page, plan, outcome);
+    notes(&mut page, plan, outcome);
+    sections::checks(&mut page, checks);
+    page.out
+}
+
+/// What a line says of itself before colour does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Good,
+    Doubt,
+    Bad,
+}
+
+/// Text that grows section by section.
+struct Page {
+    style: Style,
+    out: String,
+}
+
+/// Where the text of a section begins.
+const LABEL: usize = 14;
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// `label      text`, the text wrapped beside its label.
+    fn labelled(&mut self, label: &str, text: &str) {
+        let indent = " ".repeat(LABEL);
+        let wrapped = self.style.wrapped(&indent, text);
+        let mut lines = wrapped.lines();
+        let first = lines.next().unwrap_or_default().trim_start();
+        let label = self.style.bold(&format!("{label:<LABEL$}"));
+        self.line(&format!("{label}{first}"));
+        for line in lines {
+            self.line(line);
+        }
+    }
+
+    /// A line that stands out, by a word as well as by colour.
+    fn marked(&mut self, mark: Mark, text: &str) {
+        let (word, colour): (&str, fn(&Style, &str) -> String) = match mark {
+            Mark::Good => ("ok", Style::good),
+            Mark::Doubt => ("note", Style::warn),
+            Mark::Bad => ("FAILED", Style::bad),
+        };
+        let indent = " ".repeat(LABEL);
+        let wrapped = self.style.wrapped(&indent, text);
+        let first = colour(&self.style, &format!("{word:<LABEL$}"));
+        self.line(&format!("{first}{}", wrapped.trim_start()));
+    }
+
+    fn time(&self, nanos: f64) -> String {
+        units::time_ns(nanos, self.style.unicode)
+    }
+}
+
+fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let style = page.style;
+    let requests = match plan.requests.as_slice() {
+        [one] => format!("{} {}", one.method, plan.target.url),
+        several => format!("{} different requests to {}", several.len(), plan.target.url),
+    };
+    page.line(&style.bold(&requests));
+    page.line(&style.wrapped("", &done(plan, outcome)));
+    if outcome.interrupted {
+        page.line(&style.warn("Interrupted: these are the results so far."));
+    }
+    if outcome.unreachable.is_some() {
+        return;
+    }
+    page.blank();
+    let requests = &outcome.requests;
+    let rate = format!("{} requests/s", units::rate(figures::rate_rps(outcome)));
+    page.line(&format!(
+        "{}   {} answered in {}",
+        style.bold(&rate),
+        units::count(requests.answered),
+        units::time_ns(outcome.duration.as_nanos() as f64, style.unicode),
+    ));
+    page.line(&format!(
+        "{}/s received, {}/s sent",
+        units::bytes(figures::per_second(outcome.bytes.received, outcome)),
+        units::bytes(figures::per_second(outcome.bytes.sent, outcome)),
+    ));
+}
+
+/// What was done, in a line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".
+pub fn done(plan: &Plan, outcome: &Outcome) -> String {
+    let mut parts = vec![sending(plan)];
+    if let Some(n) = plan.per_connection {
+        parts.push(format!("closed after {}", units::several(u64::from(n), "request", "requests")));
+    }
+    if outcome.client.threads > 0 && plan.way == Way::Loop {
+        parts.push(units::several(u64::from(outcome.client.threads), "core", "cores"));
+    }
+    if !outcome.io.is_empty() {
+        parts.push(outcome.io.clone());
+    }
+    if plan.from.len() > 1 {
+        parts.push(format!("from {} addresses", plan.from.len()));
+    }
+    if plan.target.addresses.len() > 1 {
+        parts.push(format!("to {} addresses", plan.target.addresses.len()));
+    }
+    format!("{}; {}", parts.join(", "), pacing(plan))
+}
+
+fn sending(plan: &Plan) -> String {
+    let connections = units::several(u64::from(plan.connections), "connection", "connections");
+    match plan.way {
+        Way::Poll => "one request at a time on one connection".to_owned(),
+        Way::Threads => format!("{connections}, a blocking thread for each"),
+        Way::Async => format!("{connections}, an async task for each"),
+        Way::Loop => {
+            let depth = units::several(u64::from(plan.depth), "request", "requests");
+            format!("{connections}, {depth} in flight on each")
+        }
+    }
+}
+
+fn pacing(plan: &Plan) -> String {
+    let mut text = match &plan.pace {
+        Pace::Closed => "closed loop".to_owned(),
+        Pace::Trace(times) => {
+            format!("open loop, {} replayed at their times", units::count(times.len() as u64))
+        }
+        Pace::Open { rate, arrival } => {
+            let arrival = match arrival {
+                Arrival::Constant => "evenly spaced",
+                Arrival::Poisson => "Poisson arrivals",
+            };
+            format!("open loop, {}, {arrival}", rate_in_words(rate))
+        }
+    };
+    match (plan.stop.requests, plan.stop.duration) {
+        (Some(n), None) => text += &format!(", {}", units::several(n, "request", "requests")),
+        (None, Some(time)) => text += &format!(", for {}", units::span(time)),
+        (Some(n), Some(time)) => {
+            text +=
+                &format!(", at most {} or {}", units::several(n, "request", "requests"), units::span(time));
+        }
+        (None, None) => {}
+    }
+    if !plan.warm_up.is_zero() {
+        text += &format!(", after a warm-up of {}", units::span(plan.warm_up));
+    }
+    text
+}
+
+fn rate_in_words(rate: &Rate) -> String {
+    let step = |s: &RateStep| {
+        let slope = if s.from == s.to {
+            format!("{}/s", units::rate(s.from))
+        } else {
+            format!("{}/s to {}/s", units::rate(s.from), units::rate(s.to))
+        };
+        s.lasts.map_or_else(|| slope.clone(), |time| format!("{slope} in {}", units::span(time)))
+    };
+    rate.steps.iter().map(step).collect::<Vec<_>>().join(", then ")
+}
+
+fn notes(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let limit = outcome.client.saturated.then(|| {
+        let why = outcome.client.reason.as_deref().unwrap_or("its cores had no time left");
+        format!(
+            "The client was the limit: {why}. The server may be faster than this. More cores (-t), deeper pipelines \
+             (-p) or --throughput lift it."
+        )
+    });
+    let notes: Vec<String> = limit.into_iter().chain(doubts::warnings(plan, outcome)).collect();
+    if notes.is_empty() {
+        return;
+    }
+    page.blank();
+    for note in notes {
+        page.marked(Mark::Doubt, &note);
+    }
+}
+
+#[cfg(test)]
+mod tests;

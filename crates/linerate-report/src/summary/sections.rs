@@ -1,0 +1,173 @@
+//! Answers, request names, connections, the client itself, checks.
+
+use linerate_load::plan::Way;
+use linerate_load::{Outcome, Plan};
+
+use super::{Mark, Page};
+use crate::{Checked, figures, limits, units};
+
+pub(super) fn answers(page: &mut Page, outcome: &Outcome) {
+    if outcome.status.is_empty() {
+        return;
+    }
+    page.blank();
+    let mut by_count: Vec<(u16, u64)> = outcome.status.iter().map(|(status, n)| (*status, *n)).collect();
+    by_count.sort_by_key(|(status, n)| (std::cmp::Reverse(*n), *status));
+    let mut parts: Vec<String> = by_count
+        .iter()
+        .take(limits::STATUSES)
+        .map(|(status, n)| format!("{status}: {}", units::count(*n)))
+        .collect();
+    let rest: u64 = by_count.iter().skip(limits::STATUSES).map(|(_, n)| n).sum();
+    if rest > 0 {
+        parts.push(format!("others: {}", units::count(rest)));
+    }
+    page.labelled("status", &parts.join(", "));
+    bad(page, outcome);
+}
+
+fn bad(page: &mut Page, outcome: &Outcome) {
+    let bad = outcome.bad;
+    if bad.total() == 0 {
+        return;
+    }
+    let parts: Vec<String> = [(bad.status, "by status"), (bad.body, "by body"), (bad.tag, "by tag")]
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{} {what}", units::count(*n)))
+        .collect();
+    page.labelled("bad answers", &parts.join(", "));
+    let bad_ones = outcome.samples.iter().filter(|s| s.status.is_some() && s.why.starts_with("bad"));
+    for sample in bad_ones.take(limits::BAD_SAMPLES) {
+        let at = units::time_us(sample.due_us, page.style.unicode);
+        page.labelled("", &format!("at {at}, {}: {}", sample.request, sample.why));
+        for line in sample.head.lines().filter(|l| !l.is_empty()).take(limits::HEAD_LINES) {
+            let room = usize::from(page.style.width).saturating_sub(18);
+            // A server's bytes must not steer the terminal.
+            let shown: String = line.chars().filter(|c| !c.is_control()).take(room).collect();
+            let shown = page.style.dim(&format!("                | {shown}"));
+            page.line(&shown);
+        }
+    }
+}
+
+pub(super) fn names(page: &mut Page, outcome: &Outcome) {
+    if outcome.by_name.len() < 2 {
+        return;
+    }
+    page.blank();
+    let widest = outcome.by_name.keys().map(|name| name.chars().count()).max().unwrap_or(0).clamp(7, 30);
+    let head = format!(
+        "{:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
+        "request", "answered", "failed", "bad", "p50", "p99"
+    );
+    let head = page.style.bold(&head);
+    page.line(&head);
+    for (name, named) in outcome.by_name.iter().take(limits::NAMES) {
+        let short: String = name.chars().take(widest).collect();
+        let percentile = |p: f64| {
+            if named.latency.count() == 0 {
+                "-".to_owned()
+            } else {
+                units::time_ns(named.latency.percentile_ns(p) as f64, page.style.unicode)
+            }
+        };
+        let line = format!(
+            "{short:<widest$} {:>12} {:>8} {:>8} {:>10} {:>10}",
+            units::count(named.requests.answered),
+            units::count(named.requests.failed),
+            units::count(named.bad.total()),
+            percentile(50.0),
+            percentile(99.0),
+        );
+        page.line(&line);
+    }
+    let rest = outcome.by_name.len().saturating_sub(limits::NAMES);
+    if rest > 0 {
+        let more = format!("and {rest} more, all in the JSON");
+        let more = page.style.dim(&more);
+        page.line(&more);
+    }
+}
+
+pub(super) fn connections(page: &mut Page, outcome: &Outcome) {
+    page.blank();
+    let c = &outcome.connections;
+    let mut text = format!("{} opened", units::count(c.opened));
+    if c.failed > 0 {
+        text += &format!(", {} could not be opened", units::count(c.failed));
+    }
+    if c.closed_by_peer > 0 {
+        text += &format!(", {} closed by the server", units::count(c.closed_by_peer));
+    }
+    if let Some(limit) = c.learnt_limit {
+        text += &format!(" (it closes after {})", units::several(u64::from(limit), "request", "requests"));
+    }
+    let resent = outcome.requests.resent;
+    if resent > 0 {
+        text += &format!(
+            "; {} again after a close, each counted once",
+            units::several(resent, "request went out", "requests went out")
+        );
+    }
+    page.labelled("connections", &text);
+    tcp(page, outcome);
+}
+
+fn tcp(page: &mut Page, outcome: &Outcome) {
+    let t = &outcome.tcp;
+    if t.looked_at == 0 {
+        return;
+    }
+    let mut parts = vec![
+        format!("{} sent again", units::several(t.retransmits, "segment", "segments")),
+        format!("{} received out of order", units::count(t.out_of_order)),
+    ];
+    if t.zero_window_us > 0 {
+        let held = units::time_us(t.zero_window_us as f64, page.style.unicode);
+        parts.push(format!("held back by the server's window for {held}"));
+    }
+    if let Some(rtt) = t.rtt_min_us {
+        parts.push(format!("least round trip {}", units::time_us(f64::from(rtt), page.style.unicode)));
+    }
+    let looked = if t.looked_at < outcome.connections.opened {
+        format!(" (of {} connections)", units::count(t.looked_at))
+    } else {
+        String::new()
+    };
+    page.labelled("tcp", &format!("{}{looked}", parts.join(", ")));
+}
+
+pub(super) fn client(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let c = &outcome.client;
+    let mut parts = Vec::new();
+    if let Some(each) = figures::cpu_us_per_request(outcome) {
+        parts.push(format!("{} of CPU per request", units::time_us(each, page.style.unicode)));
+    }
+    let busiest = if c.threads > 1 && plan.way == Way::Loop { "its busiest core" } else { "its core" };
+    parts.push(format!("{busiest} {} busy", units::percent(c.core_busy)));
+    if figures::is_open(plan) && c.lateness.count() > 0 {
+        parts.push(format!(
+            "requests left late by {} (p50), {} (p99)",
+            page.time(c.lateness.percentile_ns(50.0) as f64),
+            page.time(c.lateness.percentile_ns(99.0) as f64)
+        ));
+    }
+    let local = plan.target.addresses.iter().any(|a| a.ip().is_loopback());
+    if local {
+        parts.push("the server runs on this machine too".to_owned());
+    }
+    page.labelled("client", &parts.join(", "));
+}
+
+pub(super) fn checks(page: &mut Page, checks: &[Checked]) {
+    if checks.is_empty() {
+        return;
+    }
+    page.blank();
+    for check in checks {
+        let mark = if check.pass { Mark::Good } else { Mark::Bad };
+        let text = format!("{}: {}", check.expr, check.value_in_words(page.style.unicode));
+        page.marked(mark, &text);
+    }
+}

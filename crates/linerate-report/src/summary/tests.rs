@@ -1,0 +1,123 @@
+use super::*;
+use crate::testing;
+use linerate_load::outcome::Named;
+use linerate_load::plan::{Check, Comparison, Metric};
+
+fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
+    let environment = testing::environment();
+    let checks = crate::checks::check(plan, outcome);
+    to_string(&Report { plan, outcome, checks: &checks, environment: &environment }, style)
+}
+
+fn check(expr: &str, metric: Metric, limit: f64) -> Check {
+    Check { expr: expr.to_owned(), metric, comparison: Comparison::Less, limit }
+}
+
+#[test]
+fn a_quiet_run() {
+    insta::assert_snapshot!(text(&testing::plan_closed(), &testing::quiet_outcome(), Style::default()));
+}
+
+#[test]
+fn everything_at_once() {
+    let checks = vec![
+        check("p99<50ms", Metric::Percentile(99.0), 50_000.0),
+        check("errors<0.01%", Metric::ErrorShare, 0.0001),
+    ];
+    let plan = Plan { checks, ..testing::plan_closed() };
+    let mut outcome = testing::outcome_closed();
+    outcome.interrupted = true;
+    insta::assert_snapshot!(text(&plan, &outcome, Style::default()));
+}
+
+#[test]
+fn an_open_loop_in_ascii() {
+    let style = Style { unicode: false, ..Style::default() };
+    let page = text(&testing::plan_open(), &testing::outcome_open(), style);
+    assert!(page.is_ascii(), "{page}");
+    insta::assert_snapshot!(page);
+}
+
+#[test]
+fn a_target_that_cannot_be_reached() {
+    let outcome = Outcome { unreachable: Some("connection refused".to_owned()), ..Outcome::default() };
+    insta::assert_snapshot!(text(&testing::plan_closed(), &outcome, Style::default()));
+}
+
+#[test]
+fn several_requests_each_have_their_line() {
+    let mut plan = testing::plan_closed();
+    plan.requests.push(plan.requests[0].clone());
+    let mut outcome = testing::quiet_outcome();
+    for (name, n) in [("home", 90_000), ("search", 10_000)] {
+        let mut named = Named::default();
+        named.requests.answered = n;
+        named.latency.record(n, n);
+        outcome.by_name.insert(name.to_owned(), named);
+    }
+    insta::assert_snapshot!(text(&plan, &outcome, Style::default()));
+}
+
+#[test]
+fn nothing_answered_has_no_table_and_no_division_by_zero() {
+    let page = text(&testing::plan_closed(), &Outcome::default(), Style::default());
+    assert!(page.contains("0 requests/s"), "{page}");
+    assert!(!page.contains("NaN") && !page.contains("p50"), "{page}");
+}
+
+#[test]
+fn throughput_shows_no_latency() {
+    let plan = Plan { throughput: true, ..testing::plan_closed() };
+    let page = text(&plan, &testing::quiet_outcome(), Style::default());
+    assert!(page.contains("No latencies") && !page.contains("p99"), "{page}");
+}
+
+#[test]
+fn colour_adds_and_takes_nothing_away() {
+    let (plan, outcome) = (testing::plan_closed(), testing::outcome_closed());
+    let plain = text(&plan, &outcome, Style::default());
+    let coloured = text(&plan, &outcome, Style { colour: true, ..Style::default() });
+    assert!(!plain.contains('\x1b'));
+    let mut stripped = String::new();
+    let mut rest = coloured.as_str();
+    while let Some(at) = rest.find('\x1b') {
+        stripped.push_str(&rest[..at]);
+        let end = rest[at..].find('m').map_or(rest.len(), |m| at + m + 1);
+        rest = &rest[end..];
+    }
+    stripped.push_str(rest);
+    let trimmed: String = stripped.lines().map(|l| format!("{}\n", l.trim_end())).collect();
+    assert_eq!(trimmed, plain);
+}
+
+#[test]
+fn a_server_cannot_steer_the_terminal() {
+    let mut outcome = testing::outcome_closed();
+    outcome.samples[0].head = "HTTP/1.1 503 \x1b[2J\x07evil\r\n".to_owned();
+    outcome.failures.details.insert("malformed", "begins with \x1b]0;evil\x07".to_owned());
+    let page = text(&testing::plan_closed(), &outcome, Style::default());
+    assert!(!page.contains('\x1b') && !page.contains('\x07'), "{page}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [60, 80, 200] {
+        let style = Style { width, ..Style::default() };
+        let page = text(&testing::plan_open(), &testing::outcome_closed(), style);
+        for line in page.lines() {
+            assert!(line.chars().count() <= usize::from(width.max(66)), "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn rates_read_as_they_were_meant() {
+    let step = |from, to, lasts: Option<u64>| RateStep {
+        from,
+        to,
+        lasts: lasts.map(std::time::Duration::from_secs),
+    };
+    let rate = Rate { steps: vec![step(0.0, 5_000.0, Some(30)), step(5_000.0, 5_000.0, Some(60))] };
+    assert_eq!(rate_in_words(&rate), "0/s to 5,000/s in 30 s, then 5,000/s in 60 s");
+    assert_eq!(rate_in_words(&Rate { steps: vec![step(10_000.0, 10_000.0, None)] }), "10,000/s");
+}

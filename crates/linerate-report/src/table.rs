@@ -1,0 +1,111 @@
+//! Ways of sending side by side: a row each, with the ratio to the first, and a sentence on what one sees.
+
+use crate::style::Style;
+use crate::units;
+
+/// One way and what it reached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// How it was done, short.
+    pub how: String,
+    /// Answered requests per second.
+    pub rate_rps: f64,
+    /// Median latency, microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, microseconds.
+    pub p99_us: f64,
+    /// Processor time of the client per request, microseconds.
+    pub cpu_us: Option<f64>,
+    /// What one sees, in a sentence.
+    pub sentence: String,
+    /// Failed, unknown and bad.
+    pub errors: u64,
+}
+
+/// The table, then a sentence on each row.
+pub fn to_string(rows: &[Row], style: Style) -> String {
+    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
+    let first = rows.first().map_or(0.0, |row| row.rate_rps);
+    let most = rows.iter().map(|row| row.rate_rps).fold(0.0, f64::max);
+    let widest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(3);
+    let bar_width = usize::from(style.width).saturating_sub(widest + 62).min(20);
+    let mut out = String::new();
+    let head = format!(
+        "{:<widest$} {:>12} {:>8} {:>10} {:>10} {:>13}",
+        "way", "requests/s", "ratio", "p50", "p99", "CPU/request"
+    );
+    line(&mut out, &style.bold(&head));
+    for row in rows {
+        let ratio =
+            if first > 0.0 { format!("{} x", units::three_digits(row.rate_rps / first)) } else { "-".into() };
+        let cpu = row.cpu_us.map_or_else(|| "-".to_owned(), |us| units::time_us(us, style.unicode));
+        let share = if most > 0.0 { row.rate_rps / most } else { 0.0 };
+        let text = format!(
+            "{:<widest$} {:>12} {ratio:>8} {:>10} {:>10} {cpu:>13}  {}",
+            row.name,
+            units::rate(row.rate_rps),
+            units::time_us(row.p50_us, style.unicode),
+            units::time_us(row.p99_us, style.unicode),
+            style.bar(share, bar_width),
+        );
+        line(&mut out, &text);
+    }
+    for row in rows {
+        out.push('\n');
+        line(&mut out, &format!("{} {}", style.bold(&row.name), style.dim(&format!("({})", row.how))));
+        line(&mut out, &style.wrapped("  ", &row.sentence));
+        if row.errors > 0 {
+            let text = format!("{} did not end well.", units::several(row.errors, "request", "requests"));
+            line(&mut out, &format!("  {}", style.warn(&text)));
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, rate_rps: f64, sentence: &str) -> Row {
+        Row {
+            name: name.to_owned(),
+            how: "how it is done".to_owned(),
+            rate_rps,
+            p50_us: 1e6 / rate_rps,
+            p99_us: 3e6 / rate_rps,
+            cpu_us: Some(1.5),
+            sentence: sentence.to_owned(),
+            errors: 0,
+        }
+    }
+
+    #[test]
+    fn the_table_of_the_demo() {
+        let mut rows = vec![
+            row("poll", 25_000.0, "One request at a time: each waits for the answer before it."),
+            row("threads", 31_000.0, "A hundred blocking threads."),
+            row(
+                "pipelined",
+                2_500_000.0,
+                "Many requests in one write, many answers in one read: what costs is shared.",
+            ),
+        ];
+        rows[1].errors = 2;
+        rows[1].cpu_us = None;
+        insta::assert_snapshot!(to_string(&rows, Style::default()));
+    }
+
+    #[test]
+    fn nothing_measured_divides_by_nothing() {
+        let text = to_string(&[Row::default()], Style::default());
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(!to_string(&[], Style::default()).is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! Fixed data for this crate's tests.
+
+use std::net::SocketAddr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use linerate_load::histogram::Histogram;
+use linerate_load::outcome::{
+    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Requests, Sample, Snapshot, Tcp,
+};
+use linerate_load::plan::{
+    Arrival, Expectation, Io, Order, Pace, Rate, RateStep, Request, Stop, Target, Way,
+};
+use linerate_load::{Outcome, Plan};
+
+use crate::Environment;
+
+pub(crate) fn environment() -> Environment {
+    Environment {
+        command: "linerate load http://127.0.0.1:8080/".to_owned(),
+        version: "0.1.0".to_owned(),
+        kernel: "Linux 6.18.0".to_owned(),
+        cpus: 2,
+        host: "bench".to_owned(),
+    }
+}
+
+pub(crate) fn plan_closed() -> Plan {
+    Plan {
+        target: Target {
+            url: "http://127.0.0.1:8080/".to_owned(),
+            authority: "127.0.0.1:8080".to_owned(),
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
+        },
+        requests: vec![Request {
+            name: "GET /".to_owned(),
+            weight: 1.0,
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            fields: vec![("Accept".to_owned(), "*/*".to_owned())],
+            body: None,
+            expect: Expectation::default(),
+        }],
+        order: Order::Weighted,
+        data: Vec::new(),
+        connections: 64,
+        depth: 1,
+        per_connection: None,
+        stop: Stop { requests: None, duration: Some(Duration::from_secs(10)) },
+        pace: Pace::Closed,
+        threads: None,
+        way: Way::Loop,
+        io: Io::Auto,
+        from: Vec::new(),
+        timeout: Duration::from_secs(10),
+        warm_up: Duration::ZERO,
+        tag: None,
+        throughput: false,
+        checks: Vec::new(),
+        seed: 1,
+    }
+}
+
+pub(crate) fn plan_open() -> Plan {
+    let rate = Rate { steps: vec![RateStep { from: 5_000.0, to: 5_000.0, lasts: None }] };
+    Plan { pace: Pace::Open { rate, arrival: Arrival::Poisson }, ..plan_closed() }
+}
+
+fn bell(centre_ns: u64, samples: u64) -> Histogram {
+    let mut histogram = Histogram::new();
+    for step in 0..20u64 {
+        let distance = step.abs_diff(7);
+        histogram.record(centre_ns * (step + 3) / 10, samples >> distance);
+    }
+    histogram
+}
+
+/// Nothing in it deserves a warning.
+pub(crate) fn quiet_outcome() -> Outcome {
+    Outcome {
+        started_at: Some(UNIX_EPOCH + Duration::from_millis(1_795_226_640_123)),
+        duration: Duration::from_secs(10),
+        requests: Requests { sent: 100_000, answered: 100_000, ..Requests::default() },
+        status: [(200, 100_000)].into(),
+        bytes: Bytes { sent: 9_000_000, received: 80_000_000 },
+        latency: Latency {
+            from_due: None,
+            from_sent: bell(100_000, 40_000),
+            connect: bell(40_000, 30),
+            first_byte: bell(95_000, 40_000),
+        },
+        connections: Connections { opened: 64, ..Connections::default() },
+        client: Client {
+            cpu: Duration::from_millis(820),
+            core_busy: 0.41,
+            context_switches: 1_234,
+            threads: 2,
+            ..Client::default()
+        },
+        io: "epoll".to_owned(),
+        ..Outcome::default()
+    }
+}
+
+/// A bit of everything that can go wrong, consistent in itself.
+pub(crate) fn outcome_closed() -> Outcome {
+    let mut failures = Failures::default();
+    failures.add(Failure::Timeout, 3);
+    failures.add(Failure::Malformed, 2);
+    failures.add(Failure::PortsExhausted, 5);
+    failures
+        .details
+        .insert("malformed", "the answer is not HTTP: it begins with \"SSH-2.0-OpenSSH_9.2\"".to_owned());
+    failures.details.insert("ports_exhausted", "127.0.0.1:8080".to_owned());
+    Outcome {
+        requests: Requests {
+            sent: 100_014,
+            answered: 100_000,
+            failed: 10,
+            unknown: 4,
+            resent: 900,
+            unsent: 0,
+        },
+        bad: Bad { status: 20, body: 1, tag: 0 },
+        failures,
+        status: [(200, 99_980), (503, 20)].into(),
+        connections: Connections {
+            opened: 1_064,
+            failed: 1,
+            closed_by_peer: 1_000,
+            requests_resent: 900,
+            learnt_limit: Some(100),
+        },
+        tcp: Tcp {
+            retransmits: 3,
+            out_of_order: 1,
+            zero_window_us: 12_000,
+            rtt_min_us: Some(21),
+            looked_at: 1_064,
+        },
+        client: Client {
+            cpu: Duration::from_millis(9_700),
+            core_busy: 0.99,
+            run_queue_wait: Duration::from_millis(2_000),
+            context_switches: 1_234,
+            threads: 1,
+            saturated: true,
+            reason: Some("its one core was busy 99 % of the time".to_owned()),
+            ..Client::default()
+        },
+        series: (1..=10)
+            .map(|i| Interval {
+                t_s: f64::from(i),
+                rate_rps: 10_000.0 + f64::from(i % 3) * 500.0,
+                p50_us: 100.0,
+                p99_us: 180.123_4,
+                failed: 1,
+            })
+            .collect(),
+        samples: vec![
+            Sample {
+                due_us: 1_500.5,
+                latency_us: Some(912.25),
+                status: Some(503),
+                why: "bad status".to_owned(),
+                request: "GET /".to_owned(),
+                head: "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n".to_owned(),
+            },
+            Sample {
+                due_us: 9_000.0,
+                latency_us: None,
+                status: None,
+                why: "timeout".to_owned(),
+                request: "GET /".to_owned(),
+                head: String::new(),
+            },
+        ],
+        ..quiet_outcome()
+    }
+}
+
+pub(crate) fn outcome_open() -> Outcome {
+    let quiet = quiet_outcome();
+    let mut lateness = Histogram::new();
+    lateness.record(20_000, 100_000);
+    Outcome {
+        latency: Latency { from_due: Some(bell(300_000, 40_000)), ..quiet.latency.clone() },
+        client: Client { lateness, ..quiet.client.clone() },
+        ..quiet
+    }
+}
+
+pub(crate) fn snapshot() -> Snapshot {
+    let full = outcome_closed();
+    Snapshot {
+        elapsed: Duration::from_millis(4_200),
+        measuring: true,
+        requests: Requests { sent: 42_064, answered: 42_000, failed: 10, ..Requests::default() },
+        bad: full.bad,
+        failures: full.failures.clone(),
+        status: [(200, 41_980), (503, 20)].into(),
+        in_flight: 64,
+        open: 64,
+        bytes: Bytes { sent: 4_000_000, received: 34_000_000 },
+        latency: bell(100_000, 40_000),
+        series: full.series[..4].to_vec(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Numbers with their units, as people read them.
+
+/// A count with thousands apart: `1,234,567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Three significant digits, at least: `1.23`, `12.3`, `123`, `1,234`.
+pub fn three_digits(value: f64) -> String {
+    if value >= 99.95 {
+        count(value.round() as u64)
+    } else if value >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// Requests per second, without the unit.
+pub fn rate(per_second: f64) -> String {
+    if per_second == 0.0 { "0".to_owned() } else { three_digits(per_second) }
+}
+
+/// A time in nanoseconds: `12.3 µs`, `4.56 ms`, `7.89 s`.
+pub fn time_ns(nanos: f64, unicode: bool) -> String {
+    let micro = if unicode { "µs" } else { "us" };
+    if nanos < 999_500.0 {
+        format!("{} {micro}", three_digits(nanos / 1e3))
+    } else if nanos < 999_500_000.0 {
+        format!("{} ms", three_digits(nanos / 1e6))
+    } else {
+        format!("{} s", three_digits(nanos / 1e9))
+    }
+}
+
+/// A time in microseconds, as [`time_ns`].
+pub fn time_us(micros: f64, unicode: bool) -> String {
+    time_ns(micros * 1e3, unicode)
+}
+
+/// Bytes in decimal units: `600 B`, `1.23 MB`.
+pub fn bytes(n: f64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if n < 999.5 {
+        return format!("{n:.0} B");
+    }
+    let mut value = n / 1e3;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// A span of time as a user would type it: `10 s`, `1.5 s`, `500 ms`, `2 min`.
+pub fn span(time: std::time::Duration) -> String {
+    let nanos = time.as_nanos() as f64;
+    if nanos < 1e6 {
+        return format!("{} us", trimmed(nanos / 1e3));
+    }
+    if nanos < 1e9 {
+        return format!("{} ms", trimmed(nanos / 1e6));
+    }
+    let seconds = nanos / 1e9;
+    if seconds >= 120.0 && seconds % 60.0 == 0.0 {
+        return format!("{} min", trimmed(seconds / 60.0));
+    }
+    format!("{} s", trimmed(seconds))
+}
+
+/// At most two decimals, without trailing zeros.
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A share of 1 in percent: `0 %`, `0.01 %`, `12.3 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent == 0.0 {
+        "0 %".to_owned()
+    } else if percent < 0.01 {
+        "<0.01 %".to_owned()
+    } else if percent < 9.995 {
+        format!("{percent:.2} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+/// "1 connection", "64 connections".
+pub fn several(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn times_keep_three_digits_and_pick_the_unit() {
+        assert_eq!(time_ns(870.0, true), "0.87 µs");
+        assert_eq!(time_ns(12_340.0, false), "12.3 us");
+        assert_eq!(time_ns(999_400.0, false), "999 us");
+        assert_eq!(time_ns(999_600.0, false), "1.00 ms");
+        assert_eq!(time_ns(1_000_000_000.0, false), "1.00 s");
+        assert_eq!(time_ns(99_960_000_000.0, false), "100 s");
+        assert_eq!(time_ns(3_600e9, false), "3,600 s");
+    }
+
+    #[test]
+    fn bytes_rates_shares_and_spans() {
+        assert_eq!(bytes(600.0), "600 B");
+        assert_eq!(bytes(1_234_000.0), "1.23 MB");
+        assert_eq!(bytes(999_600.0), "1.00 MB");
+        assert_eq!(rate(0.0), "0");
+        assert_eq!(rate(12.34), "12.3");
+        assert_eq!(rate(123_456.7), "123,457");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.000_01), "<0.01 %");
+        assert_eq!(percent(0.0123), "1.23 %");
+        assert_eq!(percent(1.0), "100.0 %");
+        assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
+        assert_eq!(span(Duration::from_secs(90)), "90 s");
+        assert_eq!(span(Duration::from_secs(120)), "2 min");
+        assert_eq!(span(Duration::from_micros(500_000)), "500 ms");
+        assert_eq!(several(1, "connection", "connections"), "1 connection");
+    }
+}
