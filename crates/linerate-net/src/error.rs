@@ -24,6 +24,8 @@ pub enum NetErrorKind {
     AddressInUse,
     /// Not permitted.
     NotPermitted,
+    /// A call that makes no sense, such as sending a range that was not lent.
+    Misuse,
     /// Anything else; the message has the kernel's words.
     Other,
 }
@@ -48,7 +50,7 @@ impl NetError {
             libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => {
                 NetErrorKind::Unreachable
             }
-            libc::EADDRNOTAVAIL | libc::EAGAIN => NetErrorKind::PortsExhausted,
+            libc::EADDRNOTAVAIL => NetErrorKind::PortsExhausted,
             libc::EMFILE | libc::ENFILE => NetErrorKind::DescriptorsExhausted,
             libc::ENOBUFS | libc::ENOMEM => NetErrorKind::NoMemory,
             libc::EADDRINUSE => NetErrorKind::AddressInUse,
@@ -74,6 +76,8 @@ impl NetError {
             NetErrorKind::NoMemory => "no buffer space left",
             NetErrorKind::AddressInUse => "address in use",
             NetErrorKind::NotPermitted => "not permitted",
+            NetErrorKind::Misuse => "a call that makes no sense",
+            NetErrorKind::Other if self.errno == 0 => "failed",
             NetErrorKind::Other => return io::Error::from_raw_os_error(self.errno).to_string(),
         };
         words.to_owned()

@@ -7,20 +7,21 @@
 //!
 //! `unsafe` is confined to `sys/`.
 
+mod closing;
 pub mod epoll;
 mod error;
 mod limits;
+pub mod machine;
 pub mod mem;
-mod probe;
+mod outbox;
 mod sys;
+mod table;
 mod tcp_info;
 mod time;
 mod transport;
-pub mod uring;
 
 pub use error::{NetError, NetErrorKind};
 pub use limits::Limits;
-pub use probe::{Facility, Probe};
 pub use tcp_info::TcpInfo;
 pub use time::Time;
 pub use transport::{

@@ -1,9 +1,12 @@
 //! Every limit of this crate, with its reason.
 
+use std::time::Duration;
+
 /// Limits of a transport instance (one per core).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections open at once. Reason: tables are sized by it and descriptors are finite.
+    /// Connections open at once, those that are closing included. Reason: tables are sized by it and descriptors are
+    /// finite.
     pub connections: u32,
     /// Bytes that wait to leave on one connection before `send` fails with `NoMemory`. Reason: a peer that does not read
     /// must not grow our memory.
@@ -12,10 +15,40 @@ pub struct Limits {
     pub receive_bytes: usize,
     /// Reads on one connection in one turn before others have theirs. Reason: fairness.
     pub reads_per_turn: u32,
+    /// Connections accepted on one listener in one turn. Reason: those that are open have their turn too.
+    pub accepts_per_turn: u32,
+    /// Things the kernel tells in one turn. Reason: what comes first must not get old while the rest is handled.
+    pub events_per_turn: u32,
+    /// How long a connection closed with `AfterPeer` or `Lingering` waits for the peer's FIN. Reason: it holds a slot and a
+    /// descriptor that nobody sees any more.
+    pub closing_time: Duration,
+    /// How long bytes handed over before the close may take to leave. Reason: as above, but a last answer on a slow wire
+    /// deserves more patience.
+    pub flush_time: Duration,
+    /// Connections that wait in either of these ways; beyond it the oldest is closed. Reason: as above.
+    pub closing_connections: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { connections: 1 << 20, unsent_bytes: 64 << 20, receive_bytes: 64 << 10, reads_per_turn: 16 }
+        Limits {
+            connections: 1 << 20,
+            unsent_bytes: 64 << 20,
+            receive_bytes: 64 << 10,
+            reads_per_turn: 16,
+            accepts_per_turn: 64,
+            events_per_turn: 256,
+            closing_time: Duration::from_secs(1),
+            flush_time: Duration::from_secs(10),
+            closing_connections: 1 << 14,
+        }
     }
 }
+
+/// How long nothing is accepted after a descriptor, a slot or memory was lacking for it. Reason: the backlog keeps what
+/// waits, and asking at once again would spin.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A first send up to this size leaves at once without TCP_NODELAY. Reason: it fits one segment even at the smallest MSS
+/// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
+pub(crate) const ONE_SEGMENT: usize = 500;

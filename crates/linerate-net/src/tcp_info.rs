@@ -21,17 +21,97 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
 }
 
+/// Offsets in the kernel's `struct tcp_info` (linux/tcp.h); the structure only ever grows at its end.
+mod at {
+    pub(super) const RTT: usize = 68;
+    pub(super) const TOTAL_RETRANS: usize = 100;
+    pub(super) const MIN_RTT: usize = 148;
+    pub(super) const DATA_SEGS_IN: usize = 152;
+    pub(super) const DATA_SEGS_OUT: usize = 156;
+    pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const RCV_OOOPACK: usize = 224;
+}
+
 impl TcpInfo {
+    /// From what the kernel wrote; what an older kernel does not know stays zero.
+    pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
+        let u32_at =
+            |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let u64_at =
+            |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        // The kernel's word for "no sample yet" is all ones.
+        let min_rtt_us = Some(u32_at(at::MIN_RTT)).filter(|&us| us != u32::MAX).unwrap_or(0);
+        TcpInfo {
+            retransmits: u32_at(at::TOTAL_RETRANS),
+            out_of_order: u32_at(at::RCV_OOOPACK),
+            dsack_dups: u32_at(at::DSACK_DUPS),
+            rwnd_limited_us: u64_at(at::RWND_LIMITED),
+            min_rtt_us,
+            rtt_us: u32_at(at::RTT),
+            data_segs_in: u32_at(at::DATA_SEGS_IN),
+            data_segs_out: u32_at(at::DATA_SEGS_OUT),
+        }
+    }
+
     /// Adds another connection's counters; the round-trip times keep the smallest.
     pub fn merge(&mut self, other: &TcpInfo) {
         let least = |a: u32, b: u32| if a == 0 || (b != 0 && b < a) { b } else { a };
-        self.retransmits += other.retransmits;
-        self.out_of_order += other.out_of_order;
-        self.dsack_dups += other.dsack_dups;
-        self.rwnd_limited_us += other.rwnd_limited_us;
-        self.data_segs_in += other.data_segs_in;
-        self.data_segs_out += other.data_segs_out;
+        self.retransmits = self.retransmits.saturating_add(other.retransmits);
+        self.out_of_order = self.out_of_order.saturating_add(other.out_of_order);
+        self.dsack_dups = self.dsack_dups.saturating_add(other.dsack_dups);
+        self.rwnd_limited_us = self.rwnd_limited_us.saturating_add(other.rwnd_limited_us);
+        self.data_segs_in = self.data_segs_in.saturating_add(other.data_segs_in);
+        self.data_segs_out = self.data_segs_out.saturating_add(other.data_segs_out);
         self.min_rtt_us = least(self.min_rtt_us, other.min_rtt_us);
         self.rtt_us = least(self.rtt_us, other.rtt_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_found_at_its_place() {
+        let mut bytes = [0u8; 248];
+        let mut put = |at: usize, value: u8| bytes[at] = value;
+        put(at::RTT, 1);
+        put(at::TOTAL_RETRANS, 2);
+        put(at::MIN_RTT, 3);
+        put(at::DATA_SEGS_IN, 4);
+        put(at::DATA_SEGS_OUT, 5);
+        put(at::RWND_LIMITED, 6);
+        put(at::DSACK_DUPS, 7);
+        put(at::RCV_OOOPACK, 8);
+        let expected = TcpInfo {
+            retransmits: 2,
+            out_of_order: 8,
+            dsack_dups: 7,
+            rwnd_limited_us: 6,
+            min_rtt_us: 3,
+            rtt_us: 1,
+            data_segs_in: 4,
+            data_segs_out: 5,
+        };
+        if cfg!(target_endian = "little") {
+            assert_eq!(TcpInfo::parse(&bytes), expected);
+        }
+    }
+
+    #[test]
+    fn an_older_kernel_leaves_zeros() {
+        let info = TcpInfo::parse(&[0xff; 160]);
+        assert_eq!((info.rwnd_limited_us, info.dsack_dups, info.out_of_order), (0, 0, 0));
+        assert_eq!(info.min_rtt_us, 0, "no sample yet");
+        assert_eq!(TcpInfo::parse(&[]), TcpInfo::default());
+    }
+
+    #[test]
+    fn merging_adds_counters_and_keeps_the_smallest_times() {
+        let mut sum = TcpInfo { retransmits: 1, min_rtt_us: 0, rtt_us: 9, ..TcpInfo::default() };
+        sum.merge(&TcpInfo { retransmits: 2, min_rtt_us: 5, rtt_us: 10, ..TcpInfo::default() });
+        sum.merge(&TcpInfo { retransmits: 3, min_rtt_us: 7, rtt_us: 0, ..TcpInfo::default() });
+        assert_eq!((sum.retransmits, sum.min_rtt_us, sum.rtt_us), (6, 5, 9));
     }
 }

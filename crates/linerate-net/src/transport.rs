@@ -183,7 +183,8 @@ pub trait Transport {
     fn now(&mut self) -> Time;
 
     /// Listens. Returns the address with the port chosen.
-    fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<(Listener, SocketAddr), NetError>;
+    fn listen(&mut self, at: SocketAddr, options: &ListenOptions)
+    -> Result<(Listener, SocketAddr), NetError>;
 
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);

@@ -1,0 +1,202 @@
+//! One connection of the epoll transport.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::closing::Closing;
+use crate::limits::ONE_SEGMENT;
+use crate::outbox::{LentTable, Outbox};
+use crate::sys::{Interest, Ready, socket};
+use crate::{After, NetError, NetErrorKind};
+
+/// The state of a connection. Invariants: bytes wait in `outbox` only while the socket takes none (or is connecting);
+/// `readable` stays set until a read has found the socket empty.
+pub(super) struct Entry {
+    pub(super) fd: OwnedFd,
+    pub(super) outbox: Outbox,
+    /// Why sending or connecting failed; from then on nothing is sent.
+    pub(super) error: Option<NetError>,
+    /// `Some` once the application has closed it.
+    pub(super) closing: Option<Closing>,
+    /// What epoll was asked for; `None`: it does not know the descriptor yet.
+    pub(super) interest: Option<Interest>,
+    pub(super) connecting: bool,
+    pub(super) paused: bool,
+    /// Epoll said that there is something to read, and nothing has shown yet that it is all read.
+    pub(super) readable: bool,
+    /// A `Readable` was handed out and not answered yet, or waits in the ready list.
+    pub(super) reported: bool,
+    /// The peer's FIN is known to be in the socket.
+    pub(super) fin: bool,
+    /// An error is known to be in the socket.
+    pub(super) broken: bool,
+    /// The end was handed over.
+    pub(super) ended: bool,
+    /// `Failed` was reported: there is nothing more to say.
+    pub(super) failed: bool,
+    /// A first send went out without TCP_NODELAY.
+    sent: bool,
+    nodelay: bool,
+}
+
+/// What became of a flush.
+pub(super) enum Flushed {
+    /// All has left.
+    All,
+    /// Some has to wait.
+    Some,
+    /// Sending failed.
+    Failed,
+}
+
+impl Entry {
+    pub(super) fn connecting(fd: OwnedFd) -> Entry {
+        Entry {
+            fd,
+            outbox: Outbox::default(),
+            error: None,
+            closing: None,
+            interest: None,
+            connecting: true,
+            paused: false,
+            readable: false,
+            reported: false,
+            fin: false,
+            broken: false,
+            ended: false,
+            failed: false,
+            sent: false,
+            nodelay: false,
+        }
+    }
+
+    /// It inherited TCP_NODELAY. Something may be there to read already, so a read is tried before epoll is asked.
+    pub(super) fn accepted(fd: OwnedFd) -> Entry {
+        Entry { connecting: false, nodelay: true, readable: true, reported: true, ..Entry::connecting(fd) }
+    }
+
+    /// What epoll has to be asked for now.
+    pub(super) fn wanted_interest(&self) -> Interest {
+        let waits = self.connecting || !self.outbox.is_empty();
+        if waits { Interest::ReadWrite } else { Interest::Read }
+    }
+
+    /// Notes what epoll said.
+    pub(super) fn note(&mut self, ready: Ready) {
+        self.readable |= ready.readable();
+        self.fin |= ready.fin();
+        self.broken |= ready.broken();
+    }
+
+    /// Nagle's algorithm holds back a small segment only while an earlier one is unacknowledged: the call that turns it
+    /// off is saved for connections that send once, and little.
+    fn before_send(&mut self, len: usize) {
+        if self.nodelay {
+            return;
+        }
+        if self.sent || len > ONE_SEGMENT {
+            self.nodelay = true;
+            // It can only fail on a connection that failed, which the send will tell.
+            let _ = socket::set_nodelay(&self.fd);
+        }
+        self.sent = true;
+    }
+
+    /// Sends what the socket takes at once; `Ok(0)` when it takes nothing now.
+    pub(super) fn send_now(&mut self, bytes: &[u8]) -> Result<usize, NetError> {
+        self.before_send(bytes.len());
+        match socket::send(&self.fd, bytes) {
+            Ok(n) => Ok(n),
+            Err(e) => self.send_failed(&e).map(|()| 0),
+        }
+    }
+
+    /// Nothing for errors that only mean "later"; others stay.
+    fn send_failed(&mut self, e: &io::Error) -> Result<(), NetError> {
+        match e.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(()),
+            errno => {
+                let error = NetError::from_errno(errno.unwrap_or(libc::EIO));
+                self.error = Some(error);
+                self.outbox.clear();
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends from the outbox until it is empty or the socket is full.
+    pub(super) fn flush(&mut self, lent: &LentTable) -> Flushed {
+        while !self.outbox.is_empty() {
+            self.before_send(self.outbox.unsent());
+            let fd = &self.fd;
+            let before = self.outbox.unsent();
+            match self.outbox.offer(lent, |pieces| socket::send_all(fd, pieces)) {
+                Ok(n) if n < before => {}
+                Ok(_) => return Flushed::All,
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) => match self.send_failed(&e) {
+                    Ok(()) => return Flushed::Some,
+                    Err(_) => return Flushed::Failed,
+                },
+            }
+        }
+        Flushed::All
+    }
+
+    /// Lends what is there to `take`, in at most `reads` reads.
+    pub(super) fn read(&mut self, buffer: &mut [u8], reads: u32, mut take: impl FnMut(&mut [u8])) -> After {
+        if self.ended && !self.broken {
+            self.readable = false;
+            return After::Ended;
+        }
+        for _ in 0..reads {
+            match socket::recv(&self.fd, buffer) {
+                Ok(0) => return self.end(),
+                Ok(n) => {
+                    take(&mut buffer[..n]);
+                    // A short read has emptied the socket: no second call to learn that. An error behind the bytes
+                    // has to be asked for, a FIN is known from epoll.
+                    if n < buffer.len() && !self.broken {
+                        if self.fin {
+                            return self.end();
+                        }
+                        self.readable = false;
+                        return After::Open;
+                    }
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN) => {
+                        self.readable = false;
+                        return After::Open;
+                    }
+                    Some(libc::EINTR) => {}
+                    errno => {
+                        self.readable = false;
+                        return After::Failed(NetError::from_errno(errno.unwrap_or(libc::EIO)));
+                    }
+                },
+            }
+        }
+        After::Open
+    }
+
+    fn end(&mut self) -> After {
+        self.readable = false;
+        self.ended = true;
+        // A send that failed took the error with it; the socket then only says that nothing more comes.
+        self.error.map_or(After::Ended, After::Failed)
+    }
+
+    /// Gives the connection up for `error`, or for the one that a send met or that waits in the socket.
+    pub(super) fn fail(&mut self, error: Option<NetError>) -> NetError {
+        let error = error
+            .or(self.error)
+            .or_else(|| socket::take_error(&self.fd).map(NetError::from_errno))
+            .unwrap_or(NetError::of(NetErrorKind::Reset));
+        self.error = Some(error);
+        self.failed = true;
+        self.connecting = false;
+        self.outbox.clear();
+        error
+    }
+}

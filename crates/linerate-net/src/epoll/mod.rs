@@ -1,0 +1,529 @@
+//! The kernel's TCP by epoll, edge-triggered.
+//!
+//! What it saves: a descriptor is given to epoll once, and only at the start of the next turn, so a connection that is over by then
+//! was never given at all; room to send is asked for only while something waits for it; a short read is known to have
+//! emptied the socket; a FIN that epoll told of needs no read of its own.
+
+mod entry;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::entry::{Entry, Flushed};
+use crate::closing::{Closing, ClosingQueue};
+use crate::limits::ACCEPT_PAUSE;
+use crate::outbox::LentTable;
+use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
+use crate::table::{LAST_GENERATION, Table};
+use crate::{
+    After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
+    NetErrorKind, TcpInfo, Time, Transport, Waker,
+};
+
+/// Tokens of listeners have this in place of a generation, and their index in place of the slot.
+const LISTENER: u32 = LAST_GENERATION + 1;
+/// The token of the waker: the slot no listener has.
+const WAKER: u64 = u64::MAX;
+
+fn token(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(slot)
+}
+
+/// The kernel's TCP by epoll.
+pub struct Epoll {
+    poll: Poll,
+    wake: Arc<EventFd>,
+    limits: Limits,
+    table: Table<Entry>,
+    listeners: Vec<Option<OwnedFd>>,
+    lent: LentTable,
+    buffer: Box<[u8]>,
+    /// Opened since the last turn: epoll does not know them yet.
+    fresh: Vec<Conn>,
+    /// They have more to read than one turn's share, or were resumed.
+    ready: VecDeque<Conn>,
+    /// Found out between turns.
+    pending: Vec<Event>,
+    closing: ClosingQueue,
+    /// Listeners that may have more to accept, and since when to try again.
+    accepting: Vec<Listener>,
+    accept_at: Time,
+}
+
+impl Epoll {
+    /// An instance with the default limits.
+    pub fn new() -> io::Result<Epoll> {
+        Epoll::with_limits(Limits::default())
+    }
+
+    /// An instance with these limits.
+    pub fn with_limits(limits: Limits) -> io::Result<Epoll> {
+        let poll = Poll::new(limits.events_per_turn as usize)?;
+        let wake = Arc::new(EventFd::new()?);
+        // Edge-triggered: each signal is an edge, so the count is never read.
+        poll.add(&*wake, Interest::Read, WAKER)?;
+        Ok(Epoll {
+            poll,
+            wake,
+            limits,
+            table: Table::new(limits.connections),
+            listeners: Vec::new(),
+            lent: LentTable::default(),
+            buffer: vec![0; limits.receive_bytes.max(1)].into_boxed_slice(),
+            fresh: Vec::new(),
+            ready: VecDeque::new(),
+            pending: Vec::new(),
+            closing: ClosingQueue::default(),
+            accepting: Vec::new(),
+            accept_at: Time::ZERO,
+        })
+    }
+
+    /// The entry of a connection the application has not closed.
+    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+        self.table.get_mut(conn).filter(|entry| entry.closing.is_none())
+    }
+
+    /// Gives the connections of the last turn that are still open to epoll.
+    fn register_fresh(&mut self) {
+        for conn in self.fresh.drain(..) {
+            let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.failed) else { continue };
+            let interest = entry.wanted_interest();
+            match self.poll.add(&entry.fd, interest, token(conn.slot, conn.generation)) {
+                Ok(()) => entry.interest = Some(interest),
+                Err(e) if entry.closing.is_none() => {
+                    let error = entry.fail(Some(e.into()));
+                    self.pending.push(Event::Failed { conn, error });
+                }
+                Err(_) => drop(self.table.remove(conn)),
+            }
+        }
+    }
+
+    /// Makes epoll tell of room to send, if it does not yet.
+    fn ask_for_room(poll: &Poll, conn: Conn, entry: &mut Entry) {
+        if entry.interest == Some(Interest::Read) {
+            let asked = poll.modify(&entry.fd, Interest::ReadWrite, token(conn.slot, conn.generation));
+            if asked.is_ok() {
+                entry.interest = Some(Interest::ReadWrite);
+            }
+        }
+    }
+
+    fn report_pending(&mut self, events: &mut Vec<Event>) {
+        events.append(&mut self.pending);
+        for _ in 0..self.ready.len() {
+            let Some(conn) = self.ready.pop_front() else { break };
+            let Some(entry) = self.table.get_mut(conn) else { continue };
+            if entry.closing.is_some() {
+                self.on_closing(conn);
+            } else if entry.readable && !entry.paused {
+                events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+            } else {
+                entry.reported = false;
+            }
+        }
+    }
+
+    /// How long this turn may wait.
+    fn patience(&self, until: Option<Time>) -> Option<Duration> {
+        let accept = if self.accepting.is_empty() { None } else { Some(self.accept_at) };
+        let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
+        if until == Time::NEVER { None } else { Some(until - thread_now()) }
+    }
+
+    fn on_ready(&mut self, token: u64, ready: Ready, clock: &mut Clock, events: &mut Vec<Event>) {
+        let conn = Conn { slot: token as u32, generation: (token >> 32) as u32 };
+        if conn.generation == LISTENER {
+            if token == WAKER {
+                events.push(Event::Woken);
+            } else {
+                self.accept(Listener(conn.slot), clock, events);
+            }
+            return;
+        }
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.note(ready);
+        if entry.closing.is_some() {
+            return self.on_closing(conn);
+        }
+        if entry.failed {
+            return;
+        }
+        if entry.connecting {
+            if ready.broken() {
+                let error = entry.fail(None);
+                events.push(Event::Failed { conn, error });
+                return;
+            }
+            if !ready.writable() {
+                return;
+            }
+            entry.connecting = false;
+            events.push(Event::Connected { conn, at: clock.now() });
+        }
+        if ready.writable() && !entry.outbox.is_empty() {
+            match entry.flush(&self.lent) {
+                Flushed::All => events.push(Event::Drained { conn }),
+                Flushed::Some => {}
+                // What the peer said before it went is still to be read, and the error follows it.
+                Flushed::Failed => (entry.readable, entry.broken) = (true, true),
+            }
+        }
+        if entry.readable && !entry.reported {
+            if !entry.paused {
+                entry.reported = true;
+                events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+            } else if entry.broken {
+                let error = entry.fail(None);
+                events.push(Event::Failed { conn, error });
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: Listener, clock: &mut Clock, events: &mut Vec<Event>) {
+        let Some(Some(fd)) = self.listeners.get(listener.0 as usize) else { return };
+        for _ in 0..self.limits.accepts_per_turn {
+            if self.table.is_full() {
+                break;
+            }
+            match socket::accept(fd) {
+                Ok((accepted, peer)) => {
+                    let Ok(conn) = self.table.insert(Entry::accepted(accepted)) else { break };
+                    self.fresh.push(conn);
+                    events.push(Event::Accepted { listener, conn, peer });
+                    events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN) => return,
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        self.accept_at = clock.now() + ACCEPT_PAUSE;
+                        return self.accept_later(listener);
+                    }
+                    // A connection that failed before we took it (accept(2) names a dozen reasons): the next one.
+                    _ => {}
+                },
+            }
+        }
+        if self.table.is_full() {
+            self.accept_at = clock.now() + ACCEPT_PAUSE;
+        }
+        self.accept_later(listener);
+    }
+
+    fn accept_later(&mut self, listener: Listener) {
+        if !self.accepting.contains(&listener) {
+            self.accepting.push(listener);
+        }
+    }
+
+    fn accept_again(&mut self, clock: &mut Clock, events: &mut Vec<Event>) {
+        if !self.accepting.is_empty() && clock.now() >= self.accept_at {
+            for listener in std::mem::take(&mut self.accepting) {
+                self.accept(listener, clock, events);
+            }
+        }
+    }
+
+    /// A connection the application has closed enters `state`.
+    fn begin_closing(&mut self, conn: Conn, state: Closing) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.closing = Some(state);
+        if state == Closing::Linger {
+            let _ = socket::shutdown_write(&entry.fd);
+            // Its edge may have been used up by the application.
+            entry.readable = true;
+        }
+        if let Some(oldest) = self.closing.push(&self.limits, thread_now(), conn, state)
+            && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
+        {
+            drop(self.table.remove(oldest));
+        }
+    }
+
+    /// Moves on with a connection the application has closed.
+    fn on_closing(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let Some(mut state) = entry.closing else { return };
+        entry.reported = false;
+        if state.is_flush() {
+            match entry.flush(&self.lent) {
+                Flushed::Some => return Self::ask_for_room(&self.poll, conn, entry),
+                Flushed::Failed => return drop(self.table.remove(conn)),
+                Flushed::All => {}
+            }
+            let Some(next) = state.after_flush() else { return drop(self.table.remove(conn)) };
+            state = next;
+            self.begin_closing(conn, state);
+        }
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let over = entry.broken
+            || match state {
+                Closing::Linger => self.discard(conn),
+                _ => entry.fin || entry.ended,
+            };
+        if over {
+            drop(self.table.remove(conn));
+        }
+    }
+
+    /// Reads and forgets; whether the end was reached.
+    fn discard(&mut self, conn: Conn) -> bool {
+        let Some(entry) = self.table.get_mut(conn) else { return false };
+        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, |_| {});
+        if after == After::Open && entry.readable {
+            entry.reported = true;
+            self.ready.push_back(conn);
+        }
+        after != After::Open
+    }
+
+    fn expire_closing(&mut self, clock: &mut Clock) {
+        while self.closing.next().is_some() {
+            let (now, table) = (clock.now(), &self.table);
+            let state = |conn| table.get(conn).and_then(|entry| entry.closing);
+            let Some(over) = self.closing.expired(now, state) else { return };
+            drop(self.table.remove(over));
+        }
+    }
+
+    /// Sends what can be sent at once; the rest goes to the outbox.
+    fn send_or_keep(&mut self, conn: Conn, bytes: Bytes<'_>) -> Result<(), NetError> {
+        let limit = self.limits.unsent_bytes;
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.closing.is_none()) else {
+            return Ok(());
+        };
+        if let Some(error) = entry.error {
+            return Err(error);
+        }
+        let whole = match &bytes {
+            Bytes::Copied(bytes) => bytes,
+            Bytes::Lent(lent, range) => self.lent.range(*lent, range)?,
+        };
+        if entry.outbox.unsent() + whole.len() > limit {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        let mut sent = 0;
+        if entry.outbox.is_empty() && !whole.is_empty() {
+            // While connecting it is tried as well: on a short way the handshake is over already.
+            let was_connecting = entry.connecting;
+            match entry.send_now(whole) {
+                Ok(n) => sent = n,
+                Err(error) if was_connecting => {
+                    entry.fail(Some(error));
+                    self.pending.push(Event::Failed { conn, error });
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+            if was_connecting && sent > 0 {
+                entry.connecting = false;
+                self.pending.push(Event::Connected { conn, at: thread_now() });
+            }
+        }
+        if sent < whole.len() {
+            match bytes {
+                Bytes::Copied(bytes) => entry.outbox.push_copy(&bytes[sent..]),
+                Bytes::Lent(lent, range) => entry.outbox.push_lent(lent, range.start + sent..range.end),
+            }
+            Self::ask_for_room(&self.poll, conn, entry);
+        }
+        Ok(())
+    }
+}
+
+/// What is to be sent.
+enum Bytes<'a> {
+    Copied(&'a [u8]),
+    Lent(Lent, Range<usize>),
+}
+
+fn thread_now() -> Time {
+    Time::from_nanos(thread::monotonic_ns())
+}
+
+/// Reads the clock at most once in a turn, and only when somebody asks.
+struct Clock(Option<Time>);
+
+impl Clock {
+    fn now(&mut self) -> Time {
+        *self.0.get_or_insert_with(thread_now)
+    }
+}
+
+impl Transport for Epoll {
+    fn now(&mut self) -> Time {
+        thread_now()
+    }
+
+    fn listen(
+        &mut self,
+        at: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<(Listener, SocketAddr), NetError> {
+        let (fd, at) = socket::listen(at, options)?;
+        let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
+        self.poll.add(&fd, Interest::Read, token(index as u32, LISTENER))?;
+        if index == self.listeners.len() {
+            self.listeners.push(None);
+        }
+        self.listeners[index] = Some(fd);
+        Ok((Listener(index as u32), at))
+    }
+
+    fn unlisten(&mut self, listener: Listener) {
+        self.accepting.retain(|l| *l != listener);
+        if let Some(place) = self.listeners.get_mut(listener.0 as usize) {
+            *place = None;
+        }
+    }
+
+    fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
+        if self.table.is_full() {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        let fd = socket::tcp(to)?;
+        if let Some(from) = options.from {
+            socket::bind_source(&fd, from)?;
+        }
+        let started = socket::connect(&fd, to);
+        // An answer that came at once is reported like one that came later.
+        let conn = match self.table.insert(Entry::connecting(fd)) {
+            Ok(conn) => conn,
+            Err(_) => return Err(NetError::of(NetErrorKind::NoMemory)),
+        };
+        match started {
+            Ok(established) => {
+                self.fresh.push(conn);
+                if established && let Some(entry) = self.table.get_mut(conn) {
+                    entry.connecting = false;
+                    self.pending.push(Event::Connected { conn, at: thread_now() });
+                }
+                Ok(conn)
+            }
+            Err(e) => {
+                drop(self.table.remove(conn));
+                Err(e.into())
+            }
+        }
+    }
+
+    fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
+        let before = events.len();
+        self.register_fresh();
+        self.report_pending(events);
+        let patience = if events.len() > before || !self.ready.is_empty() {
+            Some(Duration::ZERO)
+        } else {
+            self.patience(until)
+        };
+        let mut clock = Clock(None);
+        for index in 0..self.poll.wait(patience)? {
+            let (token, ready) = self.poll.event(index);
+            self.on_ready(token, ready, &mut clock, events);
+        }
+        self.accept_again(&mut clock, events);
+        self.expire_closing(&mut clock);
+        Ok(())
+    }
+
+    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+        let Some(entry) = self.table.get_mut(data.conn).filter(|entry| entry.closing.is_none()) else {
+            return After::Gone;
+        };
+        entry.reported = false;
+        if entry.paused {
+            return After::Open;
+        }
+        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, take);
+        if after == After::Open && entry.readable {
+            entry.reported = true;
+            self.ready.push_back(data.conn);
+        }
+        after
+    }
+
+    fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
+        self.send_or_keep(conn, Bytes::Copied(bytes))
+    }
+
+    fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
+        self.lent.add(bytes)
+    }
+
+    fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
+        self.send_or_keep(conn, Bytes::Lent(lent, range))
+    }
+
+    fn unsent(&self, conn: Conn) -> usize {
+        self.table.get(conn).filter(|entry| entry.closing.is_none()).map_or(0, |entry| entry.outbox.unsent())
+    }
+
+    fn pause(&mut self, conn: Conn) {
+        if let Some(entry) = self.live(conn) {
+            entry.paused = true;
+        }
+    }
+
+    fn resume(&mut self, conn: Conn) {
+        let Some(entry) = self.live(conn) else { return };
+        entry.paused = false;
+        if entry.readable && !entry.reported {
+            entry.reported = true;
+            self.ready.push_back(conn);
+        }
+    }
+
+    fn set_low_water(&mut self, conn: Conn, bytes: usize) {
+        if let Some(entry) = self.live(conn) {
+            let _ = socket::set_low_water(&entry.fd, bytes);
+        }
+    }
+
+    fn close(&mut self, conn: Conn, how: Close) {
+        let Some(entry) = self.live(conn) else { return };
+        let nothing_left = entry.outbox.is_empty();
+        let given_up = entry.connecting || entry.error.is_some();
+        let peer_is_done = entry.fin || entry.ended;
+        let state = match how {
+            Close::Abort => {
+                let _ = socket::set_abort(&entry.fd);
+                None
+            }
+            _ if given_up => None,
+            Close::Now if nothing_left => None,
+            Close::Now => Some(Closing::Flush),
+            Close::AfterPeer if nothing_left && peer_is_done => None,
+            Close::AfterPeer if nothing_left => Some(Closing::AfterPeer),
+            Close::AfterPeer => Some(Closing::FlushThenAfterPeer),
+            Close::Lingering if nothing_left && entry.ended => None,
+            Close::Lingering if nothing_left => Some(Closing::Linger),
+            Close::Lingering => Some(Closing::FlushThenLinger),
+        };
+        match state {
+            Some(state) => {
+                self.begin_closing(conn, state);
+                self.on_closing(conn);
+            }
+            None => drop(self.table.remove(conn)),
+        }
+    }
+
+    fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
+        let entry = self.live(conn)?;
+        socket::tcp_info(&entry.fd).ok()
+    }
+
+    fn waker(&self) -> Waker {
+        Waker(self.wake.clone())
+    }
+
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+}

@@ -1,0 +1,122 @@
+//! What the threads that drive transports ask of the machine. All of it concerns the calling thread or process.
+
+use std::io;
+
+use crate::sys::thread;
+use crate::{NetError, Time};
+
+/// The time of `CLOCK_MONOTONIC`.
+pub fn monotonic_now() -> Time {
+    Time::from_nanos(thread::monotonic_ns())
+}
+
+/// CPU time the calling thread has used, in nanoseconds.
+pub fn thread_cpu_time_ns() -> u64 {
+    thread::cpu_time_ns()
+}
+
+/// Runs the calling thread on this CPU only. Fails when the CPU does not exist or the process may not use it.
+pub fn pin_to_core(cpu: usize) -> Result<(), NetError> {
+    thread::pin(cpu).map_err(NetError::from)
+}
+
+/// The CPUs the calling thread may run on, ascending; `[0]` when the kernel does not say.
+pub fn allowed_cores() -> Vec<usize> {
+    thread::allowed_cpus().ok().filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0])
+}
+
+/// Lets timers of the calling thread fire at most `ns` nanoseconds late, where the kernel has a choice (its default is
+/// 50 microseconds). At least 1: 0 restores the default.
+pub fn set_timer_slack_ns(ns: u64) -> Result<(), NetError> {
+    thread::set_timer_slack(ns).map_err(NetError::from)
+}
+
+/// How often the calling thread gave up its CPU, and how often it was taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextSwitches {
+    /// It waited for something.
+    pub voluntary: u64,
+    /// Somebody else had its turn.
+    pub involuntary: u64,
+}
+
+/// Context switches of the calling thread since it started.
+pub fn thread_context_switches() -> ContextSwitches {
+    thread::context_switches()
+        .map(|(voluntary, involuntary)| ContextSwitches { voluntary, involuntary })
+        .unwrap_or_default()
+}
+
+/// What the scheduler says of the calling thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedStat {
+    /// Nanoseconds on a CPU.
+    pub on_cpu_ns: u64,
+    /// Nanoseconds ready to run while others ran.
+    pub waiting_ns: u64,
+    /// Times it was given a CPU.
+    pub slices: u64,
+}
+
+/// `/proc/thread-self/schedstat`; `None` where the kernel does not keep it.
+pub fn thread_sched_stat() -> Option<SchedStat> {
+    parse_sched_stat(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+fn parse_sched_stat(text: &str) -> Option<SchedStat> {
+    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    Some(SchedStat { on_cpu_ns: next()?, waiting_ns: next()?, slices: next()? })
+}
+
+/// Raises the limit of open descriptors as far as the process may, and returns it.
+pub fn raise_nofile() -> io::Result<u64> {
+    thread::raise_nofile()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_advance() {
+        let (wall, cpu) = (monotonic_now(), thread_cpu_time_ns());
+        let mut x = 1u64;
+        while thread_cpu_time_ns() == cpu {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(monotonic_now() > wall);
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_cannot_be_had() {
+        assert!(pin_to_core(1 << 30).is_err());
+        assert!(pin_to_core(1023).is_err() || allowed_cores().contains(&1023));
+    }
+
+    #[test]
+    fn a_thread_can_be_pinned_to_a_core_it_may_use() {
+        let core = *allowed_cores().last().expect("there is one");
+        std::thread::spawn(move || {
+            pin_to_core(core).expect("allowed");
+            assert_eq!(allowed_cores(), vec![core]);
+            set_timer_slack_ns(1).expect("always allowed");
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn the_scheduler_speaks_in_three_numbers() {
+        let expected = SchedStat { on_cpu_ns: 12, waiting_ns: 34, slices: 5 };
+        assert_eq!(parse_sched_stat("12 34 5\n"), Some(expected));
+        assert_eq!(parse_sched_stat("12 34\n"), None);
+        assert_eq!(parse_sched_stat("12 x 5"), None);
+    }
+
+    #[test]
+    fn the_descriptor_limit_is_at_least_what_it_was() {
+        let first = raise_nofile().expect("a limit");
+        assert_eq!(raise_nofile().expect("a limit"), first);
+    }
+}

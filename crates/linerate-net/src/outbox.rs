@@ -1,0 +1,188 @@
+//! What was handed over to send and could not leave yet, in order.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{Lent, NetError, NetErrorKind};
+
+/// Copies are gathered into pieces up to this size. Reason: few pieces for many small sends, and no large reallocation.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Pieces given to the kernel in one call. Reason: enough for head, body, head, body ...; a small array on the stack.
+pub(crate) const GATHER: usize = 16;
+
+enum Piece {
+    Copied { bytes: Vec<u8>, from: usize },
+    Lent { lent: u32, range: Range<usize> },
+}
+
+/// Everything lent to a transport, for its whole life.
+#[derive(Default)]
+pub(crate) struct LentTable(Vec<Arc<[u8]>>);
+
+impl LentTable {
+    pub(crate) fn add(&mut self, bytes: Arc<[u8]>) -> Lent {
+        self.0.push(bytes);
+        // Four billion prebuilt batches do not fit into memory.
+        Lent((self.0.len() - 1) as u32)
+    }
+
+    /// The bytes of a range, or `Misuse` when nothing like it was lent.
+    pub(crate) fn range(&self, lent: Lent, range: &Range<usize>) -> Result<&[u8], NetError> {
+        self.0
+            .get(lent.0 as usize)
+            .and_then(|bytes| bytes.get(range.clone()))
+            .ok_or(NetError::of(NetErrorKind::Misuse))
+    }
+
+    fn bytes(&self, lent: u32, range: &Range<usize>) -> &[u8] {
+        // Ranges were checked when they were queued, and what is lent stays.
+        &self.0[lent as usize][range.clone()]
+    }
+}
+
+/// A queue of copied and lent bytes.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pieces: VecDeque<Piece>,
+    unsent: usize,
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.unsent == 0
+    }
+
+    /// Bytes waiting.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    pub(crate) fn push_copy(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.unsent += bytes.len();
+        if let Some(Piece::Copied { bytes: last, .. }) = self.pieces.back_mut()
+            && last.len() + bytes.len() <= PIECE_BYTES
+        {
+            last.extend_from_slice(bytes);
+            return;
+        }
+        self.pieces.push_back(Piece::Copied { bytes: bytes.to_vec(), from: 0 });
+    }
+
+    /// `range` must lie within what was lent.
+    pub(crate) fn push_lent(&mut self, lent: Lent, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.unsent += range.len();
+        if let Some(Piece::Lent { lent: last, range: before }) = self.pieces.back_mut()
+            && *last == lent.0
+            && before.end == range.start
+        {
+            before.end = range.end;
+            return;
+        }
+        self.pieces.push_back(Piece::Lent { lent: lent.0, range });
+    }
+
+    /// Hands the first pieces to `send`, which says how many bytes it took.
+    pub(crate) fn offer<E>(
+        &mut self,
+        lent: &LentTable,
+        send: impl FnOnce(&[IoSlice<'_>]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let mut gathered = [IoSlice::new(&[]); GATHER];
+        let mut count = 0;
+        for (slice, piece) in gathered.iter_mut().zip(&self.pieces) {
+            *slice = IoSlice::new(match piece {
+                Piece::Copied { bytes, from } => &bytes[*from..],
+                Piece::Lent { lent: index, range } => lent.bytes(*index, range),
+            });
+            count += 1;
+        }
+        let taken = send(&gathered[..count])?;
+        self.advance(taken);
+        Ok(taken)
+    }
+
+    fn advance(&mut self, mut taken: usize) {
+        self.unsent -= taken;
+        while let Some(piece) = self.pieces.front_mut() {
+            let left = match piece {
+                Piece::Copied { bytes, from } => bytes.len() - *from,
+                Piece::Lent { range, .. } => range.len(),
+            };
+            if taken >= left {
+                taken -= left;
+                self.pieces.pop_front();
+                continue;
+            }
+            match piece {
+                Piece::Copied { from, .. } => *from += taken,
+                Piece::Lent { range, .. } => range.start += taken,
+            }
+            return;
+        }
+        debug_assert_eq!(taken, 0, "no more can be taken than was offered");
+    }
+
+    /// Forgets everything (the connection failed).
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+        self.unsent = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever the wire takes each time, what leaves is what was handed over, in order.
+        #[test]
+        fn order_is_kept(
+            pushes in prop::collection::vec((any::<bool>(), 0usize..300, 0usize..50), 0..40),
+            takes in prop::collection::vec(1usize..500, 1..20),
+        ) {
+            let mut lent = LentTable::default();
+            let source: Arc<[u8]> = (0..400).map(|i| i as u8).collect();
+            let handle = lent.add(source.clone());
+            let (mut outbox, mut expected, mut left) = (Outbox::default(), Vec::new(), Vec::new());
+            for (copied, start, len) in pushes {
+                let range = start..start + len;
+                expected.extend_from_slice(&source[range.clone()]);
+                if copied { outbox.push_copy(&source[range]) } else { outbox.push_lent(handle, range) }
+            }
+            prop_assert_eq!(outbox.unsent(), expected.len());
+            let mut takes = takes.into_iter().cycle();
+            while !outbox.is_empty() {
+                let take = takes.next().unwrap_or(1);
+                let taken = outbox.offer(&lent, |slices| {
+                    let all: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+                    let n = take.min(all.len());
+                    left.extend_from_slice(&all[..n]);
+                    Ok::<_, ()>(n)
+                });
+                prop_assert!(taken.is_ok_and(|n| n > 0));
+                prop_assert_eq!(outbox.unsent(), expected.len() - left.len());
+            }
+            prop_assert_eq!(left, expected);
+        }
+    }
+
+    #[test]
+    fn what_was_not_lent_is_refused() {
+        let mut lent = LentTable::default();
+        let handle = lent.add(Arc::from(&b"abc"[..]));
+        assert_eq!(lent.range(handle, &(1..3)), Ok(&b"bc"[..]));
+        assert!(lent.range(handle, &(1..4)).is_err());
+        assert!(lent.range(Lent(1), &(0..0)).is_err());
+    }
+}

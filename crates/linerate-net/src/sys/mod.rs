@@ -1,0 +1,27 @@
+//! Thin safe wrappers over the kernel's calls. They think nothing, and all `unsafe` of the project is in here.
+#![allow(unsafe_code)]
+
+mod event_fd;
+mod poll;
+pub(crate) mod socket;
+pub(crate) mod thread;
+
+pub(crate) use event_fd::EventFd;
+pub(crate) use poll::{Interest, Poll, Ready, has_pwait2};
+
+use std::io;
+
+/// The result of a call that returns -1 and sets errno when it fails.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The same for calls that return a size.
+pub(crate) fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// The last errno of this thread, positive.
+pub(crate) fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

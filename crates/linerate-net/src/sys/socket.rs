@@ -1,0 +1,209 @@
+//! TCP sockets: the calls of the hot path by libc, the rest by `socket2`.
+
+use std::io::{self, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+
+use super::{check, check_size};
+use crate::{ListenOptions, TcpInfo};
+
+/// A TCP socket that does not block.
+pub(crate) fn tcp(to: SocketAddr) -> io::Result<OwnedFd> {
+    let domain = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: socket takes no pointers.
+    let fd = check(unsafe { libc::socket(domain, kind, libc::IPPROTO_TCP) })?;
+    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds to a source address and leaves the port to `connect`, which may then share ports between destinations.
+pub(crate) fn bind_source(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option is an int that lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })?;
+    SockRef::from(fd).bind(&SockAddr::from(SocketAddr::new(from, 0)))
+}
+
+/// Starts a connection: `Ok(true)` when it is established already.
+pub(crate) fn connect(fd: &OwnedFd, to: SocketAddr) -> io::Result<bool> {
+    let to = SockAddr::from(to);
+    // SAFETY: socket2 gives the address and its true length; it lives through the call.
+    match check(unsafe { libc::connect(fd.as_raw_fd(), to.as_ptr().cast(), to.len()) }) {
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// A listening socket and its address. TCP_NODELAY is set on it: accepted sockets inherit it without a call each.
+pub(crate) fn listen(at: SocketAddr, options: &ListenOptions) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if at.is_ipv6() {
+        // The same port may be served on both families, each by its own listener.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    if let Some(defer) = options.defer {
+        set_defer_accept(&socket, defer)?;
+    }
+    socket.bind(&at.into())?;
+    socket.listen(libc::c_int::try_from(options.backlog).unwrap_or(libc::c_int::MAX))?;
+    let at = socket.local_addr()?.as_socket().unwrap_or(at);
+    Ok((socket.into(), at))
+}
+
+fn set_defer_accept(socket: &Socket, defer: Duration) -> io::Result<()> {
+    // Whole seconds, at least one.
+    let seconds = libc::c_int::try_from(defer.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option is an int that lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })
+    .map(|_| ())
+}
+
+/// Accepts one connection that does not block.
+pub(crate) fn accept(listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
+    // SAFETY: sockaddr_storage is plain bytes: all zeros is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the address has room for `len` bytes; both live through the call.
+    let fd = check(unsafe {
+        libc::accept4(listener.as_raw_fd(), (&raw mut storage).cast(), &raw mut len, flags)
+    })?;
+    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok((fd, address(&storage).unwrap_or_else(unknown_address)))
+}
+
+/// What a peer is called when the kernel does not say.
+pub(crate) fn unknown_address() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 0))
+}
+
+fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that this storage, which is larger and as aligned, holds a sockaddr_in.
+            let v4 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in>() };
+            Some((v4.sin_addr.s_addr.to_ne_bytes(), u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that this storage, which is larger and as aligned, holds a sockaddr_in6.
+            let v6 = unsafe { &*std::ptr::from_ref(storage).cast::<libc::sockaddr_in6>() };
+            Some((v6.sin6_addr.s6_addr, u16::from_be(v6.sin6_port)).into())
+        }
+        _ => None,
+    }
+}
+
+/// The address of the other end.
+pub(crate) fn peer_address(fd: &impl AsFd) -> SocketAddr {
+    SockRef::from(fd).peer_addr().ok().and_then(|a| a.as_socket()).unwrap_or_else(unknown_address)
+}
+
+/// Reads what is there.
+pub(crate) fn recv(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes into a buffer of that length.
+    check_size(unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) })
+}
+
+/// Sends what the socket takes, without SIGPIPE.
+pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the kernel reads at most `len` bytes from a slice of that length.
+    check_size(unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) })
+}
+
+/// The same for several pieces in order.
+pub(crate) fn send_all(fd: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: msghdr is plain data: all zeros is a value (no address, no control data).
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: std guarantees IoSlice to have iovec's layout; sendmsg only reads through it, and all lives through the
+    // call.
+    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+}
+
+/// TCP_NODELAY.
+pub(crate) fn set_nodelay(fd: &impl AsFd) -> io::Result<()> {
+    SockRef::from(fd).set_tcp_nodelay(true)
+}
+
+/// The pending error, taken away.
+pub(crate) fn take_error(fd: &impl AsFd) -> Option<i32> {
+    SockRef::from(fd).take_error().ok().flatten().and_then(|e| e.raw_os_error())
+}
+
+/// Our FIN.
+pub(crate) fn shutdown_write(fd: &impl AsFd) -> io::Result<()> {
+    SockRef::from(fd).shutdown(std::net::Shutdown::Write)
+}
+
+/// Makes `close` send RST.
+pub(crate) fn set_abort(fd: &impl AsFd) -> io::Result<()> {
+    SockRef::from(fd).set_linger(Some(Duration::ZERO))
+}
+
+/// SO_RCVLOWAT.
+pub(crate) fn set_low_water(fd: &impl AsRawFd, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes.max(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option is an int that lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })
+    .map(|_| ())
+}
+
+/// Room for TCP_INFO as the newest kernels give it; older ones fill a shorter prefix.
+const TCP_INFO_ROOM: usize = 512;
+
+/// TCP_INFO.
+pub(crate) fn tcp_info(fd: &impl AsRawFd) -> io::Result<TcpInfo> {
+    let mut room = [MaybeUninit::<u8>::uninit(); TCP_INFO_ROOM];
+    let mut len = TCP_INFO_ROOM as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into room of that length, and sets `len` to what it wrote.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            room.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    })?;
+    let written = (len as usize).min(TCP_INFO_ROOM);
+    // SAFETY: the kernel wrote the first `written` bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(room.as_ptr().cast::<u8>(), written) };
+    Ok(TcpInfo::parse(bytes))
+}

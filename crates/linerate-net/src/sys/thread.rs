@@ -1,0 +1,78 @@
+//! What a thread can ask of, and tell, the kernel about itself.
+
+use std::io;
+use std::mem;
+
+use super::check;
+
+/// Nanoseconds of a clock.
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut spec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the timespec lives through the call. The clocks asked for exist on every Linux, so it cannot fail.
+    unsafe { libc::clock_gettime(clock, &raw mut spec) };
+    spec.tv_sec as u64 * 1_000_000_000 + spec.tv_nsec as u64
+}
+
+/// CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn cpu_time_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Runs the calling thread on one CPU only.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: cpu_set_t is a bit array: all zeros is a value.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set lives through the call and its size is told.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) }).map(|_| ())
+}
+
+/// The CPUs the calling thread may run on.
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: cpu_set_t is a bit array: all zeros is a value.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the set lives through the call and its size is told.
+    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
+    // SAFETY: every index is below CPU_SETSIZE.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
+}
+
+/// How much later than asked timers may fire.
+pub(crate) fn set_timer_slack(ns: u64) -> io::Result<()> {
+    // SAFETY: this option takes a number, no pointer.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong, 0, 0, 0) }).map(|_| ())
+}
+
+/// Voluntary and involuntary context switches of the calling thread.
+pub(crate) fn context_switches() -> io::Result<(u64, u64)> {
+    // SAFETY: rusage is plain numbers: all zeros is a value.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) })?;
+    Ok((usage.ru_nvcsw as u64, usage.ru_nivcsw as u64))
+}
+
+/// Raises the soft limit of open descriptors to the hard one and returns it.
+pub(crate) fn raise_nofile() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        let before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the struct lives through the call.
+        if check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).is_err() {
+            return Ok(before);
+        }
+    }
+    Ok(limit.rlim_cur)
+}

@@ -1,0 +1,114 @@
+//! Connections by slot and generation.
+
+use crate::Conn;
+
+/// Generations from here on belong to no connection; transports use them to tell other things from connections.
+pub(crate) const LAST_GENERATION: u32 = u32::MAX - 1;
+
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A table whose slots are reused and whose [`Conn`]s are not.
+pub(crate) struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    limit: u32,
+}
+
+impl<T> Table<T> {
+    /// At most `limit` entries at once.
+    pub(crate) fn new(limit: u32) -> Table<T> {
+        Table { slots: Vec::new(), free: Vec::new(), limit }
+    }
+
+    /// Entries at present.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() >= self.limit as usize
+    }
+
+    /// Puts `value` into a free slot; gives it back when there is none.
+    pub(crate) fn insert(&mut self, value: T) -> Result<Conn, T> {
+        if let Some(slot) = self.free.pop() {
+            let place = &mut self.slots[slot as usize];
+            debug_assert!(place.value.is_none(), "a free slot is empty");
+            place.value = Some(value);
+            return Ok(Conn { slot, generation: place.generation });
+        }
+        if self.is_full() {
+            return Err(value);
+        }
+        // Below the limit, which is a u32.
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot { generation: 0, value: Some(value) });
+        Ok(Conn { slot, generation: 0 })
+    }
+
+    pub(crate) fn get(&self, conn: Conn) -> Option<&T> {
+        let place = self.slots.get(conn.slot())?;
+        if place.generation == conn.generation { place.value.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, conn: Conn) -> Option<&mut T> {
+        let place = self.slots.get_mut(conn.slot())?;
+        if place.generation == conn.generation { place.value.as_mut() } else { None }
+    }
+
+    /// Takes an entry out; its `Conn` will not be seen again.
+    pub(crate) fn remove(&mut self, conn: Conn) -> Option<T> {
+        let place = self.slots.get_mut(conn.slot())?;
+        if place.generation != conn.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        if place.generation < LAST_GENERATION {
+            place.generation += 1;
+            self.free.push(conn.slot);
+        }
+        Some(value)
+    }
+
+    /// All entries, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Conn, &T)> {
+        self.slots.iter().enumerate().filter_map(|(i, place)| {
+            let conn = Conn { slot: i as u32, generation: place.generation };
+            place.value.as_ref().map(|value| (conn, value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conn_is_never_handed_out_again() {
+        let mut table = Table::new(1);
+        let first = table.insert('a').expect("room");
+        assert_eq!(table.insert('b'), Err('b'), "the limit holds");
+        assert_eq!(table.remove(first), Some('a'));
+        let second = table.insert('c').expect("room again");
+        assert_eq!(first.slot(), second.slot());
+        assert_ne!(first, second);
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.get_mut(second), Some(&mut 'c'));
+        assert_eq!(table.remove(first), None);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_slot_out_of_generations_is_not_used_again() {
+        let mut table = Table::new(2);
+        let first = table.insert(1).expect("room");
+        table.slots[0].generation = LAST_GENERATION;
+        let worn = Conn { generation: LAST_GENERATION, ..first };
+        assert_eq!(table.remove(worn), Some(1));
+        assert_eq!(table.insert(2).map(|c| c.slot), Ok(1));
+        assert!(table.is_full());
+    }
+}
