@@ -50,16 +50,15 @@ impl HeadCache {
         self.current().map_or(0, |h| h.facts.status)
     }
 
-    /// The connection persists after an answer with the current head.
+    /// The connection persists after an answer with the current head, to a request that is [`Expect::Usual`].
     pub fn reusable(&self) -> bool {
-        self.current().is_some_and(|h| h.facts.persistent && h.facts.framing != Framing::UntilClose)
+        self.current().is_some_and(|h| h.facts.persistent && h.framing() != Framing::UntilClose)
     }
 
     /// Bytes of the body that follows the current head, to a request that is [`Expect::Usual`]; `None` when the head
     /// does not tell.
     pub fn body_len(&self) -> Option<u64> {
-        let facts = &self.current()?.facts;
-        match facts.framing.of_answer(facts.status, Expect::Usual) {
+        match self.current()?.framing() {
             Framing::Length(n) => Some(n),
             _ => None,
         }
@@ -163,6 +162,11 @@ impl Held {
         self.whole
     }
 
+    /// The body's framing, in the usual case.
+    fn framing(&self) -> Framing {
+        self.facts.framing.of_answer(self.facts.status, Expect::Usual)
+    }
+
     pub(super) fn view(&self) -> HeadView<'_> {
         HeadView::new(&self.bytes, self.facts.status, self.facts.minor)
     }
@@ -204,13 +208,13 @@ impl Held {
             let at = self.masks.partition_point(|m| m.start < tag.start);
             self.masks.insert(at, tag);
         }
-        self.whole = match facts.framing.of_answer(facts.status, Expect::Usual) {
-            Framing::Length(n) if facts.persistent => Some(n),
-            _ => None,
-        };
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
         self.facts = facts;
+        self.whole = match self.framing() {
+            Framing::Length(n) if self.facts.persistent => Some(n),
+            _ => None,
+        };
     }
 
     /// The values in which `head` differs, together with those known to vary; `None` when it has another shape, differs

@@ -61,6 +61,8 @@ pub enum ResponseErrorKind {
     TrailersTooLong(u32),
     /// More interim (1xx) answers than our limit.
     TooManyInterim(u8),
+    /// Bytes came though no request was open; the reader cannot know that, its caller can (RFC 9112, section 9.2).
+    Unsolicited,
     /// The peer closed in the middle of a head (RFC 9112, section 8).
     TruncatedHead,
     /// The peer closed in the middle of a body; `missing` bytes were still to come, when that is known
@@ -134,6 +136,7 @@ impl fmt::Display for ResponseErrorKind {
             K::ChunkLineTooLong(limit) => write!(f, "a chunk line is longer than {limit} bytes (our limit)"),
             K::TrailersTooLong(limit) => write!(f, "trailers are longer than {limit} bytes (our limit)"),
             K::TooManyInterim(limit) => write!(f, "more than {limit} interim answers (our limit)"),
+            K::Unsolicited => f.write_str("bytes came that answer no request (RFC 9112, 9.2)"),
             K::TruncatedHead => f.write_str("the peer closed in the middle of a head (RFC 9112, 8)"),
             K::TruncatedBody { missing: Some(n) } => {
                 write!(f, "the peer closed in the middle of a body, {n} bytes short (RFC 9112, 8)")
@@ -156,6 +159,11 @@ impl std::error::Error for ResponseError {}
 impl ResponseError {
     pub(super) fn new(kind: ResponseErrorKind, at: usize) -> ResponseError {
         ResponseError { kind, at: at as u64 }
+    }
+
+    /// For a caller that gets bytes when nothing is in flight: they must not be taken for an answer.
+    pub fn unsolicited() -> ResponseError {
+        ResponseError { kind: ResponseErrorKind::Unsolicited, at: 0 }
     }
 
     /// Who has to change something.

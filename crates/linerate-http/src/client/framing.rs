@@ -23,8 +23,8 @@ pub(super) enum Framing {
     Chunked,
     /// All until the peer closes.
     UntilClose,
-    /// It cannot be told.
-    Bad(Kind),
+    /// It cannot be told: why, and the place of the field.
+    Bad(Kind, u32),
 }
 
 impl Framing {
@@ -46,35 +46,37 @@ pub(super) fn switches(status: u16, expect: Expect) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
-    length_fault: Option<Kind>,
+    length_fault: Option<(Kind, u32)>,
     coded: bool,
     chunked_last: bool,
-    coding_fault: bool,
+    coding_fault: Option<u32>,
     close: bool,
     keep_alive: bool,
 }
 
 impl FramingFields {
     /// A list of equal numbers counts as that number (RFC 9112, section 6.3, rule 5).
-    pub(super) fn content_length(&mut self, value: &[u8]) {
+    pub(super) fn content_length(&mut self, value: &[u8], at: u32) {
         for part in value.split(|b| *b == b',') {
             match (decimal(part.trim_ascii()), self.length) {
-                (None, _) => self.length_fault = self.length_fault.or(Some(Kind::BadContentLength)),
+                (None, _) => self.length_fault = self.length_fault.or(Some((Kind::BadContentLength, at))),
                 (Some(n), Some(before)) if n != before => {
-                    self.length_fault = self.length_fault.or(Some(Kind::ConflictingLength));
+                    self.length_fault = self.length_fault.or(Some((Kind::ConflictingLength, at)));
                 }
                 (n, _) => self.length = n,
             }
         }
     }
 
-    pub(super) fn transfer_encoding(&mut self, value: &[u8]) {
+    pub(super) fn transfer_encoding(&mut self, value: &[u8], at: u32) {
         self.coded = true;
         for coding in elements(value) {
             let end = coding.iter().position(|b| matches!(b, b';' | b' ' | b'\t')).unwrap_or(coding.len());
             let chunked = coding[..end].eq_ignore_ascii_case(b"chunked");
             // Applied twice (section 6.1), or with parameters it does not have (section 7.1).
-            self.coding_fault |= chunked && (self.chunked_last || end < coding.len());
+            if chunked && (self.chunked_last || end < coding.len()) {
+                self.coding_fault = self.coding_fault.or(Some(at));
+            }
             self.chunked_last = chunked;
         }
     }
@@ -91,13 +93,13 @@ impl FramingFields {
         if self.coded {
             // Transfer-Encoding overrides Content-Length, even a malformed one.
             return match (self.coding_fault, self.chunked_last) {
-                (true, _) => Framing::Bad(Kind::BadTransferEncoding),
-                (false, true) => Framing::Chunked,
-                (false, false) => Framing::UntilClose,
+                (Some(at), _) => Framing::Bad(Kind::BadTransferEncoding, at),
+                (None, true) => Framing::Chunked,
+                (None, false) => Framing::UntilClose,
             };
         }
         match (self.length_fault, self.length) {
-            (Some(fault), _) => Framing::Bad(fault),
+            (Some((fault, at)), _) => Framing::Bad(fault, at),
             (None, Some(n)) => Framing::Length(n),
             (None, None) => Framing::UntilClose,
         }

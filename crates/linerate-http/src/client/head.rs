@@ -152,8 +152,12 @@ pub(super) fn parse(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<HeadFa
         match name.len() {
             4 if date.is_none() && name.eq_ignore_ascii_case(b"date") => date = place(),
             10 if name.eq_ignore_ascii_case(b"connection") => framing.connection(value()),
-            14 if name.eq_ignore_ascii_case(b"content-length") => framing.content_length(value()),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => framing.transfer_encoding(value()),
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                framing.content_length(value(), line.value.start as u32)
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                framing.transfer_encoding(value(), line.value.start as u32)
+            }
             _ => {}
         }
         if found_tag.is_none() && tag.is_some_and(|t| t.eq_ignore_ascii_case(name)) {

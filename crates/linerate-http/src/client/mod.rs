@@ -25,6 +25,8 @@ mod cache;
 mod chunked;
 mod error;
 mod framing;
+#[doc(hidden)]
+pub mod fuzz;
 mod head;
 mod limits;
 mod pipeline;

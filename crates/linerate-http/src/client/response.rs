@@ -102,6 +102,12 @@ impl ResponseReader {
         !self.at_boundary() && !matches!(self.state, State::Failed(_))
     }
 
+    /// The connection persists after the answer whose head was read last, as far as the head tells. From a head that says
+    /// it does not, no further request may be sent (RFC 9112, section 9.6).
+    pub fn persists(&self) -> bool {
+        self.reusable && !self.is_closed()
+    }
+
     /// The last answer was the last on this connection.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
@@ -109,6 +115,8 @@ impl ResponseReader {
 
     /// The next thing in `input`, which is advanced. `None`: all of it is read, more is needed. To be called until then,
     /// also with nothing left: an answer's end may still be told. `expect` belongs to the request whose answer is next.
+    /// When no request is open, what comes is no answer and must not be read as one (RFC 9112, section 9.2):
+    /// [`ResponseError::unsolicited`].
     ///
     /// # Errors
     /// The answer is malformed or beyond a limit. The same error comes again on each further call.
@@ -412,11 +420,11 @@ impl ResponseReader {
             return Ok(());
         }
         let framing = facts.framing.of_answer(facts.status, expect);
-        if let Framing::Bad(kind) = framing {
-            return self.fail(ResponseError::new(kind, 0));
+        if let Framing::Bad(kind, at) = framing {
+            return self.fail(ResponseError { kind, at: u64::from(at) });
         }
         self.begin_body(facts.status, facts.persistent, raw.len(), framing, expect);
-        let bad = matches!(facts.framing, Framing::Bad(_));
+        let bad = matches!(facts.framing, Framing::Bad(..));
         if learns && !bad && facts.status != 101 {
             cache.learn(raw, facts);
         }
@@ -435,7 +443,7 @@ impl ResponseReader {
         self.body_bytes = 0;
         self.reusable = persistent && framing != Framing::UntilClose && !switches(status, expect);
         self.state = match framing {
-            Framing::Length(0) | Framing::Bad(_) => State::Whole,
+            Framing::Length(0) | Framing::Bad(..) => State::Whole,
             Framing::Length(n) => State::Length(n),
             Framing::Chunked => State::Chunks(Chunks::new()),
             Framing::UntilClose => State::UntilClose,

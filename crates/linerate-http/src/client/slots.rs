@@ -129,12 +129,14 @@ pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
     joined
 }
 
-/// Reads text with slots. `random` counts the random slots of the template.
+/// Reads text with slots. `random` counts the random slots of the template; `check` says what is wrong with a byte that
+/// is sent as it stands.
 pub(super) fn parse(
     place: &Place,
     text: &[u8],
     columns: &[String],
     random: &mut u64,
+    check: impl Fn(u8) -> Option<&'static str>,
 ) -> Result<Vec<Piece>, TemplateError> {
     let mut pieces = Vec::new();
     let mut literal = Vec::new();
@@ -143,10 +145,13 @@ pub(super) fn parse(
         let braces = text[at..].iter().take_while(|b| **b == b'{').count();
         match braces {
             0 => {
+                if let Some(problem) = check(text[at]) {
+                    return Err(TemplateError::new(place, at, problem));
+                }
                 literal.push(text[at]);
                 at += 1;
             }
-            // A run of three is a brace and a slot's opening: {"id":{{{seq}}}} is of no use otherwise.
+            // Of three, the first means itself and the others open a slot: {{{seq}} is a brace and a number.
             1 | 3 => {
                 literal.push(b'{');
                 at += 1;
@@ -171,8 +176,11 @@ pub(super) fn parse(
         }
     }
     pieces.push(Piece::literal(literal));
-    Ok(pieces)
+    Ok(join(pieces))
 }
+
+/// Columns a message names. Reason: a message is read by a person.
+const COLUMNS_NAMED: usize = 20;
 
 /// What stands between the braces.
 fn slot(
@@ -208,7 +216,7 @@ fn slot(
     }
     let known = match columns {
         [] => "there are no data columns".to_owned(),
-        _ => format!("columns are {}", columns.join(", ")),
+        _ => format!("columns are {}", columns[..columns.len().min(COLUMNS_NAMED)].join(", ")),
     };
     Err(TemplateError::new(
         place,

@@ -1,21 +1,39 @@
 //! Is a request as written a valid HTTP/1.1 message?
 
 use super::head::{in_value, is_token};
+use super::slots::Piece;
 use super::template::{Place, RequestSpec, TemplateError};
 
-/// Checks everything that does not depend on the slots' values.
+/// Checks what does not depend on the slots: the method, the fields' names and what they demand of one another.
 pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
     method(&spec.method)?;
-    target(&spec.method, &spec.target)?;
-    for (name, value) in &spec.fields {
-        field(name, value)?;
+    for (name, _) in &spec.fields {
+        field_name(name)?;
     }
-    combination(spec)
+    connection_options(spec)?;
+    content(spec)
 }
 
 /// May stand in a request target: visible ASCII but `#`, which begins a fragment (RFC 9112, section 3.2).
 pub(super) fn in_target(b: u8) -> bool {
     b.is_ascii_graphic() && b != b'#'
+}
+
+/// What is wrong with a byte in a target.
+pub(super) fn target_problem(b: u8) -> Option<&'static str> {
+    match b {
+        _ if in_target(b) => None,
+        b' ' => Some("a space ends the target: write %20"),
+        b'#' => Some("a fragment is not sent to servers: leave it out, or write %23"),
+        0x80.. => Some("only ASCII may stand in a target: percent-encode it"),
+        _ => Some("a control character: percent-encode it"),
+    }
+}
+
+/// What is wrong with a byte in a field value.
+pub(super) fn value_problem(b: u8) -> Option<&'static str> {
+    (!in_value(b))
+        .then_some("a field value holds no control characters, line ends among them (RFC 9110, 5.5)")
 }
 
 /// The request asks for the connection to be closed.
@@ -34,89 +52,112 @@ fn method(method: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The four forms of RFC 9112, section 3.2.
-fn target(method: &str, target: &str) -> Result<(), TemplateError> {
-    let bad = |at, problem: &str| Err(TemplateError::new(&Place::Target, at, problem));
-    if let Some(at) = bytes_outside_slots(target.as_bytes()).find(|(_, b)| !in_target(*b)).map(|(at, _)| at) {
-        return match target.as_bytes()[at] {
-            b' ' => bad(at, "a space ends the target: write %20"),
-            b'#' => bad(at, "a fragment is not sent to servers: leave it out, or write %23"),
-            b if b >= 0x80 => bad(at, "only ASCII may stand in a target: percent-encode it"),
-            _ => bad(at, "a control character: percent-encode it"),
-        };
+fn field_name(name: &str) -> Result<(), TemplateError> {
+    let bad = |at, problem| Err(TemplateError::new(&Place::Field(name.to_owned()), at, problem));
+    const NAME: &str = "a field name is one word of letters, digits and !#$%&'*+-.^_`|~ (RFC 9110, 5.1)";
+    if name.is_empty() {
+        return bad(0, NAME);
     }
-    let slot = target.starts_with("{{") && !target.starts_with("{{{{");
-    match method {
-        "CONNECT" if target.is_empty() || target.contains('/') => {
-            bad(0, "CONNECT takes HOST:PORT (RFC 9112, 3.2.3)")
+    if let Some(at) = name.bytes().position(|b| !is_token(b)) {
+        return bad(at, NAME);
+    }
+    match () {
+        () if name.eq_ignore_ascii_case("content-length") => {
+            bad(0, "the length is computed from the body: leave this field out")
         }
+        () if name.eq_ignore_ascii_case("transfer-encoding") => {
+            bad(0, "bodies are sent with Content-Length, which excludes this field (RFC 9112, 6.2)")
+        }
+        () => Ok(()),
+    }
+}
+
+/// The forms of RFC 9112, section 3.2. What a slot at the beginning will bring is its row's to get right.
+pub(super) fn check_target(spec: &RequestSpec, pieces: &[Piece]) -> Result<(), TemplateError> {
+    let bad = |problem: &str| Err(TemplateError::new(&Place::Target, 0, problem));
+    let text = match pieces {
+        [] => return bad("the target is empty: write / for the root"),
+        [Piece::Literal(text), ..] => std::str::from_utf8(text).unwrap_or_default(),
+        [Piece::Slot(_), ..] => return Ok(()),
+    };
+    let whole = pieces.len() == 1;
+    match &*spec.method {
+        "CONNECT" if whole && !is_authority(text) => bad("CONNECT takes HOST:PORT (RFC 9112, 3.2.3)"),
         "CONNECT" => Ok(()),
-        "OPTIONS" if target == "*" => Ok(()),
-        _ if target.starts_with('/') || slot || is_absolute(target) => Ok(()),
-        _ => bad(0, "a target begins with / (or is a whole URI, to a proxy; * for OPTIONS)"),
+        "OPTIONS" if whole && text == "*" => Ok(()),
+        _ if text.starts_with('/') => Ok(()),
+        _ => match absolute(text) {
+            Some(authority) if authority.contains('@') => {
+                bad("user and password do not stand in a target: send Authorization (RFC 9110, 4.2.4)")
+            }
+            Some(authority) if whole && field(spec, "host").next() != Some(authority) => {
+                bad("Host must be what the target names, HOST or HOST:PORT (RFC 9112, 3.2)")
+            }
+            Some(_) => Ok(()),
+            None => bad("a target begins with / (or is a whole URI, to a proxy; * for OPTIONS)"),
+        },
     }
 }
 
-fn is_absolute(target: &str) -> bool {
-    target.split_once("://").is_some_and(|(scheme, rest)| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-            && !rest.is_empty()
+fn is_authority(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(['/', '@']) && port.parse::<u16>().is_ok_and(|port| port > 0)
     })
 }
 
-/// Bytes that are sent as they stand, with their places.
-fn bytes_outside_slots(text: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
-    let mut inside = false;
-    text.iter().enumerate().filter_map(move |(at, b)| {
-        match (&text[at..], inside) {
-            ([b'{', b'{', ..], false) => inside = true,
-            ([b'}', b'}', ..], true) => inside = false,
-            _ => {}
-        }
-        (!inside).then_some((at, *b))
-    })
+/// The authority of an absolute URI.
+fn absolute(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once("://")?;
+    let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    (named && !authority.is_empty()).then_some(authority)
 }
 
-fn field(name: &str, value: &str) -> Result<(), TemplateError> {
-    let place = Place::Field(name.to_owned());
-    let bad = |at, problem: &str| Err(TemplateError::new(&place, at, problem));
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return bad(0, "a field name is one word of letters, digits and !#$%&'*+-.^_`|~ (RFC 9110, 5.1)");
+fn connection_options(spec: &RequestSpec) -> Result<(), TemplateError> {
+    if field(spec, "host").count() != 1 {
+        return bad("Host", "an HTTP/1.1 request has exactly one Host field (RFC 9112, 3.2)");
     }
-    if let Some(at) = value.bytes().position(|b| !in_value(b)) {
-        return bad(at, "a field value holds no control characters, line ends among them (RFC 9110, 5.5)");
+    if field(spec, "te").next().is_some() && !has_option(spec, "te") {
+        return bad("TE", "it also needs Connection: TE (RFC 9110, 10.1.4)");
     }
-    let is = |other: &str| name.eq_ignore_ascii_case(other);
-    if is("content-length") {
-        return bad(0, "the length is computed from the body: leave this field out");
+    let codings = field(spec, "te").flat_map(|v| v.split(','));
+    if codings.filter_map(|c| c.split(';').next()).any(|c| c.trim().eq_ignore_ascii_case("chunked")) {
+        return bad("TE", "chunked is always understood and must not be listed (RFC 9112, 7.4)");
     }
-    if is("transfer-encoding") {
-        return bad(0, "bodies are sent with Content-Length, which excludes this field (RFC 9112, 6.2)");
+    if field(spec, "upgrade").next().is_some() && !has_option(spec, "upgrade") {
+        return bad("Upgrade", "it also needs Connection: Upgrade (RFC 9110, 7.8)");
     }
     Ok(())
 }
 
-/// What fields demand of one another.
-fn combination(spec: &RequestSpec) -> Result<(), TemplateError> {
-    let bad = |name: &str, problem: &str| Err(TemplateError::new(&Place::Field(name.to_owned()), 0, problem));
-    let count = |name: &str| spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).count();
-    if count("host") != 1 {
-        return bad("Host", "an HTTP/1.1 request has exactly one (RFC 9112, 3.2)");
+fn content(spec: &RequestSpec) -> Result<(), TemplateError> {
+    if spec.method == "TRACE" {
+        if !spec.body.is_empty() {
+            return Err(TemplateError::new(&Place::Body, 0, "TRACE has no body (RFC 9110, 9.3.8)"));
+        }
+        for secret in ["Authorization", "Proxy-Authorization", "Cookie"] {
+            if field(spec, secret).next().is_some() {
+                return bad(secret, "TRACE would show it to whoever sees the answer (RFC 9110, 9.3.8)");
+            }
+        }
     }
-    if count("te") > 0 && !has_option(spec, "te") {
-        return bad("TE", "it also needs Connection: TE (RFC 9110, 10.1.4)");
-    }
-    if count("upgrade") > 0 && !has_option(spec, "upgrade") {
-        return bad("Upgrade", "it also needs Connection: Upgrade (RFC 9110, 7.8)");
-    }
-    if count("expect") > 0 && spec.body.is_empty() {
+    let waits = field(spec, "expect").any(|v| v.trim().eq_ignore_ascii_case("100-continue"));
+    if waits && spec.body.is_empty() {
         return bad("Expect", "there is no body to wait with (RFC 9110, 10.1.1)");
     }
     Ok(())
 }
 
+fn bad(name: &str, problem: &str) -> Result<(), TemplateError> {
+    Err(TemplateError::new(&Place::Field(name.to_owned()), 0, problem))
+}
+
+/// The values of the fields of that name.
+fn field<'s>(spec: &'s RequestSpec, name: &'s str) -> impl Iterator<Item = &'s str> {
+    spec.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
 fn has_option(spec: &RequestSpec, option: &str) -> bool {
-    let connection = spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("connection"));
-    connection.flat_map(|(_, v)| v.split(',')).any(|o| o.trim().eq_ignore_ascii_case(option))
+    field(spec, "connection").flat_map(|v| v.split(',')).any(|o| o.trim().eq_ignore_ascii_case(option))
 }

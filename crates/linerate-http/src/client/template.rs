@@ -2,6 +2,7 @@
 
 use super::framing::Expect;
 use super::slots::{self, Piece, Slot};
+use super::spec;
 
 /// A request as text with slots.
 ///
@@ -97,23 +98,30 @@ impl Template {
     /// # Errors
     /// The request is no valid HTTP/1.1 message (RFC 9112, sections 3 and 5) or a slot is unknown.
     pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
-        super::spec::check(spec)?;
+        spec::check(spec)?;
         let mut random = 0;
-        let mut parse = |place: &Place, text: &[u8]| slots::parse(place, text, columns, &mut random);
         let mut head = vec![Piece::literal(format!("{} ", spec.method))];
-        head.append(&mut parse(&Place::Target, spec.target.as_bytes())?);
+        let target = spec.target.as_bytes();
+        let target = slots::parse(&Place::Target, target, columns, &mut random, spec::target_problem)?;
+        spec::check_target(spec, &target)?;
+        head.extend(target);
         head.push(Piece::literal(" HTTP/1.1\r\n"));
         for (name, value) in &spec.fields {
+            let place = Place::Field(name.clone());
             head.push(Piece::literal(format!("{name}: ")));
-            head.append(&mut parse(&Place::Field(name.clone()), value.trim_ascii().as_bytes())?);
+            let start = value.len() - value.trim_start_matches([' ', '\t']).len();
+            let text = value.trim_matches([' ', '\t']).as_bytes();
+            let pieces = slots::parse(&place, text, columns, &mut random, spec::value_problem);
+            head.extend(pieces.map_err(|e| TemplateError { at: e.at + start, ..e })?);
             head.push(Piece::literal("\r\n"));
         }
-        let body = slots::join(parse(&Place::Body, &spec.body)?);
+        let body = slots::parse(&Place::Body, &spec.body, columns, &mut random, |_| None)?;
         let varying_length = body.iter().any(|p| matches!(p, Piece::Slot(_)));
         if varying_length {
             head.push(Piece::literal("Content-Length: "));
         } else {
             let length: usize = body.iter().map(Piece::len_hint).sum();
+            // Where a body has a meaning its absence is said (RFC 9110, section 8.6).
             if length > 0 || matches!(&*spec.method, "POST" | "PUT" | "PATCH") {
                 head.push(Piece::literal(format!("Content-Length: {length}\r\n")));
             }
@@ -121,7 +129,7 @@ impl Template {
         }
         let head = slots::join(head);
         let hint = head.iter().chain(&body).map(Piece::len_hint).sum::<usize>() + 24;
-        let closes = super::spec::closes(spec);
+        let closes = spec::closes(spec);
         let mut template = Template {
             method: spec.method.as_str().into(),
             head,
@@ -178,7 +186,7 @@ impl Template {
                 Piece::Slot(Slot::Column(column)) => {
                     let cell = row.get(*column).ok_or(CellError { column: *column, at: 0, byte: None })?;
                     let good = |b: u8| match in_target {
-                        true => super::spec::in_target(b),
+                        true => spec::in_target(b),
                         false => super::head::in_value(b),
                     };
                     if let Some(at) = cell.iter().position(|b| !good(*b)) {
