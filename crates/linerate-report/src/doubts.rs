@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linerate_load::plan::{Metric, Pace};
+use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
 use crate::{figures, units};
@@ -51,7 +51,8 @@ fn short(outcome: &Outcome) -> Option<String> {
 fn core_taken(outcome: &Outcome) -> Option<String> {
     let share = figures::wait_share(outcome);
     let long_enough = outcome.client.run_queue_wait > Duration::from_millis(50);
-    (share > 0.1 && long_enough).then(|| {
+    // Where it set the limit, the client's own word on it is enough.
+    (share > 0.1 && long_enough && !outcome.client.saturated).then(|| {
         format!(
             "something else used the load generator's cores: for {} of the time it wanted to run it had to wait \
              (nothing else should run on its cores; --threads with fewer than all cores leaves room)",
@@ -116,11 +117,6 @@ fn hidden_stall(plan: &Plan, outcome: &Outcome) -> Option<String> {
             units::time_ns(p99 as f64, false)
         )
     })
-}
-
-/// Whether a check needs latencies, which `--throughput` gives up.
-pub fn needs_latency(metric: Metric) -> bool {
-    matches!(metric, Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min)
 }
 
 #[cfg(test)]

@@ -20,11 +20,6 @@ pub(crate) fn per_second(n: u64, outcome: &Outcome) -> f64 {
     if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
 }
 
-/// failed + unknown + bad.
-pub(crate) fn errors(outcome: &Outcome) -> u64 {
-    outcome.requests.failed + outcome.requests.unknown + outcome.bad.total()
-}
-
 /// The latency that checks and single figures mean: from due in an open loop, from sent in a closed one. `None` when
 /// the plan gave latencies up or none was measured.
 pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a Histogram> {

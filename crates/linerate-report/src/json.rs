@@ -7,7 +7,8 @@ use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{self, Failure};
-use linerate_load::plan::{Arrival, Io, Metric, Order, Pace, Way};
+use linerate_load::plan::check::CheckResult;
+use linerate_load::plan::{Arrival, Check, Io, Metric, Order, Pace, Way};
 
 use crate::schema::outcome as schema;
 use crate::schema::plan as schema_plan;
@@ -43,7 +44,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         tcp: tcp(&outcome.tcp),
         client: client(report),
         series: outcome.series.iter().map(|i| interval(i, latencies_told)).collect(),
-        checks: checks.iter().map(checked).collect(),
+        checks: plan.checks.iter().zip(checks).map(|(check, found)| checked(check, found)).collect(),
         warnings: doubts::warnings(plan, outcome),
         requests_by_name: by_name(outcome, latencies_told),
         samples: outcome.samples.iter().map(|s| sample(s, latencies_told)).collect(),
@@ -154,14 +155,15 @@ fn interval(i: &outcome::Interval, told: bool) -> schema::Interval {
     }
 }
 
-fn checked(c: &crate::Checked) -> schema::Check {
-    let unit = match c.metric {
+fn checked(check: &Check, found: &CheckResult) -> schema::Check {
+    let unit = match check.metric {
         Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => "us",
         Metric::Rate => "1/s",
         Metric::ErrorShare => "share",
         Metric::Errors | Metric::Answered => "count",
     };
-    schema::Check { expr: c.expr.clone(), value: c.value, unit: unit.to_owned(), pass: c.pass }
+    let value = found.value.map(|v| if check.metric == Metric::ErrorShare { v } else { round3(v) });
+    schema::Check { expr: found.expr.clone(), value, unit: unit.to_owned(), pass: found.pass }
 }
 
 fn by_name(outcome: &outcome::Outcome, told: bool) -> BTreeMap<String, schema::Named> {

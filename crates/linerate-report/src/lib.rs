@@ -6,7 +6,6 @@
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
 
-pub mod checks;
 pub mod doubts;
 mod figures;
 pub mod json;
@@ -20,9 +19,9 @@ pub mod table;
 mod testing;
 pub mod units;
 
+use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 
-pub use checks::Checked;
 pub use style::Style;
 
 /// Everything a report of one run is made from.
@@ -32,8 +31,8 @@ pub struct Report<'a> {
     pub plan: &'a Plan,
     /// What came of it.
     pub outcome: &'a Outcome,
-    /// The plan's checks, looked at.
-    pub checks: &'a [Checked],
+    /// What the plan's checks found, in the plan's order.
+    pub checks: &'a [CheckResult],
     /// Where it happened.
     pub environment: &'a Environment,
 }

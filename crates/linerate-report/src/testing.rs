@@ -7,12 +7,17 @@ use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
     Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Requests, Sample, Snapshot, Tcp,
 };
+use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
     Arrival, Expectation, Io, Order, Pace, Rate, RateStep, Request, Stop, Target, Way,
 };
 use linerate_load::{Outcome, Plan};
 
 use crate::Environment;
+
+pub(crate) fn checked(plan: &Plan, outcome: &Outcome) -> Vec<CheckResult> {
+    plan.checks.iter().map(|check| check.evaluate(outcome)).collect()
+}
 
 pub(crate) fn environment() -> Environment {
     Environment {

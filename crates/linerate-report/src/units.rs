@@ -61,28 +61,6 @@ pub fn bytes(n: f64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A span of time as a user would type it: `10 s`, `1.5 s`, `500 ms`, `2 min`.
-pub fn span(time: std::time::Duration) -> String {
-    let nanos = time.as_nanos() as f64;
-    if nanos < 1e6 {
-        return format!("{} us", trimmed(nanos / 1e3));
-    }
-    if nanos < 1e9 {
-        return format!("{} ms", trimmed(nanos / 1e6));
-    }
-    let seconds = nanos / 1e9;
-    if seconds >= 120.0 && seconds % 60.0 == 0.0 {
-        return format!("{} min", trimmed(seconds / 60.0));
-    }
-    format!("{} s", trimmed(seconds))
-}
-
-/// At most two decimals, without trailing zeros.
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 /// A share of 1 in percent: `0 %`, `0.01 %`, `12.3 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -105,7 +83,6 @@ pub fn several(n: u64, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn counts_have_their_thousands_apart() {
@@ -127,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_rates_shares_and_spans() {
+    fn bytes_rates_and_shares() {
         assert_eq!(bytes(600.0), "600 B");
         assert_eq!(bytes(1_234_000.0), "1.23 MB");
         assert_eq!(bytes(999_600.0), "1.00 MB");
@@ -138,10 +115,6 @@ mod tests {
         assert_eq!(percent(0.000_01), "<0.01 %");
         assert_eq!(percent(0.0123), "1.23 %");
         assert_eq!(percent(1.0), "100.0 %");
-        assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
-        assert_eq!(span(Duration::from_secs(90)), "90 s");
-        assert_eq!(span(Duration::from_secs(120)), "2 min");
-        assert_eq!(span(Duration::from_micros(500_000)), "500 ms");
         assert_eq!(several(1, "connection", "connections"), "1 connection");
     }
 }

@@ -1,13 +1,12 @@
 use super::*;
 use crate::schema::outcome::Document;
 use crate::testing;
-use linerate_load::plan::{Check, Comparison};
 use linerate_load::{Outcome, Plan};
 use std::time::Duration;
 
 fn written(plan: &Plan, outcome: &Outcome) -> String {
     let environment = testing::environment();
-    let checks = crate::checks::check(plan, outcome);
+    let checks = testing::checked(plan, outcome);
     to_string(&Report { plan, outcome, checks: &checks, environment: &environment })
 }
 
@@ -16,20 +15,7 @@ fn read(plan: &Plan, outcome: &Outcome) -> Document {
 }
 
 fn checks() -> Vec<Check> {
-    vec![
-        Check {
-            expr: "p99<50ms".to_owned(),
-            metric: Metric::Percentile(99.0),
-            comparison: Comparison::Less,
-            limit: 50_000.0,
-        },
-        Check {
-            expr: "errors<0.01%".to_owned(),
-            metric: Metric::ErrorShare,
-            comparison: Comparison::Less,
-            limit: 0.0001,
-        },
-    ]
+    ["p99<50ms", "errors<0.01%"].map(|expr| Check::parse(expr).expect("a check")).to_vec()
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod screen;
 use std::time::Duration;
 
 use linerate_load::Snapshot;
+use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Pace, Stop};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -62,7 +63,8 @@ impl Scene {
     fn progress(&self, snapshot: &Snapshot) -> (Option<f64>, String) {
         if !snapshot.measuring && !self.warm_up.is_zero() {
             let share = snapshot.elapsed.as_secs_f64() / self.warm_up.as_secs_f64();
-            let words = format!("warming up: {} of {}", seconds(snapshot.elapsed), units::span(self.warm_up));
+            let words =
+                format!("warming up: {} of {}", seconds(snapshot.elapsed), shown_duration(self.warm_up));
             return (Some(share.min(1.0)), words);
         }
         let measured = snapshot.elapsed.saturating_sub(self.warm_up);
@@ -75,7 +77,7 @@ impl Scene {
             return (by_count.map(|s| s.min(1.0)), format!("{} of {all} requests", units::count(sent)));
         }
         let words = match self.stop.duration {
-            Some(all) => format!("{} of {}", seconds(measured.min(all)), units::span(all)),
+            Some(all) => format!("{} of {}", seconds(measured.min(all)), shown_duration(all)),
             None => seconds(measured),
         };
         (by_time.map(|s| s.min(1.0)), words)

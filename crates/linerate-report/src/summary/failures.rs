@@ -1,6 +1,7 @@
 //! Why requests failed, in words, and what helps.
 
 use linerate_load::outcome::Failure;
+use linerate_load::plan::units::shown_duration;
 use linerate_load::{Outcome, Plan};
 
 use super::{Mark, Page};
@@ -52,7 +53,7 @@ fn words(why: Failure, plan: &Plan, detail: Option<&str>) -> String {
     match why {
         Failure::Connect => with("no connection"),
         Failure::Timeout => {
-            format!("no whole answer within {} (--timeout)", units::span(plan.timeout))
+            format!("no whole answer within {} (--timeout)", shown_duration(plan.timeout))
         }
         Failure::Reset => with("the connection was reset before the answer was whole"),
         Failure::ClosedEarly => with("the connection was closed before the answer was whole"),

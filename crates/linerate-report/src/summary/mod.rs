@@ -4,6 +4,7 @@ mod failures;
 mod latency;
 mod sections;
 
+use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Pace, Rate, RateStep, Way};
 use linerate_load::{Outcome, Plan};
 
@@ -176,15 +177,18 @@ fn pacing(plan: &Plan) -> String {
     };
     match (plan.stop.requests, plan.stop.duration) {
         (Some(n), None) => text += &format!(", {}", units::several(n, "request", "requests")),
-        (None, Some(time)) => text += &format!(", for {}", units::span(time)),
+        (None, Some(time)) => text += &format!(", for {}", shown_duration(time)),
         (Some(n), Some(time)) => {
-            text +=
-                &format!(", at most {} or {}", units::several(n, "request", "requests"), units::span(time));
+            text += &format!(
+                ", at most {} or {}",
+                units::several(n, "request", "requests"),
+                shown_duration(time)
+            );
         }
         (None, None) => {}
     }
     if !plan.warm_up.is_zero() {
-        text += &format!(", after a warm-up of {}", units::span(plan.warm_up));
+        text += &format!(", after a warm-up of {}", shown_duration(plan.warm_up));
     }
     text
 }
@@ -196,7 +200,7 @@ fn rate_in_words(rate: &Rate) -> String {
         } else {
             format!("{}/s to {}/s", units::rate(s.from), units::rate(s.to))
         };
-        s.lasts.map_or_else(|| slope.clone(), |time| format!("{slope} in {}", units::span(time)))
+        s.lasts.map_or_else(|| slope.clone(), |time| format!("{slope} in {}", shown_duration(time)))
     };
     rate.steps.iter().map(step).collect::<Vec<_>>().join(", then ")
 }

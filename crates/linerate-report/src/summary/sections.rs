@@ -1,10 +1,11 @@
 //! Answers, request names, connections, the client itself, checks.
 
 use linerate_load::plan::Way;
+use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 
 use super::{Mark, Page};
-use crate::{Checked, figures, limits, units};
+use crate::{figures, limits, units};
 
 pub(super) fn answers(page: &mut Page, outcome: &Outcome) {
     if outcome.status.is_empty() {
@@ -160,14 +161,13 @@ pub(super) fn client(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     page.labelled("client", &parts.join(", "));
 }
 
-pub(super) fn checks(page: &mut Page, checks: &[Checked]) {
+pub(super) fn checks(page: &mut Page, checks: &[CheckResult]) {
     if checks.is_empty() {
         return;
     }
     page.blank();
     for check in checks {
         let mark = if check.pass { Mark::Good } else { Mark::Bad };
-        let text = format!("{}: {}", check.expr, check.value_in_words(page.style.unicode));
-        page.marked(mark, &text);
+        page.marked(mark, &format!("{}: {}", check.expr, check.shown));
     }
 }

@@ -1,16 +1,12 @@
 use super::*;
 use crate::testing;
 use linerate_load::outcome::Named;
-use linerate_load::plan::{Check, Comparison, Metric};
+use linerate_load::plan::Check;
 
 fn text(plan: &Plan, outcome: &Outcome, style: Style) -> String {
     let environment = testing::environment();
-    let checks = crate::checks::check(plan, outcome);
+    let checks = testing::checked(plan, outcome);
     to_string(&Report { plan, outcome, checks: &checks, environment: &environment }, style)
-}
-
-fn check(expr: &str, metric: Metric, limit: f64) -> Check {
-    Check { expr: expr.to_owned(), metric, comparison: Comparison::Less, limit }
 }
 
 #[test]
@@ -20,10 +16,7 @@ fn a_quiet_run() {
 
 #[test]
 fn everything_at_once() {
-    let checks = vec![
-        check("p99<50ms", Metric::Percentile(99.0), 50_000.0),
-        check("errors<0.01%", Metric::ErrorShare, 0.0001),
-    ];
+    let checks = ["p99<50ms", "errors<0.01%"].map(|expr| Check::parse(expr).expect("a check")).to_vec();
     let plan = Plan { checks, ..testing::plan_closed() };
     let mut outcome = testing::outcome_closed();
     outcome.interrupted = true;
@@ -118,6 +111,6 @@ fn rates_read_as_they_were_meant() {
         lasts: lasts.map(std::time::Duration::from_secs),
     };
     let rate = Rate { steps: vec![step(0.0, 5_000.0, Some(30)), step(5_000.0, 5_000.0, Some(60))] };
-    assert_eq!(rate_in_words(&rate), "0/s to 5,000/s in 30 s, then 5,000/s in 60 s");
+    assert_eq!(rate_in_words(&rate), "0/s to 5,000/s in 30s, then 5,000/s in 1m");
     assert_eq!(rate_in_words(&Rate { steps: vec![step(10_000.0, 10_000.0, None)] }), "10,000/s");
 }
