@@ -1,0 +1,29 @@
+//! What the fuzz targets have found or were given as a start is replayed by an ordinary test, through the same functions.
+
+use std::fs;
+use std::path::PathBuf;
+
+use linerate_http::client::fuzz;
+
+/// Runs each file of a target's corpus; how many there were.
+fn replay(target: &str, run: fn(&[u8])) -> usize {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus is part of the repository");
+    let files = entries.map(|entry| entry.expect("a file").path());
+    files.map(|path| run(&fs::read(path).expect("readable"))).count()
+}
+
+#[test]
+fn response() {
+    assert!(replay("response", fuzz::response) >= 20);
+}
+
+#[test]
+fn template() {
+    assert!(replay("template", fuzz::template) >= 10);
+}
+
+#[test]
+fn pipeline() {
+    assert!(replay("pipeline", fuzz::pipeline) >= 5);
+}

@@ -1,0 +1,196 @@
+//! Properties: what was written is what is read, whatever the cuts; what a template renders parses back.
+
+use linerate_http::client::fuzz::{self, Transcript, cut, read};
+use linerate_http::client::{Expect, HeadCache, Limits};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// An answer as a server would write it.
+#[derive(Clone, Debug)]
+struct Answer {
+    interim: Vec<u16>,
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: Vec<u8>,
+    /// Sizes of the chunks, or none for Content-Length.
+    chunks: Option<Vec<usize>>,
+    extension: &'static str,
+    trailers: Vec<(String, String)>,
+    line_end: &'static str,
+}
+
+impl Answer {
+    fn write(&self, expect: Expect, out: &mut Vec<u8>) {
+        let end = self.line_end;
+        for status in &self.interim {
+            out.extend_from_slice(format!("HTTP/1.1 {status} Wait{end}A: b{end}{end}").as_bytes());
+        }
+        let mut head = format!("HTTP/1.1 {} OK{end}", self.status);
+        for (name, value) in &self.fields {
+            head += &format!("{name}: {value}{end}");
+        }
+        head += &match &self.chunks {
+            Some(_) => format!("Transfer-Encoding: chunked{end}{end}"),
+            None => format!("Content-Length: {}{end}{end}", self.body.len()),
+        };
+        out.extend_from_slice(head.as_bytes());
+        if !self.has_body(expect) {
+            return;
+        }
+        let Some(chunks) = &self.chunks else { return out.extend_from_slice(&self.body) };
+        let mut rest = &self.body[..];
+        for size in chunks {
+            let (chunk, after) = rest.split_at((*size).min(rest.len()));
+            if !chunk.is_empty() {
+                out.extend_from_slice(format!("{:x}{}\r\n", chunk.len(), self.extension).as_bytes());
+                out.extend_from_slice(chunk);
+                out.extend_from_slice(b"\r\n");
+            }
+            rest = after;
+        }
+        if !rest.is_empty() {
+            out.extend_from_slice(format!("{:X}\r\n", rest.len()).as_bytes());
+            out.extend_from_slice(rest);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"0\r\n");
+        for (name, value) in &self.trailers {
+            out.extend_from_slice(format!("{name}:{value}{end}").as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn has_body(&self, expect: Expect) -> bool {
+        expect == Expect::Usual && !matches!(self.status, 204 | 304)
+    }
+}
+
+fn fields() -> impl Strategy<Value = Vec<(String, String)>> {
+    vec(("[A-Za-z][a-z0-9_-]{0,9}x", "([!-~]([ -~]{0,12}[!-~])?)?"), 0..5)
+}
+
+prop_compose! {
+    fn answer()(
+        interim in vec(select(vec![100u16, 102, 103, 199]), 0..3),
+        status in select(vec![200u16, 201, 204, 304, 404, 503, 999]),
+        fields in fields(),
+        body in vec(any::<u8>(), 0..200),
+        chunks in proptest::option::of(vec(1usize..40, 0..6)),
+        extension in select(vec!["", ";a", ";a=\"b c\"", " ; a=b", "  "]),
+        trailers in fields(),
+        line_end in select(vec!["\r\n", "\r\n", "\n"]),
+    ) -> Answer {
+        Answer { interim, status, fields, body, chunks, extension, trailers, line_end }
+    }
+}
+
+/// What must be read of the answers.
+fn expected(answers: &[Answer], expects: &[Expect]) -> Vec<(u16, Vec<u8>)> {
+    let body = |(i, a): (usize, &Answer)| match a.has_body(expects[i % expects.len()]) {
+        true => (a.status, a.body.clone()),
+        false => (a.status, Vec::new()),
+    };
+    answers.iter().enumerate().map(body).collect()
+}
+
+fn owned(transcript: &Transcript) -> Vec<(u16, Vec<u8>)> {
+    transcript.answers().map(|(status, body)| (status, body.to_vec())).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_cut_gives_the_answers_that_were_written(
+        answers in vec(answer(), 1..6),
+        repeated in 0usize..5,
+        heads in any::<bool>(),
+        cuts in vec(any::<proptest::sample::Index>(), 0..8),
+    ) {
+        let expects = if heads { vec![Expect::Usual, Expect::Head] } else { vec![Expect::Usual] };
+        let mut answers = answers;
+        answers.extend(vec![answers[0].clone(); repeated]);
+        let mut stream = Vec::new();
+        for (i, answer) in answers.iter().enumerate() {
+            answer.write(expects[i % expects.len()], &mut stream);
+        }
+        let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(stream.len())).collect();
+        cuts.sort_unstable();
+        let expected = expected(&answers, &expects);
+        let whole = read(&mut HeadCache::new(), [&stream[..]], Limits::default(), &expects, false);
+        prop_assert_eq!(&whole.error, &None);
+        prop_assert_eq!(owned(&whole), expected);
+        let mut warm = HeadCache::new();
+        for same in [false, true, true] {
+            let pieces = cut(&stream, &cuts);
+            prop_assert_eq!(&whole, &read(&mut warm, pieces, Limits::default(), &expects, same));
+        }
+    }
+
+    #[test]
+    fn any_bytes_read_the_same_however_cut(data in vec(select(ALPHABET.to_vec()), 0..40)) {
+        fuzz::response(&data.concat());
+    }
+
+    #[test]
+    fn what_compiles_renders_as_one_request(
+        method in select(vec!["GET", "POST", "PUT", "HEAD", "OPTIONS", "X"]),
+        target in words(),
+        fields in vec(("[A-Z][a-z-]{0,8}x", words()), 0..4),
+        body in words(),
+    ) {
+        let fields: String = fields.iter().map(|(name, value)| format!("\n{name}:{value}")).collect();
+        fuzz::template(format!("{method}\n/{target}\nHost: h{fields}\n\n{body}").as_bytes());
+    }
+
+    #[test]
+    fn a_pipeline_is_a_list_of_requests(ops in vec(any::<u8>(), 0..300)) {
+        fuzz::pipeline(&ops);
+    }
+}
+
+/// Pieces of answers, from which almost-answers are put together.
+const ALPHABET: [&[u8]; 24] = [
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+    b"HTTP/1.1 204 No\n\n",
+    b"HTTP/1.0 404 \n",
+    b"HTTP/1.1 100 C\r\n\r\n",
+    b"Content-Length: ",
+    b"Transfer-Encoding: chunked",
+    b"Connection: close",
+    b"X-Tag: 12",
+    b"Date: ",
+    b"\r\n",
+    b"\r\n",
+    b"\r\n\r\n",
+    b"\n",
+    b"\r",
+    b" ",
+    b":",
+    b"1",
+    b"2",
+    b"0\r\n\r\n",
+    b"ab",
+    b"\0",
+    b";x",
+];
+
+/// Text with slots, and with what only looks like them.
+fn words() -> impl Strategy<Value = String> {
+    const WORDS: [&str; 12] = [
+        "a",
+        "b",
+        "{{seq}}",
+        "{{rand:1-9}}",
+        "{{rand:0-99999}}",
+        "{{a.b}}",
+        "{{a.c}}",
+        "{{{{",
+        "}}",
+        "{{now_ms}}",
+        "?",
+        "{",
+    ];
+    vec(select(WORDS.to_vec()), 0..6).prop_map(|words| words.concat())
+}
