@@ -32,6 +32,10 @@ pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, String> {
 
 /// As [`load_csv`], of bytes; `shown` is how errors name them.
 pub fn parse_csv(name: &str, text: &[u8], shown: &str) -> Result<DataSet, String> {
+    parse_rows(name, text, shown, MAX_CSV_ROWS)
+}
+
+fn parse_rows(name: &str, text: &[u8], shown: &str, most: usize) -> Result<DataSet, String> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text);
     let header = reader.headers().map_err(|e| wrong(shown, &e))?.clone();
@@ -50,10 +54,8 @@ pub fn parse_csv(name: &str, text: &[u8], shown: &str) -> Result<DataSet, String
                 columns.len()
             ));
         }
-        if rows.len() == MAX_CSV_ROWS {
-            return Err(format!(
-                "{shown}: has more than {MAX_CSV_ROWS} rows, the most that are held in memory"
-            ));
+        if rows.len() == most {
+            return Err(format!("{shown}: has more than {most} rows, the most that are held in memory"));
         }
         rows.push(record.iter().map(str::to_owned).collect());
     }
@@ -157,9 +159,9 @@ mod tests {
         let columns = |n: usize| (0..n).map(|i| format!("c{i}")).collect::<Vec<_>>();
         assert!(check_columns(&columns(MAX_CSV_COLUMNS)).is_ok());
         assert!(check_columns(&columns(MAX_CSV_COLUMNS + 1)).is_err());
-        let rows = |n: usize| format!("a\n{}", "1\n".repeat(n));
-        assert!(parse(&rows(MAX_CSV_ROWS)).is_ok());
-        assert!(parse(&rows(MAX_CSV_ROWS + 1)).unwrap_err().contains("more than"));
+        let rows = |n: usize| parse_rows("csv", format!("a\n{}", "1\n".repeat(n)).as_bytes(), "x.csv", 3);
+        assert!(rows(3).is_ok());
+        assert_eq!(rows(4), Err("x.csv: has more than 3 rows, the most that are held in memory".to_owned()));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 pub mod check;
 mod curve;
 pub mod data;
+pub mod file;
 pub mod limits;
 pub mod parts;
 pub mod pick;

@@ -1,0 +1,334 @@
+//! `[[request]]`: what is sent, with the places of its parts for errors.
+
+use std::io::Read;
+
+use toml::de::DeValue;
+
+use linerate_http::client::{Place, RequestSpec, Template, TemplateError};
+
+use super::error::FileError;
+use super::table::{Item, Table, scalar};
+use crate::plan::data::said;
+use crate::plan::limits::MAX_BODY_BYTES;
+use crate::plan::parts::{COMPRESSED, basic_auth, has_field, is_token, parse_statuses, set_field};
+use crate::plan::units::quoted;
+use crate::plan::{DataSet, Expectation, Request};
+
+/// Keys of a request that may also stand at the top, for all of them.
+pub(super) const SHARED_KEYS: &[&str] =
+    &["method", "headers", "user", "compressed", "body", "body_file", "json", "expect_status", "expect_body"];
+
+/// Keys of a request alone.
+pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path"];
+
+const BODY_KEYS: [&str; 3] = ["body", "body_file", "json"];
+
+/// A request, and where its parts stand.
+#[derive(Debug)]
+pub(super) struct Placed<'a> {
+    pub(super) request: Request,
+    table: Table<'a>,
+    method: Option<Item<'a>>,
+    body: Option<Item<'a>>,
+    fields: Vec<(String, Item<'a>)>,
+}
+
+/// Reads a `[[request]]`; what it does not say itself, `top` may say.
+pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, FileError> {
+    let shared = |key: &str| table.get(key).or_else(|| top.get(key)).cloned();
+    let body_item = body_item(&table)?.or(body_item(top)?);
+    let body = body_item.as_ref().map(read_body).transpose()?;
+    let (mut fields, items) = read_fields(&table, top)?;
+    if body_item.as_ref().is_some_and(|item| item.key == "json") && !has_field(&fields, "Content-Type") {
+        fields.push(("Content-Type".to_owned(), "application/json".to_owned()));
+    }
+    let method_item = shared("method");
+    let method = match &method_item {
+        Some(item) => read_method(item)?,
+        None if body.is_some() => "POST".to_owned(),
+        None => "GET".to_owned(),
+    };
+    let path = table.read("path", |item| read_path(item).map(str::to_owned))?.unwrap_or_default();
+    let name = table.read("name", |item| read_name(item).map(str::to_owned))?;
+    let named = |path: &str| if path.is_empty() { String::new() } else { format!("{method} {path}") };
+    let request = Request {
+        name: name.unwrap_or_else(|| named(&path)),
+        weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
+        expect: Expectation {
+            status: shared("expect_status").as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
+            body: shared("expect_body").as_ref().map(read_expected_body).transpose()?,
+        },
+        method,
+        path,
+        fields,
+        body,
+    };
+    Ok(Placed { request, table, method: method_item, body: body_item, fields: items })
+}
+
+fn read_name<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
+    let name = item.text("a string")?;
+    match name.trim().is_empty() || name.chars().any(char::is_control) {
+        true => Err(item.error("name must be a word or a few; reports show it")),
+        false => Ok(name),
+    }
+}
+
+fn read_method(item: &Item<'_>) -> Result<String, FileError> {
+    let method = item.text("a method such as \"GET\" or \"POST\"")?;
+    if !is_token(method) {
+        return Err(
+            item.error(format!("{} is no method; write for example \"GET\" or \"POST\"", quoted(method)))
+        );
+    }
+    if method.bytes().any(|b| b.is_ascii_lowercase()) && is_known_method(&method.to_ascii_uppercase()) {
+        let upper = method.to_ascii_uppercase();
+        return Err(
+            item.error(format!("methods are written in capitals (RFC 9110 section 9.1): \"{upper}\""))
+        );
+    }
+    Ok(method.to_owned())
+}
+
+fn is_known_method(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "OPTIONS" | "PATCH" | "TRACE" | "CONNECT")
+}
+
+fn read_path<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
+    let path = item.text("a path such as \"/users?page=1\"")?;
+    if path.starts_with("http://") || path.starts_with("https://") {
+        return Err(item.error("path begins with /; the server's address goes into url at the top"));
+    }
+    if path.is_empty() {
+        return Err(
+            item.error("path is empty; write \"/\" for the root, or leave it out for the path of url")
+        );
+    }
+    Ok(path)
+}
+
+fn read_statuses(item: &Item<'_>) -> Result<Vec<u16>, FileError> {
+    let mut statuses = Vec::new();
+    for one in item.one_or_more() {
+        let text = one.scalar()?;
+        statuses.extend(parse_statuses(&text).map_err(|why| one.error(format!("expect_status: {why}")))?);
+    }
+    match statuses.is_empty() {
+        true => Err(item.error("expect_status is empty; leave it out to take 100 to 399 as good")),
+        false => Ok(statuses),
+    }
+}
+
+fn read_expected_body(item: &Item<'_>) -> Result<String, FileError> {
+    match item.text("the text that a good answer contains")? {
+        "" => Err(item.error("expect_body is empty; leave it out to take any body as good")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Fields as they are sent, and where those of them stand that come from `headers`.
+type Headers<'a> = (Vec<(String, String)>, Vec<(String, Item<'a>)>);
+
+/// Fields from `headers`, `user` and `compressed`: the request's own before those at the top.
+fn read_fields<'a>(table: &Table<'a>, top: &Table<'a>) -> Result<Headers<'a>, FileError> {
+    let mut fields: Vec<(String, String)> = Vec::new();
+    let mut items = Vec::new();
+    for place in [table, top] {
+        let given: Vec<String> = fields.iter().map(|(name, _)| name.clone()).collect();
+        let free = |name: &str| !given.iter().any(|g| g.eq_ignore_ascii_case(name));
+        for header in place.read("headers", |i| i.entries("a table of names and values"))?.unwrap_or_default()
+        {
+            if !is_token(&header.key) {
+                let message = format!("{} is no header name", quoted(&header.key));
+                return Err(header.source.error(header.key_span.clone(), message));
+            }
+            for value in header.one_or_more().into_iter().filter(|_| free(&header.key)) {
+                fields.push((header.key.clone(), value.scalar()?));
+                items.push((header.key.clone(), value));
+            }
+        }
+        if let Some(item) = place.get("user") {
+            let user = item.text("\"NAME:PASSWORD\"")?;
+            if has_field(&fields[given.len()..], "authorization") {
+                return Err(item.error("user and the header Authorization say the same; keep one"));
+            }
+            if free("authorization") {
+                let (name, value) = basic_auth(user);
+                fields.push((name, value));
+            }
+        }
+        if place.read("compressed", Item::flag)? == Some(true) && free(COMPRESSED.0) {
+            set_field(&mut fields, COMPRESSED.0, COMPRESSED.1);
+        }
+    }
+    Ok((fields, items))
+}
+
+/// The one key that says what the body is.
+fn body_item<'a>(table: &Table<'a>) -> Result<Option<Item<'a>>, FileError> {
+    let mut given = BODY_KEYS.iter().filter_map(|key| table.get(key));
+    let first = given.next().cloned();
+    if let (Some(first), Some(second)) = (&first, given.next()) {
+        let message = format!("{} and {} are both given; a request has one body", first.key, second.key);
+        return Err(second.source.error(second.key_span.clone(), message));
+    }
+    Ok(first)
+}
+
+fn read_body(item: &Item<'_>) -> Result<Vec<u8>, FileError> {
+    match item.key.as_str() {
+        "body" => Ok(item.text("a string; json takes tables, body_file a file's name")?.as_bytes().to_vec()),
+        "json" => {
+            let mut text = String::new();
+            write_json(item, &mut text)?;
+            Ok(text.into_bytes())
+        }
+        _ => read_body_file(item),
+    }
+}
+
+fn read_body_file(item: &Item<'_>) -> Result<Vec<u8>, FileError> {
+    let name = item.text("a file's name")?;
+    let path = item.source.path.parent().unwrap_or(std::path::Path::new("")).join(name);
+    let cannot = |why: String| item.error(format!("body file {} cannot be read: {why}", path.display()));
+    let file = std::fs::File::open(&path).map_err(|e| cannot(said(&e)))?;
+    let mut body = Vec::new();
+    file.take(MAX_BODY_BYTES + 1).read_to_end(&mut body).map_err(|e| cannot(said(&e)))?;
+    if body.len() as u64 > MAX_BODY_BYTES {
+        return Err(cannot(format!("it is larger than {} MiB", MAX_BODY_BYTES >> 20)));
+    }
+    Ok(body)
+}
+
+/// Writes a value as JSON, keys in the order of the file.
+fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
+    match item.value.get_ref() {
+        DeValue::Array(_) => {
+            out.push('[');
+            for (index, element) in item.array("")?.iter().enumerate() {
+                out.push_str(if index > 0 { "," } else { "" });
+                write_json(element, out)?;
+            }
+            out.push(']');
+        }
+        DeValue::Table(_) => {
+            out.push('{');
+            for (index, entry) in item.entries("")?.iter().enumerate() {
+                out.push_str(if index > 0 { "," } else { "" });
+                out.push_str(&json_string(&entry.key));
+                out.push(':');
+                write_json(entry, out)?;
+            }
+            out.push('}');
+        }
+        value @ (DeValue::String(_) | DeValue::Datetime(_)) => {
+            out.push_str(&json_string(&scalar(value).unwrap_or_default()));
+        }
+        DeValue::Float(n) if n.as_str().ends_with("inf") || n.as_str().ends_with("nan") => {
+            return Err(item.error("JSON has no such number"));
+        }
+        value => out.push_str(&scalar(value).unwrap_or_default()),
+    }
+    Ok(())
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Placed<'_> {
+    /// Compiles it as a run would, and holds the rows of data against it; errors point at the part that is wrong.
+    pub(super) fn check(&self, data: &[(DataSet, Item<'_>)]) -> Result<(), FileError> {
+        let request = &self.request;
+        let mut fields = request.fields.clone();
+        if !has_field(&fields, "host") {
+            fields.push(("Host".to_owned(), "host".to_owned()));
+        }
+        let spec = RequestSpec {
+            method: request.method.clone(),
+            target: if request.path.is_empty() { "/".to_owned() } else { request.path.clone() },
+            fields,
+            body: request.body.clone().unwrap_or_default(),
+        };
+        let columns: Vec<String> = data
+            .iter()
+            .flat_map(|(set, _)| set.columns.iter().map(|c| format!("{}.{c}", set.name)))
+            .collect();
+        let template = Template::compile(&spec, &columns).map_err(|e| self.misplaced(&e))?;
+        if template.is_fixed() {
+            return Ok(());
+        }
+        let mut before = 0;
+        for (set, item) in data {
+            check_rows(&template, set, before, columns.len()).map_err(|why| {
+                item.error(format!(
+                    "data {}: {why} (request {})",
+                    quoted(&set.name),
+                    quoted(&self.shown_name())
+                ))
+            })?;
+            before += set.columns.len();
+        }
+        Ok(())
+    }
+
+    fn shown_name(&self) -> String {
+        if self.request.name.is_empty() { self.request.method.clone() } else { self.request.name.clone() }
+    }
+
+    /// A template's error, at the place in the file.
+    fn misplaced(&self, error: &TemplateError) -> FileError {
+        let problem = &error.problem;
+        match &error.place {
+            Place::Method => match &self.method {
+                Some(item) => item.error(problem),
+                None => self.table.source.error(self.table.span.clone(), problem),
+            },
+            Place::Target => match self.table.get("path") {
+                Some(item) => item.error_within(&self.request.path, error.at, format!("path: {problem}")),
+                None => self.table.source.error(self.table.span.clone(), format!("path: {problem}")),
+            },
+            Place::Field(name) => {
+                let wrong = |item: &Item<'_>| {
+                    Some(item.error_within(
+                        &item.scalar().ok()?,
+                        error.at,
+                        format!("header {name}: {problem}"),
+                    ))
+                };
+                let given = self
+                    .fields
+                    .iter()
+                    .filter(|(n, _)| n.eq_ignore_ascii_case(name))
+                    .find_map(|(_, i)| wrong(i));
+                given.unwrap_or_else(|| {
+                    self.table.source.error(self.table.span.clone(), format!("header {name}: {problem}"))
+                })
+            }
+            Place::Body => match &self.body {
+                Some(item) if item.key == "body" => item.error_within(
+                    item.value.get_ref().as_str().unwrap_or(""),
+                    error.at,
+                    format!("body: {problem}"),
+                ),
+                Some(item) => item.error(format!("{}, byte {}: {problem}", item.key, error.at)),
+                None => self.table.source.error(self.table.span.clone(), format!("body: {problem}")),
+            },
+        }
+    }
+}
+
+/// Whether each row of a set may stand where the template uses it; the set's columns begin at `first` of `all`.
+fn check_rows(template: &Template, set: &DataSet, first: usize, all: usize) -> Result<(), String> {
+    let mut row: Vec<Box<[u8]>> = vec![Box::default(); all];
+    for (index, cells) in set.rows.iter().enumerate() {
+        for (place, cell) in row[first..].iter_mut().zip(cells) {
+            *place = cell.as_bytes().into();
+        }
+        if let Err(error) = template.check_row(&row) {
+            let column = set.columns.get(error.column.saturating_sub(first)).map_or("", String::as_str);
+            return Err(format!("row {}, column {}: {error}", index + 1, quoted(column)));
+        }
+    }
+    Ok(())
+}
