@@ -90,7 +90,8 @@ fn watched(core: Option<usize>, work: Work) -> Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],
         ..Outcome::default()
     });
-    watch.end(&mut outcome);
+    let client = if core.is_some() { watch.end_on_own_core() } else { watch.end() };
+    outcome.client.merge(&client);
     outcome
 }
 

@@ -41,27 +41,33 @@ impl Watch {
         }
     }
 
-    /// Adds what was seen to the thread's outcome.
-    pub(crate) fn end(&self, outcome: &mut Outcome) {
+    /// What was seen.
+    pub(crate) fn end(&self) -> Client {
         let wall = self.begun.elapsed().as_secs_f64();
         let cpu = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(self.cpu_ns));
-        let waited = Duration::from_nanos(waiting_ns().saturating_sub(self.waiting_ns));
-        outcome.client.merge(&Client {
+        Client {
             cpu,
             core_busy: if wall > 0.0 { (cpu.as_secs_f64() / wall).min(1.0) } else { 0.0 },
-            run_queue_wait: waited,
+            run_queue_wait: Duration::from_nanos(waiting_ns().saturating_sub(self.waiting_ns)),
             context_switches: switches().saturating_sub(self.switches),
             threads: 1,
             ..Client::default()
-        });
-        let share = if wall > 0.0 { waited.as_secs_f64() / wall } else { 0.0 };
+        }
+    }
+
+    /// The same, of a thread that has a core of its own: whoever kept it from that is named.
+    pub(crate) fn end_on_own_core(&self) -> Client {
+        let mut client = self.end();
+        let wall = self.begun.elapsed().as_secs_f64();
+        let share = if wall > 0.0 { client.run_queue_wait.as_secs_f64() / wall } else { 0.0 };
         if share >= WAITED {
-            outcome.client.saturated = true;
-            outcome.client.reason = Some(format!(
+            client.saturated = true;
+            client.reason = Some(format!(
                 "other work on this machine kept a sending thread from its core for {:.0} % of the time",
                 share * 100.0
             ));
         }
+        client
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Orders {
     pub(crate) tag: Option<String>,
     pub(crate) throughput: bool,
     pub(crate) open_loop: bool,
+    /// When to begin: all cores together.
+    pub(crate) start: Time,
     /// Wall-clock time minus the transport's time, nanoseconds.
     pub(crate) wall_offset_ns: u64,
 }
@@ -78,6 +80,7 @@ pub(crate) struct Engine<T: Transport> {
     in_flight: u64,
     /// Since when places have been free: a request that was due before could not have left earlier.
     free_since: Time,
+    start: Time,
     next_sweep: Time,
     next_mark: Time,
     stopping: Option<Time>,
@@ -111,6 +114,7 @@ impl<T: Transport> Engine<T> {
             again: VecDeque::new(),
             in_flight: 0,
             free_since: now,
+            start: orders.start,
             next_sweep: now,
             next_mark: measure_from + Duration::from_secs(1),
             stopping: None,
@@ -127,6 +131,10 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn run(mut self) -> io::Result<Outcome> {
         let mut events = Vec::with_capacity(1024);
         let mut now = self.transport.now();
+        while now < self.start {
+            self.transport.turn(Some(self.start), &mut events)?;
+            now = self.transport.now();
+        }
         loop {
             self.tick(now);
             if self.finished(now) {

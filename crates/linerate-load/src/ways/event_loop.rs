@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
-use linerate_net::uring::Uring;
-use linerate_net::{Probe, Time, Transport, machine};
+use linerate_net::{Time, Transport, machine};
 
 use super::{Works, share, wall_offset_ns};
 use crate::engine::board::Board;
@@ -19,42 +18,30 @@ use crate::run::{StartError, Work};
 
 /// Which transport a plan is best served by on this kernel, or must be by its own word.
 fn choose(plan: &Plan) -> Result<Io, StartError> {
-    let probe = Probe::run();
     match plan.io {
-        Io::Epoll => Ok(Io::Epoll),
-        Io::Uring => match probe.uring_missing() {
-            None => Ok(Io::Uring),
-            Some(why) => {
-                Err(StartError::Machine(format!("io_uring can't be used here: {why}; --io epoll works")))
-            }
-        },
-        // Short connections are faster by epoll: see docs/PERFORMANCE.md.
-        Io::Auto if plan.per_connection.is_some_and(|n| n < 4) || plan.throughput => Ok(Io::Epoll),
-        Io::Auto if probe.uring_missing().is_none() => Ok(Io::Uring),
-        Io::Auto => Ok(Io::Epoll),
+        Io::Epoll | Io::Auto => Ok(Io::Epoll),
+        Io::Uring => Err(StartError::Machine("io_uring can't be used yet; --io epoll works".to_owned())),
     }
 }
 
+/// How long threads have to get ready. Reason: all begin at the same moment, so that an open loop's first requests are
+/// not late.
+const HEAD_START: Duration = Duration::from_millis(5);
+
 /// One engine's work for each core.
 pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
-    let io = choose(plan)?;
+    choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
     let plan = Arc::new(plan.clone());
-    let start = machine::monotonic_now() + Duration::from_millis(2);
+    let start = machine::monotonic_now() + HEAD_START;
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::default())).collect();
     let work = |(core, board): (u32, &Arc<Board>)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let part = Part { core, cores: threads, start };
-        Box::new(move || match io {
-            Io::Uring => {
-                let uring = Uring::new(limits(&plan, part)).map_err(|e| format!("io_uring: {e}"))?;
-                part.run(&plan, uring, board)
-            }
-            Io::Epoll | Io::Auto => {
-                let epoll = Epoll::new(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
-                part.run(&plan, epoll, board)
-            }
+        Box::new(move || {
+            let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
+            part.run(&plan, epoll, board)
         })
     };
     Ok(Works { works: (0..threads).zip(&boards).map(work).collect(), boards, pinned: true })
@@ -99,6 +86,7 @@ impl Part {
             timeout: plan.timeout,
             tag: plan.tag.clone(),
             throughput: plan.throughput,
+            start: self.start,
             open_loop: plan.pace != Pace::Closed,
             wall_offset_ns: wall_offset_ns(),
         };

@@ -38,9 +38,7 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
         let body = move || {
             let watch = Watch::begin();
             drive(caller, to, timeout);
-            let mut cost = Outcome::default();
-            watch.end(&mut cost);
-            cost.client
+            watch.end()
         };
         let thread = thread::Builder::new().name(format!("caller-{i}")).stack_size(STACK_BYTES).spawn(body);
         threads.push(thread.map_err(|e| format!("a thread could not be started: {e}"))?);
