@@ -8,6 +8,7 @@ pub mod histogram;
 mod limits;
 pub mod outcome;
 pub mod plan;
+mod preview;
 mod run;
 mod validate;
 mod watch;
@@ -15,4 +16,5 @@ mod ways;
 
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
+pub use preview::first_request;
 pub use run::{Running, StartError, start};

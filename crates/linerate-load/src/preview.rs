@@ -1,0 +1,20 @@
+//! What would be sent, without sending it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::engine::kinds::Kinds;
+use crate::plan::Plan;
+use crate::run::StartError;
+
+/// The bytes of the plan's first request, as they would leave now. The error is the one [`start`](crate::start) would
+/// give for the plan.
+pub fn first_request(plan: &Plan) -> Result<Vec<u8>, StartError> {
+    plan.validate().map_err(StartError::Plan)?;
+    let kinds = Kinds::new(plan, 0, 1)?;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+    let (kind, _) = kinds.pick(0, 1);
+    let mut bytes = Vec::new();
+    kinds.render(kind, 0, plan.per_connection == Some(1), now_ms, &mut bytes);
+    Ok(bytes)
+}
