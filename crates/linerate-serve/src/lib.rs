@@ -1,1 +1,43 @@
-//! serve
+//! Answers HTTP on an event loop per core, with coroutines as handlers.
+//!
+//! ```
+//! use linerate_serve::{Request, Response, ServerOptions, spawn_with};
+//!
+//! async fn hello(request: Request) -> Response {
+//!     Response::text(format!("you asked for {}\n", request.path()))
+//! }
+//!
+//! let server = spawn_with(ServerOptions::default(), || hello)?;
+//! println!("listening on http://{}", server.addr());
+//! server.stop();
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! A handler that does not wait costs no scheduling and no allocation; one that waits is parked beside its connection, and
+//! pipelined answers keep their order. All answers that are ready in a turn of the loop leave in one send.
+
+mod body;
+mod connection;
+mod counts;
+mod engine;
+mod handler;
+mod limits;
+mod request;
+mod response;
+mod routes;
+mod server;
+mod spawn;
+mod tasks;
+mod timers;
+
+pub use body::{BodyError, RequestBody, Trailers};
+pub use counts::Counts;
+pub use handler::Handler;
+pub use limits::Limits;
+pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
+pub use request::Request;
+pub use response::{BodyStream, Response, ResponseBody};
+pub use routes::Routes;
+pub use server::{Server, Wall};
+pub use spawn::{Handle, ServerOptions, spawn, spawn_with};
+pub use timers::{Sleep, sleep};

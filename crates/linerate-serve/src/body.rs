@@ -1,0 +1,212 @@
+//! The body of a request, as its handler sees it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use linerate_http::server::Fault;
+
+use crate::limits::BODY_BUFFERED;
+
+/// The body of a request: all of it, or a stream that is still arriving. Reading it slowly slows its sender down.
+#[derive(Debug, Default)]
+pub struct RequestBody(Inner);
+
+#[derive(Debug, Default)]
+enum Inner {
+    #[default]
+    Empty,
+    Whole(Bytes),
+    Stream(Receiver),
+}
+
+/// Why a body ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Its framing is broken, or it is larger than the limit. The peer is answered already.
+    #[error("the body is not well-formed: {0}")]
+    Fault(Fault),
+    /// The peer went away, or was too slow.
+    #[error("the connection ended before the body")]
+    Ended,
+    /// It is larger than the caller would take.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// What the caller would take.
+        limit: usize,
+    },
+}
+
+impl RequestBody {
+    pub(crate) fn whole(bytes: Bytes) -> RequestBody {
+        RequestBody(if bytes.is_empty() { Inner::Empty } else { Inner::Whole(bytes) })
+    }
+
+    pub(crate) fn stream(shared: &Arc<Shared>) -> RequestBody {
+        RequestBody(Inner::Stream(Receiver(Arc::clone(shared))))
+    }
+
+    /// Whether there is none, or none left.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, Inner::Empty)
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// As [`RequestBody::next`], for those who poll.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match std::mem::take(&mut self.0) {
+            Inner::Empty => Poll::Ready(None),
+            Inner::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),
+            Inner::Stream(receiver) => {
+                let polled = receiver.0.poll_next(context);
+                if !matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+                    self.0 = Inner::Stream(receiver);
+                }
+                polled
+            }
+        }
+    }
+
+    /// All of it, at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`BodyError`] when it is larger, broken, or ends early.
+    pub async fn collect(&mut self, limit: usize) -> Result<Bytes, BodyError> {
+        if let Inner::Whole(bytes) = &self.0 {
+            if bytes.len() > limit {
+                return Err(BodyError::TooLarge { limit });
+            }
+            if let Inner::Whole(bytes) = std::mem::take(&mut self.0) {
+                return Ok(bytes);
+            }
+        }
+        let mut all = Vec::new();
+        while let Some(piece) = self.next().await {
+            let piece = piece?;
+            if all.len() + piece.len() > limit {
+                return Err(BodyError::TooLarge { limit });
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(Bytes::from(all))
+    }
+
+    /// The trailer fields, once the end was reached with [`RequestBody::next`] or [`RequestBody::collect`]; taken once.
+    /// `handle` must have been had from [`RequestBody::trailers`] before.
+    pub fn trailers(&self) -> Trailers {
+        Trailers(match &self.0 {
+            Inner::Stream(receiver) => Some(Arc::clone(&receiver.0)),
+            _ => None,
+        })
+    }
+}
+
+/// Where a body's trailers will be once it has ended.
+#[derive(Debug)]
+pub struct Trailers(Option<Arc<Shared>>);
+
+impl Trailers {
+    /// The fields that came behind the body; empty before its end and when there are none.
+    pub fn get(&self) -> Vec<(String, Vec<u8>)> {
+        self.0.as_ref().map(|shared| shared.lock().trailers.clone()).unwrap_or_default()
+    }
+}
+
+/// The handler's end; dropping it says that the rest isn't wanted.
+#[derive(Debug)]
+struct Receiver(Arc<Shared>);
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.abandoned = true;
+        state.pieces.clear();
+        state.buffered = 0;
+    }
+}
+
+/// A body between the connection that reads it and the handler that wants it. Locked only ever by one thread at a time,
+/// unless a handler hands its request to another.
+#[derive(Debug, Default)]
+pub(crate) struct Shared(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: VecDeque<Bytes>,
+    buffered: usize,
+    ended: Option<Result<(), BodyError>>,
+    trailers: Vec<(String, Vec<u8>)>,
+    wanted: bool,
+    abandoned: bool,
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, piece: Bytes) {
+        let mut state = self.lock();
+        if !state.abandoned && !piece.is_empty() {
+            state.buffered += piece.len();
+            state.pieces.push_back(piece);
+            wake(state);
+        }
+    }
+
+    pub(crate) fn end(&self, how: Result<(), BodyError>, trailers: Vec<(String, Vec<u8>)>) {
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.ended = Some(how);
+            state.trailers = trailers;
+            wake(state);
+        }
+    }
+
+    /// Whether the handler has asked for more than was there.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.lock().wanted
+    }
+
+    /// Whether the handler has dropped it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock().abandoned
+    }
+
+    /// Whether so much waits that the connection should not be read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().buffered >= BODY_BUFFERED
+    }
+
+    fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut state = self.lock();
+        if let Some(piece) = state.pieces.pop_front() {
+            state.buffered -= piece.len();
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        match state.ended {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => {
+                state.wanted = true;
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

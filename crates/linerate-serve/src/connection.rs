@@ -1,0 +1,189 @@
+//! What a thread knows of one connection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linerate_http::server::BodyReader;
+use linerate_net::{Close, Conn, Time};
+
+use crate::body::{BodyError, Shared};
+use crate::limits::{PIPELINED, UNSENT};
+use crate::response::BodyStream;
+
+/// One connection. Small, since most are idle: what a busy one needs besides is in [`Work`].
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) conn: Conn,
+    pub(crate) peer: SocketAddr,
+    pub(crate) work: Option<Box<Work>>,
+    /// Requests read.
+    pub(crate) requests: u32,
+    /// Nothing more is read; closed like this when the last answer is handed over.
+    pub(crate) closing: Option<Close>,
+    pub(crate) peer_ended: bool,
+    pub(crate) paused: bool,
+    /// In the list of those to be settled at the end of the turn.
+    pub(crate) dirty: bool,
+    pub(crate) waits: Waits,
+    pub(crate) since: Time,
+    /// A request was read or an answer given since `since` was set.
+    pub(crate) progressed: bool,
+    /// Bytes given to the transport, ever; and how many of them had left when `since` was set.
+    pub(crate) handed: u64,
+    pub(crate) left_at_since: u64,
+    pub(crate) unsent: usize,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The next request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of a body.
+    Body,
+    /// A handler of ours.
+    Handler,
+    /// The peer, to take an answer.
+    Write,
+}
+
+/// What a busy connection needs.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Bytes received and not used yet.
+    pub(crate) input: Vec<u8>,
+    /// How many of them were looked at before.
+    pub(crate) seen: usize,
+    /// Answers in the order of their requests.
+    pub(crate) queue: VecDeque<Answer>,
+    /// The body that is arriving.
+    pub(crate) body: Option<Incoming>,
+}
+
+/// A request body that is arriving.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) reader: BodyReader,
+    pub(crate) shared: Arc<Shared>,
+    /// The client waits for `100 Continue`, and has not been told.
+    pub(crate) expects_continue: bool,
+    pub(crate) received: u64,
+    /// What Content-Length said.
+    pub(crate) announced: Option<u64>,
+    /// Bytes that nobody wanted.
+    pub(crate) discarded: u64,
+    pub(crate) began: Time,
+}
+
+/// What an answer must know of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) http10: bool,
+    pub(crate) head_only: bool,
+    pub(crate) keep: bool,
+}
+
+/// An answer that has its place in the order.
+pub(crate) enum Answer {
+    /// Its handler waits.
+    Waiting { task: u32, asked: Asked },
+    /// Ready to leave. `last`: nothing may follow on this connection.
+    Bytes { bytes: Vec<u8>, last: bool },
+    /// A large body behind it, sent from where it is.
+    Large { head: Vec<u8>, body: Bytes, at: usize, last: bool },
+    /// A body that is made while it is sent.
+    Stream { task: u32, head: Vec<u8>, stream: Pin<Box<dyn BodyStream>>, end: StreamEnd, last: bool },
+}
+
+/// How a streamed body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    Chunked,
+    Length(u64),
+    Close,
+    /// HEAD: nothing of it is sent.
+    Nothing,
+}
+
+impl std::fmt::Debug for Answer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Answer::Waiting { task, .. } => write!(f, "Waiting({task})"),
+            Answer::Bytes { bytes, .. } => write!(f, "Bytes({})", bytes.len()),
+            Answer::Large { body, at, .. } => write!(f, "Large({at} of {})", body.len()),
+            Answer::Stream { end, .. } => write!(f, "Stream({end:?})"),
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(conn: Conn, peer: SocketAddr, now: Time) -> Connection {
+        Connection {
+            conn,
+            peer,
+            work: None,
+            requests: 0,
+            closing: None,
+            peer_ended: false,
+            paused: false,
+            dirty: false,
+            waits: Waits::Idle,
+            since: now,
+            progressed: false,
+            handed: 0,
+            left_at_since: 0,
+            unsent: 0,
+        }
+    }
+
+    pub(crate) fn queue_is_empty(&self) -> bool {
+        self.work.as_ref().is_none_or(|w| w.queue.is_empty())
+    }
+
+    pub(crate) fn has_input(&self) -> bool {
+        self.work.as_ref().is_some_and(|w| !w.input.is_empty())
+    }
+
+    /// Whether received bytes are of use: until the last request, and its body, are read.
+    pub(crate) fn reads(&self) -> bool {
+        self.closing.is_none() || self.is_reading_body()
+    }
+
+    pub(crate) fn is_reading_body(&self) -> bool {
+        self.work.as_ref().is_some_and(|w| w.body.is_some())
+    }
+
+    /// Whether the next bytes must wait: for answers to leave, or for a handler to read its body.
+    pub(crate) fn is_blocked(&self, about_to_send: usize) -> bool {
+        let Some(work) = &self.work else { return about_to_send >= UNSENT };
+        let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
+        work.queue.len() >= PIPELINED || about_to_send + self.unsent >= UNSENT || body_full
+    }
+
+    /// What it waits for now.
+    pub(crate) fn state(&self) -> Waits {
+        if self.unsent > 0 {
+            return Waits::Write;
+        }
+        match &self.work {
+            Some(work) if work.body.is_some() && !self.is_blocked(0) => Waits::Body,
+            Some(work) if !work.queue.is_empty() => Waits::Handler,
+            Some(work) if !work.input.is_empty() => Waits::Head,
+            _ => Waits::Idle,
+        }
+    }
+
+    /// The peer sends no more: whoever waits for a body learns it.
+    pub(crate) fn cut_body(&mut self) {
+        if let Some(work) = &mut self.work
+            && let Some(body) = work.body.take()
+        {
+            body.shared.end(Err(BodyError::Ended), Vec::new());
+        }
+    }
+}

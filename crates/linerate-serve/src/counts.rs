@@ -1,0 +1,145 @@
+//! What a server counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const FIRST: u16 = 100;
+const STATUSES: usize = 500;
+
+/// Counters of one thread: written by it alone, read by anybody.
+#[derive(Debug)]
+pub(crate) struct ThreadCounts {
+    requests: AtomicU64,
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    refused: AtomicU64,
+    parked: AtomicU64,
+    panics: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    by_status: Box<[AtomicU64]>,
+}
+
+/// One writer: no need for an atomic addition.
+fn bump(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Default for ThreadCounts {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        ThreadCounts {
+            requests: zero(),
+            accepted: zero(),
+            closed: zero(),
+            refused: zero(),
+            parked: zero(),
+            panics: zero(),
+            bytes_in: zero(),
+            bytes_out: zero(),
+            by_status: (0..STATUSES).map(|_| zero()).collect(),
+        }
+    }
+}
+
+impl ThreadCounts {
+    pub(crate) fn request(&self) {
+        bump(&self.requests, 1);
+    }
+
+    pub(crate) fn accepted(&self) {
+        bump(&self.accepted, 1);
+    }
+
+    pub(crate) fn closed(&self) {
+        bump(&self.closed, 1);
+    }
+
+    pub(crate) fn refused(&self) {
+        bump(&self.refused, 1);
+    }
+
+    pub(crate) fn panicked(&self) {
+        bump(&self.panics, 1);
+    }
+
+    pub(crate) fn set_parked(&self, n: usize) {
+        self.parked.store(n as u64, Relaxed);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        bump(&self.bytes_in, bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        bump(&self.bytes_out, bytes as u64);
+    }
+
+    pub(crate) fn answered(&self, status: u16) {
+        if let Some(counter) = self.by_status.get(usize::from(status.saturating_sub(FIRST))) {
+            bump(counter, 1);
+        }
+    }
+}
+
+/// What a server has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests whose head was read whole; those refused by the reader are not among them.
+    pub requests: u64,
+    /// Answers by status, the refusals among them.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// Connections closed at once because too many were open.
+    pub refused: u64,
+    /// Handlers that wait now.
+    pub waiting: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes given to the transport to send.
+    pub bytes_out: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, thread: &ThreadCounts) {
+        self.requests += thread.requests.load(Relaxed);
+        let closed = thread.closed.load(Relaxed);
+        let accepted = thread.accepted.load(Relaxed);
+        self.accepted += accepted;
+        self.open += accepted.saturating_sub(closed);
+        self.refused += thread.refused.load(Relaxed);
+        self.waiting += thread.parked.load(Relaxed);
+        self.panics += thread.panics.load(Relaxed);
+        self.bytes_in += thread.bytes_in.load(Relaxed);
+        self.bytes_out += thread.bytes_out.load(Relaxed);
+        for (i, counter) in thread.by_status.iter().enumerate() {
+            let n = counter.load(Relaxed);
+            if n > 0 {
+                *self.by_status.entry(FIRST + i as u16).or_default() += n;
+            }
+        }
+    }
+
+    /// As `/stats` shows it.
+    pub fn to_json(&self) -> String {
+        let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
+        format!(
+            "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
+             \"waiting\":{},\"panics\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}}}\n",
+            self.requests,
+            statuses.join(","),
+            self.accepted,
+            self.open,
+            self.refused,
+            self.waiting,
+            self.panics,
+            self.bytes_in,
+            self.bytes_out
+        )
+    }
+}

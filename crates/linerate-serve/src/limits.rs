@@ -1,0 +1,79 @@
+//! Every limit of this crate, with its reason.
+
+use std::time::Duration;
+
+/// What a server grants each connection, and all of them together.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What a request may weigh.
+    pub request: linerate_http::server::Limits,
+    /// Connections open at once on one thread; those beyond are closed at once. Reason: descriptors and memory are finite,
+    /// and whoever is connected already should be served well.
+    pub connections: usize,
+    /// From the first byte of a head (or from the accept) to its last; then 408. Reason: slow heads (slowloris) hold a
+    /// connection for nothing.
+    pub header_time: Duration,
+    /// Between an answer and the next request. Reason: idle connections are cheap, not free.
+    pub idle_time: Duration,
+    /// What a body may take beside the time that `least_rate` grants it; then 408. Reason: as for heads.
+    pub body_time: Duration,
+    /// How long an answer may wait for a peer that takes nothing; then the connection is reset. Reason: a slow reader
+    /// holds an answer in memory.
+    pub write_time: Duration,
+    /// Bytes per second that a body must come at, and an answer be taken at, once the times above are used up. Reason: one
+    /// byte every few seconds is an attack, not a modem.
+    pub least_rate: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            request: linerate_http::server::Limits::default(),
+            connections: 200_000,
+            header_time: Duration::from_secs(15),
+            idle_time: Duration::from_secs(75),
+            body_time: Duration::from_secs(20),
+            write_time: Duration::from_secs(20),
+            least_rate: 500,
+        }
+    }
+}
+
+/// Requests of one connection whose answers are not written yet; beyond it, nothing more is read from it. Reason: a peer that
+/// pipelines without end must not fill our memory with waiting handlers.
+pub(crate) const PIPELINED: usize = 64;
+
+/// Bytes of answers that one connection may have on their way; beyond it, its next requests wait. Reason: small requests can
+/// ask for large answers faster than any wire takes them.
+pub(crate) const UNSENT: usize = 256 << 10;
+
+/// Bytes of a request body that wait for its handler; beyond it, nothing more is read from the connection. Reason:
+/// back-pressure has to begin somewhere; this fills a long fast wire.
+pub(crate) const BODY_BUFFERED: usize = 128 << 10;
+
+/// Bytes of a body that a handler did not want which are read and thrown away to keep the connection; with more to come it
+/// is closed instead. Reason: reading on is cheaper than a new connection, up to about here.
+pub(crate) const BODY_DISCARDED: u64 = 256 << 10;
+
+/// Bodies up to this size are copied beside their head and leave in the same send; larger ones are sent from where they
+/// are. Reason: about what a copy costs less than a second send.
+pub(crate) const BODY_COPIED: usize = 16 << 10;
+
+/// Bytes of a large answer handed to the transport in one go. Reason: other connections have their turn; the socket rarely
+/// takes more at once.
+pub(crate) const BODY_SLICE: usize = 128 << 10;
+
+/// Work areas (input buffer, queue of answers) kept for reuse by a thread. Reason: an idle connection has none; this many
+/// cover the connections that are busy at the same moment.
+pub(crate) const WORK_KEPT: usize = 1024;
+
+/// Capacity beyond which an output buffer or an input buffer is given back instead of kept. Reason: one large exchange must
+/// not be remembered for ever.
+pub(crate) const BUFFER_KEPT: usize = 256 << 10;
+
+/// How long a stopped server waits for answers that are on their way. Reason: a deploy must end.
+pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(10);
+
+/// Finished coroutines' boxes that a thread keeps for the next ones. Reason: a handler that does not wait must cost no
+/// allocation; more than this many rarely wait and end in one turn.
+pub(crate) const TASKS_KEPT: usize = 4096;

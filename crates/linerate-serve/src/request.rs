@@ -1,0 +1,62 @@
+//! A request, as a handler gets it.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use linerate_http::server::{Method, RequestHead};
+
+use crate::body::RequestBody;
+
+/// A request: its head, its body, who sent it.
+#[derive(Debug)]
+pub struct Request {
+    head: Rc<RequestHead>,
+    body: RequestBody,
+    peer: SocketAddr,
+}
+
+impl Request {
+    pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
+        Request { head, body, peer }
+    }
+
+    /// The head, with all its fields.
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// The method.
+    pub fn method(&self) -> Method {
+        self.head.method()
+    }
+
+    /// The path, percent-encoded, without the query.
+    pub fn path(&self) -> &str {
+        self.head.path()
+    }
+
+    /// The query.
+    pub fn query(&self) -> Option<&str> {
+        self.head.query()
+    }
+
+    /// The first field of that name, when it is text.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.field_text(name)
+    }
+
+    /// The body.
+    pub fn body(&mut self) -> &mut RequestBody {
+        &mut self.body
+    }
+
+    /// Takes the body out.
+    pub fn into_body(self) -> RequestBody {
+        self.body
+    }
+
+    /// The client's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}

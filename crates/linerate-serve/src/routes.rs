@@ -1,0 +1,203 @@
+//! The routes that `linerate serve` and the demo answer: what load generators, suites and people ask for.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linerate_http::server::{Form, Method, push_decimal, reason};
+
+use crate::counts::Counts;
+use crate::response::BodyStream;
+use crate::{Request, Response, sleep};
+
+/// Largest body that `/bytes/N` gives, in bytes. Reason: a terabyte asked for by mistake keeps a wire busy for hours.
+const BYTES: u64 = 1 << 33;
+/// Bodies of `/bytes/N` up to this size share one block of memory. Reason: it is made once per server.
+const BLOCK: usize = 1 << 20;
+/// Longest wait of `/delay/MS`. Reason: a handler that waits for ever is a leak.
+const DELAY: u64 = 3_600_000;
+/// Lines of `/stream/N`. Reason: as for bytes.
+const LINES: u64 = 1 << 30;
+/// What `/`, `/echo` and `/upper` take of a body they give back whole.
+const ECHO: usize = 16 << 20;
+
+const ALLOW: &str = "GET, HEAD, POST, OPTIONS";
+
+/// The built-in routes. Cheap to clone: one per thread.
+#[derive(Clone)]
+pub struct Routes {
+    block: Bytes,
+    counts: Arc<dyn Fn() -> Counts + Send + Sync>,
+}
+
+impl Routes {
+    /// `counts` is what `/stats` shows.
+    pub fn new(counts: Arc<dyn Fn() -> Counts + Send + Sync>) -> Routes {
+        let block: Vec<u8> = (0..BLOCK)
+            .map(|i| b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n"[i % 64])
+            .collect();
+        Routes { block: Bytes::from(block), counts }
+    }
+
+    /// Answers.
+    pub async fn answer(self, request: Request) -> Response {
+        let method = request.method();
+        match method {
+            Method::Get | Method::Head | Method::Post => {}
+            Method::Options => return allow(Response::status(204)),
+            Method::Put | Method::Delete | Method::Patch | Method::Trace => return not_allowed(),
+            Method::Connect | Method::Other => return status_page(501),
+        }
+        if request.head().form() == Form::Asterisk {
+            return not_allowed();
+        }
+        let path = request.path();
+        if path == "/" {
+            return if method == Method::Post { echo(request, false).await } else { hello() };
+        }
+        let (name, argument) = split(path);
+        match (name, argument) {
+            ("echo", None) if method == Method::Post => echo(request, false).await,
+            ("echo", None) => head_dump(&request),
+            ("upper", None) if method == Method::Post => echo(request, true).await,
+            ("upper", None) => not_allowed(),
+            ("bytes", Some(n)) => self.bytes(n),
+            ("delay", Some(ms)) if ms <= DELAY => {
+                sleep(Duration::from_millis(ms)).await;
+                Response::text("waited\n")
+            }
+            ("block", Some(ms)) if ms <= DELAY => {
+                std::thread::sleep(Duration::from_millis(ms));
+                Response::text("blocked\n")
+            }
+            ("status", Some(code)) if (200..=599).contains(&code) => status_page(code as u16),
+            ("stream", Some(n)) if n <= LINES => Response::status(200)
+                .with_content_type("text/plain; charset=utf-8")
+                .with_stream(Lines { next: 0, end: n }),
+            ("stats", None) => Response::json((self.counts)().to_json()),
+            _ => status_page(404),
+        }
+    }
+
+    fn bytes(&self, n: u64) -> Response {
+        let response = Response::status(200).with_content_type("application/octet-stream");
+        if n <= BLOCK as u64 {
+            return response.with_body(self.block.slice(..n as usize));
+        }
+        if n > BYTES {
+            return status_page(404);
+        }
+        response.with_stream(Repeat { block: self.block.clone(), left: n })
+    }
+}
+
+impl crate::Handler for Routes {
+    type Future = Pin<Box<dyn Future<Output = Response>>>;
+
+    fn call(&self, request: Request) -> Self::Future {
+        Box::pin(self.clone().answer(request))
+    }
+}
+
+fn hello() -> Response {
+    Response::text(Bytes::from_static(b"Hello, World!\n"))
+}
+
+/// `/name` or `/name/number`.
+fn split(path: &str) -> (&str, Option<u64>) {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    match path.split_once('/') {
+        None => (path, None),
+        Some((name, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse().map_or(("", None), |n| (name, Some(n)))
+        }
+        Some(_) => ("", None),
+    }
+}
+
+/// What was sent, or what became of it.
+async fn echo(mut request: Request, upper: bool) -> Response {
+    match request.body().collect(ECHO).await {
+        Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
+        Ok(body) => Response::status(200).with_content_type("application/octet-stream").with_body(body),
+        Err(_) => status_page(413).closing(),
+    }
+}
+
+/// The head as it was understood, a field per line.
+fn head_dump(request: &Request) -> Response {
+    let head = request.head();
+    let mut dump = format!("{} {}\n", head.method_name(), head.target()).into_bytes();
+    for (name, value) in head.fields() {
+        dump.extend_from_slice(name.as_bytes());
+        dump.extend_from_slice(b": ");
+        dump.extend_from_slice(value);
+        dump.push(b'\n');
+    }
+    Response::text(dump)
+}
+
+fn status_page(code: u16) -> Response {
+    let mut text = Vec::new();
+    push_decimal(&mut text, u64::from(code));
+    text.push(b' ');
+    text.extend_from_slice(reason(code).as_bytes());
+    text.push(b'\n');
+    Response { status: code, ..Response::text(text) }
+}
+
+fn not_allowed() -> Response {
+    allow(status_page(405))
+}
+
+fn allow(response: Response) -> Response {
+    match response.with_field("allow", ALLOW) {
+        Ok(response) => response,
+        Err(_) => Response::status(500),
+    }
+}
+
+/// `line 1`, `line 2`, ... as chunks.
+struct Lines {
+    next: u64,
+    end: u64,
+}
+
+impl BodyStream for Lines {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        if self.next == self.end {
+            return Poll::Ready(None);
+        }
+        self.next += 1;
+        Poll::Ready(Some(Ok(Bytes::from(format!("line {}\n", self.next)))))
+    }
+}
+
+/// A block, again and again.
+struct Repeat {
+    block: Bytes,
+    left: u64,
+}
+
+impl BodyStream for Repeat {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let n = self.left.min(self.block.len() as u64).min(64 << 10);
+        self.left -= n;
+        Poll::Ready(Some(Ok(self.block.slice(..n as usize))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}

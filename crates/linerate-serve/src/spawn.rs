@@ -1,0 +1,231 @@
+//! Servers on threads of their own.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use linerate_net::epoll::Epoll;
+use linerate_net::{ListenOptions, Transport, Waker, machine};
+
+use crate::Handler;
+use crate::counts::{Counts, ThreadCounts};
+use crate::limits::{self, Limits};
+use crate::routes::Routes;
+use crate::server::Server;
+
+/// What a server is told.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where to listen; port 0 picks one.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
+    pub threads: usize,
+    /// CPUs to pin the threads to, in turn; none: not pinned.
+    pub cores: Vec<usize>,
+    /// Requests after which a connection is closed.
+    pub close_after: Option<u32>,
+    /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
+    pub defer_accept: bool,
+    /// What is granted to connections.
+    pub limits: Limits,
+    /// How long a stopped server waits for answers on their way.
+    pub drain: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            threads: 1,
+            cores: Vec::new(),
+            close_after: None,
+            defer_accept: false,
+            limits: Limits::default(),
+            drain: limits::DRAIN_TIME,
+        }
+    }
+}
+
+/// A running server. Dropping it stops it.
+#[derive(Debug)]
+pub struct Handle {
+    addresses: Vec<SocketAddr>,
+    counts: Arc<Vec<Arc<ThreadCounts>>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<(JoinHandle<()>, Waker)>,
+}
+
+impl Handle {
+    /// The (first) address it listens on.
+    pub fn addr(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// All addresses it listens on.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        sum(&self.counts)
+    }
+
+    /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
+    /// options' `drain`, and returns the final counts.
+    pub fn stop(mut self) -> Counts {
+        self.shut_down();
+        sum(&self.counts)
+    }
+
+    /// Whether all its threads have ended by themselves, which they only do when the transport fails.
+    pub fn is_dead(&self) -> bool {
+        self.threads.iter().all(|(thread, _)| thread.is_finished())
+    }
+
+    fn shut_down(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        for (_, waker) in &self.threads {
+            waker.wake();
+        }
+        for (thread, _) in self.threads.drain(..) {
+            // It can only have panicked, which was printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+fn sum(counts: &[Arc<ThreadCounts>]) -> Counts {
+    let mut all = Counts::default();
+    for thread in counts {
+        all.add(thread);
+    }
+    all
+}
+
+/// Starts a server with the built-in routes ([`Routes`]).
+///
+/// # Errors
+/// When an address can't be listened on, or the kernel lacks a facility.
+pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
+    spawn_counting(options, |counts| {
+        let routes = Routes::new(counts);
+        move || routes.clone()
+    })
+}
+
+/// Starts a server; `make` gives each thread its handler, on that thread.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_with<M, H>(options: ServerOptions, make: M) -> io::Result<Handle>
+where
+    M: Fn() -> H + Clone + Send + 'static,
+    H: Handler,
+{
+    spawn_counting(options, |_| make)
+}
+
+type CountsFn = Arc<dyn Fn() -> Counts + Send + Sync>;
+
+fn spawn_counting<M, H>(options: ServerOptions, make: impl FnOnce(CountsFn) -> M) -> io::Result<Handle>
+where
+    M: Fn() -> H + Clone + Send + 'static,
+    H: Handler,
+{
+    let count = options.threads.max(1);
+    let counts: Arc<Vec<Arc<ThreadCounts>>> = Arc::new((0..count).map(|_| Arc::default()).collect());
+    let shown = Arc::clone(&counts);
+    let make = make(Arc::new(move || sum(&shown)));
+    let mut handle = Handle {
+        addresses: options.listen.clone(),
+        counts,
+        stop: Arc::new(AtomicBool::new(false)),
+        threads: Vec::new(),
+    };
+    for index in 0..count {
+        let (tell, told) = mpsc::channel();
+        let thread = Thread {
+            index,
+            options: ServerOptions { listen: handle.addresses.clone(), ..options.clone() },
+            counts: Arc::clone(&handle.counts[index]),
+            stop: Arc::clone(&handle.stop),
+        };
+        let make = make.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("serve-{index}"))
+            .spawn(move || thread.run(make, &tell))?;
+        let (addresses, waker) = told.recv().map_err(|_| io::Error::other("the server's thread ended"))??;
+        handle.addresses = addresses;
+        handle.threads.push((thread, waker));
+    }
+    Ok(handle)
+}
+
+struct Thread {
+    index: usize,
+    options: ServerOptions,
+    counts: Arc<ThreadCounts>,
+    stop: Arc<AtomicBool>,
+}
+
+type Told = io::Result<(Vec<SocketAddr>, Waker)>;
+
+impl Thread {
+    fn run<H: Handler>(self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
+        match Epoll::new() {
+            Ok(transport) => self.serve(transport, make(), tell),
+            Err(error) => {
+                // Nobody listens any more only when the caller is gone.
+                let _ = tell.send(Err(error));
+            }
+        }
+    }
+
+    fn serve<T: Transport, H: Handler>(self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
+        if let Some(&core) = self.options.cores.get(self.index % self.options.cores.len().max(1)) {
+            // Unpinned it is slower, not wrong.
+            let _ = machine::pin_to_core(core);
+        }
+        let waker = transport.waker();
+        let mut server = Server::new(transport, handler, self.options.limits)
+            .with_counts(Arc::clone(&self.counts))
+            .with_close_after(self.options.close_after);
+        let listen = ListenOptions {
+            reuse_port: self.options.threads > 1,
+            defer: self.options.defer_accept.then_some(Duration::from_secs(3)),
+            ..ListenOptions::default()
+        };
+        let addresses: Result<Vec<SocketAddr>, _> =
+            self.options.listen.iter().map(|at| server.listen(*at, &listen)).collect();
+        let failed = addresses.is_err();
+        let told = addresses.map(|a| (a, waker)).map_err(|e| io::Error::other(e.to_string()));
+        if tell.send(told).is_err() || failed {
+            return;
+        }
+        if let Err(error) = self.turns(&mut server) {
+            eprintln!("linerate serve: thread {} ended: {error}", self.index);
+        }
+    }
+
+    fn turns<T: Transport, H: Handler>(&self, server: &mut Server<T, H>) -> io::Result<()> {
+        while !self.stop.load(Ordering::SeqCst) {
+            server.turn(None)?;
+        }
+        server.drain();
+        let until = machine::monotonic_now() + self.options.drain;
+        while server.open() > 0 && machine::monotonic_now() < until {
+            server.turn(Some(until))?;
+        }
+        Ok(())
+    }
+}

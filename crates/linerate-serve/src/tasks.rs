@@ -1,0 +1,221 @@
+//! Handlers' coroutines: polled in place, parked when they wait, woken from anywhere.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use linerate_net::Conn;
+
+use crate::limits::TASKS_KEPT;
+
+/// Tasks that were woken, and how to wake the thread that runs them.
+pub(crate) struct Ready {
+    woken: Mutex<Vec<u32>>,
+    /// The loop is about to wait, or waits.
+    asleep: AtomicBool,
+    thread: linerate_net::Waker,
+}
+
+impl Ready {
+    pub(crate) fn new(thread: linerate_net::Waker) -> Arc<Ready> {
+        Arc::new(Ready { woken: Mutex::default(), asleep: AtomicBool::new(false), thread })
+    }
+
+    fn push(&self, task: u32) {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.thread.wake();
+        }
+    }
+
+    /// Takes the woken tasks, in the order in which they were woken.
+    pub(crate) fn take(&self, into: &mut Vec<u32>) {
+        into.clear();
+        std::mem::swap(into, &mut self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Says that the loop is going to wait; `false`: it must not, there is work.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let idle = self.woken.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !idle {
+            self.wake_up();
+        }
+        idle
+    }
+
+    /// Says that the loop runs.
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A task's own waker: remembers that it is queued already.
+struct Signal {
+    task: u32,
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.ready.push(self.task);
+        }
+    }
+}
+
+/// What a poll gave.
+pub(crate) enum Polled<R> {
+    /// The answer.
+    Ready(R),
+    /// It waits.
+    Pending,
+    /// It panicked.
+    Panicked,
+}
+
+struct Task<F> {
+    /// Its box stays when the future is gone, for the next one.
+    future: Pin<Box<Option<F>>>,
+    signal: Arc<Signal>,
+    waker: Waker,
+    owner: Option<Conn>,
+}
+
+/// All tasks of a thread.
+pub(crate) struct Tasks<F> {
+    table: Vec<Option<Task<F>>>,
+    free: Vec<u32>,
+    ready: Arc<Ready>,
+    parked: usize,
+}
+
+impl<F: Future> Tasks<F> {
+    pub(crate) fn new(ready: Arc<Ready>) -> Tasks<F> {
+        Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0 }
+    }
+
+    /// Handlers that wait.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// Makes a coroutine and polls it at once. The number is the task's when it waits.
+    pub(crate) fn start(&mut self, make: impl FnOnce() -> F) -> (u32, Polled<F::Output>) {
+        let id = self.take();
+        let Some(task) = self.table[id as usize].as_mut() else { return (id, Polled::Panicked) };
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            task.future.set(Some(make()));
+            poll(task)
+        }));
+        (id, self.settle(id, polled))
+    }
+
+    /// Notes for whom a task works that waits.
+    pub(crate) fn park(&mut self, id: u32, owner: Conn) {
+        if let Some(task) = self.table[id as usize].as_mut() {
+            task.owner = Some(owner);
+            self.parked += 1;
+        }
+    }
+
+    /// For whom it works; `None` when it is over.
+    pub(crate) fn owner(&self, id: u32) -> Option<Conn> {
+        self.table.get(id as usize)?.as_ref()?.owner
+    }
+
+    /// Polls a parked task that was woken.
+    pub(crate) fn poll(&mut self, id: u32) -> Polled<F::Output> {
+        let Some(task) = self.table[id as usize].as_mut() else { return Polled::Pending };
+        let polled = catch_unwind(AssertUnwindSafe(|| poll(task)));
+        self.settle(id, polled)
+    }
+
+    /// Allows a task to be woken again; before it is polled, or when its wake-up came too late.
+    pub(crate) fn unqueue(&self, id: u32) {
+        if let Some(Some(task)) = self.table.get(id as usize) {
+            task.signal.queued.store(false, Ordering::Release);
+        }
+    }
+
+    /// The waker of a task, for what else is polled in its name.
+    pub(crate) fn waker(&self, id: u32) -> Option<Waker> {
+        Some(self.table.get(id as usize)?.as_ref()?.waker.clone())
+    }
+
+    /// A task without a coroutine: something else is polled in its name.
+    pub(crate) fn reserve(&mut self, owner: Conn) -> u32 {
+        let id = self.take();
+        self.park(id, owner);
+        id
+    }
+
+    /// Ends a task, whatever it was doing.
+    pub(crate) fn cancel(&mut self, id: u32) {
+        // A handler's destructors may panic as its code may.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(task) = self.table[id as usize].as_mut() {
+                task.future.set(None);
+            }
+        }));
+        self.release(id);
+    }
+
+    fn settle(&mut self, id: u32, polled: std::thread::Result<Poll<F::Output>>) -> Polled<F::Output> {
+        match polled {
+            Ok(Poll::Pending) => Polled::Pending,
+            Ok(Poll::Ready(output)) => {
+                self.cancel(id);
+                Polled::Ready(output)
+            }
+            Err(_) => {
+                self.cancel(id);
+                Polled::Panicked
+            }
+        }
+    }
+
+    fn release(&mut self, id: u32) {
+        let slot = &mut self.table[id as usize];
+        if let Some(task) = slot
+            && task.owner.take().is_some()
+        {
+            self.parked -= 1;
+        }
+        if self.free.len() >= TASKS_KEPT {
+            *slot = None;
+        }
+        self.free.push(id);
+    }
+
+    /// A free task, from before or new.
+    fn take(&mut self) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            (self.table.len() - 1) as u32
+        });
+        let ready = &self.ready;
+        self.table[id as usize].get_or_insert_with(|| {
+            let signal =
+                Arc::new(Signal { task: id, queued: AtomicBool::new(false), ready: Arc::clone(ready) });
+            let waker = Waker::from(Arc::clone(&signal));
+            Task { future: Box::pin(None), signal, waker, owner: None }
+        });
+        id
+    }
+}
+
+fn poll<F: Future>(task: &mut Task<F>) -> Poll<F::Output> {
+    match task.future.as_mut().as_pin_mut() {
+        Some(future) => future.poll(&mut Context::from_waker(&task.waker)),
+        None => Poll::Pending,
+    }
+}

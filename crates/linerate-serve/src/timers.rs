@@ -1,0 +1,231 @@
+//! Time for handlers ([`sleep`]) and for connections (`Deadlines`).
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use linerate_net::Time;
+
+/// What waits for a time.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    now: Time,
+    serial: u64,
+    waiting: BinaryHeap<Reverse<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Time,
+    serial: u64,
+    waker: Waker,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.at, self.serial) == (other.at, other.serial)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+impl Timers {
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.waiting.peek().map(|Reverse(entry)| entry.at)
+    }
+
+    /// Sets the time and wakes what is due.
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = now;
+        while self.next().is_some_and(|at| at <= now) {
+            if let Some(Reverse(entry)) = self.waiting.pop() {
+                entry.waker.wake();
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The timers of the server whose turn it is on this thread.
+    static CURRENT: RefCell<Option<Rc<RefCell<Timers>>>> = const { RefCell::new(None) };
+}
+
+/// Makes `timers` those that [`sleep`] uses on this thread.
+pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
+    CURRENT.with_borrow_mut(|current| {
+        if !current.as_ref().is_some_and(|c| Rc::ptr_eq(c, timers)) {
+            *current = Some(Rc::clone(timers));
+        }
+    });
+}
+
+/// Waits, as a coroutine, on the server's own clock. Only inside a handler.
+///
+/// # Panics
+/// When polled outside of a handler of this crate.
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep { duration, until: None }
+}
+
+/// The future of [`sleep`].
+#[derive(Debug)]
+#[must_use = "it waits only when awaited"]
+pub struct Sleep {
+    duration: Duration,
+    until: Option<Time>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        CURRENT.with_borrow(|current| {
+            let Some(timers) = current else {
+                panic!("linerate_serve::sleep is for handlers of linerate_serve")
+            };
+            let mut timers = timers.borrow_mut();
+            let now = timers.now;
+            let whole = now + self.duration;
+            let until = *self.until.get_or_insert(whole);
+            if now >= until {
+                return Poll::Ready(());
+            }
+            timers.serial += 1;
+            let serial = timers.serial;
+            timers.waiting.push(Reverse(Entry { at: until, serial, waker: context.waker().clone() }));
+            Poll::Pending
+        })
+    }
+}
+
+/// Buckets of the wheel and the time each stands for. Reason: deadlines of connections are seconds; an eighth of one is
+/// exact enough, and 1024 of them reach beyond two minutes (later ones go around).
+const BUCKETS: usize = 1024;
+const TICK_NS: u64 = 125_000_000;
+
+/// One deadline per slot. Moving it later costs nothing: a slot found early in its bucket is asked and put in again.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    buckets: Vec<Vec<u32>>,
+    /// Per slot: the tick at which it will be looked at; 0: none.
+    armed: Vec<u64>,
+    /// All ticks up to this one have been looked at.
+    done: u64,
+    count: usize,
+}
+
+impl Deadlines {
+    pub(crate) fn new() -> Deadlines {
+        Deadlines { buckets: vec![Vec::new(); BUCKETS], armed: Vec::new(), done: 0, count: 0 }
+    }
+
+    /// Sees to it that `slot` is looked at no later than a tick behind `at`.
+    pub(crate) fn arm(&mut self, slot: usize, at: Time) {
+        if at == Time::NEVER {
+            return;
+        }
+        let tick = (at.as_nanos() / TICK_NS + 1).clamp(self.done + 1, self.done + BUCKETS as u64 - 1);
+        if self.armed.len() <= slot {
+            self.armed.resize(slot + 1, 0);
+        }
+        if self.armed[slot] != 0 && self.armed[slot] <= tick {
+            return;
+        }
+        self.armed[slot] = tick;
+        self.buckets[(tick % BUCKETS as u64) as usize].push(slot as u32);
+        self.count += 1;
+    }
+
+    /// When to look again, `None` when nothing is armed.
+    pub(crate) fn next(&self) -> Option<Time> {
+        (self.count > 0).then(|| Time::from_nanos((self.done + 1) * TICK_NS))
+    }
+
+    /// Gives the slots whose time may have come; those that are not done are to be armed again.
+    pub(crate) fn advance(&mut self, now: Time, due: &mut Vec<u32>) {
+        let tick = now.as_nanos() / TICK_NS;
+        if self.count == 0 {
+            self.done = self.done.max(tick);
+        }
+        // Nothing is armed beyond one turn of the wheel: after a long pause one turn sees everything.
+        self.done = self.done.max(tick.saturating_sub(BUCKETS as u64));
+        while self.done < tick {
+            self.done += 1;
+            let bucket = &mut self.buckets[(self.done % BUCKETS as u64) as usize];
+            self.count -= bucket.len();
+            for slot in bucket.drain(..) {
+                // An entry that was replaced by an earlier one is no longer the slot's.
+                let armed = &mut self.armed[slot as usize];
+                if *armed != 0 && *armed <= self.done {
+                    *armed = 0;
+                    due.push(slot);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn deadlines_come_when_due_and_once() {
+        let mut wheel = Deadlines::new();
+        let mut due = Vec::new();
+        wheel.arm(3, at(1000));
+        wheel.arm(3, at(2000));
+        wheel.arm(4, at(500_000));
+        wheel.advance(at(999), &mut due);
+        assert_eq!(due, []);
+        wheel.advance(at(1250), &mut due);
+        assert_eq!(due, [3]);
+        due.clear();
+        wheel.advance(at(120_000), &mut due);
+        assert_eq!(due, []);
+        // Beyond the horizon it is looked at early and armed again.
+        wheel.advance(at(200_000), &mut due);
+        assert_eq!(due, [4]);
+        assert_eq!(wheel.next(), None);
+    }
+
+    #[test]
+    fn an_earlier_deadline_replaces_a_later_one() {
+        let mut wheel = Deadlines::new();
+        let mut due = Vec::new();
+        wheel.arm(0, at(10_000));
+        wheel.arm(0, at(1000));
+        wheel.advance(at(1200), &mut due);
+        assert_eq!(due, [0]);
+        wheel.advance(at(20_000), &mut due);
+        assert_eq!(due, [0], "the entry that was replaced must not come");
+    }
+
+    #[test]
+    fn the_wheel_survives_long_pauses() {
+        let mut wheel = Deadlines::new();
+        let mut due = Vec::new();
+        wheel.advance(at(86_400_000), &mut due);
+        wheel.arm(1, at(86_401_000));
+        wheel.advance(at(2 * 86_400_000), &mut due);
+        assert_eq!(due, [1]);
+    }
+}
