@@ -17,6 +17,8 @@ pub(crate) mod recorder;
 pub(crate) mod session;
 pub(crate) mod stamp;
 pub(crate) mod supply;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::io;

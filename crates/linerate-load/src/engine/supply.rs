@@ -52,6 +52,7 @@ impl Supply {
             return None;
         }
         let (due, count) = match &mut self.pace {
+            Pacing::Closed if now >= self.stop_at => return None,
             Pacing::Closed => (now, most),
             Pacing::Scheduled(schedule) => {
                 let due = at(self.start, schedule.peek()?);

@@ -10,6 +10,9 @@ mod event_loop;
 mod tasks;
 mod threads;
 
+#[cfg(test)]
+pub(crate) use event_loop::Part;
+
 use std::sync::Arc;
 
 use crate::engine::board::Board;

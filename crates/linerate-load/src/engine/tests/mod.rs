@@ -1,0 +1,392 @@
+//! The engine against scripted servers in memory and in virtual time: no socket, no sleep.
+
+mod peer;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linerate_net::Time;
+use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
+
+use super::board::Board;
+use crate::outcome::{Failure, Outcome};
+use crate::plan::{Expectation, Io, Order, Pace, Plan, Rate, Request, Stop, Target, Way};
+use crate::ways::Part;
+use peer::{Script, Seen};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn server() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 80))
+}
+
+/// A plan of GETs on one connection without an end.
+fn plan() -> Plan {
+    Plan {
+        target: Target { url: "http://test/".into(), authority: "test".into(), addresses: vec![server()] },
+        requests: vec![request("GET")],
+        order: Order::Weighted,
+        data: Vec::new(),
+        connections: 1,
+        depth: 1,
+        per_connection: None,
+        stop: Stop::default(),
+        pace: Pace::Closed,
+        threads: None,
+        way: Way::Loop,
+        io: Io::Auto,
+        from: Vec::new(),
+        timeout: Duration::from_secs(10),
+        warm_up: Duration::ZERO,
+        tag: None,
+        throughput: false,
+        checks: Vec::new(),
+        seed: 7,
+    }
+}
+
+fn request(method: &str) -> Request {
+    Request {
+        name: method.to_owned(),
+        weight: 1.0,
+        method: method.to_owned(),
+        path: "/".to_owned(),
+        fields: Vec::new(),
+        body: None,
+        expect: Expectation::default(),
+    }
+}
+
+fn requests(n: u64) -> Stop {
+    Stop { requests: Some(n), duration: None }
+}
+
+fn seconds(n: u64) -> Stop {
+    Stop { requests: None, duration: Some(Duration::from_secs(n)) }
+}
+
+/// A wire with a millisecond of latency each way.
+fn wire() -> MemOptions {
+    MemOptions { latency: MS, ..MemOptions::default() }
+}
+
+fn run_on(options: MemOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
+    let seen = script.seen.clone();
+    let mut mem = Mem::new(options).unwrap();
+    mem.serve(server(), script).unwrap();
+    let part = Part { core: 0, cores: 1, start: Time::ZERO };
+    let outcome = part.run(plan, mem, Arc::new(Board::default())).unwrap();
+    let r = outcome.requests;
+    assert_eq!(r.sent, r.answered + r.failed + r.unknown, "{r:?}");
+    assert_eq!(r.failed, outcome.failures.total());
+    let c = seen.get().requests;
+    if plan.warm_up.is_zero() {
+        assert!(r.answered <= c && c <= r.sent + r.resent, "server counted {c}, we {r:?}");
+    }
+    (outcome, seen)
+}
+
+fn run(plan: &Plan, script: Script) -> (Outcome, Seen) {
+    run_on(wire(), plan, script)
+}
+
+#[test]
+fn each_request_is_answered_once() {
+    let plan = Plan { connections: 4, depth: 10, stop: requests(1000), ..plan() };
+    let (outcome, seen) = run(&plan, Script::new());
+    assert_eq!(outcome.requests.answered, 1000);
+    assert_eq!(seen.get().requests, 1000);
+    assert_eq!(outcome.status.get(&200), Some(&1000));
+    assert_eq!(outcome.connections.opened, 4);
+    // A round trip is two milliseconds; 1000 requests, 40 in flight: 25 of them.
+    assert_eq!(outcome.latency.from_sent.count(), 1000);
+    assert_eq!(outcome.latency.from_sent.percentile_ns(50.0) / 1_000_000, 2);
+}
+
+#[test]
+fn any_cut_of_the_bytes_gives_the_same_counts() {
+    let base = Plan { connections: 3, depth: 7, stop: requests(200), ..plan() };
+    for seed in 0..100 {
+        let options = MemOptions { seed, cut: Cut::Random(1 + seed as usize % 40), window: 300, ..wire() };
+        let (outcome, seen) = run_on(options, &base, Script::new());
+        assert_eq!((outcome.requests.answered, seen.get().requests), (200, 200), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_server_that_closes_after_a_hundred_loses_nothing_and_is_learnt() {
+    for (connections, depth, says_close) in
+        [(100, 100, true), (10, 1000, true), (10, 1000, false), (3, 1, true)]
+    {
+        let plan = Plan { connections, depth, stop: requests(10_000), ..plan() };
+        let script = Script { close_after: Some(100), says_close, ..Script::new() };
+        let (outcome, seen) = run(&plan, script);
+        assert_eq!(outcome.requests.answered, 10_000, "{connections} x {depth}");
+        assert_eq!(seen.get().answered, 10_000);
+        let learnt = outcome.connections.learnt_limit;
+        assert!(learnt == Some(100) || depth * connections == 10_000 && learnt.is_none(), "{learnt:?}");
+        // Only the first connections, and the odd probe, send more than the server takes.
+        let first = u64::from(connections) * u64::from(depth.saturating_sub(100).max(depth.min(100)));
+        assert!(outcome.requests.resent <= first + 2 * u64::from(depth), "{:?}", outcome.requests);
+    }
+}
+
+#[test]
+fn what_cannot_be_known_is_unknown() {
+    let mut plan = Plan { connections: 1, depth: 10, stop: requests(10), ..plan() };
+    plan.requests = vec![request("POST")];
+    let (outcome, seen) = run(&plan, Script { close_after: Some(4), ..Script::new() });
+    assert_eq!(outcome.requests.answered, 4);
+    assert_eq!(outcome.requests.unknown, 6);
+    assert_eq!(outcome.requests.resent, 0);
+    assert_eq!(seen.get().requests, 4);
+}
+
+#[test]
+fn a_server_that_closes_at_once_ends_in_failures() {
+    let plan = Plan { connections: 2, depth: 5, stop: requests(20), ..plan() };
+    let (outcome, _) = run(&plan, Script { close_after: Some(0), ..Script::new() });
+    assert_eq!(outcome.failures.count(Failure::ClosedEarly) + outcome.failures.count(Failure::Reset), 20);
+}
+
+#[test]
+fn a_server_that_speaks_ssh_is_malformed() {
+    let plan = Plan { connections: 2, depth: 5, stop: requests(20), ..plan() };
+    let (outcome, _) = run(&plan, Script { banner: b"SSH-2.0-OpenSSH_9.2p1\r\n".to_vec(), ..Script::new() });
+    assert_eq!(outcome.failures.count(Failure::Malformed), 20, "{:?}", outcome.failures);
+    assert!(outcome.failures.details["malformed"].contains("SSH"), "{:?}", outcome.failures.details);
+}
+
+#[test]
+fn an_endless_header_ends() {
+    let plan = Plan { stop: requests(3), ..plan() };
+    let script = Script {
+        banner: b"HTTP/1.1 200 OK\r\n".to_vec(),
+        endless: b"X-Y: z\r\n".repeat(500),
+        ..Script::new()
+    };
+    let (outcome, _) = run(&plan, script);
+    assert_eq!(outcome.failures.count(Failure::Malformed), 3, "{:?}", outcome.failures);
+}
+
+#[test]
+fn a_server_that_never_answers_times_out() {
+    let plan = Plan { connections: 2, depth: 3, timeout: 100 * MS, stop: requests(12), ..plan() };
+    let (outcome, _) = run(&plan, Script { silent: true, ..Script::new() });
+    // The last ones are waited for after the end: whether they would have been answered nobody knows.
+    assert_eq!(outcome.requests.failed + outcome.requests.unknown, 12);
+    assert!(outcome.failures.count(Failure::Timeout) >= 6, "{:?}", outcome.requests);
+}
+
+#[test]
+fn what_is_in_flight_at_the_end_is_waited_for() {
+    let plan = Plan { connections: 5, stop: seconds(1), ..plan() };
+    let (outcome, seen) = run(&plan, Script { think: Duration::from_millis(300), ..Script::new() });
+    assert_eq!(outcome.requests.unknown, 0);
+    assert_eq!(outcome.requests.answered, seen.get().requests);
+    let silent = Script { silent: true, ..Script::new() };
+    let (outcome, _) = run(&plan, silent);
+    assert_eq!((outcome.requests.sent, outcome.requests.unknown), (5, 5));
+}
+
+#[test]
+fn one_three_and_ten_requests_on_a_connection() {
+    for per in [1, 3, 10] {
+        let plan =
+            Plan { connections: 4, depth: 2, per_connection: Some(per), stop: requests(600), ..plan() };
+        let (outcome, seen) = run(&plan, Script::new());
+        assert_eq!(outcome.requests.answered, 600);
+        let least = 600 / u64::from(per);
+        assert!((least..least + 4).contains(&seen.get().connections), "{per}: {:?}", seen.get().connections);
+        assert!(seen.get().said_close >= least - 4);
+        assert_eq!(outcome.requests.resent, 0, "{per}");
+    }
+}
+
+#[test]
+fn nobody_there_is_said() {
+    let plan = Plan { connections: 20, stop: seconds(10), ..plan() };
+    let (outcome, _) = run(&plan, Script { accept: Accept::Refuse, ..Script::new() });
+    assert_eq!(outcome.unreachable.as_deref(), Some("connection refused"));
+    assert_eq!(outcome.failures.count(Failure::Connect), outcome.requests.sent);
+    let ignored = Plan { timeout: 100 * MS, ..plan };
+    let (outcome, _) = run(&ignored, Script { accept: Accept::Ignore, ..Script::new() });
+    assert_eq!(outcome.unreachable.as_deref(), Some("connection timed out"));
+}
+
+#[test]
+fn used_up_ports_are_a_failure_of_their_own() {
+    let plan = Plan {
+        connections: 50,
+        stop: Stop { duration: Some(Duration::from_millis(100)), requests: None },
+        ..plan()
+    };
+    let (outcome, _) = run_on(MemOptions { ports: Some(30), ..wire() }, &plan, Script::new());
+    assert!(outcome.failures.count(Failure::PortsExhausted) > 0);
+    assert_eq!(outcome.connections.opened, 30);
+    assert!(outcome.requests.answered > 1000);
+}
+
+#[test]
+fn no_buffer_space_is_a_failure_that_passes() {
+    let plan = Plan { connections: 4, stop: requests(500), ..plan() };
+    let (outcome, _) = run_on(MemOptions { fail_send_every: Some(50), ..wire() }, &plan, Script::new());
+    assert_eq!(outcome.requests.answered + outcome.requests.failed, 500, "{:?}", outcome.requests);
+    assert!(outcome.requests.answered > 480);
+}
+
+#[test]
+fn resets_lose_nothing() {
+    let plan = Plan { connections: 4, depth: 5, stop: requests(500), ..plan() };
+    let (outcome, _) = run_on(MemOptions { reset_after_bytes: Some(1000), ..wire() }, &plan, Script::new());
+    assert_eq!(outcome.requests.answered, 500, "{:?} {:?}", outcome.requests, outcome.failures);
+    assert!(outcome.requests.resent > 0);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let open = Pace::Open { rate: Rate::constant(1000.0), arrival: Default::default() };
+    let plan = Plan { connections: 20, stop: seconds(5), pace: open, ..plan() };
+    let (outcome, _) = run(&plan, Script::new());
+    assert_eq!(outcome.requests.answered, 5000);
+    assert_eq!(outcome.requests.unsent, 0);
+    assert_eq!(outcome.client.lateness.count(), 5000);
+    assert!(outcome.client.lateness.percentile_ns(99.0) < 3_000_000);
+    let due = outcome.latency.from_due.unwrap();
+    assert_eq!(due.percentile_ns(50.0) / 1_000_000, 2);
+}
+
+#[test]
+fn a_stall_is_not_hidden_from_those_who_were_due() {
+    // 1000 requests/s on one connection for 10 s; the server stalls for 1 s: a tenth of the requests wait, the first for a
+    // second, the last not at all.
+    let open = Pace::Open { rate: Rate::constant(1000.0), arrival: Default::default() };
+    let plan = Plan { connections: 1, depth: 10, stop: seconds(10), pace: open, ..plan() };
+    let stall = Some((Time::ZERO + Duration::from_secs(4), Time::ZERO + Duration::from_secs(5)));
+    let (outcome, _) = run(&plan, Script { stall, ..Script::new() });
+    let due = outcome.latency.from_due.unwrap();
+    assert_eq!(due.count(), 10_000);
+    // Of ten in flight one goes with each round trip of 2 ms: 5000/s, so that the backlog of about 1000 melts at 4000/s.
+    let p95 = due.percentile_ns(95.0) as f64 / 1e6;
+    assert!((580.0..640.0).contains(&p95), "p95 {p95} ms");
+    let p99 = due.percentile_ns(99.0) as f64 / 1e6;
+    assert!((900.0..930.0).contains(&p99), "p99 {p99} ms");
+    // Seen from when they were sent only ten were slow: the omission that an open loop avoids.
+    assert!(outcome.latency.from_sent.percentile_ns(99.0) < 10_000_000);
+    // The wait was the server's doing, not ours.
+    assert!(outcome.client.lateness.percentile_ns(99.9) < 3_000_000);
+}
+
+#[test]
+fn what_was_due_and_never_left_is_unsent() {
+    let open = Pace::Open { rate: Rate::constant(1000.0), arrival: Default::default() };
+    let plan = Plan { connections: 1, stop: seconds(1), pace: open, ..plan() };
+    let (outcome, _) = run(&plan, Script { think: Duration::from_millis(98), ..Script::new() });
+    // One at a time, 100 ms each.
+    assert_eq!(outcome.requests.sent, 10);
+    assert_eq!(outcome.requests.unsent, 990);
+}
+
+#[test]
+fn the_warm_up_is_in_no_figure() {
+    let plan = Plan { stop: seconds(1), warm_up: Duration::from_secs(1), ..plan() };
+    let (outcome, seen) = run(&plan, Script::new());
+    assert_eq!(outcome.requests.answered, 500);
+    assert_eq!(seen.get().requests, 1000);
+    assert_eq!(outcome.duration.as_millis(), 1000);
+}
+
+#[test]
+fn bad_answers_are_answered_all_the_same() {
+    let mut plan = Plan { stop: requests(10), ..plan() };
+    plan.requests[0].expect = Expectation { status: vec![204], body: Some("hello".to_owned()) };
+    let (outcome, _) = run(&plan, Script::new());
+    assert_eq!((outcome.requests.answered, outcome.bad.status, outcome.bad.body), (10, 10, 0));
+    plan.requests[0].expect = Expectation { status: Vec::new(), body: Some("help".to_owned()) };
+    let (outcome, _) = run(&plan, Script::new());
+    assert_eq!((outcome.requests.answered, outcome.bad.status, outcome.bad.body), (10, 0, 10));
+    let (outcome, _) = run(&plan, Script { status: "503 Sorry", body: "help".to_owned(), ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.bad.status, outcome.bad.body), (10, 10, 0));
+    let bad = outcome.samples.iter().find(|s| s.why == "bad status").unwrap();
+    assert_eq!(bad.status, Some(503));
+    assert!(bad.head.starts_with("HTTP/1.1 503 Sorry\r\n"));
+}
+
+#[test]
+fn a_text_is_found_across_pieces_of_a_body() {
+    let mut plan = Plan { stop: requests(20), ..plan() };
+    plan.requests[0].expect.body = Some("needle".to_owned());
+    for cut in 1..12 {
+        let options = MemOptions { cut: Cut::Every(cut), ..wire() };
+        let (outcome, _) =
+            run_on(options, &plan, Script { body: "hay hay neneedle hay".to_owned(), ..Script::new() });
+        assert_eq!(outcome.bad.total(), 0, "cut {cut}");
+    }
+}
+
+#[test]
+fn tags_are_checked() {
+    let plan = Plan { depth: 4, tag: Some("X-Tag".to_owned()), stop: requests(50), ..plan() };
+    let (outcome, _) = run(&plan, Script { echo: Some("X-Tag".to_owned()), ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.bad.total()), (50, 0));
+    let (outcome, _) = run(&plan, Script::new());
+    assert_eq!((outcome.requests.answered, outcome.bad.tag), (50, 50));
+}
+
+#[test]
+fn a_resent_request_is_the_same_request() {
+    let mut plan = Plan { depth: 20, stop: requests(40), ..plan() };
+    plan.requests[0].path = "/{{seq}}/{{rand:1-1000000}}".to_owned();
+    let (outcome, seen) = run(&plan, Script { close_after: Some(7), keep_heads: true, ..Script::new() });
+    assert_eq!(outcome.requests.answered, 40);
+    let mut paths: Vec<_> =
+        seen.get().heads.iter().map(|h| h.split(' ').nth(1).unwrap().to_owned()).collect();
+    paths.sort();
+    paths.dedup();
+    assert_eq!(paths.len(), 40, "each number came with one random value only");
+}
+
+#[test]
+fn several_kinds_are_told_apart() {
+    let mut plan = Plan { depth: 3, stop: requests(400), ..plan() };
+    plan.requests = vec![Request { weight: 3.0, ..request("GET") }, request("DELETE")];
+    let (outcome, _) = run(&plan, Script::new());
+    let (get, delete) = (&outcome.by_name["GET"], &outcome.by_name["DELETE"]);
+    assert_eq!(get.requests.answered + delete.requests.answered, 400);
+    assert!((60..140).contains(&delete.requests.answered), "{:?}", delete.requests);
+    assert_eq!(get.latency.count(), get.requests.answered);
+}
+
+#[test]
+fn heads_and_gets_take_turns_on_one_connection() {
+    let mut plan = Plan { depth: 5, stop: requests(200), ..plan() };
+    plan.requests = vec![request("GET"), request("DELETE")];
+    plan.order = Order::Listed(vec![0, 0, 1]);
+    let (outcome, _) = run(&plan, Script::new());
+    assert_eq!(outcome.requests.answered, 200);
+    assert_eq!(outcome.by_name["DELETE"].requests.answered, 66);
+}
+
+#[test]
+fn short_connections_in_an_open_loop_open_when_due() {
+    let open = Pace::Open { rate: Rate::constant(100.0), arrival: Default::default() };
+    let plan = Plan { connections: 50, per_connection: Some(1), stop: seconds(2), pace: open, ..plan() };
+    let (outcome, seen) = run(&plan, Script::new());
+    assert_eq!(outcome.requests.answered, 200);
+    assert_eq!(seen.get().connections, 200);
+    // From due: a round trip for the handshake and one for the answer.
+    assert_eq!(outcome.latency.from_due.unwrap().percentile_ns(50.0) / 1_000_000, 4);
+    assert_eq!(outcome.latency.from_sent.percentile_ns(50.0) / 1_000_000, 2);
+}
+
+#[test]
+fn the_low_water_mark_delays_but_never_stalls() {
+    let base = Plan { connections: 2, depth: 50, throughput: true, stop: requests(5000), ..plan() };
+    let (outcome, seen) = run(&base, Script::new());
+    assert_eq!((outcome.requests.answered, seen.get().requests), (5000, 5000));
+    assert_eq!(outcome.latency.from_sent.count(), 0);
+    // One by one, slowly: fewer bytes than the mark wait at any time.
+    let (outcome, _) = run(&Plan { stop: requests(500), ..base }, Script { think: 20 * MS, ..Script::new() });
+    assert_eq!(outcome.requests.answered, 500);
+}

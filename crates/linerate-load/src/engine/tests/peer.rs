@@ -1,0 +1,165 @@
+//! A scripted server in memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use linerate_net::Time;
+use linerate_net::mem::{Accept, Peer, PeerActions, PeerConn};
+
+/// What the server saw, for the test to compare with what the load generator says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<Mutex<Counts>>);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) connections: u64,
+    pub(super) requests: u64,
+    pub(super) answered: u64,
+    pub(super) said_close: u64,
+    pub(super) heads: Vec<String>,
+}
+
+impl Seen {
+    pub(super) fn get(&self) -> Counts {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// How the server behaves.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) seen: Seen,
+    /// From a request to its answer.
+    pub(super) think: Duration,
+    /// Closes after so many answers, ignoring what else has come.
+    pub(super) close_after: Option<u64>,
+    /// Whether the last answer says so.
+    pub(super) says_close: bool,
+    /// Answers nothing between these times.
+    pub(super) stall: Option<(Time, Time)>,
+    /// Never answers.
+    pub(super) silent: bool,
+    pub(super) accept: Accept,
+    /// Sent as soon as a connection is there.
+    pub(super) banner: Vec<u8>,
+    /// Sent again and again after the banner, without end.
+    pub(super) endless: Vec<u8>,
+    pub(super) status: &'static str,
+    pub(super) body: String,
+    /// Echoes this field of the request.
+    pub(super) echo: Option<String>,
+    /// Keeps heads of requests for the test to look at.
+    pub(super) keep_heads: bool,
+    pub(super) conns: HashMap<PeerConn, ConnState>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ConnState {
+    carry: Vec<u8>,
+    answers: u64,
+    closed: bool,
+}
+
+impl Script {
+    pub(super) fn new() -> Script {
+        Script {
+            seen: Seen::default(),
+            think: Duration::ZERO,
+            close_after: None,
+            says_close: false,
+            stall: None,
+            silent: false,
+            accept: Accept::Now,
+            banner: Vec::new(),
+            endless: Vec::new(),
+            status: "200 OK",
+            body: "hello".to_owned(),
+            echo: None,
+            keep_heads: false,
+            conns: HashMap::new(),
+        }
+    }
+
+    fn request(&mut self, now: Time, conn: PeerConn, head: &str, out: &mut PeerActions) {
+        let mut seen = self.seen.0.lock().unwrap();
+        seen.requests += 1;
+        if self.keep_heads {
+            seen.heads.push(head.to_owned());
+        }
+        let asked_to_close = head.contains("Connection: close");
+        seen.said_close += u64::from(asked_to_close);
+        if self.silent {
+            return;
+        }
+        seen.answered += 1;
+        let state = self.conns.entry(conn).or_default();
+        state.answers += 1;
+        let last = asked_to_close || self.close_after.is_some_and(|n| state.answers >= n);
+        let mut at = now + self.think;
+        if let Some((from, to)) = self.stall
+            && at >= from
+            && at < to
+        {
+            at = to;
+        }
+        let wait = at - now;
+        let mut answer = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", self.status, self.body.len());
+        if last && (self.says_close || asked_to_close) {
+            answer.push_str("Connection: close\r\n");
+        }
+        if let Some(name) = &self.echo
+            && let Some(line) = head.lines().find(|l| l.starts_with(name.as_str()))
+        {
+            answer.push_str(line);
+            answer.push_str("\r\n");
+        }
+        answer.push_str("\r\n");
+        answer.push_str(&self.body);
+        out.send_after(wait, conn, answer);
+        if last {
+            state.closed = true;
+            out.close_after(wait, conn);
+        }
+    }
+}
+
+impl Peer for Script {
+    fn accept(&mut self, _now: Time) -> Accept {
+        self.accept
+    }
+
+    fn connected(&mut self, _now: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.seen.0.lock().unwrap().connections += 1;
+        if !self.banner.is_empty() {
+            out.send(conn, self.banner.clone());
+        }
+        if !self.endless.is_empty() {
+            out.call_after(Duration::from_millis(1), conn);
+        }
+        if self.close_after == Some(0) {
+            out.close(conn);
+        }
+    }
+
+    fn called(&mut self, _now: Time, conn: PeerConn, out: &mut PeerActions) {
+        out.send(conn, self.endless.clone());
+        out.call_after(Duration::from_millis(1), conn);
+    }
+
+    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let state = self.conns.entry(conn).or_default();
+        if state.closed || self.close_after == Some(0) || !self.endless.is_empty() {
+            return;
+        }
+        state.carry.extend_from_slice(bytes);
+        loop {
+            let state = self.conns.entry(conn).or_default();
+            let Some(end) = memchr::memmem::find(&state.carry, b"\r\n\r\n").filter(|_| !state.closed) else {
+                break;
+            };
+            let head: Vec<u8> = state.carry.drain(..end + 4).collect();
+            self.request(now, conn, &String::from_utf8_lossy(&head), out);
+        }
+    }
+}
