@@ -1,0 +1,89 @@
+//! What both raw clients share: what to send, how long an answer is, and what was counted.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use memchr::memmem;
+
+/// What a raw client does.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server.
+    pub target: SocketAddrV4,
+    /// Connections held open.
+    pub connections: usize,
+    /// Requests in flight on each.
+    pub depth: usize,
+    /// A new connection for each request.
+    pub short: bool,
+    /// How long to send.
+    pub lasts: Duration,
+    /// The core it runs on.
+    pub core: Option<usize>,
+    /// Bytes that one receive may bring.
+    pub receive: usize,
+    /// Header fields beyond Host, as lines with their CRLF.
+    pub fields: String,
+}
+
+/// What a raw client counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Whole answers (by length alone).
+    pub answered: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Connections that ended otherwise than asked.
+    pub broken: u64,
+    /// Reads that brought something.
+    pub reads: u64,
+    /// From the first request to the end.
+    pub elapsed: Duration,
+}
+
+impl Options {
+    /// One request, as a load generator without further wishes sends it.
+    pub fn request(&self) -> Vec<u8> {
+        let close = if self.short { "Connection: close\r\n" } else { "" };
+        format!("GET / HTTP/1.1\r\nHost: {}\r\n{}{close}\r\n", self.target, self.fields).into_bytes()
+    }
+
+    /// Sends one request and returns the length of the answer: the only one that is ever looked at.
+    pub fn learn(&self) -> io::Result<usize> {
+        let mut s = TcpStream::connect(self.target)?;
+        s.set_read_timeout(Some(Duration::from_secs(5)))?;
+        s.write_all(&self.request())?;
+        let (mut all, mut part) = (Vec::new(), [0u8; 16 << 10]);
+        loop {
+            let n = s.read(&mut part)?;
+            all.extend_from_slice(&part[..n]);
+            match answer_len(&all) {
+                Some(len) if all.len() == len => return Ok(len),
+                Some(len) if all.len() > len => {
+                    return Err(io::Error::other("more bytes than the answer has"));
+                }
+                _ if n == 0 => return Err(io::Error::other("the server closed before a whole answer")),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn answer_len(bytes: &[u8]) -> Option<usize> {
+    let head = memmem::find(bytes, b"\r\n\r\n")? + 4;
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    let body: usize = text.lines().find_map(|l| l.strip_prefix("content-length:"))?.trim().parse().ok()?;
+    Some(head + body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_of_an_answer() {
+        assert_eq!(answer_len(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"), Some(41));
+        assert_eq!(answer_len(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n"), None);
+    }
+}

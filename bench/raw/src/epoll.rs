@@ -1,0 +1,168 @@
+//! The raw client on edge-triggered epoll: counts bytes, parses nothing.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+use crate::client::{Counts, Options};
+use crate::sys::{self, Epoll, Peer};
+
+const WAIT_MS: i32 = 50;
+
+struct Connection {
+    fd: RawFd,
+    /// Bytes of the answer under way.
+    got: usize,
+    /// Bytes of requests that may go out and have not.
+    unsent: usize,
+    /// Where in the request the next byte is.
+    at: usize,
+}
+
+/// Runs until the time is over; answers under way then are not counted.
+pub fn run(o: &Options) -> io::Result<Counts> {
+    if o.short { short(o) } else { kept(o) }
+}
+
+struct Kept {
+    row: Vec<u8>,
+    request: usize,
+    answer: usize,
+    buffer: Vec<u8>,
+    counts: Counts,
+}
+
+fn kept(o: &Options) -> io::Result<Counts> {
+    let request = o.request();
+    let answer = o.learn()?;
+    let mut epoll = Epoll::new()?;
+    let mut connections = Vec::with_capacity(o.connections);
+    for i in 0..o.connections {
+        let fd = sys::socket(false)?;
+        sys::connect(fd, &Peer::new(o.target))?;
+        sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        sys::set_nonblocking(fd)?;
+        epoll.add(fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, i as u64)?;
+        connections.push(Connection { fd, got: 0, unsent: o.depth * request.len(), at: 0 });
+    }
+    // One spare request, so that any slice of `depth` requests exists from any place in a request.
+    let row = request.repeat(o.depth + 1);
+    let buffer = vec![0; o.receive];
+    let mut k = Kept { row, request: request.len(), answer, buffer, counts: Counts::default() };
+    let start = Instant::now();
+    for c in &mut connections {
+        k.send(c)?;
+    }
+    loop {
+        let n = epoll.wait(WAIT_MS)?;
+        for i in 0..n {
+            let (token, events) = epoll.event(i);
+            let c = &mut connections[token as usize];
+            if events & libc::EPOLLIN != 0 {
+                k.receive(c)?;
+            }
+            if c.unsent > 0 {
+                k.send(c)?;
+            }
+        }
+        k.counts.elapsed = start.elapsed();
+        if k.counts.elapsed >= o.lasts {
+            return Ok(k.counts);
+        }
+    }
+}
+
+impl Kept {
+    fn receive(&mut self, c: &mut Connection) -> io::Result<()> {
+        loop {
+            let n = match sys::recv(c.fd, &mut self.buffer) {
+                Ok(0) => return Err(io::Error::other("the server closed a connection")),
+                Ok(n) => n,
+                Err(e) if sys::would_block(&e) => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            let whole = (c.got + n) / self.answer;
+            c.got = (c.got + n) % self.answer;
+            c.unsent += whole * self.request;
+            self.counts.answered += whole as u64;
+            self.counts.received += n as u64;
+            self.counts.reads += 1;
+            // Less than asked for: nothing is left, and the edge will tell of more.
+            if n < self.buffer.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&self, c: &mut Connection) -> io::Result<()> {
+        while c.unsent > 0 {
+            let end = self.row.len().min(c.at + c.unsent);
+            match sys::send(c.fd, &self.row[c.at..end], false) {
+                Ok(n) => {
+                    c.unsent -= n;
+                    c.at = (c.at + n) % self.request;
+                }
+                Err(e) if sys::would_block(&e) => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A new connection for each request, `connections` of them at a time.
+fn short(o: &Options) -> io::Result<Counts> {
+    let request = o.request();
+    let answer = o.learn()?;
+    let peer = Peer::new(o.target);
+    let mut epoll = Epoll::new()?;
+    let mut buffer = vec![0; o.receive];
+    let mut counts = Counts::default();
+    let start = Instant::now();
+    let mut slots = Vec::with_capacity(o.connections);
+    for i in 0..o.connections {
+        slots.push(open(&epoll, &peer, &request, i)?);
+    }
+    loop {
+        let n = epoll.wait(WAIT_MS)?;
+        for i in 0..n {
+            let (token, events) = epoll.event(i);
+            let c = &mut slots[token as usize];
+            if c.unsent > 0 && events & libc::EPOLLOUT != 0 && sys::send(c.fd, &request, false).is_ok() {
+                c.unsent = 0;
+            }
+            let done = match sys::recv(c.fd, &mut buffer) {
+                Ok(n) => {
+                    c.got += n;
+                    counts.received += n as u64;
+                    counts.reads += 1;
+                    n == 0 || c.got >= answer
+                }
+                Err(e) => !sys::would_block(&e),
+            };
+            if done {
+                if c.got == answer {
+                    counts.answered += 1;
+                } else {
+                    counts.broken += 1;
+                }
+                sys::close(c.fd);
+                *c = open(&epoll, &peer, &request, token as usize)?;
+            }
+        }
+        counts.elapsed = start.elapsed();
+        if counts.elapsed >= o.lasts {
+            return Ok(counts);
+        }
+    }
+}
+
+fn open(epoll: &Epoll, peer: &Peer, request: &[u8], slot: usize) -> io::Result<Connection> {
+    let fd = sys::socket(true)?;
+    sys::connect(fd, peer)?;
+    // On loopback the handshake is over when connect returns; elsewhere the send waits for EPOLLOUT.
+    let sent = sys::send(fd, request, false).is_ok();
+    let events = if sent { libc::EPOLLIN } else { libc::EPOLLIN | libc::EPOLLOUT };
+    epoll.add(fd, events | libc::EPOLLET, slot as u64)?;
+    Ok(Connection { fd, got: 0, unsent: usize::from(!sent), at: 0 })
+}

@@ -1,0 +1,86 @@
+//! `linerate-bench-raw serve|epoll|uring|run`: see each command's options in its error message.
+
+mod args;
+mod child;
+
+use std::io::Write;
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use args::Args;
+use linerate_bench_raw::{client, epoll, server, sys, uring};
+use serde_json::json;
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    match words.next().as_deref() {
+        Some("serve") => serve(words),
+        Some("epoll") => send(words, "epoll"),
+        Some("uring") => send(words, "uring"),
+        Some("run") => child::run(words),
+        _ => bail!("usage: linerate-bench-raw serve|epoll|uring|run [--option value]..."),
+    }
+}
+
+fn print_line(v: &serde_json::Value) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{v}")?;
+    Ok(out.flush()?)
+}
+
+fn serve(words: impl Iterator<Item = String>) -> Result<()> {
+    let known =
+        ["listen", "body", "close-after", "stall-ms", "stall-every-ms", "core", "spin", "until-stdin-ends"];
+    let a = Args::parse(words, &known)?;
+    let stall = match (a.maybe("stall-ms")?, a.maybe("stall-every-ms")?) {
+        (Some(lasts), Some(every)) if lasts < every => {
+            Some((Duration::from_millis(lasts), Duration::from_millis(every)))
+        }
+        (None, None) => None,
+        _ => bail!("--stall-ms and --stall-every-ms go together, the first below the second"),
+    };
+    let options = server::Options {
+        listen: a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?,
+        body: a.or("body", 13)?,
+        close_after: a.maybe("close-after")?,
+        stall,
+        core: a.maybe("core")?,
+        spin: a.or("spin", false)?,
+        until_stdin_ends: a.or("until-stdin-ends", false)?,
+    };
+    sys::raise_descriptor_limit();
+    sys::end_on_signal();
+    let (server, at) = server::Server::bind(options).context("cannot listen")?;
+    print_line(&json!({ "listening": at.to_string() }))?;
+    let seen = server.run()?;
+    print_line(&json!({
+        "requests": seen.requests, "connections": seen.connections, "first_us": seen.first_us,
+        "last_us": seen.last_us, "stalls_us": seen.stalls, "cpu_s": sys::cpu_seconds(),
+    }))
+}
+
+fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {
+    let known = ["target", "connections", "depth", "short", "seconds", "core", "receive", "fields"];
+    let a = Args::parse(words, &known)?;
+    let options = client::Options {
+        target: a.maybe("target")?.context("--target ADDR:PORT is needed")?,
+        connections: a.or("connections", 64)?,
+        depth: a.or("depth", 1)?,
+        short: a.or("short", false)?,
+        lasts: Duration::from_secs_f64(a.or("seconds", 3.0)?),
+        core: a.maybe("core")?,
+        receive: a.or("receive", if how == "epoll" { 256 << 10 } else { 16 << 10 })?,
+        fields: a.or("fields", String::new())?,
+    };
+    sys::raise_descriptor_limit();
+    if let Some(core) = options.core {
+        sys::pin(core)?;
+    }
+    let counts = if how == "epoll" { epoll::run(&options)? } else { uring::run(&options)? };
+    let seconds = counts.elapsed.as_secs_f64();
+    print_line(&json!({
+        "answered": counts.answered, "received": counts.received, "broken": counts.broken, "reads": counts.reads,
+        "seconds": seconds, "rate": counts.answered as f64 / seconds, "cpu_s": sys::cpu_seconds(),
+    }))
+}

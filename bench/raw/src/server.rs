@@ -1,0 +1,347 @@
+//! The bare server: answers at once, thinks of nothing, and counts. It must never be what limits a measurement.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::requests::{After, Matcher, Partial};
+use crate::sys;
+
+/// What one read may bring. A whole window of a pipelining client fits.
+const READ: usize = 256 << 10;
+
+/// Bytes of prepared answers that one write may take: as many answers as one read has requests.
+const WRITE: usize = 512 << 10;
+
+/// Connections accepted before those that are open get their turn again.
+const ACCEPTS: usize = 64;
+
+/// Longest wait: after it the loop looks whether it was asked to end.
+const WAIT_MS: i32 = 100;
+
+const LISTENER: u64 = u64::MAX;
+const STDIN: u64 = u64::MAX - 1;
+
+/// How the server behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; port 0 picks one.
+    pub listen: SocketAddrV4,
+    /// Bytes of body in each answer.
+    pub body: usize,
+    /// Closes a connection after this many answers, as nginx does (`keepalive_requests`).
+    pub close_after: Option<u64>,
+    /// Answers nothing for the first time, once in each of the second (counted from the first request).
+    pub stall: Option<(Duration, Duration)>,
+    /// The core it runs on.
+    pub core: Option<usize>,
+    /// Asks the kernel for events without ever sleeping: the client then never pays for waking us.
+    pub spin: bool,
+    /// Ends when standard input does: whoever started us need not even live to end us.
+    pub until_stdin_ends: bool,
+}
+
+/// What the server saw.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Whole requests that arrived.
+    pub requests: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// When the first and the last request came, microseconds of the monotonic clock.
+    pub first_us: u64,
+    /// See `first_us`.
+    pub last_us: u64,
+    /// When it stalled: from, to.
+    pub stalls: Vec<(u64, u64)>,
+}
+
+/// The same answer over and over, so that any number of them is one slice of memory.
+struct Row {
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl Row {
+    fn new(connection: &str, body: usize) -> Row {
+        let mut one = format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\n{connection}\r\n").into_bytes();
+        one.extend(b"Hello, World!\n".iter().cycle().take(body));
+        let len = one.len();
+        let copies = (WRITE / len).max(1) + 1;
+        Row { len, bytes: one.repeat(copies) }
+    }
+}
+
+struct Answers {
+    keep: Row,
+    keep_and_say: Row,
+    close: Row,
+}
+
+/// What is still to be written to a connection: some answers of a row, then perhaps the last one.
+#[derive(Default)]
+struct Owed {
+    /// Bytes of the row.
+    bytes: u64,
+    /// Where in an answer of the row the next byte is.
+    at: usize,
+    /// Bytes of the last answer.
+    last: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The last answer is owed or being written.
+    Ending,
+    /// All is written; what the peer still sends is read and dropped, so that no reset eats our answers.
+    Draining,
+}
+
+struct Connection {
+    fd: RawFd,
+    state: State,
+    say: bool,
+    served: u64,
+    partial: Partial,
+    owed: Owed,
+}
+
+enum Next {
+    Stay,
+    Gone,
+}
+
+/// A running server.
+pub struct Server {
+    options: Options,
+    listener: RawFd,
+    epoll: sys::Epoll,
+    answers: Answers,
+    matcher: Matcher,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    buffer: Vec<u8>,
+    seen: Seen,
+    next_stall_us: u64,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({:?}, {:?})", self.options, self.seen)
+    }
+}
+
+impl Server {
+    /// Binds; returns the server and the address it got.
+    pub fn bind(options: Options) -> io::Result<(Server, SocketAddrV4)> {
+        if let Some(core) = options.core {
+            sys::pin(core)?;
+        }
+        let (listener, at) = sys::listen(options.listen)?;
+        let epoll = sys::Epoll::new()?;
+        epoll.add(listener, libc::EPOLLIN, LISTENER)?;
+        if options.until_stdin_ends {
+            epoll.add(0, libc::EPOLLIN, STDIN)?;
+        }
+        let answers = Answers {
+            keep: Row::new("", options.body),
+            keep_and_say: Row::new("Connection: keep-alive\r\n", options.body),
+            close: Row::new("Connection: close\r\n", options.body),
+        };
+        let server = Server {
+            options,
+            listener,
+            epoll,
+            answers,
+            matcher: Matcher::default(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            buffer: vec![0; READ],
+            seen: Seen::default(),
+            next_stall_us: u64::MAX,
+        };
+        Ok((server, at))
+    }
+
+    /// Serves until a signal asks for the end.
+    pub fn run(mut self) -> io::Result<Seen> {
+        let mut ended = false;
+        while !ended && !sys::asked_to_end() {
+            let n = self.epoll.wait(self.patience())?;
+            if n == 0 && self.next_stall_us == u64::MAX {
+                continue;
+            }
+            let now = sys::now_us();
+            self.maybe_stall(now);
+            let before = self.seen.requests;
+            for i in 0..n {
+                match self.epoll.event(i) {
+                    (LISTENER, _) => self.accept(),
+                    (STDIN, _) => ended = sys::stdin_ended(),
+                    (token, _) => drop(self.serve(token as usize)),
+                }
+            }
+            if self.seen.requests > before {
+                self.note_time(now);
+            }
+        }
+        Ok(self.seen)
+    }
+
+    fn patience(&self) -> i32 {
+        match self.options.spin {
+            true => 0,
+            false if self.next_stall_us == u64::MAX => WAIT_MS,
+            false => WAIT_MS.min((self.next_stall_us.saturating_sub(sys::now_us()) / 1000) as i32 + 1),
+        }
+    }
+
+    fn note_time(&mut self, now: u64) {
+        if self.seen.first_us == 0 {
+            self.seen.first_us = now;
+            if let Some((lasts, every)) = self.options.stall {
+                // In the middle of each period, so that a run of whole periods holds whole stalls.
+                self.next_stall_us = now + ((every - lasts) / 2).as_micros() as u64;
+            }
+        }
+        self.seen.last_us = now;
+    }
+
+    fn maybe_stall(&mut self, now: u64) {
+        let Some((lasts, every)) = self.options.stall.filter(|_| now >= self.next_stall_us) else { return };
+        let end = self.next_stall_us + lasts.as_micros() as u64;
+        std::thread::sleep(Duration::from_micros(end.saturating_sub(now)));
+        self.seen.stalls.push((now, sys::now_us()));
+        self.next_stall_us += every.as_micros() as u64;
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Ok(fd) = sys::accept(self.listener) else { return };
+            self.seen.connections += 1;
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() - 1
+            });
+            self.connections[slot] = Some(Connection {
+                fd,
+                state: State::Open,
+                say: false,
+                served: 0,
+                partial: Partial::default(),
+                owed: Owed::default(),
+            });
+            // The request is mostly there already; a short connection then never meets epoll.
+            if self.serve(slot) {
+                let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+                if self.epoll.add(fd, events, slot as u64).is_err() {
+                    self.drop_connection(slot);
+                }
+            }
+        }
+    }
+
+    /// Reads and writes what can be; returns whether the connection is still there.
+    fn serve(&mut self, slot: usize) -> bool {
+        let Some(mut c) = self.connections[slot].take() else { return false };
+        let next = self.turn(&mut c);
+        self.connections[slot] = Some(c);
+        match next {
+            Next::Stay => true,
+            Next::Gone => {
+                self.drop_connection(slot);
+                false
+            }
+        }
+    }
+
+    fn drop_connection(&mut self, slot: usize) {
+        if let Some(c) = self.connections[slot].take() {
+            sys::close(c.fd);
+            self.free.push(slot);
+        }
+    }
+
+    fn turn(&mut self, c: &mut Connection) -> Next {
+        loop {
+            if c.state != State::Draining && matches!(self.flush(c), Next::Gone) {
+                return Next::Gone;
+            }
+            // A peer that does not read gets no further answers: its requests stay in the kernel.
+            if c.owed.bytes > 0 || c.owed.last > 0 {
+                return Next::Stay;
+            }
+            let n = match sys::recv(c.fd, &mut self.buffer) {
+                Ok(0) => return Next::Gone,
+                Ok(n) => n,
+                Err(e) if sys::would_block(&e) => return Next::Stay,
+                Err(_) => return Next::Gone,
+            };
+            if c.state == State::Open && !self.take(c, n) {
+                return Next::Gone;
+            }
+            if n < self.buffer.len() && c.state != State::Draining {
+                return self.flush(c);
+            }
+        }
+    }
+
+    /// Counts what was read and owes the answers; `false`: that was no request.
+    fn take(&mut self, c: &mut Connection, n: usize) -> bool {
+        let Some(mut counted) = self.matcher.count(&mut c.partial, &self.buffer[..n]) else { return false };
+        if counted.requests == 0 {
+            return true;
+        }
+        if let Some(limit) = self.options.close_after
+            && c.served + counted.requests >= limit
+        {
+            counted.requests = limit - c.served;
+            counted.after = After::Close;
+        }
+        self.seen.requests += counted.requests;
+        c.served += counted.requests;
+        c.say = counted.after == After::KeepAndSay;
+        let row = if c.say { &self.answers.keep_and_say } else { &self.answers.keep };
+        let closing = counted.after == After::Close;
+        c.owed.bytes = (counted.requests - u64::from(closing)) * row.len as u64;
+        if closing {
+            c.owed.last = self.answers.close.len;
+            c.state = State::Ending;
+        }
+        true
+    }
+
+    fn flush(&self, c: &mut Connection) -> Next {
+        let row = if c.say { &self.answers.keep_and_say } else { &self.answers.keep };
+        while c.owed.bytes > 0 {
+            let end = row.bytes.len().min(c.owed.at + c.owed.bytes.min(WRITE as u64) as usize);
+            match sys::send(c.fd, &row.bytes[c.owed.at..end], c.owed.last > 0) {
+                Ok(n) => {
+                    c.owed.at = (c.owed.at + n) % row.len;
+                    c.owed.bytes -= n as u64;
+                }
+                Err(e) if sys::would_block(&e) => return Next::Stay,
+                Err(_) => return Next::Gone,
+            }
+        }
+        while c.owed.last > 0 {
+            let from = self.answers.close.len - c.owed.last;
+            // Held back for the FIN that follows at once: one segment instead of two.
+            match sys::send(c.fd, &self.answers.close.bytes[from..self.answers.close.len], true) {
+                Ok(n) => c.owed.last -= n,
+                Err(e) if sys::would_block(&e) => return Next::Stay,
+                Err(_) => return Next::Gone,
+            }
+        }
+        if c.state == State::Ending {
+            if self.options.close_after.is_none() {
+                return Next::Gone;
+            }
+            sys::shutdown_write(c.fd);
+            c.state = State::Draining;
+        }
+        Next::Stay
+    }
+}

@@ -1,0 +1,283 @@
+//! The system calls that server and clients need, each as a small safe function.
+//!
+//! Unlike `std::net` these never retry, never hide a short count and need no object per connection.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::RawFd;
+
+/// Events that one `epoll_wait` may bring. More only fill the cache: what is left comes next time.
+pub const EVENTS: usize = 512;
+
+fn check(rc: i64) -> io::Result<usize> {
+    usize::try_from(rc).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether this only means "not now".
+pub fn would_block(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EAGAIN) | Some(libc::EINTR))
+}
+
+fn to_raw(a: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: a.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(a.ip().octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+/// A peer's address in the form the kernel wants, with a stable place in memory while it is borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(libc::sockaddr_in);
+
+impl Peer {
+    /// The kernel's form of `a`.
+    pub fn new(a: SocketAddrV4) -> Peer {
+        Peer(to_raw(a))
+    }
+
+    /// Pointer and length for a system call.
+    pub fn as_raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+        (&raw const self.0 as *const libc::sockaddr, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+    }
+}
+
+/// A TCP socket, blocking or not.
+pub fn socket(nonblocking: bool) -> io::Result<RawFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | if nonblocking { libc::SOCK_NONBLOCK } else { 0 };
+    // SAFETY: no pointers.
+    check(unsafe { libc::socket(libc::AF_INET, kind, 0) } as i64).map(|fd| fd as RawFd)
+}
+
+/// Connects; on a non-blocking socket "in progress" is fine.
+pub fn connect(fd: RawFd, peer: &Peer) -> io::Result<()> {
+    let (at, len) = peer.as_raw();
+    // SAFETY: `at` points to a live sockaddr_in of `len` bytes.
+    match check(unsafe { libc::connect(fd, at, len) } as i64) {
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Sets an int socket option.
+pub fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value lives through the call and `len` is its size.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } as i64).map(drop)
+}
+
+/// Makes a descriptor non-blocking.
+pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } as i64).map(drop)
+}
+
+/// A non-blocking listener, and the address it got.
+pub fn listen(at: SocketAddrV4) -> io::Result<(RawFd, SocketAddrV4)> {
+    let fd = socket(true)?;
+    set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    let raw = Peer::new(at);
+    let (p, len) = raw.as_raw();
+    // SAFETY: `p` points to a live sockaddr_in of `len` bytes.
+    check(unsafe { libc::bind(fd, p, len) } as i64)?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(fd, 4096) } as i64)?;
+    let mut got = to_raw(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    let mut len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+    // SAFETY: both pointers are to live variables, `len` is the room in `got`.
+    check(unsafe { libc::getsockname(fd, (&raw mut got).cast(), &mut len) } as i64)?;
+    Ok((fd, SocketAddrV4::new(Ipv4Addr::from(got.sin_addr.s_addr.to_ne_bytes()), u16::from_be(got.sin_port))))
+}
+
+/// Accepts one connection, non-blocking.
+pub fn accept(listener: RawFd) -> io::Result<RawFd> {
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: null address pointers are allowed: nobody asks who it was.
+    check(unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) } as i64)
+        .map(|fd| fd as RawFd)
+}
+
+/// One `recv`.
+pub fn recv(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for its length.
+    check(unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), 0) } as i64)
+}
+
+/// One `send`; `more` holds the bytes back for what follows (the answer and the end in one segment).
+pub fn send(fd: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    // SAFETY: the buffer is valid for its length.
+    check(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) } as i64)
+}
+
+/// Says that no more will be sent.
+pub fn shutdown_write(fd: RawFd) {
+    // SAFETY: no pointers. A failure means that the peer is gone already.
+    let _ = unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Closes a descriptor.
+pub fn close(fd: RawFd) {
+    // SAFETY: no pointers; callers own `fd` and forget it afterwards.
+    let _ = unsafe { libc::close(fd) };
+}
+
+/// An epoll instance and its events.
+pub struct Epoll {
+    fd: RawFd,
+    events: Vec<libc::epoll_event>,
+    ready: usize,
+}
+
+impl std::fmt::Debug for Epoll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Epoll({})", self.fd)
+    }
+}
+
+impl Epoll {
+    /// A new instance.
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as i64)? as RawFd;
+        Ok(Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS], ready: 0 })
+    }
+
+    /// Watches `fd` for `events` under the name `token`.
+    pub fn add(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
+        let mut e = libc::epoll_event { events: events as u32, u64: token };
+        // SAFETY: `e` lives through the call.
+        check(unsafe { libc::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, &mut e) } as i64).map(drop)
+    }
+
+    /// Waits at most `timeout_ms` (-1: for ever) and returns the number of events.
+    pub fn wait(&mut self, timeout_ms: i32) -> io::Result<usize> {
+        let room = self.events.len() as i32;
+        // SAFETY: the buffer has room for `room` events.
+        let n = unsafe { libc::epoll_wait(self.fd, self.events.as_mut_ptr(), room, timeout_ms) };
+        self.ready = match check(i64::from(n)) {
+            Ok(n) => n,
+            Err(e) if would_block(&e) => 0,
+            Err(e) => return Err(e),
+        };
+        Ok(self.ready)
+    }
+
+    /// Event number `i` of the last wait: its token and its bits.
+    pub fn event(&self, i: usize) -> (u64, i32) {
+        let e = self.events[..self.ready][i];
+        (e.u64, e.events as i32)
+    }
+}
+
+/// Lets this process have as many descriptors as it may.
+pub fn raise_descriptor_limit() {
+    let mut l = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `l` lives through both calls. Failing leaves the limit as it was.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut l) == 0 {
+            l.rlim_cur = l.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &l);
+        }
+    }
+}
+
+/// Pins the calling thread to one core.
+pub fn pin(core: usize) -> io::Result<()> {
+    // SAFETY: an all-zero cpu_set_t is an empty set; the macros only write inside it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core % libc::CPU_SETSIZE as usize, &mut set);
+        set
+    };
+    // SAFETY: `set` lives through the call and its size is given.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) } as i64).map(drop)
+}
+
+/// Processor time of this process so far, user and system, seconds.
+pub fn cpu_seconds() -> f64 {
+    // SAFETY: an all-zero rusage is valid.
+    let mut u: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `u` lives through the call.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut u) };
+    seconds(u.ru_utime) + seconds(u.ru_stime)
+}
+
+/// A timeval as seconds.
+pub fn seconds(t: libc::timeval) -> f64 {
+    t.tv_sec as f64 + t.tv_usec as f64 / 1e6
+}
+
+/// Monotonic time in microseconds, the same clock for all processes of a machine.
+pub fn now_us() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+}
+
+static ASKED_TO_END: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+extern "C" fn on_signal(_: i32) {
+    ASKED_TO_END.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Makes SIGTERM and SIGINT ask for the end instead of ending at once; see [`asked_to_end`].
+pub fn end_on_signal() {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: the handler does nothing but one atomic store, which is async-signal-safe. No SA_RESTART: waits must wake.
+        unsafe {
+            let mut a: libc::sigaction = std::mem::zeroed();
+            a.sa_sigaction = on_signal as *const () as usize;
+            libc::sigaction(signal, &a, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Whether a signal asked this process to end.
+pub fn asked_to_end() -> bool {
+    ASKED_TO_END.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Looks whether a child has ended: its wait status and what it (with its own children) used.
+pub fn reap(pid: u32) -> io::Result<Option<(i32, libc::rusage)>> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live variables.
+    let got = check(i64::from(unsafe { libc::wait4(pid as i32, &mut status, libc::WNOHANG, &mut usage) }))?;
+    Ok((got != 0).then_some((status, usage)))
+}
+
+/// A session of one's own: with it comes an own group for the scheduler.
+pub fn new_session() {
+    // SAFETY: no pointers. Fails only for a group leader, which a fresh child is not.
+    let _ = unsafe { libc::setsid() };
+}
+
+/// Ends this process when its parent ends, however that happens.
+pub fn die_with_parent() {
+    // SAFETY: no pointers.
+    let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Asks the scheduler to favour this session's group over builds next door. Does nothing where that is not allowed.
+pub fn favour() {
+    // SAFETY: the path and the text are static and NUL-terminated or counted; the descriptor is closed again.
+    unsafe {
+        let fd = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if fd >= 0 {
+            let _ = libc::write(fd, c"-20".as_ptr().cast(), 3);
+            libc::close(fd);
+        }
+    }
+}
+
+/// Reads from standard input what is there; whether it has ended.
+pub fn stdin_ended() -> bool {
+    let mut buffer = [0u8; 256];
+    // SAFETY: the buffer is valid for its length.
+    unsafe { libc::read(0, buffer.as_mut_ptr().cast(), buffer.len()) <= 0 }
+}
