@@ -61,6 +61,8 @@ pub(crate) struct Work {
     pub(crate) seen: usize,
     /// Answers in the order of their requests.
     pub(crate) queue: VecDeque<Answer>,
+    /// Bytes of those that are ready.
+    pub(crate) ready: usize,
     /// The body that is arriving.
     pub(crate) body: Option<Incoming>,
 }
@@ -108,6 +110,18 @@ pub(crate) enum StreamEnd {
     Close,
     /// HEAD: nothing of it is sent.
     Nothing,
+}
+
+impl Answer {
+    /// Bytes of it that are ready and not handed over yet.
+    pub(crate) fn ready_bytes(&self) -> usize {
+        match self {
+            Answer::Waiting { .. } => 0,
+            Answer::Bytes { bytes, .. } => bytes.len(),
+            Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
+            Answer::Stream { head, .. } => head.len(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Answer {
@@ -162,7 +176,7 @@ impl Connection {
     pub(crate) fn is_blocked(&self, about_to_send: usize) -> bool {
         let Some(work) = &self.work else { return about_to_send >= UNSENT };
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
-        work.queue.len() >= PIPELINED || about_to_send + self.unsent >= UNSENT || body_full
+        work.queue.len() >= PIPELINED || about_to_send + self.unsent + work.ready >= UNSENT || body_full
     }
 
     /// What it waits for now.

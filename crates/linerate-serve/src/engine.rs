@@ -312,23 +312,23 @@ impl<H: Handler> Engine<H> {
         } else {
             head
         };
-        match later {
-            None if direct => {}
-            None => match self.work(c).queue.back_mut() {
-                Some(Answer::Bytes { bytes, last: l }) if !*l => {
-                    bytes.extend_from_slice(&head);
-                    *l = last;
-                }
-                _ => self.work(c).queue.push_back(Answer::Bytes { bytes: head, last }),
-            },
-            Some(Later::Large(body)) => {
-                self.work(c).queue.push_back(Answer::Large { head, body, at: 0, last });
-            }
-            Some(Later::Stream(stream, end)) => {
-                let task = self.tasks.reserve(c.conn);
-                self.work(c).queue.push_back(Answer::Stream { task, head, stream, end, last });
-            }
+        if direct && later.is_none() {
+            return last;
         }
+        let task = matches!(later, Some(Later::Stream(..))).then(|| self.tasks.reserve(c.conn));
+        let work = self.work(c);
+        work.ready += head.len();
+        let answer = match (later, task) {
+            (Some(Later::Large(body)), _) => {
+                work.ready += body.len();
+                Answer::Large { head, body, at: 0, last }
+            }
+            (Some(Later::Stream(stream, end)), Some(task)) => {
+                Answer::Stream { task, head, stream, end, last }
+            }
+            _ => Answer::Bytes { bytes: head, last },
+        };
+        work.queue.push_back(answer);
         last
     }
 
@@ -412,6 +412,7 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
         let Some(work) = &mut c.work else { return };
         for answer in work.queue.drain(from.min(work.queue.len())..) {
+            work.ready -= answer.ready_bytes();
             if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } = answer {
                 self.tasks.cancel(task);
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_http::server::{Form, Method, push_decimal, reason};
 
+use crate::body::BodyError;
 use crate::counts::Counts;
 use crate::response::BodyStream;
 use crate::{Request, Response, sleep};
@@ -122,7 +123,8 @@ async fn echo(mut request: Request, upper: bool) -> Response {
     match request.body().collect(ECHO).await {
         Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
         Ok(body) => Response::status(200).with_content_type("application/octet-stream").with_body(body),
-        Err(_) => status_page(413).closing(),
+        Err(BodyError::TooLarge { .. }) => status_page(413).closing(),
+        Err(_) => status_page(400).closing(),
     }
 }
 

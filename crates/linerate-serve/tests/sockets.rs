@@ -123,3 +123,10 @@ fn an_address_in_use_is_an_error() {
     let again = spawn(ServerOptions { listen: vec![server.addr()], ..ServerOptions::default() });
     assert!(again.is_err());
 }
+
+#[test]
+fn a_body_that_ends_early_is_told_to_its_handler() {
+    let server = server(ServerOptions::default());
+    let answer = exchange(server.addr(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("connection: close"), "{answer}");
+}

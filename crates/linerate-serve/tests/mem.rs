@@ -1,0 +1,532 @@
+//! The server in memory and in virtual time.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
+use linerate_net::{ListenOptions, Time};
+use linerate_serve::{BodyStream, Fields, Limits, Request, Response, Server, Wall, sleep};
+use proptest::prelude::*;
+
+const AT: &str = "10.0.0.1:80";
+
+/// What a client saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    text: String,
+    /// When each piece came, in milliseconds.
+    times: Vec<u64>,
+    ended: bool,
+    reset: bool,
+}
+
+impl Seen {
+    fn codes(&self) -> Vec<&str> {
+        self.text.match_indices("HTTP/1.1 ").map(|(at, _)| &self.text[at + 9..at + 12]).collect()
+    }
+}
+
+/// A client that says its pieces at their times (in milliseconds), and may be slow to read.
+#[derive(Clone, Default)]
+struct Client {
+    pieces: Vec<(u64, Vec<u8>)>,
+    fin: bool,
+    /// Reads a piece, then nothing for so long.
+    reads_every: Option<Duration>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Client {
+    fn saying(text: impl AsRef<[u8]>) -> Client {
+        Client { pieces: vec![(0, text.as_ref().to_vec())], ..Client::default() }
+    }
+
+    fn then(mut self, at_ms: u64, text: impl AsRef<[u8]>) -> Client {
+        self.pieces.push((at_ms, text.as_ref().to_vec()));
+        self
+    }
+
+    fn fin(self) -> Client {
+        Client { fin: true, ..self }
+    }
+
+    fn seen(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Peer for Client {
+    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        let mut last = 0;
+        for (at, bytes) in self.pieces.drain(..) {
+            last = at;
+            out.send_after(Duration::from_millis(at), conn, bytes);
+        }
+        if self.fin {
+            out.close_after(Duration::from_millis(last), conn);
+        }
+    }
+
+    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.text.push_str(&String::from_utf8_lossy(bytes));
+        seen.times.push(now.as_nanos() / 1_000_000);
+        if let Some(pause) = self.reads_every {
+            out.pause(conn);
+            out.resume_after(pause, conn);
+        }
+    }
+
+    fn ended(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.seen.lock().unwrap().ended = true;
+        out.close(conn);
+    }
+
+    fn failed(&mut self, _: Time, _: PeerConn, _: &mut PeerActions) {
+        self.seen.lock().unwrap().reset = true;
+    }
+}
+
+async fn app(mut request: Request) -> Response {
+    let number = |request: &Request| request.query().and_then(|q| q.parse::<u64>().ok()).unwrap_or(0);
+    match request.path() {
+        "/" => Response::text("hello\n"),
+        "/delay" => {
+            let ms = number(&request);
+            sleep(Duration::from_millis(ms)).await;
+            Response::text(format!("waited {ms}\n"))
+        }
+        "/large" => Response::text(vec![b'x'; number(&request) as usize]),
+        "/collect" => {
+            let trailers = request.body().trailers();
+            match request.body().collect(1 << 20).await {
+                Ok(body) => {
+                    Response::text(format!("{} bytes, {} trailers\n", body.len(), trailers.get().len()))
+                }
+                Err(error) => Response::text(format!("{error}\n")).closing(),
+            }
+        }
+        "/sip" => {
+            let mut pieces = 0;
+            while let Some(Ok(piece)) = request.body().next().await {
+                pieces += piece.len();
+                sleep(Duration::from_millis(100)).await;
+            }
+            Response::text(format!("{pieces} bytes\n"))
+        }
+        "/panic" => panic!("as the test wants"),
+        "/panic-later" => {
+            sleep(Duration::from_millis(5)).await;
+            panic!("as the test wants")
+        }
+        "/stream" => {
+            Response::status(200).with_stream(Ticks { left: number(&request), sleep: None, fails: false })
+        }
+        "/fails" => Response::status(200).with_stream(Ticks { left: 2, sleep: None, fails: true }),
+        "/bye" => Response::text("bye\n").closing(),
+        _ => Response::status(404),
+    }
+}
+
+/// `tick` every 10 ms, with a trailer; or a failure at the end.
+struct Ticks {
+    left: u64,
+    sleep: Option<Pin<Box<linerate_serve::Sleep>>>,
+    fails: bool,
+}
+
+impl BodyStream for Ticks {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        if self.left == 0 {
+            return Poll::Ready(if self.fails { Some(Err("as the test wants".into())) } else { None });
+        }
+        let wait = self.sleep.get_or_insert_with(|| Box::pin(sleep(Duration::from_millis(10))));
+        match wait.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                self.sleep = None;
+                self.left -= 1;
+                Poll::Ready(Some(Ok(Bytes::from_static(b"tick"))))
+            }
+        }
+    }
+
+    fn trailers(self: Pin<&mut Self>) -> Option<Fields> {
+        let mut fields = Fields::new();
+        fields.add("x-ticks", "done").unwrap();
+        Some(fields)
+    }
+}
+
+type App = fn(Request) -> Pin<Box<dyn Future<Output = Response>>>;
+
+fn server(options: MemOptions, limits: Limits) -> Server<Mem, App> {
+    let handler: App = |request| Box::pin(app(request));
+    let mut server =
+        Server::new(Mem::new(options).unwrap(), handler, limits).with_wall(Wall::Virtual(784_111_777));
+    server.listen(at(), &ListenOptions::default()).unwrap();
+    server
+}
+
+fn at() -> SocketAddr {
+    AT.parse().unwrap()
+}
+
+/// Runs for so long, in virtual time.
+fn run(server: &mut Server<Mem, App>, ms: u64) {
+    use linerate_net::Transport;
+    let until = server.transport().now() + Duration::from_millis(ms);
+    while server.transport().now() < until {
+        server.turn(Some(until)).unwrap();
+    }
+}
+
+fn play_with(options: MemOptions, limits: Limits, client: Client, ms: u64) -> Seen {
+    let mut server = server(options, limits);
+    let seen = client.clone();
+    server.transport().dial(at(), client);
+    run(&mut server, ms);
+    seen.seen()
+}
+
+fn play(client: Client, ms: u64) -> Seen {
+    play_with(MemOptions::default(), Limits::default(), client, ms)
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+}
+
+fn post(path: &str, fields: &str, body: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}")
+}
+
+#[test]
+fn pipelined_answers_keep_their_order_and_handlers_run_beside_each_other() {
+    let seen = play(
+        Client::saying(get("/delay?50") + &get("/") + &get("/delay?20") + &get("/stream?2") + &get("/")),
+        400,
+    );
+    assert_eq!(seen.codes(), ["200"; 5]);
+    let mut order = ["waited 50", "hello", "waited 20", "tick"].map(|t| seen.text.find(t).unwrap()).to_vec();
+    order.push(seen.text.rfind("hello").unwrap());
+    assert!(order.is_sorted(), "{seen:?}");
+    // The second wait was over when the first was: nothing waits twice.
+    assert_eq!(seen.times.first(), Some(&50));
+    assert_eq!(seen.times.last(), Some(&70));
+}
+
+#[test]
+fn all_answers_of_a_read_leave_in_one_send() {
+    let seen = play(Client::saying(get("/").repeat(50)), 10);
+    assert_eq!(seen.codes().len(), 50);
+    assert_eq!(seen.times.len(), 1, "one send");
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_nothing_behind() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let texts = [
+        get("/"),
+        get("/delay?30"),
+        get("/stream?5"),
+        post("/collect", "Content-Length: 10\r\n", "half"),
+        "GET".to_owned(),
+    ];
+    for text in texts {
+        server.transport().dial(at(), Client::saying(text).fin());
+    }
+    run(&mut server, 1000);
+    assert_eq!((server.counts().accepted, server.open(), server.counts().waiting), (5, 0, 0));
+}
+
+#[test]
+fn slow_heads_end_with_408() {
+    // A byte every second never reaches the end: the time counts from the first byte (slowloris).
+    let mut client = Client::saying("GET / HT");
+    for i in 1..60 {
+        client = client.then(i * 1000, "x");
+    }
+    let seen = play(client, 20_000);
+    assert_eq!(seen.codes(), ["408"]);
+    assert!(seen.text.contains("connection: close"));
+    assert!((15_000..15_500).contains(&seen.times[0]), "{:?}", seen.times);
+}
+
+#[test]
+fn silent_and_idle_connections_are_closed() {
+    let silent = play(Client::default(), 20_000);
+    assert!(silent.ended && silent.text.is_empty(), "{silent:?}");
+    let idle = play(Client::saying(get("/")), 74_000);
+    assert!(!idle.ended);
+    let idle = play(Client::saying(get("/")), 76_000);
+    assert!(idle.ended && !idle.reset);
+    // Each request begins the time anew.
+    let busy = play(Client::saying(get("/")).then(60_000, get("/")), 130_000);
+    assert!(!busy.ended);
+}
+
+#[test]
+fn slow_bodies_end_with_408_and_fast_enough_ones_do_not() {
+    let head = post("/collect", "Content-Length: 100000\r\n", "");
+    let mut slow = Client::saying(&head);
+    let mut steady = Client::saying(&head);
+    for i in 1..60 {
+        slow = slow.then(i * 1000, "x");
+        steady = steady.then(i * 1000, "x".repeat(1000));
+    }
+    let seen = play(slow, 40_000);
+    assert_eq!(seen.codes(), ["408"]);
+    assert!((20_000..21_000).contains(&seen.times[0]), "{:?}", seen.times);
+    let seen = play(steady, 40_000);
+    assert_eq!(seen.codes(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut() {
+    let options = MemOptions { window: 1000, ..MemOptions::default() };
+    let client =
+        Client { reads_every: Some(Duration::from_secs(3600)), ..Client::saying(get("/large?100000")) };
+    let seen = play_with(options, Limits::default(), client, 60_000);
+    assert!(seen.reset, "{:?}", seen.times);
+}
+
+#[test]
+fn a_slow_reader_slows_its_requests_and_only_them() {
+    let options = MemOptions { window: 20_000, ..MemOptions::default() };
+    let mut server = server(options, Limits::default());
+    let slow = Client {
+        reads_every: Some(Duration::from_millis(10)),
+        ..Client::saying(get("/large?200000").repeat(20))
+    };
+    let fast = Client::saying(get("/"));
+    server.transport().dial(at(), slow.clone());
+    server.transport().dial(at(), fast.clone());
+    run(&mut server, 5);
+    assert_eq!(fast.seen().codes(), ["200"]);
+    assert!(server.counts().requests < 6, "{:?}", server.counts());
+    run(&mut server, 30_000);
+    assert_eq!(slow.seen().codes().len(), 20);
+    assert!(slow.seen().text.len() > 4_000_000);
+}
+
+#[test]
+fn a_slow_handler_slows_its_sender() {
+    let body = "x".repeat(1_000_000);
+    let mut server = server(MemOptions { window: 10_000, ..MemOptions::default() }, Limits::default());
+    let client = Client::saying(post("/sip", "Content-Length: 1000000\r\n", &body));
+    server.transport().dial(at(), client.clone());
+    run(&mut server, 2_000);
+    // 20 sips, what waits for the handler, what the wire holds: not the million that was sent.
+    assert!(server.counts().bytes_in < 500_000, "{:?}", server.counts());
+    run(&mut server, 100_000);
+    assert!(client.seen().text.ends_with("1000000 bytes\n"), "{:?}", client.seen());
+}
+
+#[test]
+fn expect_100_continue() {
+    // RFC 9110 section 10.1.1: 100 when the handler reads; the final answer alone when it does not, and then nothing that
+    // follows is taken for a request.
+    let expect = "Content-Length: 5\r\nExpect: 100-continue\r\n";
+    let seen = play(Client::saying(post("/collect", expect, "")).then(30, "hello").then(40, get("/")), 100);
+    assert_eq!(seen.codes(), ["100", "200", "200"]);
+    assert!(seen.text.contains("5 bytes, 0 trailers"));
+    let seen = play(Client::saying(post("/nowhere", expect, "")).then(30, get("/")), 100);
+    assert_eq!(seen.codes(), ["404"]);
+    assert!(seen.text.contains("connection: close") && seen.ended);
+    // Not needed when the body is there already.
+    let seen = play(Client::saying(post("/collect", expect, "hello")), 100);
+    assert_eq!(seen.codes(), ["200"]);
+    // Behind an answer that is not ready yet it waits for its turn.
+    let seen = play(Client::saying(get("/delay?20") + &post("/collect", expect, "")).then(30, "hello"), 100);
+    assert_eq!(seen.codes(), ["200", "100", "200"]);
+}
+
+#[test]
+fn trailers_arrive() {
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let seen =
+        play(Client::saying(post("/collect", chunked, "5\r\nhello\r\n0\r\nX-A: b\r\nX-C: d\r\n\r\n")), 10);
+    assert!(seen.text.ends_with("5 bytes, 2 trailers\n"), "{seen:?}");
+}
+
+#[test]
+fn streamed_answers() {
+    let seen = play(Client::saying(get("/stream?3")), 100);
+    assert!(seen.text.contains("transfer-encoding: chunked"));
+    assert!(
+        seen.text.ends_with("4\r\ntick\r\n4\r\ntick\r\n4\r\ntick\r\n0\r\nx-ticks: done\r\n\r\n"),
+        "{seen:?}"
+    );
+    assert_eq!(seen.times.last(), Some(&30));
+    // To HTTP/1.0 no chunks: the end is the connection's.
+    let seen = play(Client::saying("GET /stream?2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"), 100);
+    assert!(
+        seen.text.ends_with("\r\n\r\nticktick") && seen.ended && !seen.text.contains("chunked"),
+        "{seen:?}"
+    );
+    let seen = play(Client::saying("HEAD /stream?2 HTTP/1.1\r\nHost: h\r\n\r\n".to_owned() + &get("/")), 100);
+    assert_eq!(seen.codes(), ["200", "200"]);
+    assert!(!seen.text.contains("tick"));
+}
+
+#[test]
+fn a_stream_that_fails_is_cut_so_that_it_is_not_taken_for_whole() {
+    let seen = play(Client::saying(get("/fails")), 100);
+    assert!(seen.text.ends_with("4\r\ntick\r\n4\r\ntick\r\n") && seen.reset, "{seen:?}");
+}
+
+#[test]
+fn a_handler_that_panics_answers_500_and_hurts_nobody() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let bad = Client::saying(get("/panic") + &get("/"));
+    let later = Client::saying(get("/panic-later") + &get("/"));
+    let good = Client::saying(get("/delay?20") + &get("/"));
+    for client in [&bad, &later, &good] {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 100);
+    assert_eq!(bad.seen().codes(), ["500"]);
+    assert_eq!(later.seen().codes(), ["500"]);
+    assert_eq!(good.seen().codes(), ["200", "200"]);
+    assert_eq!(server.counts().panics, 2);
+}
+
+#[test]
+fn bodies_nobody_reads() {
+    // A small one is read and thrown away; the connection goes on.
+    let seen = play(
+        Client::saying(post("/", "Content-Length: 1000\r\n", "")).then(10, "x".repeat(1000) + &get("/")),
+        50,
+    );
+    assert_eq!(seen.codes(), ["200", "200"]);
+    // A large one closes it.
+    let seen = play(Client::saying(post("/", "Content-Length: 10000000\r\n", "")).then(10, get("/")), 50);
+    assert_eq!(seen.codes(), ["200"]);
+    assert!(seen.text.contains("connection: close") && seen.ended);
+    // Too large to be announced.
+    let seen = play(Client::saying(post("/", "Content-Length: 100000000\r\n", "")).then(10, get("/")), 50);
+    assert_eq!(seen.codes(), ["413"]);
+}
+
+#[test]
+fn the_body_of_a_last_request_is_still_read() {
+    let fields = "Content-Length: 10\r\nConnection: close\r\n";
+    let seen =
+        play(Client::saying(post("/collect", fields, "hello")).then(20, "world").then(30, get("/")), 100);
+    assert_eq!(seen.codes(), ["200"]);
+    assert!(seen.text.contains("10 bytes") && seen.ended, "{seen:?}");
+}
+
+#[test]
+fn broken_bodies_are_refused_and_their_handlers_told() {
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let seen = play(
+        Client::saying(post("/collect", chunked, "5\r\nhel"))
+            .then(10, "lo!\r\n0\r\n\r\n".to_owned() + &get("/")),
+        50,
+    );
+    assert_eq!(seen.codes(), ["400"]);
+    assert!(seen.ended);
+}
+
+#[test]
+fn an_answer_that_closes_is_the_last() {
+    let seen = play(Client::saying(get("/delay?20") + &get("/bye") + &get("/delay?5") + &get("/")), 100);
+    assert_eq!(seen.codes(), ["200", "200"]);
+    assert!(seen.text.ends_with("bye\n") && seen.ended, "{seen:?}");
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused() {
+    let mut server = server(MemOptions::default(), Limits { connections: 2, ..Limits::default() });
+    let clients = [(); 4].map(|()| Client::saying(get("/")));
+    for client in &clients {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 10);
+    let answered = clients.iter().filter(|c| c.seen().codes().len() == 1).count();
+    assert_eq!((answered, server.open(), server.counts().refused), (2, 2, 2));
+}
+
+#[test]
+fn draining_loses_nothing_that_was_received() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let waiting = Client::saying(get("/delay?500"));
+    let idle = Client::saying(get("/"));
+    let busy = Client::saying(get("/")).then(110, get("/"));
+    for client in [&waiting, &idle, &busy] {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 100);
+    server.drain();
+    run(&mut server, 1000);
+    assert_eq!(waiting.seen().codes(), ["200"]);
+    assert!(idle.seen().ended && waiting.seen().ended && busy.seen().ended);
+    assert_eq!(server.open(), 0);
+    let late = Client::saying(get("/"));
+    server.transport().dial(at(), late.clone());
+    run(&mut server, 10);
+    assert!(late.seen().codes().is_empty());
+}
+
+#[test]
+fn one_that_pipelines_without_end_does_not_starve_others() {
+    let mut server = server(MemOptions { window: 1 << 20, ..MemOptions::default() }, Limits::default());
+    let greedy = Client::saying(get("/large?10000").repeat(5_000));
+    let modest = Client::saying(get("/"));
+    server.transport().dial(at(), greedy.clone());
+    server.transport().dial(at(), modest.clone());
+    for _ in 0..6 {
+        server.turn(Some(Time::ZERO)).unwrap();
+    }
+    assert_eq!(modest.seen().codes(), ["200"]);
+    assert!(server.counts().requests < 5_000);
+    run(&mut server, 100);
+    assert_eq!(greedy.seen().codes().len(), 5_000);
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => Just(get("/")),
+        1 => Just(get("/delay?7")),
+        1 => Just(get("/large?30000")),
+        1 => Just(get("/stream?2")),
+        1 => Just(get("/none")),
+        1 => Just(post("/collect", "Content-Length: 12\r\n", "hello world\n")),
+        1 => Just(post("/collect", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n")),
+        1 => Just(post("/", "Content-Length: 5\r\n", "hello")),
+        1 => Just(get("/bye")),
+        1 => Just("HEAD /large?7 HTTP/1.1\r\nHost: h\r\n\r\n".to_owned()),
+        1 => Just("GET / HTTP/1.1\r\n\r\n".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// Any cut of the bytes, any window: the same answers.
+    #[test]
+    fn any_cut_gives_the_same_answers(
+        pieces in proptest::collection::vec(piece(), 1..10),
+        seed in 1u64..1000,
+        most in 1usize..200,
+        window in 100usize..100_000,
+    ) {
+        let text = pieces.concat();
+        let whole = play(Client::saying(&text), 400);
+        let every = MemOptions { cut: Cut::Every(1), ..MemOptions::default() };
+        let random = MemOptions { seed, cut: Cut::Random(most), window, ..MemOptions::default() };
+        for options in [every, random] {
+            let cut = play_with(options, Limits::default(), Client::saying(&text), 400);
+            prop_assert_eq!(&whole.text, &cut.text);
+            prop_assert_eq!(whole.ended, cut.ended);
+        }
+    }
+}
