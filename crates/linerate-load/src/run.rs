@@ -80,11 +80,12 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
 
 /// Runs a thread's part under its own observation.
 fn watched(core: Option<usize>, work: Work) -> Outcome {
+    // Going without any of these costs some speed, nothing else.
     if let Some(core) = core {
-        // Not being pinned costs some speed, nothing else.
         let _ = machine::pin_to_core(core);
     }
     let _ = machine::set_timer_slack_ns(1);
+    let _ = machine::own_descriptors();
     let watch = Watch::begin();
     let mut outcome = work().unwrap_or_else(|error| Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],

@@ -47,6 +47,13 @@ pub fn thread_context_switches() -> ContextSwitches {
         .unwrap_or_default()
 }
 
+/// Gives the calling thread a descriptor table of its own: system calls then need not count references to descriptors, and
+/// the limit of open files is the thread's own. What it opens afterwards no other thread can use: not a transport's
+/// [`Waker`](crate::Waker) either, so this is for threads that nobody wakes.
+pub fn own_descriptors() -> Result<(), NetError> {
+    thread::own_descriptors().map_err(NetError::from)
+}
+
 /// What the scheduler says of the calling thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {

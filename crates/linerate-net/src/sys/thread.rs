@@ -46,6 +46,12 @@ pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
 }
 
+/// Gives the calling thread a descriptor table of its own, a copy of the process's.
+pub(crate) fn own_descriptors() -> io::Result<()> {
+    // SAFETY: descriptors that exist stay valid in both tables; nothing in memory changes.
+    check(unsafe { libc::unshare(libc::CLONE_FILES) }).map(|_| ())
+}
+
 /// How much later than asked timers may fire.
 pub(crate) fn set_timer_slack(ns: u64) -> io::Result<()> {
     // SAFETY: this option takes a number, no pointer.
