@@ -1,7 +1,7 @@
 //! Properties: what was written is what is read, whatever the cuts; what a template renders parses back.
 
 use linerate_http::client::fuzz::{self, Transcript, cut, read};
-use linerate_http::client::{Expect, HeadCache, Limits};
+use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -129,6 +129,33 @@ proptest! {
     #[test]
     fn any_bytes_read_the_same_however_cut(data in vec(select(ALPHABET.to_vec()), 0..40)) {
         fuzz::response(&data.concat());
+    }
+
+    #[test]
+    fn heads_are_judged_as_httparse_does(data in vec(select(ALPHABET.to_vec()), 0..12)) {
+        let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+        head.extend(data.concat());
+        head.extend_from_slice(b"\r\n\r\n");
+        let mut fields = [httparse::EMPTY_HEADER; 64];
+        let mut theirs = httparse::Response::new(&mut fields);
+        let parsed = httparse::ParserConfig::default()
+            .allow_multiple_spaces_in_response_status_delimiters(true)
+            .parse_response(&mut theirs, &head);
+        let mut reader = ResponseReader::new(Limits::default());
+        // The answer to HEAD, so that framing has no say.
+        match reader.next(&mut HeadCache::new(), &mut &head[..], Expect::Head) {
+            Ok(Some(Part::Head(ours))) => {
+                // They refuse folds, which we read.
+                if !ours.raw().windows(2).any(|w| w == b"  ") || parsed.is_ok() {
+                    prop_assert!(parsed.is_ok(), "accepted by us alone");
+                    let fields: Vec<_> = ours.fields().collect();
+                    let same: Vec<_> = theirs.headers.iter().map(|h| (h.name.as_bytes(), h.value)).collect();
+                    prop_assert_eq!(fields, same);
+                }
+            }
+            Err(_) => prop_assert!(parsed.is_err(), "refused by us alone"),
+            other => prop_assert!(false, "{:?}", other),
+        }
     }
 
     #[test]

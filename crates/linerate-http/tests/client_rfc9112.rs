@@ -395,7 +395,7 @@ fn rfc9112_7_1_2_malformed_trailers_are_errors() {
 fn rfc9112_8_an_answer_that_breaks_off_is_recorded_as_incomplete() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (stream, missing) in [
-        (format!("{chunked}"), None),
+        (chunked.to_owned(), None),
         (format!("{chunked}5"), None),
         (format!("{chunked}5\r\nab"), Some(3)),
         (format!("{chunked}2\r\nab"), None),

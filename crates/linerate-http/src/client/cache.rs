@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use super::framing::{Expect, Framing};
-use super::head::{HeadFacts, HeadView, in_value, places};
+use super::head::{HeadView, places};
 use super::limits::{HEADS_HELD, LEARNT_MASKS};
+use super::parse::{HeadFacts, is_value};
 
 /// The last final heads, each with the places where the next may differ. One per core, shared by its connections.
 ///
@@ -93,12 +94,15 @@ impl HeadCache {
     /// Makes the head that `input` begins with current; false when none does.
     #[inline]
     pub(super) fn select(&mut self, input: &[u8]) -> bool {
-        let current = self.held.get_mut(self.current);
-        current.is_some_and(|held| held.begins(input)) || self.select_other(input)
+        self.current().is_some_and(|held| held.begins(input)) || self.select_other(input)
     }
 
     fn select_other(&mut self, input: &[u8]) -> bool {
-        let found = self.held.iter_mut().position(|held| held.begins(input));
+        let exact = self.held.iter().position(|held| held.may_begin(input) && held.begins(input));
+        // Another Date comes about once a second, a head of another kind perhaps with each answer.
+        let found = exact.or_else(|| {
+            self.held.iter_mut().position(|held| held.may_begin(input) && held.begins_with_date(input))
+        });
         self.current = found.unwrap_or(self.current);
         found.is_some()
     }
@@ -172,29 +176,45 @@ impl Held {
     }
 
     #[inline]
-    fn begins(&mut self, input: &[u8]) -> bool {
-        input.len() >= self.bytes.len() && self.matches(&input[..self.bytes.len()])
+    fn begins(&self, input: &[u8]) -> bool {
+        input.len() >= self.bytes.len() && self.equals(&input[..self.bytes.len()])
+    }
+
+    fn begins_with_date(&mut self, input: &[u8]) -> bool {
+        input.len() >= self.bytes.len() && self.equals_with_date(&input[..self.bytes.len()])
+    }
+
+    /// The empty line is where it would be if `input` began with this head: cheap to see, and rarely so by chance.
+    #[inline]
+    fn may_begin(&self, input: &[u8]) -> bool {
+        let end = self.bytes.len();
+        let last = end - if self.bytes.ends_with(b"\r\n\r\n") { 4 } else { 2 };
+        input.get(last..end) == Some(&self.bytes[last..])
     }
 
     /// Is `head`, of the same length, this head but for masked values?
     #[inline]
     pub(super) fn matches(&mut self, head: &[u8]) -> bool {
-        let same = match self.masks.is_empty() {
-            true => *head == *self.bytes,
-            false => equal_but(head, &self.bytes, &self.masks, 0..head.len()),
-        };
-        same || self.matches_with_date(head)
+        self.equals(head) || self.equals_with_date(head)
     }
 
-    /// As `matches`, with the Date value masked too. Comes about once a second: the value is taken over.
+    #[inline]
+    fn equals(&self, head: &[u8]) -> bool {
+        match self.masks.is_empty() {
+            true => *head == *self.bytes,
+            false => equal_but(head, &self.bytes, &self.masks, 0..head.len()),
+        }
+    }
+
+    /// As `equals`, with the Date value masked too, which is taken over.
     #[cold]
-    fn matches_with_date(&mut self, head: &[u8]) -> bool {
+    fn equals_with_date(&mut self, head: &[u8]) -> bool {
         let Some(date) = self.facts.date.clone() else { return false };
         let (start, end) = (date.start as usize, date.end as usize);
         let split = self.masks.partition_point(|m| m.start < date.start);
-        let same = clean(&head[start..end])
-            && equal_but(head, &self.bytes, &self.masks[..split], 0..start)
-            && equal_but(head, &self.bytes, &self.masks[split..], end..head.len());
+        let same = equal_but(head, &self.bytes, &self.masks[..split], 0..start)
+            && equal_but(head, &self.bytes, &self.masks[split..], end..head.len())
+            && is_value(&head[start..end]);
         if same {
             self.bytes[start..end].copy_from_slice(&head[start..end]);
         }
@@ -251,22 +271,16 @@ fn decides(name: &[u8]) -> bool {
     DECIDING.iter().any(|d| name.eq_ignore_ascii_case(d))
 }
 
-/// Equal within `span` but for `masks` (in order, inside it), whose bytes in `a` must be clean.
+/// Equal within `span` but for `masks` (in order, inside it), whose bytes in `a` must be those of a value.
 #[inline]
 fn equal_but(a: &[u8], b: &[u8], masks: &[Range<u32>], span: Range<usize>) -> bool {
     let mut from = span.start;
     for mask in masks {
         let (start, end) = (mask.start as usize, mask.end as usize);
-        if a[from..start] != b[from..start] || !clean(&a[start..end]) {
+        if a[from..start] != b[from..start] || !is_value(&a[start..end]) {
             return false;
         }
         from = end;
     }
     a[from..span.end] == b[from..span.end]
-}
-
-/// No byte that could end the value or is no part of any.
-#[inline]
-fn clean(value: &[u8]) -> bool {
-    value.iter().fold(true, |clean, b| clean & in_value(*b))
 }

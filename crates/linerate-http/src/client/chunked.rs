@@ -2,6 +2,9 @@
 
 use super::error::ResponseErrorKind as Kind;
 
+/// Digits of a chunk size that are read at once: more are rare, and so few cannot overflow.
+const FEW_DIGITS: usize = 8;
+
 /// Progress within a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
@@ -68,12 +71,46 @@ impl Chunks {
                 }
                 return Ok(Step::Data(data));
             }
+            if let Some(last) = self.usual(input, line_limit) {
+                if last {
+                    return Ok(Step::Last);
+                }
+                continue;
+            }
             let Some((&b, rest)) = input.split_first() else { return Ok(Step::More) };
             *input = rest;
             if self.byte(b, line_limit)? {
                 return Ok(Step::Last);
             }
         }
+    }
+
+    /// What comes nearly always and whole: the CRLF after data, or a line of few digits without extension. True after the
+    /// last chunk's line; `None` when it is something else, of which nothing is read then.
+    fn usual(&mut self, input: &mut &[u8], line_limit: u16) -> Option<bool> {
+        if self.place == Place::DataCr {
+            *input = input.strip_prefix(b"\r\n")?;
+            *self = Chunks::new();
+            return Some(false);
+        }
+        if self.place != Place::Start {
+            return None;
+        }
+        let (mut size, mut digits) = (0, 0);
+        while let Some(digit) = input.get(digits).and_then(|b| char::from(*b).to_digit(16)) {
+            size = size << 4 | u64::from(digit);
+            digits += 1;
+            if digits > FEW_DIGITS.min(line_limit.into()) {
+                return None;
+            }
+        }
+        let rest = input.get(digits..)?.strip_prefix(b"\r\n")?;
+        if digits == 0 {
+            return None;
+        }
+        *input = rest;
+        *self = Chunks { place: Place::Data, left: size, line: 0 };
+        Some(size == 0)
     }
 
     /// One byte outside the data; true after the last chunk's line.
@@ -107,7 +144,7 @@ impl Chunks {
             (_, b'\r') => Place::LineEnd,
             (Place::Digits | Place::Blank, b' ' | b'\t') => Place::Blank,
             (Place::Digits | Place::Blank, b';') => Place::Extension,
-            (Place::Extension, b) if super::head::in_value(b) => Place::Extension,
+            (Place::Extension, b) if super::parse::in_value(b) => Place::Extension,
             _ => return Err(Kind::BadChunkSize),
         };
         Ok(())

@@ -29,6 +29,7 @@ mod framing;
 pub mod fuzz;
 mod head;
 mod limits;
+mod parse;
 mod pipeline;
 mod response;
 mod scan;

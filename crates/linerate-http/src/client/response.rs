@@ -4,8 +4,9 @@ use super::cache::{HeadCache, Held};
 use super::chunked::{Chunks, Step};
 use super::error::{ResponseError, ResponseErrorKind as Kind, Speaks};
 use super::framing::{Expect, Framing, switches};
-use super::head::{self, Fields, HeadFacts, HeadView};
+use super::head::{Fields, HeadView};
 use super::limits::{BANNER_BYTES, CARRY_KEPT, Limits};
+use super::parse::{self, HeadFacts};
 use super::scan::{Scan, unfold};
 
 /// The next thing read.
@@ -308,12 +309,15 @@ impl ResponseReader {
             return self.fail(ResponseError::new(Kind::NotHttp(what), 0));
         }
         let limit = self.limits.head_bytes as usize;
-        let mut scan = Scan::default();
-        if let Some(end) = scan.find_end(&all[..all.len().min(limit)]) {
+        let within = &all[..all.len().min(limit)];
+        // Read as if it were whole: only when it is not, or is faulty, its end is looked for first.
+        if let Ok((facts, end)) = parse::head(within, self.limits.fields, cache.tag_name()) {
             *input = &all[end..];
-            if !scan.folded {
-                return self.begin(cache, &all[..end], expect).map(Some);
-            }
+            return self.begin(cache, &all[..end], facts, expect).map(Some);
+        }
+        let mut scan = Scan::default();
+        if let Some(end) = scan.find_end(within) {
+            *input = &all[end..];
             self.carry.extend_from_slice(&all[..end]);
             self.scan = scan;
             return self.begin_carried(cache, expect).map(Some);
@@ -358,21 +362,19 @@ impl ResponseReader {
         expect: Expect,
     ) -> Result<Part<'a>, ResponseError> {
         let mut head = std::mem::take(&mut self.carry);
-        let facts = match self.scan.folded {
-            // White space before the first field must be seen before it is taken for a fold.
-            true => head::check_start(&head).and_then(|()| {
-                unfold(&mut head);
-                head::parse(&head, self.limits.fields, None)
-            }),
-            false => head::parse(&head, self.limits.fields, cache.tag_name()),
-        };
-        let facts = match facts {
-            Ok(facts) => facts,
+        let folded = self.scan.folded;
+        // White space before the first field must be seen before it is taken for a fold.
+        let start = if folded { parse::check_start(&head) } else { Ok(()) };
+        if folded && start.is_ok() {
+            unfold(&mut head);
+        }
+        let facts = match start.and_then(|()| parse::head(&head, self.limits.fields, cache.tag_name())) {
+            Ok((facts, _)) => facts,
             Err(error) => return self.fail(error),
         };
-        let learns = !self.scan.folded;
         let (status, minor) = (facts.status, facts.minor);
-        let outcome = self.begin_facts(cache, &head, facts, learns, expect);
+        // What is held is compared with bytes as they come, and folds do not come as spaces.
+        let outcome = self.begin_facts(cache, &head, facts, !folded, expect);
         self.carry = head;
         self.lent = true;
         outcome?;
@@ -380,17 +382,14 @@ impl ResponseReader {
         Ok(self.head_part(view))
     }
 
-    /// A whole head without folds.
+    /// A head without folds that stands whole in the input.
     fn begin<'a>(
         &mut self,
         cache: &mut HeadCache,
         raw: &'a [u8],
+        facts: HeadFacts,
         expect: Expect,
     ) -> Result<Part<'a>, ResponseError> {
-        let facts = match head::parse(raw, self.limits.fields, cache.tag_name()) {
-            Ok(facts) => facts,
-            Err(error) => return self.fail(error),
-        };
         let view = HeadView::new(raw, facts.status, facts.minor);
         self.begin_facts(cache, raw, facts, true, expect)?;
         Ok(self.head_part(view))
@@ -505,7 +504,7 @@ impl ResponseReader {
         if self.scan.folded && !start {
             unfold(&mut self.carry);
         }
-        if let Err(error) = head::parse_trailers(&self.carry, self.limits.fields) {
+        if let Err(error) = parse::trailers(&self.carry, self.limits.fields) {
             return self.fail(error);
         }
         self.state = State::Whole;

@@ -97,16 +97,37 @@ fn digits(n: u64) -> usize {
 pub(super) fn decimal(mut n: u64, out: &mut Vec<u8>) {
     let mut buffer = [0u8; 20];
     let mut at = buffer.len();
-    loop {
+    while n >= 100 {
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(pair(n % 100));
+        n /= 100;
+    }
+    if n >= 10 {
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(pair(n));
+    } else {
         at -= 1;
-        buffer[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
+        buffer[at] = b'0' + n as u8;
     }
     out.extend_from_slice(&buffer[at..]);
 }
+
+/// The two digits of a number below 100.
+#[inline]
+fn pair(n: u64) -> &'static [u8] {
+    &PAIRS[2 * n as usize..2 * n as usize + 2]
+}
+
+const PAIRS: [u8; 200] = {
+    let mut table = [0; 200];
+    let mut n = 0;
+    while n < 100 {
+        table[2 * n] = b'0' + (n / 10) as u8;
+        table[2 * n + 1] = b'0' + (n % 10) as u8;
+        n += 1;
+    }
+    table
+};
 
 /// Literals that follow one another become one; empty ones vanish.
 pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {

@@ -1,6 +1,6 @@
 //! Is a request as written a valid HTTP/1.1 message?
 
-use super::head::{in_value, is_token};
+use super::parse::{in_value, is_token};
 use super::slots::Piece;
 use super::template::{Place, RequestSpec, TemplateError};
 

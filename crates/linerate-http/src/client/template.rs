@@ -187,7 +187,7 @@ impl Template {
                     let cell = row.get(*column).ok_or(CellError { column: *column, at: 0, byte: None })?;
                     let good = |b: u8| match in_target {
                         true => spec::in_target(b),
-                        false => super::head::in_value(b),
+                        false => super::parse::in_value(b),
                     };
                     if let Some(at) = cell.iter().position(|b| !good(*b)) {
                         return Err(CellError { column: *column, at, byte: Some(cell[at]) });

@@ -1,0 +1,215 @@
+//! Work of known size on the hot paths, to be counted in instructions (repeatable on a noisy machine) or timed.
+//!
+//! `cargo bench -p linerate-http --bench icount -- SCENARIO N` does N units of one scenario and prints how long each took;
+//! under `valgrind --tool=callgrind` the difference between two N, divided by their difference, is the cost of a unit.
+//! `-- --list` names the scenarios; without arguments each runs for a short time.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use linerate_http::client::{
+    Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
+};
+
+/// Bytes handed over in one piece, as a receive buffer would be.
+const READ: usize = 64 << 10;
+
+struct Scenario {
+    name: &'static str,
+    about: &'static str,
+    run: fn(u64),
+}
+
+const SCENARIOS: [Scenario; 10] = [
+    Scenario {
+        name: "take_same",
+        about: "an answer: 123-byte head, 5-byte body",
+        run: |n| taken(n, answers(), ""),
+    },
+    Scenario { name: "take_same_with", about: "the same, each handed to a closure", run: handed },
+    Scenario {
+        name: "take_same_tag",
+        about: "an answer with a tag that differs",
+        run: |n| taken(n, tagged(), "x-tag"),
+    },
+    Scenario {
+        name: "take_same_mixed",
+        about: "an answer, of two kinds in turn",
+        run: |n| taken(n, mixed(), ""),
+    },
+    Scenario {
+        name: "next_known",
+        about: "an answer read in parts, its head known",
+        run: |n| parts(n, answers()),
+    },
+    Scenario { name: "next_chunked", about: "a chunked answer of two chunks", run: |n| parts(n, chunked()) },
+    Scenario { name: "next_unknown", about: "an answer whose head is parsed", run: |n| parts(n, lengths()) },
+    Scenario { name: "render_fixed", about: "a request without slots", run: |n| rendered(n, "/", "") },
+    Scenario {
+        name: "render_slots",
+        about: "a request with three slots",
+        run: |n| rendered(n, "/{{seq}}?r={{rand:1-1000}}", "{{now_ms}}"),
+    },
+    Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--list"] => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
+        [name, n] => match (SCENARIOS.iter().find(|s| s.name == name), n.parse()) {
+            (Some(scenario), Ok(n)) => time(scenario, n),
+            _ => fail(),
+        },
+        [] => SCENARIOS.iter().for_each(|scenario| time(scenario, 2_000_000)),
+        _ => fail(),
+    }
+}
+
+fn fail() {
+    eprintln!("usage: icount [--list | SCENARIO N]");
+    std::process::exit(2);
+}
+
+fn time(scenario: &Scenario, n: u64) {
+    let start = Instant::now();
+    (scenario.run)(n);
+    let each = start.elapsed().as_nanos() as f64 / n.max(1) as f64;
+    println!("{:16} {each:8.2} ns each ({})", scenario.name, scenario.about);
+}
+
+fn answer(fields: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nServer: bare\r\nDate: Tue, 09 Nov 2010 14:49:00 GMT\r\nContent-Type: text/plain\r\n{fields}Content-Length: 5\r\n\r\nhello"
+    )
+}
+
+/// A receive buffer full of answers.
+fn filled(mut answer: impl FnMut(usize) -> String) -> Vec<u8> {
+    let mut stream = String::new();
+    for i in 0.. {
+        let next = answer(i);
+        if stream.len() + next.len() > READ {
+            break;
+        }
+        stream += &next;
+    }
+    stream.into_bytes()
+}
+
+fn answers() -> Vec<u8> {
+    filled(|_| answer(""))
+}
+
+fn tagged() -> Vec<u8> {
+    filled(|i| answer(&format!("X-Tag: {:08}\r\n", i + 1)))
+}
+
+fn mixed() -> Vec<u8> {
+    filled(|i| answer(["", "X: y\r\n"][i % 2]))
+}
+
+fn lengths() -> Vec<u8> {
+    filled(|i| answer(&format!("X-Pad: {}\r\n", "p".repeat(i % 7 + 1))))
+}
+
+fn chunked() -> Vec<u8> {
+    let head = answer("Transfer-Encoding: chunked\r\n").replace("Content-Length: 5\r\n\r\nhello", "\r\n");
+    filled(|_| format!("{head}5\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n"))
+}
+
+fn cache(tag: &str) -> HeadCache {
+    if tag.is_empty() { HeadCache::new() } else { HeadCache::with_tag(tag) }
+}
+
+fn taken(n: u64, stream: Vec<u8>, tag: &str) {
+    let (mut cache, mut reader) = (cache(tag), ResponseReader::new(Limits::default()));
+    let mut left = n;
+    while left > 0 {
+        let mut input = black_box(&stream[..]);
+        while left > 0 && !input.is_empty() {
+            match reader.take_same(&mut cache, &mut input, u32::try_from(left).unwrap_or(u32::MAX)) {
+                0 => left -= u64::from(next_answer(&mut reader, &mut cache, &mut input)),
+                taken => left -= u64::from(taken),
+            }
+        }
+    }
+}
+
+fn handed(n: u64) {
+    let stream = answers();
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let (mut left, mut bytes) = (n, 0u64);
+    while left > 0 {
+        let mut input = black_box(&stream[..]);
+        let most = u32::try_from(left).unwrap_or(u32::MAX);
+        let each = |_: &[u8], body: &[u8]| bytes += u64::from(body[0]);
+        match reader.take_same_with(&mut cache, &mut input, most, each) {
+            0 => left -= u64::from(next_answer(&mut reader, &mut cache, &mut input)),
+            taken => left -= u64::from(taken),
+        }
+    }
+    black_box(bytes);
+}
+
+/// Reads one answer in parts; true when there was one.
+fn next_answer(reader: &mut ResponseReader, cache: &mut HeadCache, input: &mut &[u8]) -> bool {
+    loop {
+        match reader.next(cache, input, Expect::Usual) {
+            Ok(Some(Part::End(end))) => {
+                black_box(end);
+                return true;
+            }
+            Ok(Some(part)) => _ = black_box(part),
+            Ok(None) => return false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn parts(n: u64, stream: Vec<u8>) {
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let mut left = n;
+    while left > 0 {
+        let mut input = black_box(&stream[..]);
+        while left > 0 && next_answer(&mut reader, &mut cache, &mut input) {
+            left -= 1;
+        }
+    }
+}
+
+fn rendered(n: u64, target: &str, body: &str) {
+    let spec = RequestSpec {
+        method: if body.is_empty() { "GET" } else { "POST" }.to_owned(),
+        target: target.to_owned(),
+        fields: vec![
+            ("Host".to_owned(), "127.0.0.1:8080".to_owned()),
+            ("Accept".to_owned(), "*/*".to_owned()),
+        ],
+        body: body.as_bytes().to_vec(),
+    };
+    let template = Template::compile(&spec, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let mut out = Vec::with_capacity(READ);
+    for seq in 0..n {
+        if out.len() + 2 * template.len_hint() > READ {
+            black_box(&out);
+            out.clear();
+        }
+        template.render(&Values { seq, now_ms: 1_700_000_000_000 + seq, seed: 1, row: &[] }, &mut out);
+    }
+    black_box(&out);
+}
+
+fn piped(n: u64) {
+    let mut pipeline = Pipeline::new();
+    let mut seen = 0;
+    for first in (0..n).step_by(16) {
+        let count = (n - first).min(16) as u32;
+        let run = Run { stamp: first, first, count, kind: 0, expect: Expect::Usual, idempotent: true };
+        for i in 0..count {
+            pipeline.push(Run { first: first + u64::from(i), count: 1, ..run });
+        }
+        pipeline.answered(count, &mut |run| seen += u64::from(run.count));
+    }
+    assert_eq!(black_box(seen), n);
+}
