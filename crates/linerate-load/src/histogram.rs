@@ -6,14 +6,8 @@ use hdrhistogram::Histogram as Hdr;
 pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of nanoseconds that keeps every sample to three significant digits and merges exactly.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Histogram(Option<Box<Hdr<u64>>>);
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram(None)
-    }
-}
 
 impl Histogram {
     /// An empty one; memory is taken with the first sample.

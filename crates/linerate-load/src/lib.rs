@@ -3,6 +3,7 @@
 //! A [`Plan`] says what to do; [`start`] does it on a thread per core and gives back a [`Running`], from which
 //! [`Snapshot`]s can be taken while it lasts and an [`Outcome`] when it has ended. Plans and outcomes are plain data.
 
+pub mod defaults;
 mod engine;
 pub mod histogram;
 mod limits;

@@ -8,9 +8,10 @@
 //! * [`net`]: bytes and the wire, without HTTP.
 //!
 //! ```no_run
-//! use linerate::load::{Plan, start};
-//! # fn plan() -> Plan { unimplemented!("made from flags, a plan file or by hand") }
-//! let outcome = start(plan())?.join();
+//! use linerate::load::plan::{Plan, Target};
+//!
+//! let plan = Plan::get(Target::at(([127, 0, 0, 1], 8080).into()), "/");
+//! let outcome = linerate::load::start(Plan { depth: 16, ..plan })?.join();
 //! println!("{} answered, p99 {} ns", outcome.requests.answered, outcome.latency.from_sent.percentile_ns(99.0));
 //! # Ok::<(), linerate::load::StartError>(())
 //! ```

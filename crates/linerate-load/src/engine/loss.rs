@@ -15,8 +15,10 @@ use crate::outcome::Failure;
 /// How a connection was lost.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
-    /// The peer closed, or said that it will, between answers.
+    /// The peer closed between answers.
     Closed,
+    /// The last answer said that the peer will close (RFC 9112 section 9.6).
+    SaidClose,
     /// The peer closed in the middle of an answer: which part is missing.
     Cut(String),
     /// The transport failed.
@@ -30,7 +32,7 @@ pub(crate) enum Loss {
 impl Loss {
     fn failure(&self) -> Failure {
         match self {
-            Loss::Closed | Loss::Cut(_) => Failure::ClosedEarly,
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => Failure::ClosedEarly,
             Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
             Loss::Net(error) => connect_failure(error.kind),
             Loss::Malformed(_) => Failure::Malformed,
@@ -40,7 +42,7 @@ impl Loss {
 
     fn words(&self) -> String {
         match self {
-            Loss::Closed => "the peer closed the connection without an answer".to_owned(),
+            Loss::Closed | Loss::SaidClose => "the peer closed the connection without an answer".to_owned(),
             Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
             Loss::Net(error) => error.to_string(),
             Loss::TimedOut => "no whole answer within the time-out".to_owned(),
@@ -50,7 +52,7 @@ impl Loss {
     /// How our end is closed.
     fn close(&self) -> Close {
         match self {
-            Loss::Closed => Close::AfterPeer,
+            Loss::Closed | Loss::SaidClose => Close::AfterPeer,
             Loss::Cut(_) | Loss::Net(_) => Close::Now,
             Loss::Malformed(_) | Loss::TimedOut => Close::Abort,
         }
@@ -58,7 +60,7 @@ impl Loss {
 
     fn by_peer(&self) -> bool {
         match self {
-            Loss::Closed | Loss::Cut(_) => true,
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
             Loss::Net(error) => error.kind == NetErrorKind::Reset,
             Loss::Malformed(_) | Loss::TimedOut => false,
         }
@@ -102,7 +104,10 @@ impl<T: Transport> Engine<T> {
             self.orders.per_connection.is_some() && session.budget == 0 && session.pipeline.is_empty();
         if loss.by_peer() && !as_planned {
             self.recorder.connections.closed_by_peer += 1;
-            self.learnt.closed_after(session.answers);
+            // An idle connection that is closed says nothing of how many requests it would have taken.
+            if matches!(loss, Loss::SaidClose) || !session.pipeline.is_empty() {
+                self.learnt.closed_after(session.answers);
+            }
         }
         if session.answers == 0 {
             self.opening.fruitless(now);

@@ -230,7 +230,7 @@ impl<T: Transport> Engine<T> {
         }
         match (nonsense, after) {
             (Some(nonsense), _) => self.lose(conn, Loss::Malformed(nonsense.to_string()), now),
-            (None, _) if progress == Progress::PeerCloses => self.lose(conn, Loss::Closed, now),
+            (None, _) if progress == Progress::PeerCloses => self.lose(conn, Loss::SaidClose, now),
             (None, After::Ended) => match ended {
                 Ok(_) => self.lose(conn, Loss::Closed, now),
                 Err(cut) => self.lose(conn, Loss::Cut(cut.to_string()), now),

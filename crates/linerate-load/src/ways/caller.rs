@@ -12,7 +12,7 @@ use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::recorder::{Answer, Recorder, Verdict};
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{FRUITLESS_ATTEMPTS, SAMPLE_HEAD_BYTES};
+use crate::limits::{FRUITLESS_ATTEMPTS, SAMPLE_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan};
 use crate::run::StartError;
@@ -28,6 +28,8 @@ pub(super) struct Desk {
     wall_offset_ns: u64,
     busy: u64,
     unreachable: Option<String>,
+    /// When a caller first saw the order to stop.
+    stop_seen: Option<Time>,
 }
 
 /// The baselines know one rhythm only: a request, its answer, the next request.
@@ -61,6 +63,7 @@ impl Desk {
             wall_offset_ns: wall_offset_ns(),
             busy: 0,
             unreachable: None,
+            stop_seen: None,
         })
     }
 
@@ -237,7 +240,7 @@ impl Caller {
             bad_body: !expectation.body.as_ref().is_none_or(has),
             bad_tag: false,
         };
-        desk.busy -= 1;
+        desk.busy = desk.busy.saturating_sub(1);
         let answer = Answer { now, first_byte, status, verdict, head: &self.head };
         desk.recorder.answered(&run, &answer, &desk.kinds);
     }
@@ -251,7 +254,7 @@ impl Caller {
         }
         let Some(mut run) = self.run.take() else { return };
         let mut desk = lock(&self.desk);
-        desk.busy -= 1;
+        desk.busy = desk.busy.saturating_sub(1);
         desk.recorder.connections.closed_by_peer += 1;
         if !run.idempotent {
             return desk.recorder.unknown(&run);
@@ -266,12 +269,41 @@ impl Caller {
         self.run = Some(run);
     }
 
+    /// No answer within the time-out: failed, or unknown when the end had come meanwhile.
+    pub(super) fn timed_out(&mut self, now: Time) {
+        let mut desk = lock(&self.desk);
+        desk.tick(now);
+        if desk.supply.ended() {
+            drop(desk);
+            return self.abandon();
+        }
+        drop(desk);
+        self.give_up(Failure::Timeout, "no whole answer within the time-out");
+    }
+
+    /// Whether the user said stop long enough ago that the answer under way is no longer waited for.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        let mut desk = lock(&self.desk);
+        if !desk.board.stop_asked() {
+            return false;
+        }
+        now - *desk.stop_seen.get_or_insert(now) >= STOP_GRACE
+    }
+
+    /// Whether the request under way was acted on nobody will know.
+    fn abandon(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let mut desk = lock(&self.desk);
+        desk.busy = desk.busy.saturating_sub(1);
+        desk.recorder.unknown(&run);
+    }
+
     /// The request under way has certainly failed.
     pub(super) fn give_up(&mut self, why: Failure, words: &str) {
         let Some(run) = self.run.take() else { return };
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
-        desk.busy -= 1;
+        desk.busy = desk.busy.saturating_sub(1);
         desk.recorder.failed(&run, why, Some(words), &desk.kinds);
     }
 
@@ -292,6 +324,12 @@ impl Caller {
     }
 }
 
-pub(super) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
     desk.lock().unwrap_or_else(PoisonError::into_inner)
 }

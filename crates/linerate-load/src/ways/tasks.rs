@@ -19,6 +19,9 @@ use crate::run::{StartError, Work};
 /// Receive buffer of a task. Reason: a thousand of them must fit.
 const BUFFER_BYTES: usize = 16 << 10;
 
+/// How long the end is waited for before the order to stop is looked at.
+const SLICE: Duration = Duration::from_millis(100);
+
 /// As many tasks as the plan has connections.
 pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     refuse_what_is_not_theirs(plan)?;
@@ -32,6 +35,7 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
 fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let stop = Caller::new(Arc::clone(&desk), None);
     runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         for i in 0..plan.connections as usize {
@@ -39,8 +43,17 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
             let to = plan.target.addresses[i % plan.target.addresses.len()];
             tasks.spawn(drive(caller, to, plan.timeout));
         }
-        while tasks.join_next().await.is_some() {}
+        loop {
+            match timeout(SLICE, tasks.join_next()).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                // Whoever is dropped says what became of its request.
+                Err(_) if stop.is_over(machine::monotonic_now()) => tasks.abort_all(),
+                Err(_) => {}
+            }
+        }
     });
+    drop(stop);
     let desk = Arc::into_inner(desk).ok_or("a task is still there")?;
     Ok(desk.into_inner().unwrap_or_else(|e| e.into_inner()).into_outcome("async"))
 }
@@ -72,7 +85,7 @@ async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
         let reusable = match timeout(limit, exchange(&mut caller, open, &request, &mut buffer)).await {
             Ok(reusable) => reusable,
             Err(_) => {
-                caller.give_up(Failure::Timeout, "no whole answer within the time-out");
+                caller.timed_out(machine::monotonic_now());
                 false
             }
         };

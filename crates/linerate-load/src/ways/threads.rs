@@ -19,6 +19,9 @@ use crate::watch::Watch;
 /// Stack of a thread. Reason: a thousand of them must fit.
 const STACK_BYTES: usize = 128 << 10;
 
+/// How long a read blocks before the order to stop is looked at.
+const SLICE: Duration = Duration::from_millis(100);
+
 /// `n` threads that share the plan's requests.
 pub(super) fn works(plan: &Plan, n: u32) -> Result<Works, StartError> {
     refuse_what_is_not_theirs(plan)?;
@@ -78,6 +81,9 @@ fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
             return;
         }
         if !exchange(&mut caller, open, &request, &mut buffer, timeout) {
+            if caller.is_over(machine::monotonic_now()) {
+                return;
+            }
             stream = None;
         }
     }
@@ -86,7 +92,7 @@ fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
 fn connect(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, timeout)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout.min(SLICE)))?;
     stream.set_write_timeout(Some(timeout))?;
     Ok(stream)
 }
@@ -105,11 +111,11 @@ fn exchange(
         let now = machine::monotonic_now();
         match step {
             Ok(0) => return ended(caller),
-            Ok(_) if now - begun > timeout => return timed_out(caller),
-            Ok(_) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return timed_out(caller);
-            }
+            Ok(_) if now - begun < timeout => {}
+            Err(ref e) if is_late(e) && now - begun < timeout && !caller.is_over(now) => {}
+            Err(ref e) if is_late(e) && caller.is_over(now) => return false,
+            Ok(_) => return timed_out(caller),
+            Err(ref e) if is_late(e) => return timed_out(caller),
             Err(_) => {
                 caller.lost(now, Failure::Reset, "connection reset by the peer");
                 return false;
@@ -133,6 +139,10 @@ fn ended(caller: &mut Caller) -> bool {
 }
 
 fn timed_out(caller: &mut Caller) -> bool {
-    caller.give_up(Failure::Timeout, "no whole answer within the time-out");
+    caller.timed_out(machine::monotonic_now());
     false
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

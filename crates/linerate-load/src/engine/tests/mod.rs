@@ -11,7 +11,7 @@ use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 
 use super::board::Board;
 use crate::outcome::{Failure, Outcome};
-use crate::plan::{Expectation, Io, Order, Pace, Plan, Rate, Request, Stop, Target, Way};
+use crate::plan::{Expectation, Order, Pace, Plan, Rate, Request, Stop, Target};
 use crate::ways::Part;
 use peer::{Script, Seen};
 
@@ -23,39 +23,12 @@ fn server() -> SocketAddr {
 
 /// A plan of GETs on one connection without an end.
 fn plan() -> Plan {
-    Plan {
-        target: Target { url: "http://test/".into(), authority: "test".into(), addresses: vec![server()] },
-        requests: vec![request("GET")],
-        order: Order::Weighted,
-        data: Vec::new(),
-        connections: 1,
-        depth: 1,
-        per_connection: None,
-        stop: Stop::default(),
-        pace: Pace::Closed,
-        threads: None,
-        way: Way::Loop,
-        io: Io::Auto,
-        from: Vec::new(),
-        timeout: Duration::from_secs(10),
-        warm_up: Duration::ZERO,
-        tag: None,
-        throughput: false,
-        checks: Vec::new(),
-        seed: 7,
-    }
+    let target = Target { url: "http://test/".into(), authority: "test".into(), addresses: vec![server()] };
+    Plan { connections: 1, stop: Stop::default(), seed: 7, ..Plan::get(target, "/") }
 }
 
 fn request(method: &str) -> Request {
-    Request {
-        name: method.to_owned(),
-        weight: 1.0,
-        method: method.to_owned(),
-        path: "/".to_owned(),
-        fields: Vec::new(),
-        body: None,
-        expect: Expectation::default(),
-    }
+    Request { name: method.to_owned(), method: method.to_owned(), ..Request::get("/") }
 }
 
 fn requests(n: u64) -> Stop {
@@ -362,11 +335,20 @@ fn several_kinds_are_told_apart() {
 #[test]
 fn heads_and_gets_take_turns_on_one_connection() {
     let mut plan = Plan { depth: 5, stop: requests(200), ..plan() };
-    plan.requests = vec![request("GET"), request("DELETE")];
+    plan.requests = vec![request("GET"), request("HEAD")];
     plan.order = Order::Listed(vec![0, 0, 1]);
     let (outcome, _) = run(&plan, Script::new());
     assert_eq!(outcome.requests.answered, 200);
-    assert_eq!(outcome.by_name["DELETE"].requests.answered, 66);
+    assert_eq!(outcome.by_name["HEAD"].requests.answered, 66);
+}
+
+#[test]
+fn an_idle_connection_that_is_closed_teaches_nothing() {
+    let open = Pace::Open { rate: Rate::constant(1.0), arrival: Default::default() };
+    let plan = Plan { connections: 2, stop: seconds(20), pace: open, ..plan() };
+    let (outcome, _) = run(&plan, Script { idle: Some(Duration::from_millis(2500)), ..Script::new() });
+    assert_eq!(outcome.requests.answered, 20);
+    assert_eq!(outcome.connections.learnt_limit, None);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub(super) struct Script {
     pub(super) endless: Vec<u8>,
     pub(super) status: &'static str,
     pub(super) body: String,
+    /// Closes a connection this long after its last answer.
+    pub(super) idle: Option<Duration>,
     /// Echoes this field of the request.
     pub(super) echo: Option<String>,
     /// Keeps heads of requests for the test to look at.
@@ -59,6 +61,7 @@ pub(super) struct ConnState {
     carry: Vec<u8>,
     answers: u64,
     closed: bool,
+    last: Time,
 }
 
 impl Script {
@@ -75,6 +78,7 @@ impl Script {
             endless: Vec::new(),
             status: "200 OK",
             body: "hello".to_owned(),
+            idle: None,
             echo: None,
             keep_heads: false,
             conns: HashMap::new(),
@@ -94,6 +98,10 @@ impl Script {
         }
         seen.answered += 1;
         let state = self.conns.entry(conn).or_default();
+        state.last = now;
+        if let Some(idle) = self.idle {
+            out.call_after(idle, conn);
+        }
         state.answers += 1;
         let last = asked_to_close || self.close_after.is_some_and(|n| state.answers >= n);
         let mut at = now + self.think;
@@ -115,7 +123,9 @@ impl Script {
             answer.push_str("\r\n");
         }
         answer.push_str("\r\n");
-        answer.push_str(&self.body);
+        if !head.starts_with("HEAD ") {
+            answer.push_str(&self.body);
+        }
         out.send_after(wait, conn, answer);
         if last {
             state.closed = true;
@@ -142,7 +152,15 @@ impl Peer for Script {
         }
     }
 
-    fn called(&mut self, _now: Time, conn: PeerConn, out: &mut PeerActions) {
+    fn called(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
+        if let Some(idle) = self.idle {
+            let state = self.conns.entry(conn).or_default();
+            if now - state.last >= idle && !state.closed {
+                state.closed = true;
+                out.close(conn);
+            }
+            return;
+        }
         out.send(conn, self.endless.clone());
         out.call_after(Duration::from_millis(1), conn);
     }
