@@ -20,7 +20,7 @@ struct Scenario {
     run: fn(u64),
 }
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "take_same",
         about: "an answer: 123-byte head, 5-byte body",
@@ -37,6 +37,7 @@ const SCENARIOS: [Scenario; 10] = [
         about: "an answer, of two kinds in turn",
         run: |n| taken(n, mixed(), ""),
     },
+    Scenario { name: "take_same_cut", about: "an answer, in segments of 1448 bytes", run: cut },
     Scenario {
         name: "next_known",
         about: "an answer read in parts, its head known",
@@ -132,6 +133,25 @@ fn taken(n: u64, stream: Vec<u8>, tag: &str) {
                 0 => left -= u64::from(next_answer(&mut reader, &mut cache, &mut input)),
                 taken => left -= u64::from(taken),
             }
+        }
+    }
+}
+
+fn cut(n: u64) {
+    let stream = answers();
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let mut left = n;
+    for mut input in stream.chunks(1448).cycle() {
+        loop {
+            let taken = reader.take_same(&mut cache, &mut input, u32::MAX);
+            left = left.saturating_sub(u64::from(taken));
+            if left == 0 {
+                return;
+            }
+            if !next_answer(&mut reader, &mut cache, &mut input) {
+                break;
+            }
+            left -= 1;
         }
     }
 }

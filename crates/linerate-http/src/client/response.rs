@@ -305,6 +305,12 @@ impl ResponseReader {
             self.begin_held(held.facts(), held.len(), expect);
             return Ok(Some(Part::Head(HeadView::new(head, held.facts().status, held.facts().minor))));
         }
+        if cache.current().is_some_and(|held| held.starts_with(all) && self.accepts(held)) {
+            // The read ended within a head: very likely the same again, so it is not looked into before the rest is here.
+            *input = &[];
+            self.carry.extend_from_slice(all);
+            return Ok(None);
+        }
         if let Some(what) = foreign(all, false) {
             return self.fail(ResponseError::new(Kind::NotHttp(what), 0));
         }
