@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use linerate_http::client::fuzz;
+use linerate_http::{client, server};
 
 /// Runs each file of a target's corpus; how many there were.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
@@ -15,15 +15,20 @@ fn replay(target: &str, run: fn(&[u8])) -> usize {
 
 #[test]
 fn response() {
-    assert!(replay("response", fuzz::response) >= 20);
+    assert!(replay("response", client::fuzz::response) >= 20);
 }
 
 #[test]
 fn template() {
-    assert!(replay("template", fuzz::template) >= 10);
+    assert!(replay("template", client::fuzz::template) >= 10);
 }
 
 #[test]
 fn pipeline() {
-    assert!(replay("pipeline", fuzz::pipeline) >= 5);
+    assert!(replay("pipeline", client::fuzz::pipeline) >= 5);
+}
+
+#[test]
+fn request() {
+    assert!(replay("request", server::fuzz::request) >= 10);
 }
