@@ -8,6 +8,9 @@
 //! `unsafe` is confined to `sys/`.
 
 mod closing;
+#[doc(hidden)]
+#[allow(missing_docs)] // the names of the cases say what they hold
+pub mod conformance;
 pub mod epoll;
 mod error;
 mod limits;

@@ -145,9 +145,8 @@ impl Entry {
 
     /// Lends what is there to `take`, in at most `reads` reads.
     pub(super) fn read(&mut self, buffer: &mut [u8], reads: u32, mut take: impl FnMut(&mut [u8])) -> After {
-        if self.ended && !self.broken {
-            self.readable = false;
-            return After::Ended;
+        if self.ended {
+            return self.end();
         }
         for _ in 0..reads {
             match socket::recv(&self.fd, buffer) {
@@ -180,11 +179,17 @@ impl Entry {
         After::Open
     }
 
+    /// The end is told first, even when a reset followed it: what came before the end is whole. The reset is for the next
+    /// time.
     fn end(&mut self) -> After {
-        self.readable = false;
-        self.ended = true;
-        // A send that failed took the error with it; the socket then only says that nothing more comes.
-        self.error.map_or(After::Ended, After::Failed)
+        let told = std::mem::replace(&mut self.ended, true);
+        self.readable = self.broken && !told;
+        match self.error {
+            // A send that failed took the error with it; the socket then only says that nothing more comes.
+            Some(error) => After::Failed(error),
+            None if self.broken && told => After::Failed(self.fail(None)),
+            None => After::Ended,
+        }
     }
 
     /// Gives the connection up for `error`, or for the one that a send met or that waits in the socket.

@@ -116,7 +116,12 @@ impl Epoll {
     }
 
     fn report_pending(&mut self, events: &mut Vec<Event>) {
-        events.append(&mut self.pending);
+        for event in self.pending.drain(..) {
+            let (Event::Connected { conn, .. } | Event::Failed { conn, .. }) = &event else { continue };
+            if self.table.get(*conn).is_some_and(|entry| entry.closing.is_none()) {
+                events.push(event);
+            }
+        }
         for _ in 0..self.ready.len() {
             let Some(conn) = self.ready.pop_front() else { break };
             let Some(entry) = self.table.get_mut(conn) else { continue };
@@ -441,7 +446,7 @@ impl Transport for Epoll {
             return After::Open;
         }
         let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, take);
-        if after == After::Open && entry.readable {
+        if entry.readable {
             entry.reported = true;
             self.ready.push_back(data.conn);
         }

@@ -39,6 +39,8 @@ struct End {
     inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     low_water: usize,
+    /// Bytes were left over by the last claim: they are told of whatever the mark is.
+    left_over: bool,
     carried: u64,
     fin_in: bool,
     fin_out: bool,
@@ -64,6 +66,7 @@ impl End {
             inbox: VecDeque::new(),
             inbox_bytes: 0,
             low_water: 1,
+            left_over: false,
             carried: 0,
             fin_in: false,
             fin_out: false,
@@ -75,8 +78,10 @@ impl End {
         }
     }
 
-    fn has_something(&self) -> bool {
-        self.inbox_bytes >= self.low_water || (self.fin_in && !self.ended) || self.error.is_some()
+    fn has_something(&self, window: usize) -> bool {
+        // A mark the window cannot reach would never be passed.
+        let mark = if self.left_over { 1 } else { self.low_water.min(window) };
+        self.inbox_bytes >= mark || (self.fin_in && !self.ended) || self.error.is_some()
     }
 }
 
@@ -371,6 +376,7 @@ impl Wire {
 
     /// Reports or handles what waits at an end.
     fn look(&mut self, end: Conn, events: &mut Vec<Event>) {
+        let window = self.options.window.max(1);
         let Some(e) = self.ends.get_mut(end) else { return };
         match e.owner {
             _ if e.closing.is_some() => {
@@ -379,7 +385,7 @@ impl Wire {
                     self.finish(end);
                 }
             }
-            Owner::App if e.has_something() && !e.paused && !e.reported && e.remote.is_some() => {
+            Owner::App if e.has_something(window) && !e.paused && !e.reported && e.remote.is_some() => {
                 e.reported = true;
                 events.push(Event::Readable { conn: end, data: Data { conn: end, token: 0 } });
             }
@@ -648,6 +654,7 @@ impl Wire {
         }
         let Some(e) = self.live(conn) else { return After::Gone };
         e.inbox_bytes = rest.len();
+        e.left_over = !rest.is_empty();
         let (error, ended, more) = (e.error, e.fin_in, !rest.is_empty());
         if more {
             e.inbox.push_back(rest);

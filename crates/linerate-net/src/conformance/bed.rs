@@ -1,0 +1,180 @@
+//! A transport, a listener on it, and what is known of its connections.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use super::PATIENCE;
+use crate::{
+    After, Close, Conn, ConnectOptions, Data, Event, ListenOptions, Listener, NetError, Time, Transport,
+    machine,
+};
+
+/// What was seen of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) connected: u32,
+    pub(super) received: Vec<u8>,
+    pub(super) ended: bool,
+    pub(super) failed: Option<NetError>,
+    pub(super) failures: u32,
+    pub(super) drained: u32,
+    /// It was accepted by the listener.
+    pub(super) is_server: bool,
+}
+
+pub(super) struct Bed<T> {
+    pub(super) net: T,
+    pub(super) listener: Listener,
+    pub(super) at: SocketAddr,
+    pub(super) seen: HashMap<Conn, Seen>,
+    pub(super) accepted: Vec<(Conn, SocketAddr)>,
+    pub(super) woken: u32,
+    /// What comes to connections that were accepted is sent back.
+    pub(super) echo: bool,
+    /// Claims are kept here and not answered.
+    pub(super) held: Option<Vec<Data>>,
+    /// After how many turns a connection had its first bytes.
+    pub(super) turns: u64,
+    events: Vec<Event>,
+}
+
+impl<T: Transport> Bed<T> {
+    pub(super) fn new(net: T, at: IpAddr) -> Bed<T> {
+        Bed::listening(net, at, &ListenOptions::default())
+    }
+
+    pub(super) fn listening(mut net: T, at: IpAddr, options: &ListenOptions) -> Bed<T> {
+        // A thousand connections have two thousand ends.
+        let _ = machine::raise_nofile();
+        let (listener, at) = net.listen(SocketAddr::new(at, 0), options).expect("can listen");
+        Bed {
+            net,
+            listener,
+            at,
+            seen: HashMap::new(),
+            accepted: Vec::new(),
+            woken: 0,
+            echo: false,
+            held: None,
+            turns: 0,
+            events: Vec::new(),
+        }
+    }
+
+    pub(super) fn connect(&mut self) -> Conn {
+        let conn = self.net.connect(self.at, &ConnectOptions::default()).expect("can connect");
+        self.seen.insert(conn, Seen::default());
+        conn
+    }
+
+    /// A connection, seen from both ends: the one that asked for it and the one that took it.
+    pub(super) fn pair(&mut self) -> (Conn, Conn) {
+        let before = self.accepted.len();
+        let client = self.connect();
+        self.until("a connection", |bed| bed.of(client).connected == 1 && bed.accepted.len() > before);
+        (client, self.accepted[before].0)
+    }
+
+    pub(super) fn of(&self, conn: Conn) -> &Seen {
+        &self.seen[&conn]
+    }
+
+    pub(super) fn received(&self, conn: Conn) -> usize {
+        self.of(conn).received.len()
+    }
+
+    /// Turns until something holds.
+    #[track_caller]
+    pub(super) fn until(&mut self, what: &str, holds: impl Fn(&Bed<T>) -> bool) {
+        let limit = self.net.now() + PATIENCE;
+        while !holds(self) {
+            assert!(self.net.now() < limit, "{}: waited in vain for {what}", self.net.name());
+            self.turn(limit);
+        }
+    }
+
+    /// Turns for some time, to see that nothing happens in it.
+    pub(super) fn for_a_while(&mut self, while_: Duration) {
+        let limit = self.net.now() + while_;
+        while self.net.now() < limit {
+            self.turn(limit);
+        }
+    }
+
+    /// One turn, and all that came in it is handled.
+    pub(super) fn turn(&mut self, until: Time) {
+        let mut events = std::mem::take(&mut self.events);
+        self.net.turn(Some(until), &mut events).expect("a turn");
+        self.turns += 1;
+        for event in events.drain(..) {
+            self.handle(event);
+        }
+        self.events = events;
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Accepted { listener, conn, peer } => {
+                assert_eq!(listener, self.listener);
+                let before =
+                    self.seen.insert(conn, Seen { connected: 1, is_server: true, ..Seen::default() });
+                assert!(before.is_none(), "a Conn is handed out once");
+                self.accepted.push((conn, peer));
+            }
+            Event::Connected { conn, at } => {
+                assert!(at <= self.net.now());
+                let seen = self.seen.get_mut(&conn).expect("known");
+                assert_eq!(seen.received.len(), 0, "connected comes before bytes");
+                seen.connected += 1;
+            }
+            Event::Readable { conn, data } => {
+                assert_eq!(data.conn(), conn);
+                match &mut self.held {
+                    Some(held) => held.push(data),
+                    None => self.receive(data),
+                }
+            }
+            Event::Drained { conn } => self.seen.get_mut(&conn).expect("known").drained += 1,
+            Event::Failed { conn, error } => {
+                let seen = self.seen.get_mut(&conn).expect("known");
+                seen.failed = Some(error);
+                seen.failures += 1;
+            }
+            Event::Woken => self.woken += 1,
+        }
+    }
+
+    pub(super) fn receive(&mut self, data: Data) {
+        let conn = data.conn();
+        let mut bytes = Vec::new();
+        let after = self.net.receive(data, |piece| {
+            assert!(!piece.is_empty(), "pieces are not empty");
+            bytes.extend_from_slice(piece);
+            // It is lent for writing too, as TLS decrypts in place.
+            piece.fill(0);
+        });
+        if after == After::Gone {
+            assert!(bytes.is_empty(), "nothing comes from a connection that is gone");
+            return;
+        }
+        let seen = self.seen.get_mut(&conn).expect("known");
+        assert_eq!(seen.connected, 1, "bytes come after connected");
+        assert!(!seen.ended || bytes.is_empty(), "no bytes after the end");
+        seen.received.extend_from_slice(&bytes);
+        match after {
+            After::Ended => seen.ended = true,
+            After::Failed(error) => {
+                seen.failed = Some(error);
+                seen.failures += 1;
+            }
+            After::Open | After::Gone => {}
+        }
+        if self.echo && seen.is_server {
+            let _ = self.net.send(conn, &bytes);
+            if after == After::Ended {
+                self.net.close(conn, Close::Now);
+            }
+        }
+    }
+}

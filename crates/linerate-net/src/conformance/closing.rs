@@ -1,0 +1,242 @@
+//! How connections are closed.
+
+use std::time::Duration;
+
+use super::{Subject, pattern};
+use crate::{Close, NetErrorKind, Time, Transport};
+
+pub fn the_end_comes_after_the_bytes<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for size in [0, 1, 1000, 300_000] {
+        let (client, server) = bed.pair();
+        let bytes = pattern(size);
+        bed.net.send(client, &bytes).expect("can send");
+        bed.net.close(client, Close::Now);
+        bed.until("the end", |bed| bed.of(server).ended);
+        assert!(bed.of(server).received == bytes, "{size} bytes before the end");
+        bed.net.close(server, Close::Now);
+    }
+}
+
+pub fn now_sends_what_waits<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let lent = bed.net.lend(pattern(subject.bulk).into());
+    bed.net.pause(server);
+    bed.net.send_lent(client, lent, 0..subject.bulk).expect("can send");
+    bed.net.send(client, b"and the last").expect("can send");
+    bed.for_a_while(Duration::from_millis(10));
+    bed.net.close(client, Close::Now);
+    assert_eq!(bed.net.unsent(client), 0, "gone for the application");
+    bed.net.resume(server);
+    bed.until("the end", |bed| bed.of(server).ended);
+    assert_eq!(bed.received(server), subject.bulk + 12);
+    assert!(bed.of(server).received.ends_with(b"and the last"));
+}
+
+pub fn after_peer_waits_for_the_peer<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.close(client, Close::AfterPeer);
+    bed.for_a_while(Duration::from_millis(100));
+    assert!(!bed.of(server).ended, "our FIN waits for the peer's");
+    bed.net.close(server, Close::Lingering);
+    // The peer's FIN is answered by ours at once: its lingering ends long before its limit, and the slots are free.
+    bed.for_a_while(Duration::from_millis(100));
+    let (next, other) = bed.pair();
+    assert!(next.slot() + other.slot() <= 1, "both slots are free again");
+
+    // With the peer's FIN there already it is a close.
+    bed.net.close(other, Close::Now);
+    bed.until("the end", |bed| bed.of(next).ended);
+    bed.net.close(next, Close::AfterPeer);
+    bed.for_a_while(Duration::from_millis(20));
+    assert!(bed.pair().0.slot() <= 1);
+}
+
+pub fn after_peer_does_not_wait_for_ever<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let start = bed.net.now();
+    bed.net.close(client, Close::AfterPeer);
+    bed.until("our FIN", |bed| bed.of(server).ended);
+    let took = bed.net.now() - start;
+    assert!(took >= Duration::from_millis(900), "a second: {took:?}");
+    // Also while nothing else happens a turn ends for it.
+    bed.for_a_while(Duration::from_millis(10));
+}
+
+pub fn after_peer_sends_what_waits<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.pause(server);
+    bed.net.send(client, &pattern(subject.bulk)).expect("can send");
+    bed.for_a_while(Duration::from_millis(10));
+    bed.net.close(client, Close::AfterPeer);
+    bed.net.resume(server);
+    bed.until("all bytes", |bed| bed.received(server) == subject.bulk);
+    bed.net.close(server, Close::Now);
+    bed.for_a_while(Duration::from_millis(50));
+    assert!(bed.pair().0.slot() <= 1, "the slots are free again");
+}
+
+pub fn lingering_saves_the_last_bytes<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.pause(server);
+    // The client talks on while the server has said its last word: a plain close would answer with a reset.
+    bed.net.send(client, &pattern(100_000)).expect("can send");
+    bed.for_a_while(Duration::from_millis(10));
+    let answer = pattern(300_000);
+    bed.net.send(server, &answer).expect("can send");
+    bed.net.close(server, Close::Lingering);
+    for _ in 0..20 {
+        bed.net.send(client, &pattern(10_000)).expect("the server still takes it");
+        bed.for_a_while(Duration::from_millis(1));
+    }
+    bed.until("the end", |bed| bed.of(client).ended || bed.of(client).failed.is_some());
+    assert_eq!(bed.of(client).failed, None);
+    assert!(bed.of(client).received == answer);
+    bed.net.close(client, Close::Now);
+    bed.for_a_while(Duration::from_millis(50));
+    assert!(bed.pair().0.slot() <= 1, "the slots are free again");
+}
+
+pub fn lingering_does_not_wait_for_ever<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.close(server, Close::Lingering);
+    bed.until("the FIN", |bed| bed.of(client).ended);
+    let start = bed.net.now();
+    bed.for_a_while(Duration::from_millis(500));
+    bed.net.send(client, b"still read").expect("can send");
+    bed.for_a_while(Duration::from_millis(1500));
+    // The server is gone: what we send now is answered by a reset.
+    let _ = bed.net.send(client, b"nobody there");
+    bed.until("the reset", |bed| bed.of(client).failed.is_some());
+    assert!(bed.net.now() - start >= Duration::from_secs(1));
+}
+
+pub fn abort_resets<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.send(client, b"first").expect("can send");
+    bed.until("the bytes", |bed| bed.received(server) == 5);
+    bed.net.close(client, Close::Abort);
+    bed.until("the reset", |bed| bed.of(server).failed.is_some());
+    assert_eq!(bed.of(server).failed.map(|e| e.kind), Some(NetErrorKind::Reset));
+    assert!(!bed.of(server).ended, "a reset is not an end");
+    bed.net.close(server, Close::Now);
+}
+
+pub fn abort_with_bytes_waiting<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let lent = bed.net.lend(pattern(subject.bulk).into());
+    bed.net.pause(server);
+    bed.net.send_lent(client, lent, 0..subject.bulk).expect("can send");
+    bed.for_a_while(Duration::from_millis(10));
+    bed.net.close(client, Close::Abort);
+    bed.net.resume(server);
+    bed.until("the reset", |bed| bed.of(server).failed.is_some());
+    assert!(bed.received(server) < subject.bulk);
+    bed.net.close(server, Close::Now);
+    let (again, other) = bed.pair();
+    bed.net.send(again, b"next").expect("can send");
+    bed.until("the next one's bytes", |bed| bed.received(other) == 4);
+}
+
+pub fn the_other_direction_works_after_the_end<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    // Lingering is the way to send a FIN and to stay: the server then sees the end and may still answer.
+    bed.net.send(client, b"the question").expect("can send");
+    bed.net.close(client, Close::Lingering);
+    bed.until("the end", |bed| bed.of(server).ended);
+    assert_eq!(bed.of(server).received, b"the question");
+    for _ in 0..10 {
+        bed.net.send(server, &pattern(10_000)).expect("the other direction is open");
+        bed.for_a_while(Duration::from_millis(1));
+    }
+    assert_eq!(bed.of(server).failed, None);
+    assert_eq!(bed.net.unsent(server), 0);
+    bed.net.close(server, Close::Now);
+}
+
+pub fn sending_to_one_that_is_gone_fails<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.close(server, Close::Now);
+    bed.until("the end", |bed| bed.of(client).ended);
+    let mut told = false;
+    for _ in 0..50 {
+        // The first is answered by a reset, the next ones fail; none of them ends the process by SIGPIPE.
+        told |= bed.net.send(client, b"anybody?").is_err();
+        bed.for_a_while(Duration::from_millis(1));
+        told |= bed.of(client).failed.is_some();
+    }
+    assert!(told, "it is told that nobody is there");
+    bed.net.close(client, Close::Now);
+}
+
+pub fn bytes_before_a_reset_are_not_reordered<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for _ in 0..20 {
+        let (client, server) = bed.pair();
+        let bytes = pattern(50_000);
+        bed.net.send(client, &bytes).expect("can send");
+        bed.turn(Time::ZERO);
+        bed.net.close(client, Close::Abort);
+        bed.until("the reset", |bed| bed.of(server).failed.is_some());
+        assert!(bytes.starts_with(&bed.of(server).received), "a beginning of what was sent");
+        bed.net.close(server, Close::Now);
+    }
+}
+
+pub fn closing_while_connecting<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let ways = [Close::Now, Close::AfterPeer, Close::Lingering, Close::Abort];
+    for how in ways.into_iter().cycle().take(40) {
+        let client = bed.connect();
+        if how != Close::Now {
+            bed.net.send(client, b"never mind").expect("can send");
+        }
+        bed.net.close(client, how);
+        bed.turn(Time::ZERO);
+        assert_eq!(bed.of(client).connected, 0);
+    }
+    bed.for_a_while(Duration::from_millis(20));
+    let before = bed.accepted.len();
+    let last = bed.connect();
+    bed.net.send(last, b"this one stays").expect("can send");
+    bed.until("the last one's bytes", |bed| {
+        bed.accepted[before..].iter().any(|(server, _)| bed.of(*server).received == b"this one stays")
+    });
+}
+
+pub fn a_paused_connection_may_be_closed<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for how in [Close::Now, Close::AfterPeer, Close::Lingering, Close::Abort] {
+        let (client, server) = bed.pair();
+        bed.net.pause(server);
+        bed.net.send(client, b"bytes that are not read").expect("can send");
+        bed.for_a_while(Duration::from_millis(2));
+        bed.net.close(server, how);
+        bed.until("the peer's word", |bed| bed.of(client).ended || bed.of(client).failed.is_some());
+        bed.net.close(client, Close::Now);
+    }
+}
+
+pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed_with(crate::Limits { closing_connections: 8, ..crate::Limits::default() });
+    let pairs: Vec<_> = (0..30).map(|_| bed.pair()).collect();
+    for (client, _) in &pairs {
+        bed.net.close(*client, Close::AfterPeer);
+    }
+    // Beyond the limit the oldest do not wait any longer; the last eight still do.
+    bed.for_a_while(Duration::from_millis(100));
+    let ended = pairs.iter().filter(|(_, server)| bed.of(*server).ended).count();
+    if bed.net.name() != "mem" {
+        assert_eq!(ended, 22);
+    }
+}

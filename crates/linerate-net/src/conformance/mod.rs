@@ -1,0 +1,89 @@
+//! What every transport has to keep, as tests that run over any of them: see `tests/conformance.rs`.
+//!
+//! Both ends of each connection belong to one instance. Nothing here depends on how long something takes, except that what
+//! is promised has to come within [`PATIENCE`].
+
+mod bed;
+mod closing;
+mod flow;
+mod life;
+
+use std::net::IpAddr;
+
+pub use self::closing::*;
+pub use self::flow::*;
+pub use self::life::*;
+use crate::{Limits, Transport};
+
+/// How long, in the transport's time, a promise may take. Reason: generous, since machines that run tests are busy.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// The transport under test.
+pub struct Subject<T> {
+    /// Makes an instance.
+    pub make: fn(Limits) -> T,
+    /// Where to listen.
+    pub at: IpAddr,
+    /// Bytes that are more than the wire buffers.
+    pub bulk: usize,
+}
+
+/// Bytes that tell their place: each block begins with its number.
+fn pattern(len: usize) -> Vec<u8> {
+    const BLOCK: usize = 1024;
+    let block: Vec<u8> = (0..BLOCK).map(|i| (i ^ (i >> 8)) as u8).collect();
+    let mut bytes = Vec::with_capacity(len + BLOCK);
+    for number in 0..len.div_ceil(BLOCK) {
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&block[size_of::<usize>()..]);
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A subject is only asked for instances.
+impl<T: Transport> Subject<T> {
+    fn bed(&self) -> bed::Bed<T> {
+        self.bed_with(Limits::default())
+    }
+
+    fn bed_with(&self, limits: Limits) -> bed::Bed<T> {
+        bed::Bed::new((self.make)(limits), self.at)
+    }
+}
+
+/// One `#[test]` for each case: `conformance_tests!(module, subject_function)`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($module:ident, $subject:path) => {
+        $crate::conformance_tests!(@ $module, $subject,
+            a_connection_is_made a_source_address_is_used connected_comes_before_bytes
+            bytes_sent_at_once_arrive refused_is_told refused_is_told_once_though_bytes_were_sent
+            stale_calls_do_nothing a_slot_is_reused_and_the_conn_is_not the_limit_of_connections_holds
+            unlisten_keeps_connections a_thousand_connections deferred_and_short_connections
+            a_waker_ends_the_wait a_waker_used_early_is_not_lost the_past_is_not_waited_for
+            a_deadline_is_kept dropped_with_everything_in_flight tcp_counters
+            echo_of_all_sizes many_small_sends_keep_their_order paused_bytes_wait
+            what_waits_is_counted_and_drained lent_and_copied_bytes_keep_their_order lent_ranges_are_checked
+            the_limit_of_unsent_bytes_holds low_water_holds_nothing_back_for_ever both_directions_at_once
+            a_flood_starves_nobody pause_before_the_bytes_are_taken pause_and_resume_many_times
+            the_end_comes_after_the_bytes now_sends_what_waits after_peer_waits_for_the_peer
+            after_peer_does_not_wait_for_ever after_peer_sends_what_waits lingering_saves_the_last_bytes
+            lingering_does_not_wait_for_ever abort_resets abort_with_bytes_waiting
+            the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails
+            bytes_before_a_reset_are_not_reordered closing_while_connecting a_paused_connection_may_be_closed
+            closing_many_at_once
+        );
+    };
+    (@ $module:ident, $subject:path, $($case:ident)*) => {
+        mod $module {
+            $(
+                #[test]
+                fn $case() {
+                    $crate::conformance::$case(&$subject());
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,62 @@
+//! The conformance suite over every transport, on both families.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use linerate_net::conformance::Subject;
+use linerate_net::epoll::Epoll;
+use linerate_net::mem::{Cut, Mem, MemOptions};
+use linerate_net::{Limits, conformance_tests};
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+
+/// More than the kernel buffers on loopback (tcp_rmem and tcp_wmem end at about 6 and 4 MB).
+const KERNEL_BULK: usize = 24 << 20;
+
+fn epoll(at: IpAddr) -> Subject<Epoll> {
+    Subject { make: |limits| Epoll::with_limits(limits).expect("epoll"), at, bulk: KERNEL_BULK }
+}
+
+fn epoll_v4() -> Subject<Epoll> {
+    epoll(V4)
+}
+
+fn epoll_v6() -> Subject<Epoll> {
+    epoll(V6)
+}
+
+fn mem(options: MemOptions) -> Mem {
+    Mem::new(options).expect("mem")
+}
+
+fn mem_perfect() -> Subject<Mem> {
+    let make = |limits| mem(MemOptions { limits, ..MemOptions::default() });
+    Subject { make, at: V4, bulk: 4 << 20 }
+}
+
+fn mem_far() -> Subject<Mem> {
+    let make = |limits: Limits| {
+        mem(MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() })
+    };
+    Subject { make, at: V6, bulk: 4 << 20 }
+}
+
+fn mem_cut() -> Subject<Mem> {
+    let make = |limits| {
+        mem(MemOptions { limits, cut: Cut::Random(3000), window: 10_000, seed: 7, ..MemOptions::default() })
+    };
+    Subject { make, at: V4, bulk: 1 << 20 }
+}
+
+fn mem_crumbs() -> Subject<Mem> {
+    let make = |limits| mem(MemOptions { limits, cut: Cut::Every(7), window: 999, ..MemOptions::default() });
+    Subject { make, at: V4, bulk: 100_000 }
+}
+
+conformance_tests!(over_mem, super::mem_perfect);
+conformance_tests!(over_mem_with_latency, super::mem_far);
+conformance_tests!(over_mem_with_random_cuts, super::mem_cut);
+conformance_tests!(over_mem_in_crumbs, super::mem_crumbs);
+conformance_tests!(over_epoll_v4, super::epoll_v4);
+conformance_tests!(over_epoll_v6, super::epoll_v6);
