@@ -152,6 +152,17 @@ impl ResponseReader {
     /// [`HeadCache::status`] is the status of each.
     #[inline]
     pub fn take_same(&mut self, cache: &mut HeadCache, input: &mut &[u8], most: u32) -> u32 {
+        // Answers mostly repeat to the last byte. Then the input equals itself shifted by one answer, which one comparison
+        // of the whole of it tells, at a third of the cost of one for each answer.
+        let all = *input;
+        let first = self.take_same_with(cache, input, most.min(1), |_, _| {});
+        let whole = all.len() - input.len();
+        let alike = if first == 0 { 0 } else { (all.len() / whole).min(most as usize) };
+        if alike > 1 && all[..(alike - 1) * whole] == all[whole..alike * whole] {
+            *input = &all[alike * whole..];
+            return alike as u32;
+        }
+        *input = all;
         self.take_same_with(cache, input, most, |_, _| {})
     }
 
