@@ -288,8 +288,13 @@ fn template(request: &linerate_load::plan::Request) -> schema_plan::Template {
 
 /// A field's value, unless it is a secret: results are passed around and kept.
 fn masked(name: &str, value: &str) -> String {
-    const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
-    if SECRET.contains(&name.to_ascii_lowercase().as_str()) { "***".to_owned() } else { value.to_owned() }
+    if is_secret(name) { "***".to_owned() } else { value.to_owned() }
+}
+
+/// Whether a field's value is a secret.
+pub fn is_secret(name: &str) -> bool {
+    let secret = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
+    secret.iter().any(|s| s.eq_ignore_ascii_case(name))
 }
 
 /// A time as RFC 3339 in UTC with milliseconds.

@@ -52,7 +52,12 @@ impl Scene {
         Scene {
             title,
             doing: crate::summary::done(plan, &linerate_load::Outcome::default()),
-            stop: plan.stop,
+            stop: match &plan.pace {
+                Pace::Trace(times) if plan.stop.duration.is_none() => {
+                    Stop { duration: times.last().map(|ns| Duration::from_nanos(*ns)), ..plan.stop }
+                }
+                _ => plan.stop,
+            },
             warm_up: plan.warm_up,
             open_loop: plan.pace != Pace::Closed,
             throughput: plan.throughput,

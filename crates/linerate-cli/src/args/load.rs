@@ -1,0 +1,270 @@
+//! The flags of `linerate load`. What is `None` was not typed: a plan file or the default decides.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use linerate_load::plan::{self, Check, Rate, parts};
+
+use super::values::{self, Addresses, DataFile, Resolve, Statuses};
+
+const HOW: &str = "How to send";
+const WHEN: &str = "How much, how fast";
+const WHAT: &str = "What to send";
+const FROM: &str = "A plan from elsewhere";
+const GOOD: &str = "What is good";
+const WHERE: &str = "Where to and from";
+const RESULTS: &str = "Results";
+
+const AFTER: &str = "\
+Units: numbers may end in k, M or G (10k, 1.5M); times in us, ms, s, m or h (500ms, 1m30s; a plain number means seconds).
+
+Examples:
+  linerate load http://127.0.0.1:8080/                     as fast as 64 connections go, for 10s
+  linerate load -c 8 -p 100 http://127.0.0.1:8080/         100 requests in flight on each of 8 connections
+  linerate load --rate 5k -d 1m http://127.0.0.1:8080/     exactly 5000 requests/s; latency from when each was due
+  linerate load --per-connection 1 http://127.0.0.1:8080/  a new connection for each request
+  linerate load -X PUT --body '{\"n\":{{seq}}}' -H 'Content-Type: application/json' http://127.0.0.1:8080/items/{{seq}}
+  linerate load --check 'p99<50ms' --check 'errors<0.1%' --json out.json http://127.0.0.1:8080/   in a pipeline
+
+Exit codes: 0 done and fine; 1 a check failed, or not one request was answered; 2 bad input, nothing was run; 3 the
+target could not be reached; 4 something failed here (a full disk, a missing capability); 130 interrupted.";
+
+/// Send requests as fast as the network takes them, or at an exact rate; measure honestly
+///
+/// Sends HTTP/1.1 requests over many connections and reports how fast they were answered and how long each took.
+/// Without --rate the next request leaves as soon as an answer frees its place (a closed loop). With --rate each
+/// request is due at a time of its own, and its latency counts from then: a stall of the server is not hidden.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct LoadArgs {
+    /// What to ask for: http://HOST[:PORT][/PATH][?QUERY]
+    ///
+    /// A plan file can name it too. User and password in it become an Authorization header. In path and query
+    /// {{seq}}, {{now_ms}}, {{rand:1-1000}} and {{csv.COLUMN}} are filled in for each request.
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// Connections held open [default: 64]
+    #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, help_heading = HOW)]
+    pub(crate) connections: Option<u32>,
+
+    /// Requests in flight on each connection [default: 1]
+    ///
+    /// With more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
+    /// 9.3.2). Should the server close early, idempotent requests go out again; others end as "unknown".
+    #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, help_heading = HOW)]
+    pub(crate) pipeline: Option<u32>,
+
+    /// Close a connection after N requests: 1 for short connections [default: as many as the server allows]
+    #[arg(long, value_name = "N", value_parser = values::per_connection, help_heading = HOW)]
+    pub(crate) per_connection: Option<u32>,
+
+    /// Threads to send from, each on a core of its own [default: one per core]
+    #[arg(short = 't', long, value_name = "N", value_parser = values::threads, help_heading = HOW)]
+    pub(crate) threads: Option<u32>,
+
+    /// Way of sending: ours, or a baseline to compare with [default: loop]
+    #[arg(long, value_name = "WAY", value_enum, help_heading = HOW)]
+    pub(crate) way: Option<Way>,
+
+    /// Which interface to the kernel moves the bytes [default: auto, the better one this kernel has]
+    #[arg(long, value_name = "IO", value_enum, help_heading = HOW)]
+    pub(crate) io: Option<Io>,
+
+    /// May delay when answers are seen to go faster; latencies are then not reported
+    #[arg(long, help_heading = HOW)]
+    pub(crate) throughput: bool,
+
+    /// Stop after N requests
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests, help_heading = WHEN)]
+    pub(crate) requests: Option<u64>,
+
+    /// Stop after this time [default: 10s, without -n]; with -n, whichever comes first
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, help_heading = WHEN)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Open loop: R requests/s in total, whatever the answers do
+    ///
+    /// A number (500, 50k), or steps: 0..5000@30s,5000@60s goes from 0 to 5000 in 30s, then stays there for 60s.
+    #[arg(short = 'r', long, value_name = "R", value_parser = values::rate, help_heading = WHEN)]
+    pub(crate) rate: Option<Rate>,
+
+    /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
+    #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
+    pub(crate) arrival: Option<Arrival>,
+
+    /// Time at the start that is not in the figures [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = WHEN)]
+    pub(crate) warm_up: Option<Duration>,
+
+    /// Time an answer may take before its request counts as failed [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = values::timeout, help_heading = WHEN)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Method [default: GET; POST with --body]
+    #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method, help_heading = WHAT)]
+    pub(crate) method: Option<String>,
+
+    /// Header field "Name: value"; repeatable
+    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parts::parse_header, help_heading = WHAT)]
+    pub(crate) header: Vec<(String, String)>,
+
+    /// Body: the text itself, @FILE for a file's bytes, @- for standard input
+    #[arg(long, value_name = "TEXT|@FILE", help_heading = WHAT)]
+    pub(crate) body: Option<String>,
+
+    /// User and password for basic authentication
+    #[arg(short = 'u', long, value_name = "NAME:PASS", value_parser = values::user, help_heading = WHAT)]
+    pub(crate) user: Option<String>,
+
+    /// Ask for a compressed answer (which is counted, not unpacked)
+    #[arg(long, help_heading = WHAT)]
+    pub(crate) compressed: bool,
+
+    /// CSV file whose columns fill {{NAME.COLUMN}}; the name is "csv" without one; repeatable
+    #[arg(long, value_name = "[NAME=]FILE", value_parser = values::data_file, help_heading = WHAT)]
+    pub(crate) data: Vec<DataFile>,
+
+    /// Number each request in this header and check that the answer echoes it
+    #[arg(long, value_name = "HEADER", value_parser = values::field_name, help_heading = WHAT)]
+    pub(crate) tag: Option<String>,
+
+    /// Seed of everything random: the same seed asks for the same again [default: 1]
+    #[arg(long, value_name = "N", help_heading = WHAT)]
+    pub(crate) seed: Option<u64>,
+
+    /// Plan file (TOML): several requests with weights, data, checks; flags given here override it
+    #[arg(long, value_name = "FILE", group = "made_from", help_heading = FROM)]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Make the plan from a curl command, as browsers copy it
+    #[arg(long, value_name = "CMD", group = "made_from", help_heading = FROM)]
+    pub(crate) curl: Option<String>,
+
+    /// Make it from a recorded page load: the requests to one server, in their order
+    #[arg(long, value_name = "FILE", group = "made_from", help_heading = FROM)]
+    pub(crate) har: Option<PathBuf>,
+
+    /// Make it from an OpenAPI 3 description: a request for each operation that is safe
+    #[arg(long, value_name = "FILE", group = "made_from", help_heading = FROM)]
+    pub(crate) openapi: Option<PathBuf>,
+
+    /// With --openapi: also operations that change something (POST, PUT, PATCH, DELETE)
+    #[arg(long, requires = "openapi", help_heading = FROM)]
+    pub(crate) unsafe_methods: bool,
+
+    /// Send an access log (common or combined format) again, at its times
+    #[arg(long, value_name = "LOG", group = "made_from", help_heading = FROM)]
+    pub(crate) replay: Option<PathBuf>,
+
+    /// With --replay: so many times as fast [default: 1]
+    #[arg(long, value_name = "X", requires = "replay", help_heading = FROM)]
+    pub(crate) speed: Option<f64>,
+
+    /// Print the plan and the first request, and stop
+    #[arg(long, help_heading = FROM)]
+    pub(crate) dry_run: bool,
+
+    /// Good statuses: 200,204 or 2xx [default: below 400]
+    #[arg(long, value_name = "LIST", value_parser = values::statuses, help_heading = GOOD)]
+    pub(crate) expect_status: Option<Statuses>,
+
+    /// Text that the body of a good answer contains
+    #[arg(long, value_name = "TEXT", help_heading = GOOD)]
+    pub(crate) expect_body: Option<String>,
+
+    /// What must hold at the end, else exit code 1: p99<50ms, errors<0.1%, rate>10k; repeatable
+    ///
+    /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown and
+    /// bad: a count, or with % a share of the requests sent) and answered. Comparisons are <, <=, > and >=.
+    #[arg(long, value_name = "EXPR", value_parser = Check::parse, help_heading = GOOD)]
+    pub(crate) check: Vec<Check>,
+
+    /// Source addresses to spread connections over; each brings its own local ports
+    #[arg(long, value_name = "ADDR[,ADDR]", value_parser = values::addresses, help_heading = WHERE)]
+    pub(crate) from: Option<Addresses>,
+
+    /// Use ADDRESS for HOST:PORT instead of asking for it, as in curl; repeatable
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = values::resolve, help_heading = WHERE)]
+    pub(crate) resolve: Vec<Resolve>,
+
+    /// Use only IPv4 addresses (a name that has both kinds is reached by IPv4 unless told otherwise)
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = WHERE)]
+    pub(crate) ipv4: bool,
+
+    /// Use only IPv6 addresses
+    #[arg(short = '6', long, help_heading = WHERE)]
+    pub(crate) ipv6: bool,
+
+    /// Write the results as JSON to FILE, or - for standard output (the summary then goes to standard error)
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// No live view and no progress lines, only the summary
+    #[arg(short = 'q', long, help_heading = RESULTS)]
+    pub(crate) quiet: bool,
+}
+
+/// `--way`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// Event loops, one per core
+    Loop,
+    /// One request at a time, on one connection
+    Poll,
+    /// A blocking thread for each connection
+    Threads,
+    /// A task for each connection, on an async runtime
+    Async,
+}
+
+/// `--io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Io {
+    /// The better one this kernel has
+    Auto,
+    /// epoll
+    Epoll,
+    /// io_uring
+    Uring,
+}
+
+/// `--arrival`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Arrival {
+    /// Evenly spaced
+    Constant,
+    /// A Poisson process
+    Poisson,
+}
+
+impl From<Way> for plan::Way {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Loop => plan::Way::Loop,
+            Way::Poll => plan::Way::Poll,
+            Way::Threads => plan::Way::Threads,
+            Way::Async => plan::Way::Async,
+        }
+    }
+}
+
+impl From<Io> for plan::Io {
+    fn from(io: Io) -> Self {
+        match io {
+            Io::Auto => plan::Io::Auto,
+            Io::Epoll => plan::Io::Epoll,
+            Io::Uring => plan::Io::Uring,
+        }
+    }
+}
+
+impl From<Arrival> for plan::Arrival {
+    fn from(arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Constant => plan::Arrival::Constant,
+            Arrival::Poisson => plan::Arrival::Poisson,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What can be typed.
+
+mod load;
+mod values;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use load::LoadArgs;
+pub(crate) use values::Resolve;
+
+/// HTTP as fast as the wire allows, and why when it isn't
+#[derive(Debug, Parser)]
+#[command(name = "linerate", version, disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// A subcommand.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Load(Box<LoadArgs>),
+    Demo(DemoArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// See pipelining beat polling, threads and an async pool on this machine, in half a minute
+///
+/// Starts a small server inside this process, on one core, and sends to it in all ways from another: one at a time, a
+/// hundred blocking threads, an async pool, and event loops with long, short, mixed and pipelined connections. Needs
+/// nothing but this program: no network, no root, and it leaves nothing behind.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = "Example:\n  linerate demo --time 2s")]
+pub(crate) struct DemoArgs {
+    /// Time for each way
+    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = values::demo_time)]
+    pub(crate) time: std::time::Duration,
+}
+
+/// Print a completion script for a shell
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_long_help = "Example:\n  linerate completions bash > ~/.local/share/bash-completion/completions/linerate"
+)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the manual page, of linerate or of one of its commands
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = "Example:\n  linerate man load | man -l -")]
+pub(crate) struct ManArgs {
+    /// Which command's page
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,73 @@
+//! What ends the command other than success, and the exit codes.
+
+use std::fmt;
+
+/// Exit codes, the same for every subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done and fine.
+    Fine = 0,
+    /// Done, and a check failed.
+    CheckFailed = 1,
+    /// Bad input: nothing was run.
+    BadInput = 2,
+    /// The target could not be reached at all.
+    Unreachable = 3,
+    /// We failed: a missing capability, a full disk, a bug.
+    Ours = 4,
+    /// Ended early by the user; the results so far were reported.
+    Interrupted = 130,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        std::process::ExitCode::from(exit as u8)
+    }
+}
+
+/// Why the command ends: one sentence on what is wrong, and hints on what would be right, each on a line of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) exit: Exit,
+    message: String,
+    hints: Vec<String>,
+}
+
+impl Fault {
+    /// The user's input is at fault.
+    pub(crate) fn input(message: impl Into<String>) -> Fault {
+        Fault { exit: Exit::BadInput, message: message.into(), hints: Vec::new() }
+    }
+
+    /// The target cannot be reached.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Fault {
+        Fault { exit: Exit::Unreachable, ..Fault::input(message) }
+    }
+
+    /// This machine or this program is at fault.
+    pub(crate) fn ours(message: impl Into<String>) -> Fault {
+        Fault { exit: Exit::Ours, ..Fault::input(message) }
+    }
+
+    /// With a hint on what would be right.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "\n  hint: {hint}"))
+    }
+}
+
+impl From<linerate_load::StartError> for Fault {
+    fn from(error: linerate_load::StartError) -> Fault {
+        match error {
+            linerate_load::StartError::Plan(why) => Fault::input(why),
+            other => Fault::ours(other.to_string()),
+        }
+    }
+}

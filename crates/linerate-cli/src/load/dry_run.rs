@@ -1,0 +1,259 @@
+//! `--dry-run`: the plan as a plan file, and the first request's bytes as comments below it.
+
+use std::fmt::Write;
+
+use linerate_load::Plan;
+use linerate_load::plan::units::shown_duration;
+use linerate_load::plan::{Arrival, Io, Order, Pace, Rate, RateStep, Request, Way};
+
+/// Rows of a data set that are written out; a larger one is only named. Reason: it is a preview.
+const ROWS: usize = 100;
+/// Bytes of the first request that are shown.
+const REQUEST_BYTES: usize = 4 << 10;
+
+/// The plan as text that `--plan` reads, where a plan file can say it.
+pub(super) fn to_string(plan: &Plan, first: &[u8]) -> String {
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    let _ = write(&mut out, plan, first);
+    out
+}
+
+fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
+    let addresses: Vec<String> = plan.target.addresses.iter().map(ToString::to_string).collect();
+    writeln!(out, "# A dry run: nothing was sent. Connections would go to {}.", addresses.join(", "))?;
+    writeln!(out, "url = {}", quoted(&plan.target.url))?;
+    writeln!(out, "connections = {}", plan.connections)?;
+    writeln!(out, "pipeline = {}", plan.depth)?;
+    if let Some(n) = plan.stop.requests {
+        writeln!(out, "requests = {n}")?;
+    }
+    if let Some(time) = plan.stop.duration {
+        writeln!(out, "duration = \"{}\"", shown_duration(time))?;
+    }
+    pace(out, &plan.pace)?;
+    if let Some(n) = plan.per_connection {
+        writeln!(out, "per_connection = {n}")?;
+    }
+    if let Some(n) = plan.threads {
+        writeln!(out, "threads = {n}")?;
+    }
+    writeln!(out, "way = \"{}\"", way(plan.way))?;
+    writeln!(out, "io = \"{}\"", io(plan.io))?;
+    if !plan.from.is_empty() {
+        let from: Vec<String> = plan.from.iter().map(|a| format!("\"{a}\"")).collect();
+        writeln!(out, "from = [{}]", from.join(", "))?;
+    }
+    writeln!(out, "timeout = \"{}\"", shown_duration(plan.timeout))?;
+    writeln!(out, "warm_up = \"{}\"", shown_duration(plan.warm_up))?;
+    if let Some(tag) = &plan.tag {
+        writeln!(out, "tag = {}", quoted(tag))?;
+    }
+    writeln!(out, "throughput = {}", plan.throughput)?;
+    writeln!(out, "seed = {}", plan.seed)?;
+    if !plan.checks.is_empty() {
+        let checks: Vec<String> = plan.checks.iter().map(|c| quoted(&c.expr)).collect();
+        writeln!(out, "checks = [{}]", checks.join(", "))?;
+    }
+    order(out, plan)?;
+    plan.requests.iter().try_for_each(|r| request(out, r))?;
+    data(out, plan)?;
+    first_request(out, first)
+}
+
+fn pace(out: &mut String, pace: &Pace) -> std::fmt::Result {
+    match pace {
+        Pace::Closed => Ok(()),
+        Pace::Trace(times) => {
+            let last = times.last().copied().unwrap_or(0);
+            let over = shown_duration(std::time::Duration::from_nanos(last));
+            writeln!(out, "# {} requests are due at recorded times, over {over}", times.len())
+        }
+        Pace::Open { rate, arrival } => {
+            writeln!(out, "rate = \"{}\"", rate_text(rate))?;
+            let arrival = match arrival {
+                Arrival::Constant => "constant",
+                Arrival::Poisson => "poisson",
+            };
+            writeln!(out, "arrival = \"{arrival}\"")
+        }
+    }
+}
+
+fn rate_text(rate: &Rate) -> String {
+    let step = |s: &RateStep| {
+        let rates = if s.from == s.to { s.from.to_string() } else { format!("{}..{}", s.from, s.to) };
+        s.lasts.map_or_else(|| rates.clone(), |time| format!("{rates}@{}", shown_duration(time)))
+    };
+    rate.steps.iter().map(step).collect::<Vec<_>>().join(",")
+}
+
+fn order(out: &mut String, plan: &Plan) -> std::fmt::Result {
+    match &plan.order {
+        Order::Weighted => Ok(()),
+        Order::Listed(list) if list.iter().copied().eq(0..plan.requests.len() as u32) => {
+            writeln!(out, "order = \"listed\"")
+        }
+        Order::Listed(list) if list.len() <= ROWS => {
+            let name = |i: &u32| plan.requests.get(*i as usize).map(|r| quoted(&r.name)).unwrap_or_default();
+            writeln!(out, "order = [{}]", list.iter().map(name).collect::<Vec<_>>().join(", "))
+        }
+        Order::Listed(list) => {
+            writeln!(out, "# {} requests follow one another in a recorded order", list.len())
+        }
+    }
+}
+
+fn request(out: &mut String, request: &Request) -> std::fmt::Result {
+    writeln!(out, "\n[[request]]")?;
+    writeln!(out, "name = {}", quoted(&request.name))?;
+    writeln!(out, "weight = {}", request.weight)?;
+    writeln!(out, "method = {}", quoted(&request.method))?;
+    writeln!(out, "path = {}", quoted(&request.path))?;
+    if !request.fields.is_empty() {
+        writeln!(out, "headers = {{ {} }}", fields(&request.fields).join(", "))?;
+    }
+    match request.body.as_deref().map(std::str::from_utf8) {
+        None => {}
+        Some(Ok(text)) => writeln!(out, "body = {}", quoted(text))?,
+        Some(Err(_)) => {
+            let bytes = request.body.as_ref().map_or(0, Vec::len);
+            writeln!(out, "# its body of {bytes} bytes is no text: body_file names a file")?;
+        }
+    }
+    if !request.expect.status.is_empty() {
+        writeln!(out, "expect_status = {:?}", request.expect.status)?;
+    }
+    if let Some(text) = &request.expect.body {
+        writeln!(out, "expect_body = {}", quoted(text))?;
+    }
+    Ok(())
+}
+
+/// Fields by name; several of one name become an array.
+fn fields(fields: &[(String, String)]) -> Vec<String> {
+    let mut shown: Vec<String> = Vec::new();
+    for (i, (name, _)) in fields.iter().enumerate() {
+        let same = |other: &str| other.eq_ignore_ascii_case(name);
+        if fields[..i].iter().any(|(other, _)| same(other)) {
+            continue;
+        }
+        let values: Vec<String> = fields.iter().filter(|(n, _)| same(n)).map(|(_, v)| quoted(v)).collect();
+        let value = if values.len() == 1 { values[0].clone() } else { format!("[{}]", values.join(", ")) };
+        shown.push(format!("{} = {value}", quoted(name)));
+    }
+    shown
+}
+
+fn data(out: &mut String, plan: &Plan) -> std::fmt::Result {
+    for set in &plan.data {
+        writeln!(out, "\n[[data]]")?;
+        writeln!(out, "name = {}", quoted(&set.name))?;
+        let list = |texts: &[String]| texts.iter().map(|t| quoted(t)).collect::<Vec<_>>().join(", ");
+        writeln!(out, "columns = [{}]", list(&set.columns))?;
+        if set.rows.len() > ROWS {
+            writeln!(out, "# the first {ROWS} of {} rows", set.rows.len())?;
+        }
+        let rows: Vec<String> = set.rows.iter().take(ROWS).map(|row| format!("  [{}]", list(row))).collect();
+        writeln!(out, "rows = [\n{},\n]", rows.join(",\n"))?;
+    }
+    Ok(())
+}
+
+fn first_request(out: &mut String, bytes: &[u8]) -> std::fmt::Result {
+    writeln!(out, "\n# The first request, {} bytes:", bytes.len())?;
+    let shown = &bytes[..bytes.len().min(REQUEST_BYTES)];
+    let text = String::from_utf8_lossy(shown);
+    for line in text.split("\r\n") {
+        let line: String = line.chars().flat_map(escaped).collect();
+        writeln!(out, "#   {line}")?;
+    }
+    if bytes.len() > shown.len() {
+        writeln!(out, "#   ... and {} bytes more", bytes.len() - shown.len())?;
+    }
+    Ok(())
+}
+
+/// A control character in its Rust form, so that a body cannot steer the terminal nor end the comment.
+fn escaped(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn way(way: Way) -> &'static str {
+    match way {
+        Way::Loop => "loop",
+        Way::Poll => "poll",
+        Way::Threads => "threads",
+        Way::Async => "async",
+    }
+}
+
+fn io(io: Io) -> &'static str {
+    match io {
+        Io::Auto => "auto",
+        Io::Epoll => "epoll",
+        Io::Uring => "uring",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_load::plan::file::PlanFile;
+    use std::path::Path;
+
+    #[test]
+    fn what_is_printed_is_read_back_as_the_same_plan() {
+        let mut plan = super::super::testing::plan("http://127.0.0.1:8080/{{seq}}?q=%22");
+        plan.pace = Pace::Open {
+            rate: Rate::parse("0..50@30s,50@1m,50").expect("a rate"),
+            arrival: Arrival::Poisson,
+        };
+        plan.threads = Some(2);
+        plan.per_connection = Some(10);
+        plan.tag = Some("X-Id".to_owned());
+        plan.from = vec!["127.0.0.2".parse().expect("an address")];
+        plan.checks = vec![linerate_load::plan::Check::parse("p99<50ms").expect("a check")];
+        let one = &mut plan.requests[0];
+        one.body = Some(b"{\"a\":\"\x01\n{{seq}}\"}".to_vec());
+        one.method = "POST".to_owned();
+        one.fields =
+            vec![("A".into(), "1".into()), ("B b".replace(' ', "-"), "\"".into()), ("a".into(), "2".into())];
+        one.expect.status = vec![200, 204];
+        one.expect.body = Some("ok".to_owned());
+        let text = to_string(&plan, b"POST / HTTP/1.1\r\n\r\n\x1b[2J\n");
+        assert!(!text.contains('\x1b'));
+        let file = PlanFile::parse(&text, Path::new("dry.toml")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(file.url.as_ref(), Some(&plan.target.url));
+        assert_eq!((file.connections, file.pipeline, file.seed), (Some(64), Some(1), Some(1)));
+        assert_eq!(file.rate.map(|r| r.steps.len()), Some(3));
+        assert_eq!((file.duration, file.timeout), (plan.stop.duration, Some(plan.timeout)));
+        assert_eq!((file.per_connection, file.threads, file.from), (Some(10), Some(2), Some(plan.from)));
+        assert_eq!((file.tag, file.checks), (plan.tag, plan.checks));
+        let (mut expected, found) = (plan.requests[0].clone(), &file.request[0]);
+        expected.fields =
+            vec![("A".into(), "1".into()), ("A".into(), "2".into()), ("B-b".into(), "\"".into())];
+        assert_eq!(found, &expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! `linerate load`.
+
+mod dry_run;
+mod machine;
+mod output;
+mod plan;
+mod target;
+#[cfg(test)]
+mod testing;
+mod watch;
+
+use std::io::{self, Write};
+
+use linerate_load::plan::check::CheckResult;
+use linerate_load::{Outcome, Plan};
+use linerate_report::{Report, json, summary};
+
+use crate::args::LoadArgs;
+use crate::fault::{Exit, Fault};
+use crate::{environment, terminal};
+use output::Sink;
+
+pub(crate) use watch::Interrupt;
+
+/// Runs the command.
+pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
+    let meaning = plan::of(args)?;
+    if args.dry_run {
+        let first = linerate_load::first_request(&meaning.plan)?;
+        return terminal::print(&dry_run::to_string(&meaning.plan, &first)).map(|()| Exit::Fine);
+    }
+    let sink = args.json.as_deref().map(Sink::new);
+    sink.as_ref().map_or(Ok(()), Sink::probe)?;
+    for note in &meaning.notes {
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
+    let interrupt = Interrupt::listen()?;
+    let running = linerate_load::start(meaning.plan.clone())?;
+    let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);
+    report(&meaning.plan, &outcome, sink.as_ref())
+}
+
+/// Prints and writes what was measured: the summary in any case, then the rest.
+fn report(plan: &Plan, outcome: &Outcome, sink: Option<&Sink>) -> Result<Exit, Fault> {
+    let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
+    let environment = environment::here();
+    let report = Report { plan, outcome, checks: &checks, environment: &environment };
+    let to_stderr = sink == Some(&Sink::Stdout);
+    let style = if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) };
+    let text = summary::to_string(&report, style);
+    let printed = if to_stderr {
+        // Nobody may be listening there, and nothing is lost: the results are in the JSON.
+        let _ = io::stderr().write_all(text.as_bytes());
+        Ok(())
+    } else {
+        terminal::print(&text)
+    };
+    if let Some(sink) = sink {
+        sink.write(&json::to_string(&report))?;
+    }
+    printed.map(|()| exit(outcome, &checks))
+}
+
+fn exit(outcome: &Outcome, checks: &[CheckResult]) -> Exit {
+    let nothing_answered = outcome.requests.answered == 0 && outcome.requests.sent > 0;
+    if outcome.interrupted {
+        Exit::Interrupted
+    } else if outcome.unreachable.is_some() {
+        Exit::Unreachable
+    } else if nothing_answered || checks.iter().any(|check| !check.pass) {
+        Exit::CheckFailed
+    } else {
+        Exit::Fine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_load::outcome::Requests;
+
+    fn check(pass: bool) -> CheckResult {
+        CheckResult { expr: String::new(), value: None, pass, shown: String::new() }
+    }
+
+    #[test]
+    fn exit_codes_by_rule() {
+        let requests = Requests { sent: 1, answered: 1, ..Requests::default() };
+        let fine = Outcome { requests, ..Outcome::default() };
+        assert_eq!(exit(&fine, &[check(true)]), Exit::Fine);
+        assert_eq!(exit(&fine, &[check(true), check(false)]), Exit::CheckFailed);
+        let none = Outcome {
+            requests: Requests { sent: 1, failed: 1, ..Requests::default() },
+            ..Outcome::default()
+        };
+        assert_eq!(exit(&none, &[]), Exit::CheckFailed);
+        let unreachable = Outcome { unreachable: Some("refused".to_owned()), ..none.clone() };
+        assert_eq!(exit(&unreachable, &[]), Exit::Unreachable);
+        assert_eq!(exit(&Outcome { interrupted: true, ..unreachable }, &[check(false)]), Exit::Interrupted);
+        assert_eq!(exit(&Outcome::default(), &[]), Exit::Fine);
+    }
+}

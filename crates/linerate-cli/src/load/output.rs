@@ -1,0 +1,117 @@
+//! Results to a file: whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::fault::Fault;
+
+/// Where results for machines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sink {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Sink {
+    /// From `--json`.
+    pub(super) fn new(path: &Path) -> Sink {
+        if path == Path::new("-") { Sink::Stdout } else { Sink::File(path.to_owned()) }
+    }
+
+    /// Whether it can be written to, before anything is run.
+    pub(super) fn probe(&self) -> Result<(), Fault> {
+        let Sink::File(path) = self else { return Ok(()) };
+        let cannot = |e: &io::Error| {
+            Fault::input(format!("--json: {} cannot be written: {e}", path.display()))
+                .hint("name a file in a folder that exists, or - for standard output")
+        };
+        if path.is_dir() {
+            return Err(
+                Fault::input(format!("--json: {} is a folder", path.display())).hint("name a file in it")
+            );
+        }
+        if is_special(path) {
+            return File::options().write(true).open(path).map(drop).map_err(|e| cannot(&e));
+        }
+        let beside = beside(path);
+        File::create(&beside).map_err(|e| cannot(&e))?;
+        fs::remove_file(&beside).map_err(|e| cannot(&e))
+    }
+
+    /// Writes the text: to a file beside it first, which then takes its name.
+    pub(super) fn write(&self, text: &str) -> Result<(), Fault> {
+        let written = match self {
+            Sink::Stdout => {
+                io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())
+            }
+            // A pipe or a device has no place beside it.
+            Sink::File(path) if is_special(path) => write_whole(path, text, false),
+            Sink::File(path) => {
+                let beside = beside(path);
+                let done = write_whole(&beside, text, true).and_then(|()| fs::rename(&beside, path));
+                if done.is_err() {
+                    let _ = fs::remove_file(&beside);
+                }
+                done
+            }
+        };
+        let name = match self {
+            Sink::Stdout => "standard output".to_owned(),
+            Sink::File(path) => path.display().to_string(),
+        };
+        written.map_err(|e| Fault::ours(format!("the results could not be written to {name}: {e}")))
+    }
+}
+
+fn write_whole(path: &Path, text: &str, create: bool) -> io::Result<()> {
+    let mut file = File::options().write(true).create(create).truncate(create).open(path)?;
+    file.write_all(text.as_bytes())?;
+    if create { file.sync_all() } else { file.flush() }
+}
+
+/// Whether it is there and no ordinary file.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|m| !m.is_file())
+}
+
+/// A name in the same folder, of this process alone.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out.json");
+        fs::write(&path, "old").expect("written");
+        let sink = Sink::new(&path);
+        sink.probe().expect("writable");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "old");
+        sink.write("new").expect("written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "new");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_found_before_the_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fault = Sink::new(&folder.path().join("no/out.json")).probe().expect_err("no such folder");
+        assert_eq!(fault.exit, crate::fault::Exit::BadInput);
+        assert!(Sink::new(folder.path()).probe().is_err());
+    }
+
+    #[test]
+    fn a_full_disk_is_ours() {
+        let sink = Sink::new(Path::new("/dev/full"));
+        sink.probe().expect("it opens");
+        assert_eq!(sink.write("text").expect_err("it is full").exit, crate::fault::Exit::Ours);
+    }
+}

@@ -1,0 +1,316 @@
+//! From what was typed to what it means: flags over plan file over defaults.
+
+use std::io::Read;
+use std::time::Duration;
+
+use linerate_load::Plan;
+use linerate_load::plan::file::PlanFile;
+use linerate_load::plan::limits::MAX_BODY_BYTES;
+use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way, parts};
+
+use super::machine::Machine;
+use super::target::{Url, Wish};
+use crate::args::LoadArgs;
+use crate::fault::Fault;
+use crate::sources::{Source, curl, har, openapi, replay};
+
+const CONNECTIONS: u32 = 64;
+const DURATION: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const SEED: u64 = 1;
+
+/// What will be done, and what the user should know about it.
+#[derive(Debug)]
+pub(super) struct Meaning {
+    pub(super) plan: Plan,
+    /// Said before it begins.
+    pub(super) notes: Vec<String>,
+}
+
+/// The plan that the flags mean. Nothing is sent, nothing is written.
+pub(super) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
+    let file = match &args.plan {
+        Some(path) => Some(PlanFile::load(path).map_err(|e| Fault::input(e.to_string()))?),
+        None => None,
+    };
+    let typed = args.url.as_deref().map(Url::parse).transpose()?;
+    let source = source(args, typed.as_ref())?;
+    let told =
+        file.as_ref().and_then(|f| f.url.as_deref()).or(source.as_ref().and_then(|s| s.url.as_deref()));
+    let url = match (typed, told) {
+        (Some(url), _) => url,
+        (None, Some(text)) => Url::parse(text)?,
+        (None, None) => return Err(no_url(file.is_some(), source.is_some())),
+    };
+    let mut notes = source.as_ref().map(|s| s.notes.clone()).unwrap_or_default();
+    if source.is_some() && args.url.is_some() && url.path != "/" {
+        notes.push(format!(
+            "of the URL only the host is used: the requests have paths of their own, not {}",
+            url.path
+        ));
+    }
+    let plan = Draft { args, file, source, url }.plan()?;
+    contradictions(args, &plan)?;
+    Machine::read().check(&plan)?;
+    // Compiles every request: slots and fields are in order before anything is sent.
+    linerate_load::first_request(&plan)?;
+    notes.extend(not_idempotent(&plan));
+    Ok(Meaning { plan, notes })
+}
+
+fn no_url(file: bool, source: bool) -> Fault {
+    let fault = Fault::input("there is no URL to send to");
+    match (file, source) {
+        (true, _) => fault.hint("give it here, or in the plan file: url = \"http://127.0.0.1:8080/\""),
+        (_, true) => fault.hint("the requests do not say which server; give its URL as well"),
+        _ => fault.hint("write for example: linerate load http://127.0.0.1:8080/"),
+    }
+}
+
+/// What `--curl`, `--har`, `--openapi` or `--replay` gives.
+fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
+    let source = if let Some(command) = &args.curl {
+        curl::parse(command)
+    } else if let Some(path) = &args.har {
+        // A URL may name the recorded server that is meant, or another one that is to get the same requests.
+        let origin = url.map(|u| format!("http://{}", u.authority));
+        har::load(path, origin.as_deref()).or_else(|_| har::load(path, None))
+    } else if let Some(path) = &args.openapi {
+        openapi::load(path, openapi::Options { unsafe_methods: args.unsafe_methods })
+    } else if let Some(path) = &args.replay {
+        replay::load(path, args.speed.unwrap_or(1.0))
+    } else {
+        return Ok(None);
+    };
+    source.map(Some).map_err(|e| Fault::input(e.to_string()))
+}
+
+struct Draft<'a> {
+    args: &'a LoadArgs,
+    file: Option<PlanFile>,
+    source: Option<Source>,
+    url: Url,
+}
+
+impl Draft<'_> {
+    fn plan(mut self) -> Result<Plan, Fault> {
+        let requests = self.requests()?;
+        let data = self.data()?;
+        let of_source = self.source.as_mut().map(|s| std::mem::replace(&mut s.order, Order::Weighted));
+        let order =
+            of_source.or_else(|| self.from_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
+        let (pace, stop) = self.pace_and_stop()?;
+        let args = self.args;
+        let from =
+            args.from.clone().map(|a| a.0).or_else(|| self.from_file(|f| f.from.clone())).unwrap_or_default();
+        let wish = Wish { resolve: &args.resolve, ipv4: args.ipv4, ipv6: args.ipv6, from: &from };
+        let target = Target {
+            url: self.url.shown(),
+            authority: self.url.authority.clone(),
+            addresses: self.url.addresses(&wish)?,
+        };
+        let way = args.way.map(plan::Way::from).or_else(|| self.from_file(|f| f.way)).unwrap_or_default();
+        let mut checks = self.from_file(|f| Some(f.checks.clone())).unwrap_or_default();
+        checks.extend(args.check.iter().cloned());
+        Ok(Plan {
+            target,
+            requests,
+            order,
+            data,
+            connections: self.connections(way, stop),
+            depth: args.pipeline.or_else(|| self.from_file(|f| f.pipeline)).unwrap_or(1),
+            per_connection: args.per_connection.or_else(|| self.from_file(|f| f.per_connection)),
+            stop,
+            pace,
+            threads: args.threads.or_else(|| self.from_file(|f| f.threads)),
+            way,
+            io: args.io.map(plan::Io::from).or_else(|| self.from_file(|f| f.io)).unwrap_or_default(),
+            from,
+            timeout: args.timeout.or_else(|| self.from_file(|f| f.timeout)).unwrap_or(TIMEOUT),
+            warm_up: args.warm_up.or_else(|| self.from_file(|f| f.warm_up)).unwrap_or_default(),
+            tag: args.tag.clone().or_else(|| self.from_file(|f| f.tag.clone())),
+            throughput: args.throughput || self.from_file(|f| f.throughput).unwrap_or(false),
+            checks,
+            seed: args.seed.or_else(|| self.from_file(|f| f.seed)).unwrap_or(SEED),
+        })
+    }
+
+    fn from_file<T>(&self, what: impl Fn(&PlanFile) -> Option<T>) -> Option<T> {
+        self.file.as_ref().and_then(what)
+    }
+
+    fn connections(&self, way: Way, stop: Stop) -> u32 {
+        let given = self.args.connections.or_else(|| self.from_file(|f| f.connections));
+        // Ten requests need no sixty-four connections.
+        let useful =
+            stop.requests.map_or(CONNECTIONS, |n| u32::try_from(n).unwrap_or(CONNECTIONS).min(CONNECTIONS));
+        if way == Way::Poll { 1 } else { given.unwrap_or(useful) }
+    }
+
+    fn pace_and_stop(&mut self) -> Result<(Pace, Stop), Fault> {
+        let rate = self.args.rate.clone().or_else(|| self.from_file(|f| f.rate.clone()));
+        let arrival = self.args.arrival.map(plan::Arrival::from).or_else(|| self.from_file(|f| f.arrival));
+        let requests = self.args.requests.or_else(|| self.from_file(|f| f.requests));
+        let duration = self.args.duration.or_else(|| self.from_file(|f| f.duration));
+        let warm_up = self.args.warm_up.or_else(|| self.from_file(|f| f.warm_up)).unwrap_or_default();
+        let recorded = self.source.as_mut().and_then(|s| s.pace.take()).filter(|_| rate.is_none());
+        let duration = match (duration, requests, &rate) {
+            // A replayed log ends with its last line.
+            (None, None, _) if recorded.is_some() => None,
+            (None, None, Some(rate)) => Some(lasting(rate, warm_up).unwrap_or(DURATION)),
+            (None, None, None) => Some(DURATION),
+            (given, _, _) => given,
+        };
+        let pace = match (rate, arrival) {
+            (Some(rate), arrival) => Pace::Open { rate, arrival: arrival.unwrap_or_default() },
+            (None, None) => recorded.unwrap_or(Pace::Closed),
+            (None, Some(_)) => {
+                return Err(Fault::input(
+                    "--arrival says how requests are spaced at a rate, and there is no --rate",
+                )
+                .hint("add --rate, for example --rate 1k"));
+            }
+        };
+        Ok((pace, Stop { requests, duration }))
+    }
+
+    fn data(&mut self) -> Result<Vec<plan::DataSet>, Fault> {
+        let mut sets = self.file.as_mut().map(|f| std::mem::take(&mut f.data)).unwrap_or_default();
+        for file in &self.args.data {
+            let set = file.load().map_err(Fault::input)?;
+            if self.args.data.iter().filter(|other| other.name() == file.name()).count() > 1 {
+                return Err(Fault::input(format!("two data files are named {}", file.name()))
+                    .hint("name them: --data users=users.csv --data items=items.csv"));
+            }
+            sets.retain(|other| other.name != set.name);
+            sets.push(set);
+        }
+        Ok(sets)
+    }
+
+    fn requests(&mut self) -> Result<Vec<Request>, Fault> {
+        let mut requests = match (&mut self.file, &mut self.source) {
+            (Some(file), _) => {
+                file.fill_paths(&self.url.path);
+                std::mem::take(&mut file.request)
+            }
+            (None, Some(source)) => std::mem::take(&mut source.requests),
+            (None, None) => vec![Request {
+                name: String::new(),
+                weight: 1.0,
+                method: "GET".to_owned(),
+                path: self.url.path.clone(),
+                fields: Vec::new(),
+                body: None,
+                expect: Expectation::default(),
+            }],
+        };
+        let args = self.args;
+        let of_one = [("--method", args.method.is_some()), ("--body", args.body.is_some())];
+        if let Some((flag, _)) = of_one.iter().find(|(_, given)| *given && requests.len() > 1) {
+            let message = format!("{flag} would make all {} requests the same", requests.len());
+            return Err(Fault::input(message).hint("write it in a plan file, at the request that is meant"));
+        }
+        let body = args.body.as_deref().map(read_body).transpose()?;
+        for request in &mut requests {
+            if let Some(body) = &body {
+                request.body = Some(body.clone());
+                if request.method == "GET" {
+                    "POST".clone_into(&mut request.method);
+                }
+            }
+            if let Some(method) = &args.method {
+                request.method.clone_from(method);
+            }
+            self.dress(request);
+            // Names given elsewhere stay; one made here follows the method.
+            if self.file.is_none() && self.source.is_none() {
+                request.name = format!("{} {}", request.method, request.path);
+            }
+        }
+        Ok(requests)
+    }
+
+    /// Fields and expectations.
+    fn dress(&self, request: &mut Request) {
+        let args = self.args;
+        if let Some(user) = args.user.as_ref().or(self.url.user.as_ref()) {
+            let (name, value) = parts::basic_auth(user);
+            parts::set_field(&mut request.fields, &name, &value);
+        }
+        if args.compressed {
+            let (name, value) = parts::COMPRESSED;
+            parts::set_field(&mut request.fields, name, value);
+        }
+        // A field given here takes the place of the plan's; given twice, it is sent twice.
+        request.fields.retain(|(name, _)| !parts::has_field(&args.header, name));
+        request.fields.extend(args.header.iter().cloned());
+        if let Some(statuses) = &args.expect_status {
+            request.expect.status.clone_from(&statuses.0);
+        }
+        if let Some(text) = &args.expect_body {
+            request.expect.body = Some(text.clone());
+        }
+    }
+}
+
+/// How long a rate lasts after the warm-up, when it ends by itself.
+fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
+    rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
+}
+
+/// `TEXT`, `@FILE` or `@-`.
+fn read_body(text: &str) -> Result<Vec<u8>, Fault> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
+    let mut body = Vec::new();
+    let read = if path == "-" {
+        std::io::stdin().take(MAX_BODY_BYTES + 1).read_to_end(&mut body)
+    } else {
+        std::fs::File::open(path).and_then(|f| f.take(MAX_BODY_BYTES + 1).read_to_end(&mut body))
+    };
+    if let Err(e) = read {
+        let name = if path == "-" { "standard input" } else { path };
+        return Err(Fault::input(format!("--body: {name} cannot be read: {e}")));
+    }
+    if body.len() as u64 > MAX_BODY_BYTES {
+        let message =
+            format!("--body: {path} is larger than {} MiB, the most that is sent", MAX_BODY_BYTES >> 20);
+        return Err(Fault::input(message));
+    }
+    Ok(body)
+}
+
+/// Flags that cannot both be meant.
+fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
+    if plan.way == Way::Poll && args.connections.is_some_and(|c| c > 1) {
+        return Err(Fault::input(
+            "--way poll sends one request at a time on one connection, and -c asks for more",
+        )
+        .hint("leave out -c, or use --way threads, async or loop"));
+    }
+    if matches!(plan.way, Way::Poll | Way::Threads) && args.threads.is_some() {
+        return Err(Fault::input("-t counts the threads of event loops; --way poll has one thread and --way threads one for each connection")
+            .hint("leave out -t, or say how many with -c"));
+    }
+    if let Some(check) = plan.checks.iter().find(|c| plan.throughput && c.metric.is_latency()) {
+        return Err(Fault::input(format!("--throughput gives latencies up, and {} needs them", check.expr))
+            .hint("leave out one of the two"));
+    }
+    Ok(())
+}
+
+/// What is allowed, and may not be what was meant.
+fn not_idempotent(plan: &Plan) -> Option<String> {
+    const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    let unsafe_one = plan.requests.iter().find(|r| !IDEMPOTENT.contains(&r.method.as_str()))?;
+    (plan.depth > 1).then(|| {
+        format!(
+            "{} is not idempotent: when the server closes a connection early, the requests in flight on it end as \
+             \"unknown\", since sending them again could do things twice (RFC 9112 section 9.3)",
+            unsafe_one.method
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! What the streams we write to can show.
+
+use std::io::{self, IsTerminal, Write};
+
+use linerate_report::Style;
+
+use crate::fault::Fault;
+
+/// The style for a stream: colour only on a terminal that has it and whose user hasn't refused it (<https://no-color.org>).
+pub(crate) fn style(stream: &impl IsTerminal) -> Style {
+    let is_terminal = stream.is_terminal();
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
+    let width = if is_terminal { columns() } else { Style::default().width };
+    Style { colour: is_terminal && !refused && !dumb, unicode: unicode(), width }
+}
+
+/// Whether a picture can be redrawn in place on standard error.
+pub(crate) fn can_redraw() -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
+    std::io::stderr().is_terminal() && !dumb && unicode() && columns() >= linerate_report::limits::LEAST_WIDTH
+}
+
+/// Columns of the terminal.
+pub(crate) fn columns() -> u16 {
+    let typed = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    crossterm::terminal::size().ok().map(|(columns, _)| columns).or(typed).filter(|c| *c > 0).unwrap_or(80)
+}
+
+/// Rows of the terminal.
+pub(crate) fn rows() -> u16 {
+    crossterm::terminal::size().map_or(24, |(_, rows)| rows)
+}
+
+/// Whether the locale's characters are UTF-8 (POSIX: the first of the three that is set decides).
+fn unicode() -> bool {
+    let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let locale =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// Prints to standard output. A reader that has gone (`| head`) is no fault of anybody's.
+pub(crate) fn print(text: &str) -> Result<(), Fault> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Fault::ours(format!("standard output cannot be written: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
