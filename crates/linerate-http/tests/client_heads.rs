@@ -62,6 +62,30 @@ fn equal_heads_are_taken_without_reading_them() {
 }
 
 #[test]
+fn counting_takes_as_many_as_handing_out() {
+    // Alike to the last byte, but for one answer: at each place, its body, its Date, or all of it differs.
+    let usual = answer("Date: aa\r\n");
+    for odd in [usual.replace("ok", "no"), usual.replace("aa", "bb"), usual.replace("200", "404")] {
+        for (place, most) in (0..7).flat_map(|place| (0..9).map(move |most| (place, most))) {
+            let mut answers = [usual.as_str(); 7];
+            answers[place] = &odd;
+            let stream = answers.concat() + &usual[..30];
+            let (mut one, mut two) = (HeadCache::new(), HeadCache::new());
+            learn(&mut one, &usual);
+            learn(&mut two, &usual);
+            let (mut counted, mut handed) = (stream.as_bytes(), stream.as_bytes());
+            let mut reader = ResponseReader::new(Limits::default());
+            let n = reader.take_same(&mut one, &mut counted, most);
+            assert_eq!(n, reader.take_same_with(&mut two, &mut handed, most, |_, _| {}), "{place} {most}");
+            assert_eq!(counted, handed);
+            let expected = if odd.contains("404") { most.min(place as u32) } else { most.min(7) };
+            assert_eq!(n, expected);
+            assert_eq!(one.head().map(|h| h.raw().to_vec()), two.head().map(|h| h.raw().to_vec()));
+        }
+    }
+}
+
+#[test]
 fn nothing_is_taken_within_an_answer() {
     let mut cache = HeadCache::new();
     let one = answer("");

@@ -95,8 +95,15 @@ fn take_same(
     read: &mut Transcript,
 ) -> usize {
     let mut taken = Vec::new();
-    let n = reader.take_same_with(cache, input, 3, |head, body| taken.push((head.to_vec(), body.to_vec())));
+    let (mut counted, most) = (*input, 1 + input.len() as u32 % 5);
+    let ready = reader.at_boundary() && !reader.is_closed();
+    let n =
+        reader.take_same_with(cache, input, most, |head, body| taken.push((head.to_vec(), body.to_vec())));
     assert_eq!(n as usize, taken.len());
+    let other =
+        ResponseReader::new(reader.limits()).take_same(cache, &mut counted, if ready { most } else { 0 });
+    assert_eq!(other, n, "counted and handed out");
+    assert!(n == 0 || counted == *input);
     for (raw, body) in taken {
         assert_eq!(cache.body_len(), Some(body.len() as u64));
         assert!(cache.reusable() && reader.at_boundary());

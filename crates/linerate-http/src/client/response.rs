@@ -89,6 +89,11 @@ impl ResponseReader {
         }
     }
 
+    /// The limits given.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Nothing of an answer has been read since the last one was whole.
     pub fn at_boundary(&self) -> bool {
         match self.state {
