@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::BodyReader;
+use linerate_http::server::{BodyReader, RequestHead};
 use linerate_net::{Close, Conn, Time};
 
 use crate::body::{BodyError, Shared};
@@ -83,8 +84,10 @@ pub(crate) struct Incoming {
 }
 
 /// What an answer must know of its request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    /// `None`: what came was no request.
+    pub(crate) head: Option<Rc<RequestHead>>,
     pub(crate) http10: bool,
     pub(crate) head_only: bool,
     pub(crate) keep: bool,

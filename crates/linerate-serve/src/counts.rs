@@ -15,6 +15,7 @@ pub(crate) struct ThreadCounts {
     refused: AtomicU64,
     parked: AtomicU64,
     panics: AtomicU64,
+    blocked: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
@@ -35,6 +36,7 @@ impl Default for ThreadCounts {
             refused: zero(),
             parked: zero(),
             panics: zero(),
+            blocked: zero(),
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
@@ -61,6 +63,10 @@ impl ThreadCounts {
 
     pub(crate) fn panicked(&self) {
         bump(&self.panics, 1);
+    }
+
+    pub(crate) fn blocked(&self) {
+        bump(&self.blocked, 1);
     }
 
     pub(crate) fn set_parked(&self, n: usize) {
@@ -99,6 +105,8 @@ pub struct Counts {
     pub waiting: u64,
     /// Handlers that panicked.
     pub panics: u64,
+    /// Times that a handler held its loop for longer than the watchdog's patience.
+    pub blocked: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
@@ -115,6 +123,7 @@ impl Counts {
         self.refused += thread.refused.load(Relaxed);
         self.waiting += thread.parked.load(Relaxed);
         self.panics += thread.panics.load(Relaxed);
+        self.blocked += thread.blocked.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         for (i, counter) in thread.by_status.iter().enumerate() {
@@ -130,7 +139,7 @@ impl Counts {
         let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"waiting\":{},\"panics\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}}}\n",
+             \"waiting\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
@@ -138,8 +147,34 @@ impl Counts {
             self.refused,
             self.waiting,
             self.panics,
+            self.blocked,
             self.bytes_in,
             self.bytes_out
         )
+    }
+
+    /// In the text format of Prometheus.
+    pub fn to_prometheus(&self) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, u64)]| {
+            text.push_str(&format!("# HELP linerate_{name} {help}\n# TYPE linerate_{name} {kind}\n"));
+            for (labels, value) in samples {
+                text.push_str(&format!("linerate_{name}{labels} {value}\n"));
+            }
+        };
+        let one = |value: u64| [(String::new(), value)];
+        family("requests_total", "counter", "Requests read.", &one(self.requests));
+        let statuses: Vec<(String, u64)> =
+            self.by_status.iter().map(|(s, n)| (format!("{{status=\"{s}\"}}"), *n)).collect();
+        family("responses_total", "counter", "Answers by status.", &statuses);
+        family("connections_accepted_total", "counter", "Connections accepted.", &one(self.accepted));
+        family("connections_refused_total", "counter", "Connections over the limit.", &one(self.refused));
+        family("connections_open", "gauge", "Connections open now.", &one(self.open));
+        family("handlers_waiting", "gauge", "Handlers that wait now.", &one(self.waiting));
+        family("handler_panics_total", "counter", "Handlers that panicked.", &one(self.panics));
+        family("loop_blocked_total", "counter", "Handlers that held their loop.", &one(self.blocked));
+        family("received_bytes_total", "counter", "Bytes received.", &one(self.bytes_in));
+        family("sent_bytes_total", "counter", "Bytes given to the transport to send.", &one(self.bytes_out));
+        text
     }
 }

@@ -10,12 +10,14 @@ use linerate_http::server::{
 };
 use linerate_net::{Close, Conn, Time};
 
+use crate::access_log::{Line, LogBuffer};
 use crate::body::{BodyError, RequestBody, Shared};
 use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
 use crate::response::ResponseBody;
 use crate::tasks::{Polled, Ready, Tasks};
+use crate::watch::{Watch, Watchdog};
 use crate::{Handler, Request, Response};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps answers in order.
@@ -36,6 +38,9 @@ pub(crate) struct Engine<H: Handler> {
     // Boxed, since they move between here and their connections.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Work>>,
+    pub(crate) log: Option<LogBuffer>,
+    pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
+    serial: u64,
 }
 
 impl<H: Handler> Engine<H> {
@@ -52,6 +57,9 @@ impl<H: Handler> Engine<H> {
             draining: false,
             close_after: None,
             spare: Vec::new(),
+            log: None,
+            watch: None,
+            serial: 0,
         }
     }
 
@@ -119,6 +127,7 @@ impl<H: Handler> Engine<H> {
         self.counts.request();
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
         let asked = Asked {
+            head: Some(Rc::clone(&head)),
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
             keep: head.keep_alive() && !worn_out && !self.draining,
@@ -151,8 +160,11 @@ impl<H: Handler> Engine<H> {
             },
         };
         let request = Request::new(head, body, c.peer);
+        self.enter();
         let handler = &self.handler;
-        match self.tasks.start(|| handler.call(request)) {
+        let started = self.tasks.start(|| handler.call(request));
+        self.leave(&asked);
+        match started {
             (_, Polled::Ready(response)) => self.complete(c, asked, response),
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
@@ -265,7 +277,12 @@ impl<H: Handler> Engine<H> {
             work.queue.iter().position(|a| matches!(a, Answer::Waiting { task: t, .. } if *t == task));
         let Some(place) = place else { return };
         let newest = place + 1 == work.queue.len();
-        let response = match self.tasks.poll(task) {
+        self.enter();
+        let polled = self.tasks.poll(task);
+        if let Some(Answer::Waiting { asked, .. }) = work.queue.get(place) {
+            self.leave(asked);
+        }
+        let response = match polled {
             Polled::Pending => return,
             Polled::Ready(response) => response,
             Polled::Panicked => self.panicked(),
@@ -289,6 +306,26 @@ impl<H: Handler> Engine<H> {
         }
     }
 
+    /// A handler runs: the watchdog may look.
+    fn enter(&mut self) {
+        self.serial = self.serial.wrapping_add(2);
+        if let Some((watch, _)) = &self.watch {
+            watch.enter(self.serial);
+        }
+    }
+
+    /// It has given the thread back.
+    fn leave(&self, asked: &Asked) {
+        if let Some((watch, dog)) = &self.watch
+            && watch.leave()
+        {
+            self.counts.blocked();
+            if let Some(head) = &asked.head {
+                dog.report(format!("{} {}", head.method_name(), head.path()));
+            }
+        }
+    }
+
     fn panicked(&mut self) -> Response {
         self.counts.panicked();
         explained(500, "the handler failed").closing()
@@ -298,13 +335,22 @@ impl<H: Handler> Engine<H> {
     /// Returns whether it is the connection's last.
     fn answer(&mut self, c: &mut Connection, asked: Asked, response: Response) -> bool {
         self.counts.answered(response.status);
+        if let Some(log) = &mut self.log {
+            let bytes = match &response.body {
+                _ if asked.head_only => Some(0),
+                ResponseBody::Whole(body) => Some(body.len() as u64),
+                ResponseBody::Stream(stream) => stream.length(),
+            };
+            let line = Line { peer: c.peer, head: asked.head.as_deref(), status: response.status, bytes };
+            log.add(self.now, &self.date, &line);
+        }
         let keep = asked.keep && !response.close;
         if !keep {
             c.closing.get_or_insert(Close::Lingering);
         }
         let direct = c.queue_is_empty();
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
-        let later = self.write(&mut head, c, asked, keep, response);
+        let later = self.write(&mut head, c, &asked, keep, response);
         let last = !keep || matches!(later, Some(Later::Stream(_, StreamEnd::Close)));
         let head = if direct {
             self.out = head;
@@ -337,7 +383,7 @@ impl<H: Handler> Engine<H> {
         &self,
         out: &mut Vec<u8>,
         c: &mut Connection,
-        asked: Asked,
+        asked: &Asked,
         keep: bool,
         response: Response,
     ) -> Option<Later> {
@@ -395,7 +441,7 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn refuse_with(&mut self, c: &mut Connection, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
-        let asked = Asked { http10: false, head_only: false, keep: false };
+        let asked = Asked { head: None, http10: false, head_only: false, keep: false };
         self.answer(c, asked, explained(status, text));
     }
 

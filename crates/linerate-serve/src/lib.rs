@@ -16,28 +16,40 @@
 //! A handler that does not wait costs no scheduling and no allocation; one that waits is parked beside its connection, and
 //! pipelined answers keep their order. All answers that are ready in a turn of the loop leave in one send.
 
+mod access_log;
+mod blocking;
 mod body;
 mod connection;
 mod counts;
 mod engine;
+mod files;
 mod handler;
 mod limits;
+pub mod misbehave;
+mod notice;
 mod request;
 mod response;
 mod routes;
 mod server;
+mod site;
 mod spawn;
 mod tasks;
 mod timers;
+mod watch;
 
+pub use access_log::{AccessLog, LogFormat, LogTarget};
+pub use blocking::{Blocking, BlockingError, blocking};
 pub use body::{BodyError, RequestBody, Trailers};
 pub use counts::Counts;
+pub use files::{FileRoot, Files};
 pub use handler::Handler;
 pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
+pub use notice::{Notice, Notices};
 pub use request::Request;
 pub use response::{BodyStream, Response, ResponseBody};
 pub use routes::Routes;
 pub use server::{Server, Wall};
-pub use spawn::{Handle, ServerOptions, spawn, spawn_with};
+pub use site::{Site, SitePlan};
+pub use spawn::{Handle, ServerOptions, spawn, spawn_site, spawn_with};
 pub use timers::{Sleep, sleep};

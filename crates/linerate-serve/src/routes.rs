@@ -82,6 +82,15 @@ impl Routes {
         }
     }
 
+    /// Whether a path is one of these routes.
+    pub(crate) fn knows(path: &str) -> bool {
+        let (name, argument) = split(path);
+        match argument {
+            None => matches!(name, "echo" | "upper" | "stats"),
+            Some(_) => matches!(name, "bytes" | "delay" | "block" | "status" | "stream"),
+        }
+    }
+
     fn bytes(&self, n: u64) -> Response {
         let response = Response::status(200).with_content_type("application/octet-stream");
         if n <= BLOCK as u64 {
@@ -91,14 +100,6 @@ impl Routes {
             return status_page(404);
         }
         response.with_stream(Repeat { block: self.block.clone(), left: n })
-    }
-}
-
-impl crate::Handler for Routes {
-    type Future = Pin<Box<dyn Future<Output = Response>>>;
-
-    fn call(&self, request: Request) -> Self::Future {
-        Box::pin(self.clone().answer(request))
     }
 }
 

@@ -13,12 +13,14 @@ use linerate_http::server::{HttpDate, write_chunk, write_interim, write_last_chu
 use linerate_net::{After, Close, Conn, Data, Event, ListenOptions, Listener, NetError, Time, Transport};
 
 use crate::Handler;
+use crate::access_log::{AccessLog, LogBuffer};
 use crate::connection::{Answer, Connection, StreamEnd, Waits};
 use crate::counts::{Counts, ThreadCounts};
 use crate::engine::Engine;
 use crate::limits::{self, Limits};
 use crate::tasks::Ready;
 use crate::timers::{self, Deadlines, Timers};
+use crate::watch::Watchdog;
 
 /// Where the wall clock for `Date` comes from.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +107,18 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self
     }
 
+    /// Writes a line per answer.
+    #[must_use]
+    pub fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
+        self.engine.log = log.map(LogBuffer::new);
+        self
+    }
+
+    pub(crate) fn with_watchdog(mut self, dog: Option<&Watchdog>) -> Self {
+        self.engine.watch = dog.map(|dog| (dog.watch(), dog.clone()));
+        self
+    }
+
     /// Listens; the address comes back with the port chosen.
     ///
     /// # Errors
@@ -151,7 +165,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// When the transport itself fails; connections' failures are theirs alone.
     pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
         let until = if self.again.is_empty() && self.ready.fall_asleep() {
-            let own = [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick()];
+            let log = self.engine.log.as_ref().and_then(LogBuffer::due);
+            let own = [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log];
             own.into_iter().flatten().chain(until).min()
         } else {
             Some(Time::ZERO)
@@ -176,6 +191,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
         }
         self.engine.counts.set_parked(self.engine.tasks.parked());
+        if let Some(log) = &mut self.engine.log
+            && log.due().is_some_and(|due| due <= self.engine.now)
+        {
+            log.hand_over();
+        }
         Ok(())
     }
 

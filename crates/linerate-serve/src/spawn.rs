@@ -11,10 +11,15 @@ use linerate_net::epoll::Epoll;
 use linerate_net::{ListenOptions, Transport, Waker, machine};
 
 use crate::Handler;
+use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
+use crate::files::FileRoot;
 use crate::limits::{self, Limits};
+use crate::notice::Notices;
 use crate::routes::Routes;
 use crate::server::Server;
+use crate::site::SitePlan;
+use crate::watch::Watchdog;
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -31,6 +36,12 @@ pub struct ServerOptions {
     pub defer_accept: bool,
     /// What is granted to connections.
     pub limits: Limits,
+    /// A line per answer.
+    pub access_log: Option<AccessLog>,
+    /// Whether handlers that hold their loop are noticed and named.
+    pub watchdog: bool,
+    /// Who is told of what the operator should know.
+    pub notices: Notices,
     /// How long a stopped server waits for answers on their way.
     pub drain: Duration,
 }
@@ -44,6 +55,9 @@ impl Default for ServerOptions {
             close_after: None,
             defer_accept: false,
             limits: Limits::default(),
+            access_log: None,
+            watchdog: true,
+            notices: Notices::default(),
             drain: limits::DRAIN_TIME,
         }
     }
@@ -72,6 +86,12 @@ impl Handle {
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         sum(&self.counts)
+    }
+
+    /// What gives the counts, for another thread or a handler.
+    pub fn counter(&self) -> impl Fn() -> Counts + Clone + Send + Sync + use<> {
+        let counts = Arc::clone(&self.counts);
+        move || sum(&counts)
     }
 
     /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
@@ -117,9 +137,20 @@ fn sum(counts: &[Arc<ThreadCounts>]) -> Counts {
 /// # Errors
 /// When an address can't be listened on, or the kernel lacks a facility.
 pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
+    spawn_site(options, None)
+}
+
+/// Starts a server with the files of a directory, where there is one, and the built-in routes.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_site(options: ServerOptions, root: Option<FileRoot>) -> io::Result<Handle> {
     spawn_counting(options, |counts| {
-        let routes = Routes::new(counts);
-        move || routes.clone()
+        let plan = SitePlan::new(Routes::new(counts), root);
+        move || {
+            let site = plan.site();
+            move |request| site.clone().answer(request)
+        }
     })
 }
 
@@ -152,6 +183,7 @@ where
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
     };
+    let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     for index in 0..count {
         let (tell, told) = mpsc::channel();
         let thread = Thread {
@@ -159,6 +191,7 @@ where
             options: ServerOptions { listen: handle.addresses.clone(), ..options.clone() },
             counts: Arc::clone(&handle.counts[index]),
             stop: Arc::clone(&handle.stop),
+            watchdog: watchdog.clone(),
         };
         let make = make.clone();
         let thread = std::thread::Builder::new()
@@ -176,6 +209,7 @@ struct Thread {
     options: ServerOptions,
     counts: Arc<ThreadCounts>,
     stop: Arc<AtomicBool>,
+    watchdog: Option<Watchdog>,
 }
 
 type Told = io::Result<(Vec<SocketAddr>, Waker)>;
@@ -199,7 +233,9 @@ impl Thread {
         let waker = transport.waker();
         let mut server = Server::new(transport, handler, self.options.limits)
             .with_counts(Arc::clone(&self.counts))
-            .with_close_after(self.options.close_after);
+            .with_close_after(self.options.close_after)
+            .with_access_log(self.options.access_log.clone())
+            .with_watchdog(self.watchdog.as_ref());
         let listen = ListenOptions {
             reuse_port: self.options.threads > 1,
             defer: self.options.defer_accept.then_some(Duration::from_secs(3)),

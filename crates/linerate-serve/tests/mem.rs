@@ -1,4 +1,5 @@
 //! The server in memory and in virtual time.
+#![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
 //! The server on the kernel's TCP.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,0 +1,334 @@
+//! The access log: a line per answer, written by a thread of its own so that a slow disk slows nobody.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::time::Duration;
+
+use linerate_http::server::{HttpDate, RequestHead, Version, push_decimal};
+use linerate_net::Time;
+
+use crate::notice::{Notice, Notices};
+
+/// Bytes of lines that are handed over together, and how long they may wait for that. Reason: one hand-over per line would
+/// cost more than the line.
+const BATCH: usize = 16 << 10;
+pub(crate) const BATCH_TIME: Duration = Duration::from_millis(250);
+/// Batches that wait for the disk; beyond it, lines are dropped and counted. Reason: a disk that stands still must not fill
+/// our memory.
+const WAITING: usize = 256;
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// `host - - [date] "request" status bytes`
+    Common,
+    /// The same with `"referer" "user-agent"`.
+    #[default]
+    Combined,
+    /// A JSON object per line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "common" => Ok(LogFormat::Common),
+            "combined" => Ok(LogFormat::Combined),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!("there is no log format {text:?}; known are common, combined, json")),
+        }
+    }
+}
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// Appended to this file.
+    File(PathBuf),
+}
+
+enum Message {
+    Lines(Vec<u8>),
+    Reopen,
+}
+
+/// An access log: cheap to clone, shared by all threads.
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    format: LogFormat,
+    to_writer: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl AccessLog {
+    /// Opens it. Its thread ends when the last clone is gone.
+    ///
+    /// # Errors
+    /// When the file can't be opened for appending.
+    pub fn open(target: LogTarget, format: LogFormat, notices: Notices) -> io::Result<AccessLog> {
+        let mut sink = Sink::open(&target)?;
+        let (to_writer, lines) = mpsc::sync_channel(WAITING);
+        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
+            let mut failing = false;
+            for message in lines {
+                let result = match message {
+                    Message::Lines(lines) => sink.write(&lines),
+                    Message::Reopen => Sink::open(&target).map(|s| sink = s),
+                };
+                // A full disk is said once, and so is that it is over.
+                match (result, failing) {
+                    (Err(error), false) => {
+                        failing = true;
+                        notices.tell(&Notice::AccessLogFails(error.to_string()));
+                    }
+                    (Ok(()), true) => {
+                        failing = false;
+                        notices.tell(&Notice::AccessLogWorks);
+                    }
+                    _ => {}
+                }
+            }
+        })?;
+        Ok(AccessLog { format, to_writer, dropped: Arc::default() })
+    }
+
+    /// Opens the file anew, after it was renamed (log rotation).
+    pub fn reopen(&self) {
+        // Full or gone: the next rotation will do.
+        let _ = self.to_writer.try_send(Message::Reopen);
+    }
+
+    /// Lines dropped because the disk was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Relaxed)
+    }
+}
+
+enum Sink {
+    Stdout,
+    File(File),
+}
+
+impl Sink {
+    fn open(target: &LogTarget) -> io::Result<Sink> {
+        match target {
+            LogTarget::Stdout => Ok(Sink::Stdout),
+            LogTarget::File(path) => OpenOptions::new().append(true).create(true).open(path).map(Sink::File),
+        }
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(lines)?;
+                out.flush()
+            }
+            Sink::File(file) => file.write_all(lines),
+        }
+    }
+}
+
+/// What is said of an answer.
+pub(crate) struct Line<'a> {
+    pub(crate) peer: SocketAddr,
+    pub(crate) head: Option<&'a RequestHead>,
+    pub(crate) status: u16,
+    /// Bytes of the body, when they are known.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// A thread's lines until they are handed over.
+#[derive(Debug)]
+pub(crate) struct LogBuffer {
+    log: AccessLog,
+    lines: Vec<u8>,
+    count: u64,
+    since: Time,
+}
+
+impl LogBuffer {
+    pub(crate) fn new(log: AccessLog) -> LogBuffer {
+        LogBuffer { log, lines: Vec::new(), count: 0, since: Time::ZERO }
+    }
+
+    pub(crate) fn add(&mut self, now: Time, date: &HttpDate, line: &Line<'_>) {
+        if self.lines.is_empty() {
+            self.since = now;
+        }
+        self.count += 1;
+        match self.log.format {
+            LogFormat::Json => json(&mut self.lines, date, line),
+            format => common(&mut self.lines, date, line, format == LogFormat::Combined),
+        }
+        if self.lines.len() >= BATCH {
+            self.hand_over();
+        }
+    }
+
+    /// When the lines are to be handed over at the latest.
+    pub(crate) fn due(&self) -> Option<Time> {
+        (!self.lines.is_empty()).then(|| self.since + BATCH_TIME)
+    }
+
+    pub(crate) fn hand_over(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let lines = std::mem::replace(&mut self.lines, Vec::with_capacity(BATCH + 1024));
+        let count = std::mem::take(&mut self.count);
+        if let Err(TrySendError::Full(_)) = self.log.to_writer.try_send(Message::Lines(lines)) {
+            self.log.dropped.fetch_add(count, Relaxed);
+        }
+    }
+}
+
+impl Drop for LogBuffer {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
+    // It never fails on a Vec.
+    let _ = write!(out, "{} - - [", line.peer.ip());
+    // `Sun, 06 Nov 1994 08:49:37 GMT` has all of `06/Nov/1994:08:49:37 +0000`.
+    let d = date.as_bytes();
+    for (part, end) in [(5..7, b'/'), (8..11, b'/'), (12..16, b':'), (17..25, b' ')] {
+        out.extend_from_slice(&d[part]);
+        out.push(end);
+    }
+    out.extend_from_slice(b"+0000] \"");
+    match line.head {
+        Some(head) => {
+            let version = if head.version() == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+            for (part, end) in [(head.method_name(), " "), (head.target(), " "), (version, "")] {
+                quoted(out, part.as_bytes());
+                out.extend_from_slice(end.as_bytes());
+            }
+        }
+        None => out.push(b'-'),
+    }
+    out.extend_from_slice(b"\" ");
+    push_decimal(out, u64::from(line.status));
+    out.push(b' ');
+    match line.bytes {
+        Some(n) => push_decimal(out, n),
+        None => out.push(b'-'),
+    }
+    if combined {
+        for name in ["referer", "user-agent"] {
+            out.extend_from_slice(b" \"");
+            quoted(out, line.head.and_then(|h| h.field(name)).unwrap_or(b"-"));
+            out.push(b'"');
+        }
+    }
+    out.push(b'\n');
+}
+
+fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
+    let _ = write!(out, "{{\"time\":{},\"peer\":\"{}\",\"status\":{}", date.unix(), line.peer, line.status);
+    if let Some(n) = line.bytes {
+        let _ = write!(out, ",\"bytes\":{n}");
+    }
+    if let Some(head) = line.head {
+        let agent = head.field("user-agent").unwrap_or_default();
+        let parts = [
+            ("method", head.method_name().as_bytes()),
+            ("target", head.target().as_bytes()),
+            ("host", head.host().unwrap_or_default().as_bytes()),
+            ("user_agent", agent),
+        ];
+        for (name, value) in parts {
+            let _ = write!(out, ",\"{name}\":\"");
+            for c in String::from_utf8_lossy(value).chars() {
+                let _ = match c {
+                    '"' | '\\' => write!(out, "\\{c}"),
+                    c if (c as u32) < 0x20 => write!(out, "\\u{:04x}", c as u32),
+                    c => write!(out, "{c}"),
+                };
+            }
+            out.push(b'"');
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Nothing that a client sends can end its field of the line.
+fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
+    for &b in bytes {
+        match b {
+            b'"' | b'\\' | 0..=0x1f | 0x7f..=0xff => {
+                let _ = write!(out, "\\x{b:02x}");
+            }
+            _ => out.push(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_http::server::{HeadReader, Limits};
+
+    fn line(format: LogFormat) -> String {
+        let text = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n\r\n";
+        let (head, _) = HeadReader::new(Limits::default()).read(text, 0).unwrap().unwrap();
+        let line =
+            Line { peer: "1.2.3.4:5".parse().unwrap(), head: Some(&head), status: 200, bytes: Some(14) };
+        let mut out = Vec::new();
+        let date = HttpDate::from_unix(784_111_777);
+        match format {
+            LogFormat::Json => json(&mut out, &date, &line),
+            f => common(&mut out, &date, &line, f == LogFormat::Combined),
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_formats() {
+        let plain = "1.2.3.4 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 14";
+        assert_eq!(line(LogFormat::Common), format!("{plain}\n"));
+        assert_eq!(line(LogFormat::Combined), format!("{plain} \"-\" \"x\\x22y\\x5cz\\xe9\"\n"));
+        assert_eq!(
+            line(LogFormat::Json),
+            "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"method\":\"GET\",\
+             \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_said_once() {
+        let Ok(log) =
+            AccessLog::open(LogTarget::File("/dev/full".into()), LogFormat::Common, Notices::collecting())
+        else {
+            println!("skipped: there is no /dev/full here");
+            return;
+        };
+        drop(log);
+        let notices = Notices::collecting();
+        let log =
+            AccessLog::open(LogTarget::File("/dev/full".into()), LogFormat::Common, notices.clone()).unwrap();
+        let mut buffer = LogBuffer::new(log);
+        for _ in 0..3 {
+            let line = Line { peer: "1.2.3.4:5".parse().unwrap(), head: None, status: 400, bytes: None };
+            buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
+            buffer.hand_over();
+        }
+        drop(buffer);
+        while notices.collected().is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(matches!(&notices.collected()[..], [Notice::AccessLogFails(_)]));
+    }
+}

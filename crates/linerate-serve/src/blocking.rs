@@ -1,0 +1,207 @@
+//! Work that blocks, on a bounded pool of threads.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::Response;
+
+/// Threads of the pool. Reason: work that blocks waits for disks and other machines; more of it at once helps neither.
+const THREADS: usize = 16;
+/// Pieces of work that wait for a thread; beyond it, [`blocking`] gives [`BlockingError::Busy`] at once. Reason: an answer
+/// that comes after its client has given up is worth nothing.
+const QUEUE: usize = 256;
+/// A thread without work ends after this.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Why blocking work gave no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockingError {
+    /// Too much of it waits already. As an answer: 503 with `Retry-After`.
+    #[error("too much blocking work is waiting already")]
+    Busy,
+    /// It panicked. As an answer: 500.
+    #[error("the blocking work panicked")]
+    Panicked,
+}
+
+impl From<BlockingError> for Response {
+    fn from(error: BlockingError) -> Response {
+        let status = match error {
+            BlockingError::Busy => 503,
+            BlockingError::Panicked => 500,
+        };
+        let mut response = crate::engine::explained(status, &error.to_string());
+        if error == BlockingError::Busy {
+            // The name and the value are well-formed.
+            let _ = response.fields.add("retry-after", "1");
+        }
+        response
+    }
+}
+
+/// Runs `work` on the pool, while the handler that awaits it is parked.
+///
+/// # Errors
+/// [`BlockingError`] when the pool is full or the work panics; both have an answer: `Err(e) => e.into()`.
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
+    let theirs = Arc::clone(&shared);
+    let job = Box::new(move || {
+        let result = catch_unwind(AssertUnwindSafe(work)).map_err(|_| BlockingError::Panicked);
+        let waker = {
+            let mut shared = lock(&theirs);
+            shared.result = Some(result);
+            shared.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    });
+    if !POOL.get_or_init(Pool::default).give(job) {
+        lock(&shared).result = Some(Err(BlockingError::Busy));
+    }
+    Blocking { shared }
+}
+
+/// The future of [`blocking`].
+#[derive(Debug)]
+#[must_use = "the result comes when it is awaited"]
+pub struct Blocking<T> {
+    shared: Arc<Mutex<Shared<T>>>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    result: Option<Result<T, BlockingError>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T, BlockingError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut shared = lock(&self.shared);
+        match shared.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                shared.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+static POOL: OnceLock<Pool> = OnceLock::new();
+
+#[derive(Default)]
+struct Pool {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// Whether there was room.
+    fn give(&'static self, job: Job) -> bool {
+        let mut state = lock(&self.state);
+        if state.queue.len() >= QUEUE {
+            return false;
+        }
+        if state.idle <= state.queue.len() && state.threads < THREADS {
+            let spawned = std::thread::Builder::new().name("blocking".to_owned()).spawn(|| self.work());
+            if spawned.is_ok() {
+                state.threads += 1;
+            } else if state.threads == 0 {
+                return false;
+            }
+        }
+        state.queue.push_back(job);
+        self.more.notify_one();
+        true
+    }
+
+    fn work(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                drop(state);
+                job();
+                state = lock(&self.state);
+                continue;
+            }
+            state.idle += 1;
+            let (woken, timed_out) =
+                self.more.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timed_out.timed_out() && state.queue.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Wake;
+
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    fn wait<T>(mut work: Blocking<T>) -> Result<T, BlockingError> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match Pin::new(&mut work).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+
+    #[test]
+    fn results_panics_and_a_full_pool() {
+        assert_eq!(wait(blocking(|| 2 + 2)), Ok(4));
+        assert_eq!(wait(blocking(|| panic!("as the test wants"))), Err::<(), _>(BlockingError::Panicked));
+        // The pool and its queue filled with work that waits for the test.
+        let gate = Arc::new(Mutex::new(()));
+        let closed = lock(&gate);
+        let waiting: Vec<_> = (0..THREADS + QUEUE)
+            .map(|_| {
+                let gate = Arc::clone(&gate);
+                blocking(move || drop(lock(&gate)))
+            })
+            .collect();
+        // Threads take from the queue in their own time: with twice the queue it is certainly full.
+        let more: Vec<_> = (0..QUEUE).map(|_| blocking(|| ())).collect();
+        drop(closed);
+        let busy = more.into_iter().map(wait).filter(|r| *r == Err(BlockingError::Busy)).count();
+        assert!(busy > 0);
+        assert!(waiting.into_iter().map(wait).filter(Result::is_ok).count() >= QUEUE);
+        let answer = Response::from(BlockingError::Busy);
+        assert_eq!(answer.code(), 503);
+        assert!(answer.fields.has("retry-after"));
+    }
+}

@@ -1,0 +1,141 @@
+//! Conditional and range requests (RFC 9110 sections 13 and 14).
+
+use std::ops::Range;
+
+use linerate_http::server::{HttpDate, Method};
+
+use super::negotiate::Encoding;
+use crate::Request;
+
+/// What tells one state of a file from another.
+pub(super) struct Validators {
+    pub(super) etag: String,
+    pub(super) modified: HttpDate,
+}
+
+impl Validators {
+    pub(super) fn new(
+        size: u64,
+        modified: (i64, i64),
+        encoding: Option<Encoding>,
+        on_the_fly: bool,
+    ) -> Validators {
+        let coding = encoding.map_or("", Encoding::name);
+        let (seconds, nanos) = modified;
+        // What is compressed on the fly need not be the same bytes each time.
+        let weak = if on_the_fly { "W/" } else { "" };
+        Validators {
+            etag: format!("{weak}\"{seconds:x}.{nanos:x}-{size:x}{coding}\""),
+            modified: HttpDate::from_unix(u64::try_from(seconds).unwrap_or(0)),
+        }
+    }
+}
+
+/// What a request with these conditions gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Whole,
+    Part(Range<u64>),
+    NotModified,
+    Failed,
+    Unsatisfiable,
+}
+
+/// In the order of RFC 9110 section 13.2.2.
+pub(super) fn evaluate(request: &Request, now: &Validators, size: u64) -> Outcome {
+    let field = |name| request.field(name);
+    let date = |name| field(name).and_then(HttpDate::parse);
+    if let Some(tags) = field("if-match") {
+        if !matches(tags, &now.etag, true) {
+            return Outcome::Failed;
+        }
+    } else if date("if-unmodified-since").is_some_and(|d| now.modified.unix() > d.unix()) {
+        return Outcome::Failed;
+    }
+    if let Some(tags) = field("if-none-match") {
+        if matches(tags, &now.etag, false) {
+            return Outcome::NotModified;
+        }
+    } else if date("if-modified-since").is_some_and(|d| now.modified.unix() <= d.unix()) {
+        return Outcome::NotModified;
+    }
+    // RFC 9110 section 14.2: only for GET.
+    let Some(range) = field("range").filter(|_| request.method() == Method::Get) else {
+        return Outcome::Whole;
+    };
+    let same = match field("if-range") {
+        None => true,
+        Some(tag) if tag.contains('"') => matches(tag, &now.etag, true),
+        Some(date) => HttpDate::parse(date).is_some_and(|d| d.unix() == now.modified.unix()),
+    };
+    if same { part(range, size) } else { Outcome::Whole }
+}
+
+/// Whether a list of entity tags has this one (RFC 9110 section 8.8.3.2).
+fn matches(list: &str, etag: &str, strong: bool) -> bool {
+    let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    list.trim() == "*"
+        || list.split(',').map(str::trim).any(|tag| {
+            if strong {
+                tag == etag && !tag.starts_with("W/")
+            } else {
+                tag.contains('"') && opaque(tag) == opaque(etag)
+            }
+        })
+}
+
+/// One range. Several, and those that are not understood, are ignored, as section 14.2 allows: many small ones are an attack.
+fn part(range: &str, size: u64) -> Outcome {
+    let Some((unit, spec)) = range.split_once('=') else { return Outcome::Whole };
+    if !unit.trim().eq_ignore_ascii_case("bytes") || spec.contains(',') {
+        return Outcome::Whole;
+    }
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    let Some((first, last)) = spec.trim().split_once('-').filter(|(a, b)| digits(a) && digits(b)) else {
+        return Outcome::Whole;
+    };
+    let number = |s: &str| s.parse::<u64>().unwrap_or(u64::MAX);
+    let (start, end) = match (first, last) {
+        ("", "") => return Outcome::Whole,
+        ("", suffix) => (size.saturating_sub(number(suffix)), if number(suffix) == 0 { 0 } else { size }),
+        (first, "") => (number(first), size),
+        (first, last) if number(last) < number(first) => return Outcome::Whole,
+        (first, last) => (number(first), number(last).saturating_add(1).min(size)),
+    };
+    if start < end { Outcome::Part(start..end) } else { Outcome::Unsatisfiable }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts() {
+        let cases = [
+            ("bytes=0-4", Outcome::Part(0..5)),
+            ("bytes=5-", Outcome::Part(5..10)),
+            ("bytes=-3", Outcome::Part(7..10)),
+            ("bytes=-30", Outcome::Part(0..10)),
+            ("bytes=8-99999999999999999999", Outcome::Part(8..10)),
+            ("bytes=10-", Outcome::Unsatisfiable),
+            ("bytes=-0", Outcome::Unsatisfiable),
+            ("bytes=4-2", Outcome::Whole),
+            ("bytes=0-1,3-4", Outcome::Whole),
+            ("bytes=a-b", Outcome::Whole),
+            ("bytes=-", Outcome::Whole),
+            ("lines=1-2", Outcome::Whole),
+            ("bytes", Outcome::Whole),
+        ];
+        for (range, outcome) in cases {
+            assert_eq!(part(range, 10), outcome, "{range}");
+        }
+        assert_eq!(part("bytes=0-", 0), Outcome::Unsatisfiable);
+    }
+
+    #[test]
+    fn tags() {
+        assert!(matches("\"a\", \"b\"", "\"b\"", true));
+        assert!(matches("W/\"b\"", "\"b\"", false) && !matches("W/\"b\"", "W/\"b\"", true));
+        assert!(matches("*", "\"b\"", true) && !matches("b", "\"b\"", false));
+    }
+}

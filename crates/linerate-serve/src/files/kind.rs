@@ -1,0 +1,65 @@
+//! Media types by the end of a name.
+
+/// A media type, and whether it gets smaller by compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    pub(super) compresses: bool,
+}
+
+const KINDS: &[(&str, &str, bool)] = &[
+    ("html", "text/html; charset=utf-8", true),
+    ("htm", "text/html; charset=utf-8", true),
+    ("css", "text/css; charset=utf-8", true),
+    ("js", "text/javascript; charset=utf-8", true),
+    ("mjs", "text/javascript; charset=utf-8", true),
+    ("json", "application/json", true),
+    ("map", "application/json", true),
+    ("txt", "text/plain; charset=utf-8", true),
+    ("md", "text/markdown; charset=utf-8", true),
+    ("csv", "text/csv; charset=utf-8", true),
+    ("xml", "application/xml", true),
+    ("svg", "image/svg+xml", true),
+    ("wasm", "application/wasm", true),
+    ("webmanifest", "application/manifest+json", true),
+    ("png", "image/png", false),
+    ("jpg", "image/jpeg", false),
+    ("jpeg", "image/jpeg", false),
+    ("gif", "image/gif", false),
+    ("webp", "image/webp", false),
+    ("avif", "image/avif", false),
+    ("ico", "image/x-icon", false),
+    ("woff", "font/woff", false),
+    ("woff2", "font/woff2", false),
+    ("ttf", "font/ttf", true),
+    ("otf", "font/otf", true),
+    ("mp3", "audio/mpeg", false),
+    ("ogg", "audio/ogg", false),
+    ("mp4", "video/mp4", false),
+    ("webm", "video/webm", false),
+    ("pdf", "application/pdf", false),
+    ("zip", "application/zip", false),
+    ("gz", "application/gzip", false),
+    ("tar", "application/x-tar", false),
+];
+
+pub(super) fn of(name: &str) -> Kind {
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    let known = KINDS.iter().find(|(e, ..)| end.eq_ignore_ascii_case(e));
+    known.map_or(Kind { name: "application/octet-stream", compresses: false }, |&(_, name, compresses)| {
+        Kind { name, compresses }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_the_last_dot() {
+        assert_eq!(of("a/b.HTML").name, "text/html; charset=utf-8");
+        assert_eq!(of("a.min.js").name, "text/javascript; charset=utf-8");
+        assert_eq!(of("a.tar.gz").name, "application/gzip");
+        assert_eq!(of("README").name, "application/octet-stream");
+    }
+}

@@ -1,0 +1,272 @@
+//! One connection of the server that misbehaves, by blocking reads and writes.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use linerate_http::server::{
+    AnswerFraming, AnswerHead, BodyReader, Framing, HeadReader, HttpDate, Limits, Method, Persistence,
+    RequestHead, Version, write_chunk, write_interim, write_last_chunk,
+};
+use linerate_net::machine;
+
+use super::Shared;
+use crate::body::RequestBody;
+use crate::engine::explained;
+use crate::response::ResponseBody;
+use crate::routes::Routes;
+use crate::timers::{self, Timers};
+use crate::{Request, Response};
+
+/// How long a read waits before it is looked whether the server stops.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long a connection may stay silent.
+const SILENCE: Duration = Duration::from_secs(75);
+
+pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(!shared.how.nagle_split)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut reader = HeadReader::new(Limits::default());
+    let mut connection = Connection { stream, shared, input: Vec::new() };
+    let mut requests = 0;
+    loop {
+        let head = match connection.head(&mut reader)? {
+            Some(Ok(head)) => head,
+            Some(Err(fault)) => {
+                let answer = explained(fault.status(), &fault.to_string());
+                return connection.refuse(answer);
+            }
+            None => return Ok(()),
+        };
+        requests += 1;
+        shared.count(crate::counts::ThreadCounts::request);
+        let body = match connection.body(&head)? {
+            Ok(body) => body,
+            Err(fault) => return connection.refuse(explained(fault.status(), &fault.to_string())),
+        };
+        let worn_out = shared.how.close_after.is_some_and(|n| requests >= n);
+        let keep = head.keep_alive() && !worn_out && !shared.how.no_keep_alive && !shared.stopping();
+        let request = Request::new(Rc::clone(&head), RequestBody::whole(body), peer);
+        let response = shared.lanes.with(|| {
+            if let Some(time) = shared.how.think {
+                shared.pause(time);
+            }
+            wait_for(routes.clone().answer(request))
+        });
+        shared.count(|c| c.answered(response.code()));
+        connection.answer(&head, response, keep)?;
+        if !keep {
+            return connection.stream.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+struct Connection<'a> {
+    stream: TcpStream,
+    shared: &'a Shared,
+    input: Vec<u8>,
+}
+
+impl Connection<'_> {
+    /// Reads something; `false` at the end.
+    fn more(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 16 << 10];
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(n) => {
+                    self.input.extend_from_slice(&buffer[..n]);
+                    self.shared.count(|c| c.received(n));
+                    return Ok(n > 0);
+                }
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    waited += PATIENCE;
+                    if self.shared.stopping() || waited >= SILENCE {
+                        return Ok(false);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn head(
+        &mut self,
+        reader: &mut HeadReader,
+    ) -> io::Result<Option<Result<Rc<RequestHead>, linerate_http::server::Fault>>> {
+        let mut seen = 0;
+        loop {
+            match reader.read(&self.input, seen) {
+                Ok(Some((head, taken))) => {
+                    self.input.drain(..taken);
+                    return Ok(Some(Ok(head)));
+                }
+                Ok(None) => seen = self.input.len(),
+                Err(fault) => return Ok(Some(Err(fault))),
+            }
+            if !self.more()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// All of the body, slowly if that is asked for.
+    fn body(&mut self, head: &RequestHead) -> io::Result<Result<Bytes, linerate_http::server::Fault>> {
+        if head.framing() == Framing::None {
+            return Ok(Ok(Bytes::new()));
+        }
+        let mut reader = match BodyReader::new(head.framing(), &Limits::default()) {
+            Ok(reader) => reader,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        if head.expects_continue() && self.input.is_empty() && !self.shared.how.no_100_continue {
+            let mut interim = Vec::new();
+            write_interim(&mut interim, 100);
+            self.stream.write_all(&interim)?;
+        }
+        let mut body = Vec::new();
+        loop {
+            let step = match reader.step(&self.input) {
+                Ok(step) => step,
+                Err(fault) => return Ok(Err(fault)),
+            };
+            body.extend_from_slice(&self.input[step.data]);
+            self.input.drain(..step.consumed);
+            if step.ended {
+                return Ok(Ok(Bytes::from(body)));
+            }
+            if !self.input.is_empty() {
+                continue;
+            }
+            let before = self.input.len();
+            if !self.more()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(rate) = self.shared.how.slow_read {
+                let read = (self.input.len() - before) as u64;
+                self.shared.pause(Duration::from_micros(read * 1_000_000 / rate));
+            }
+        }
+    }
+
+    fn refuse(&mut self, response: Response) -> io::Result<()> {
+        self.shared.count(|c| c.answered(response.code()));
+        self.answer(&RequestHead::default(), response, false)?;
+        self.stream.shutdown(Shutdown::Write)?;
+        // Read on a little, so that what is unread does not destroy the answer by a reset.
+        let _ = self.more();
+        Ok(())
+    }
+
+    fn answer(&mut self, head: &RequestHead, response: Response, keep: bool) -> io::Result<()> {
+        let bodiless = head.method() == Method::Head || matches!(response.status, 204 | 304);
+        let body = gather(response.body);
+        let chunk = self.shared.how.tiny_chunks.filter(|_| head.version() == Version::Http11 && !bodiless);
+        let framing = match chunk {
+            _ if matches!(response.status, 204 | 304) => AnswerFraming::Absent,
+            Some(_) => AnswerFraming::Chunked,
+            None => AnswerFraming::Length(body.len() as u64),
+        };
+        let persistence = match (keep, head.version()) {
+            (false, _) => Persistence::Close,
+            (true, Version::Http10) => Persistence::KeepAlive,
+            (true, Version::Http11) => Persistence::Implied,
+        };
+        let mut out = Vec::new();
+        AnswerHead {
+            status: response.status,
+            persistence,
+            framing,
+            content_type: response.content_type,
+            fields: &response.fields,
+        }
+        .write(&mut out, &now());
+        let body = if bodiless { Bytes::new() } else { body };
+        match chunk {
+            Some(size) => {
+                self.write(&out)?;
+                for piece in body.chunks(size) {
+                    out.clear();
+                    write_chunk(&mut out, piece);
+                    self.write(&out)?;
+                }
+                out.clear();
+                write_last_chunk(&mut out, &linerate_http::server::Fields::new());
+                self.write(&out)
+            }
+            None if self.shared.how.nagle_split => {
+                self.write(&out)?;
+                self.halves(&body)
+            }
+            None => {
+                out.extend_from_slice(&body);
+                self.halves(&out)
+            }
+        }
+    }
+
+    /// Writes, with a pause in the middle if that is asked for.
+    fn halves(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(time) = self.shared.how.stall else { return self.write(bytes) };
+        let (first, second) = bytes.split_at(bytes.len() / 2);
+        self.write(first)?;
+        self.shared.pause(time);
+        self.write(second)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.shared.count(|c| c.sent(bytes.len()));
+        self.stream.write_all(bytes)
+    }
+}
+
+fn now() -> HttpDate {
+    HttpDate::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
+}
+
+/// All of a body, made at once. Reason for the limit: it lives in memory; longer ones are cut there.
+fn gather(body: ResponseBody) -> Bytes {
+    const LARGEST: usize = 64 << 20;
+    match body {
+        ResponseBody::Whole(bytes) => bytes,
+        ResponseBody::Stream(mut stream) => {
+            let mut all = Vec::new();
+            while all.len() < LARGEST {
+                let next = wait_for(std::future::poll_fn(|context| stream.as_mut().poll_next(context)));
+                let Some(Ok(bytes)) = next else { break };
+                all.extend_from_slice(&bytes);
+            }
+            Bytes::from(all)
+        }
+    }
+}
+
+/// Runs a coroutine to its end on this thread; its sleeps block it.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    struct Nothing;
+    impl Wake for Nothing {
+        fn wake(self: Arc<Self>) {}
+    }
+    let timers: Rc<RefCell<Timers>> = Rc::default();
+    timers::enter(&timers);
+    let waker = Waker::from(Arc::new(Nothing));
+    let mut future = pin!(future);
+    loop {
+        timers.borrow_mut().advance(machine::monotonic_now());
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let next = timers.borrow().next();
+        let wait = next.map_or(PATIENCE, |at| at - machine::monotonic_now());
+        std::thread::sleep(wait);
+    }
+}

@@ -1,0 +1,174 @@
+//! What can be done wrong, and how it looks from outside.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// One kind of misbehaviour, as `--misbehave NAME[=VALUE]` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// `nagle-split`: head and body of an answer are written apart with Nagle's algorithm on. Symptom: the first call of a
+    /// connection is fast, the others take about 40 ms more, the client's delayed ACK; with the client's QUICKACK it is gone.
+    NagleSplit,
+    /// `tiny-chunks[=BYTES]` (1): bodies leave in chunks of so many bytes, each with its own write. Symptom: a packet per chunk;
+    /// large answers take long at full CPU.
+    TinyChunks(usize),
+    /// `close-after=N`: the connection ends after N requests. Symptom: new connections all the time; pipelined requests
+    /// behind the N-th get no answer.
+    CloseAfter(u32),
+    /// `stall=MS`: half of each answer, a pause, the other half. Symptom: the first byte is early, the last late.
+    Stall(Duration),
+    /// `slow-read[=BYTES_PER_S]` (65536): bodies are read slowly through a small window. Symptom: an upload waits on a zero
+    /// window (`tcpi_rwnd_limited`).
+    SlowRead(u64),
+    /// `accept-delay=MS`: a pause after each accepted connection, with a queue of one. Symptom: under several connections at
+    /// once, connecting takes 1, 2, 3 ... seconds: SYNs are lost at a full queue.
+    AcceptDelay(Duration),
+    /// `no-100-continue`: never says `100 Continue`. Symptom: clients that wait for it send their body a second late.
+    No100Continue,
+    /// `think=MS`: works so long on each request. Symptom: the first byte is late by that, whatever the network.
+    Think(Duration),
+    /// `lanes=N`: at most N requests are worked on at once. Symptom: with `think`, the time grows with the concurrency.
+    Lanes(usize),
+    /// `no-keep-alive`: closes behind every answer. Symptom: each call pays for a connection.
+    NoKeepAlive,
+}
+
+/// A `--misbehave` that is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseFaultError {
+    /// No such name.
+    #[error("there is no misbehaviour {name:?}; known are {KNOWN}")]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// It needs a value, or a better one.
+    #[error("{name} needs {wanted}, as in {example}")]
+    Value {
+        /// The misbehaviour.
+        name: String,
+        /// What would be right.
+        wanted: &'static str,
+        /// An example.
+        example: &'static str,
+    },
+}
+
+/// All names, for messages and help.
+pub const KNOWN: &str = "nagle-split, tiny-chunks[=BYTES], close-after=N, stall=MS, slow-read[=BYTES_PER_S], accept-delay=MS, \
+                         no-100-continue, think=MS, lanes=N, no-keep-alive";
+
+/// Longest pause of any of them. Reason: a test that waits for an hour by mistake should say so instead.
+const LONGEST: u64 = 600_000;
+
+impl FromStr for Fault {
+    type Err = ParseFaultError;
+
+    fn from_str(text: &str) -> Result<Fault, ParseFaultError> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (text, None),
+        };
+        let error = |wanted, example| ParseFaultError::Value { name: name.to_owned(), wanted, example };
+        let number = |wanted, example| {
+            value.and_then(|v| v.parse::<u64>().ok()).filter(|n| *n > 0).ok_or_else(|| error(wanted, example))
+        };
+        let millis = |example| {
+            let ms = number("milliseconds up to 600000", example)?;
+            if ms > LONGEST {
+                Err(error("milliseconds up to 600000", example))
+            } else {
+                Ok(Duration::from_millis(ms))
+            }
+        };
+        let none = |fault| {
+            if value.is_some() { Err(error("no value", "--misbehave nagle-split")) } else { Ok(fault) }
+        };
+        match name {
+            "nagle-split" => none(Fault::NagleSplit),
+            "no-100-continue" => none(Fault::No100Continue),
+            "no-keep-alive" => none(Fault::NoKeepAlive),
+            "tiny-chunks" if value.is_none() => Ok(Fault::TinyChunks(1)),
+            "tiny-chunks" => Ok(Fault::TinyChunks(number("bytes per chunk", "tiny-chunks=1")? as usize)),
+            "slow-read" if value.is_none() => Ok(Fault::SlowRead(65_536)),
+            "slow-read" => Ok(Fault::SlowRead(number("bytes per second", "slow-read=65536")?)),
+            "close-after" => {
+                let n = number("a number of requests", "close-after=100")?;
+                Ok(Fault::CloseAfter(u32::try_from(n).unwrap_or(u32::MAX)))
+            }
+            "lanes" => Ok(Fault::Lanes(number("a number of requests at once", "lanes=1")? as usize)),
+            "stall" => millis("stall=200").map(Fault::Stall),
+            "accept-delay" => millis("accept-delay=500").map(Fault::AcceptDelay),
+            "think" => millis("think=40").map(Fault::Think),
+            _ => Err(ParseFaultError::Unknown { name: name.to_owned() }),
+        }
+    }
+}
+
+/// Several of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misbehaviour {
+    pub(crate) nagle_split: bool,
+    pub(crate) tiny_chunks: Option<usize>,
+    pub(crate) close_after: Option<u32>,
+    pub(crate) stall: Option<Duration>,
+    pub(crate) slow_read: Option<u64>,
+    pub(crate) accept_delay: Option<Duration>,
+    pub(crate) no_100_continue: bool,
+    pub(crate) think: Option<Duration>,
+    pub(crate) lanes: Option<usize>,
+    pub(crate) no_keep_alive: bool,
+}
+
+impl FromIterator<Fault> for Misbehaviour {
+    fn from_iter<I: IntoIterator<Item = Fault>>(faults: I) -> Self {
+        let mut how = Misbehaviour::default();
+        for fault in faults {
+            match fault {
+                Fault::NagleSplit => how.nagle_split = true,
+                Fault::TinyChunks(n) => how.tiny_chunks = Some(n),
+                Fault::CloseAfter(n) => how.close_after = Some(n),
+                Fault::Stall(t) => how.stall = Some(t),
+                Fault::SlowRead(n) => how.slow_read = Some(n),
+                Fault::AcceptDelay(t) => how.accept_delay = Some(t),
+                Fault::No100Continue => how.no_100_continue = true,
+                Fault::Think(t) => how.think = Some(t),
+                Fault::Lanes(n) => how.lanes = Some(n),
+                Fault::NoKeepAlive => how.no_keep_alive = true,
+            }
+        }
+        how
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values() {
+        assert_eq!("stall=200".parse(), Ok(Fault::Stall(Duration::from_millis(200))));
+        assert_eq!("tiny-chunks".parse(), Ok(Fault::TinyChunks(1)));
+        assert_eq!("lanes=2".parse(), Ok(Fault::Lanes(2)));
+        for bad in [
+            "",
+            "nagle",
+            "stall",
+            "stall=",
+            "stall=x",
+            "stall=0",
+            "stall=9999999",
+            "lanes=-1",
+            "nagle-split=1",
+        ] {
+            let error = bad.parse::<Fault>().unwrap_err().to_string();
+            assert!(error.contains("known are") || error.contains("as in"), "{bad}: {error}");
+        }
+        // Whatever the list of names promises is understood.
+        for name in KNOWN.split(", ") {
+            let text = name.replace(['[', ']'], "").replace("=BYTES_PER_S", "=5").replace("=BYTES", "=5");
+            let text = text.replace("=MS", "=5").replace("=N", "=5");
+            text.parse::<Fault>().unwrap();
+        }
+    }
+}

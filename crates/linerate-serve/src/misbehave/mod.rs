@@ -1,0 +1,190 @@
+//! A server that does on purpose what slow servers do by mistake, for teaching and for tests.
+//!
+//! It is a plain one: a blocking thread per connection, so that every `write` is visible in the code. The fast server has
+//! none of this in its way. Each [`Fault`] says which symptom it causes.
+
+mod connection;
+mod faults;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+pub use faults::{Fault, KNOWN, Misbehaviour, ParseFaultError};
+
+use crate::counts::{Counts, ThreadCounts};
+use crate::routes::Routes;
+
+/// Connections served at once. Reason: each has a thread.
+const CONNECTIONS: usize = 1024;
+/// How often a thread that waits looks whether it should end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A running server that misbehaves. Dropping it stops it.
+#[derive(Debug)]
+pub struct MisbehavingServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    how: Misbehaviour,
+    counts: Mutex<Arc<ThreadCounts>>,
+    open: AtomicUsize,
+    stop: AtomicBool,
+    lanes: Lanes,
+}
+
+impl MisbehavingServer {
+    /// Listens at `at` and misbehaves.
+    ///
+    /// # Errors
+    /// When the address can't be listened on.
+    pub fn spawn(at: SocketAddr, how: Misbehaviour) -> io::Result<MisbehavingServer> {
+        let listener = listen(at, &how)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            lanes: Lanes::new(how.lanes),
+            how,
+            counts: Mutex::default(),
+            open: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("misbehave".to_owned())
+            .spawn(move || accept(&listener, &accepting))?;
+        Ok(MisbehavingServer { address, shared, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.sum()
+    }
+}
+
+impl Drop for MisbehavingServer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed already.
+            let _ = thread.join();
+        }
+        while self.shared.open.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Shared {
+    /// Its threads are many and slow: they share one set of counters behind a lock.
+    fn count<R>(&self, f: impl FnOnce(&ThreadCounts) -> R) -> R {
+        f(&self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn sum(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.count(|c| counts.add(c));
+        counts
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps, unless it is told to stop.
+    fn pause(&self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() && !self.stopping() {
+            let step = left.min(LOOK);
+            std::thread::sleep(step);
+            left -= step;
+        }
+    }
+}
+
+fn listen(at: SocketAddr, how: &Misbehaviour) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if how.slow_read.is_some() {
+        // Inherited by its connections: their window closes soon.
+        socket.set_recv_buffer_size(4096)?;
+    }
+    socket.bind(&at.into())?;
+    // A queue of one is full at once when nobody takes from it.
+    socket.listen(if how.accept_delay.is_some() { 1 } else { 1024 })?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let counts = Arc::clone(shared);
+    let routes = Routes::new(Arc::new(move || counts.sum()));
+    while !shared.stopping() {
+        let Ok((stream, peer)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        shared.count(ThreadCounts::accepted);
+        if shared.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS {
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+            shared.count(|c| {
+                c.refused();
+                c.closed();
+            });
+            continue;
+        }
+        let (mine, routes) = (Arc::clone(shared), routes.clone());
+        let spawned = std::thread::Builder::new().spawn(move || {
+            // How a connection ends concerns only its peer, who knows.
+            let _ = connection::serve(stream, peer, &mine, &routes);
+            mine.count(ThreadCounts::closed);
+            mine.open.fetch_sub(1, Ordering::SeqCst);
+        });
+        if spawned.is_err() {
+            shared.open.fetch_sub(1, Ordering::SeqCst);
+            shared.count(ThreadCounts::closed);
+        }
+        if let Some(delay) = shared.how.accept_delay {
+            shared.pause(delay);
+        }
+    }
+}
+
+/// At most so many requests are worked on at once.
+#[derive(Debug)]
+struct Lanes {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Lanes {
+    fn new(lanes: Option<usize>) -> Lanes {
+        Lanes { free: Mutex::new(lanes.unwrap_or(usize::MAX)), freed: Condvar::new() }
+    }
+
+    fn with<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while *free == 0 {
+            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= 1;
+        drop(free);
+        let result = work();
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.freed.notify_one();
+        result
+    }
+}

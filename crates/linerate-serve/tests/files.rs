@@ -1,0 +1,202 @@
+//! Files of a directory.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use linerate_serve::{FileRoot, Handle, ServerOptions, spawn_site};
+
+struct Site {
+    server: Handle,
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("www")).unwrap();
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        let root = FileRoot::open(&dir.path().join("www")).unwrap();
+        Site { server: spawn_site(ServerOptions::default(), Some(root)).unwrap(), dir }
+    }
+
+    fn www(&self) -> std::path::PathBuf {
+        self.dir.path().join("www")
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.www().join(name);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "")
+    }
+
+    fn ask(&self, method: &str, path: &str, fields: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.server.addr()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let at = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..at + 2].to_vec()).unwrap();
+        Answer { status: head[9..12].parse().unwrap(), head, body: bytes[at + 4..].to_vec() }
+    }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn field(&self, name: &str) -> &str {
+        let start = format!("\n{name}: ");
+        let at = self.head.find(&start).unwrap_or_else(|| panic!("no {name} in {}", self.head));
+        self.head[at + start.len()..].split("\r\n").next().unwrap()
+    }
+}
+
+#[test]
+fn files_directories_and_types() {
+    let site = Site::new();
+    site.put("index.html", "<p>");
+    site.put("a/b.txt", "text");
+    site.put("a/index.html", "<a>");
+    site.put("empty.css", "");
+    let index = site.get("/");
+    assert_eq!(
+        (index.status, &index.body[..], index.field("content-type")),
+        (200, &b"<p>"[..], "text/html; charset=utf-8")
+    );
+    let text = site.get("/a/b.txt?x=y");
+    assert_eq!(
+        (text.status, &text.body[..], text.field("content-type")),
+        (200, &b"text"[..], "text/plain; charset=utf-8")
+    );
+    assert_eq!(site.get("/a/").body, b"<a>");
+    let moved = site.get("/a?x");
+    assert_eq!((moved.status, moved.field("location")), (301, "/a/?x"));
+    assert_eq!(site.get("//a").field("location"), "/a/");
+    let empty = site.get("/empty.css");
+    assert_eq!((empty.status, empty.field("content-length")), (200, "0"));
+    for missing in ["/none", "/a/b.txt/", "/a/none", "/a/b.txt/c"] {
+        assert_eq!(site.get(missing).status, 404, "{missing}");
+    }
+    let head = site.ask("HEAD", "/a/b.txt", "");
+    assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, "4", 0));
+    let post = site.ask("DELETE", "/a/b.txt", "");
+    assert_eq!(post.status, 405);
+    // The built-in routes are still there, unless a file has their name.
+    assert_eq!(site.get("/bytes/5").body, b"01234");
+    site.put("bytes/5", "mine");
+    assert_eq!(site.get("/bytes/5").body, b"mine");
+}
+
+#[test]
+fn nothing_leads_out_of_the_directory() {
+    let site = Site::new();
+    site.put("in.txt", "in");
+    symlink("../secret", site.www().join("relative")).unwrap();
+    symlink(site.dir.path().join("secret"), site.www().join("absolute")).unwrap();
+    symlink("..", site.www().join("up")).unwrap();
+    symlink("in.txt", site.www().join("inside")).unwrap();
+    for path in ["/relative", "/absolute", "/up/secret", "/up/www/in.txt", "/.hidden"] {
+        assert_eq!(site.get(path).status, 404, "{path}");
+    }
+    for path in ["/../secret", "/%2e%2e/secret", "/x/../../secret", "/..%2fsecret", "/%00"] {
+        assert_eq!(site.get(path).status, 400, "{path}");
+    }
+    assert_eq!(site.get("/inside").body, b"in");
+}
+
+#[test]
+fn a_pipe_does_not_hold_the_loop() {
+    let site = Site::new();
+    let made = std::process::Command::new("mkfifo").arg(site.www().join("pipe")).status();
+    if !made.is_ok_and(|s| s.success()) {
+        println!("skipped: there is no mkfifo here");
+        return;
+    }
+    assert_eq!(site.get("/pipe").status, 404);
+}
+
+#[test]
+fn conditions_and_ranges() {
+    let site = Site::new();
+    site.put("a.bin", "0123456789");
+    let whole = site.get("/a.bin");
+    let (etag, date) = (whole.field("etag").to_owned(), whole.field("last-modified").to_owned());
+    let status = |fields: &str| site.ask("GET", "/a.bin", fields).status;
+    assert_eq!(status(&format!("If-None-Match: {etag}\r\n")), 304);
+    assert_eq!(status("If-None-Match: *\r\n"), 304);
+    assert_eq!(status("If-None-Match: \"other\"\r\n"), 200);
+    assert_eq!(status(&format!("If-Modified-Since: {date}\r\n")), 304);
+    assert_eq!(status("If-Modified-Since: not a date\r\n"), 200);
+    assert_eq!(status("If-Match: \"other\"\r\n"), 412);
+    assert_eq!(status("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), 412);
+    let part = site.ask("GET", "/a.bin", "Range: bytes=2-4\r\n");
+    assert_eq!(
+        (part.status, &part.body[..], part.field("content-range")),
+        (206, &b"234"[..], "bytes 2-4/10")
+    );
+    let beyond = site.ask("GET", "/a.bin", "Range: bytes=10-\r\n");
+    assert_eq!((beyond.status, beyond.field("content-range")), (416, "bytes */10"));
+    assert_eq!(status(&format!("Range: bytes=2-4\r\nIf-Range: {etag}\r\n")), 206);
+    assert_eq!(status("Range: bytes=2-4\r\nIf-Range: \"other\"\r\n"), 200);
+    let fresh = site.ask("GET", "/a.bin", &format!("If-None-Match: {etag}\r\n"));
+    assert_eq!((fresh.body.len(), fresh.field("etag")), (0, &etag[..]));
+}
+
+#[test]
+fn compression() {
+    let site = Site::new();
+    let text = "hello ".repeat(1000);
+    site.put("a.txt", &text);
+    site.put("b.js", "plain");
+    site.put("b.js.gz", "zipped");
+    site.put("b.js.br", "brotli");
+    site.put("c.png", &text);
+    let plain = site.get("/a.txt");
+    assert_eq!((plain.body.len(), plain.field("vary")), (6000, "accept-encoding"));
+    for _ in 0..2 {
+        let zipped = site.ask("GET", "/a.txt", "Accept-Encoding: gzip\r\n");
+        assert_eq!(zipped.field("content-encoding"), "gzip");
+        assert!(zipped.field("etag").starts_with("W/\""));
+        let mut unzipped = String::new();
+        flate2::read::GzDecoder::new(&zipped.body[..]).read_to_string(&mut unzipped).unwrap();
+        assert_eq!(unzipped, text);
+    }
+    assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").body, b"zipped");
+    assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip, br\r\n").body, b"brotli");
+    assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip;q=0\r\n").body, b"plain");
+    assert_eq!(site.ask("GET", "/c.png", "Accept-Encoding: gzip\r\n").body.len(), 6000);
+    // A range is one of the file itself.
+    let part = site.ask("GET", "/a.txt", "Accept-Encoding: gzip\r\nRange: bytes=0-4\r\n");
+    assert_eq!((part.status, &part.body[..]), (206, &b"hello"[..]));
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_cuts_the_answer_and_nothing_else() {
+    let site = Site::new();
+    let size = 64 << 20;
+    fs::File::create(site.www().join("large.bin")).unwrap().set_len(size).unwrap();
+    let mut stream = TcpStream::connect(site.server.addr()).unwrap();
+    stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut some = [0; 1000];
+    stream.read_exact(&mut some).unwrap();
+    fs::OpenOptions::new().write(true).open(site.www().join("large.bin")).unwrap().set_len(10).unwrap();
+    let mut rest = Vec::new();
+    // An end or a reset: in any case less than was announced.
+    let _ = stream.read_to_end(&mut rest);
+    assert!(rest.len() < size as usize);
+    assert_eq!(site.get("/large.bin").body.len(), 10);
+}
