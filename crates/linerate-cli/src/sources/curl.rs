@@ -1,0 +1,368 @@
+//! `--curl 'curl ...'`: a curl command, typed or copied from a browser, as a request.
+
+mod options;
+
+use std::path::Path;
+
+use linerate_load::plan::limits::MAX_BODY_BYTES;
+use linerate_load::plan::parts::{COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token};
+use linerate_load::plan::units::quoted;
+use linerate_load::plan::{Expectation, Order, Request};
+
+use self::options::{CurlOption, Effect};
+use super::{
+    Source, SourceError, decode_percent, encode_component, listed, origin_of, read_bytes, shell, split_url,
+};
+
+/// Reads a curl command. Files that it names (`-d @FILE`) are read. Slots in it are filled in.
+pub(crate) fn parse(command: &str) -> Result<Source, SourceError> {
+    parse_command(command).map_err(|why| SourceError::new(format!("--curl: {why}")))
+}
+
+/// What the command's options add up to.
+#[derive(Debug, Default)]
+struct Command {
+    urls: Vec<String>,
+    method: Option<String>,
+    fields: Vec<(String, String)>,
+    /// Fields that curl would send by itself and `-H 'Name:'` takes away.
+    removed: Vec<String>,
+    body: Option<Vec<u8>>,
+    json: bool,
+    get: bool,
+    head: bool,
+    globoff: bool,
+    compressed: bool,
+    cookies: Vec<String>,
+    user: Option<String>,
+    upload: Option<String>,
+    query: Vec<String>,
+    left_out: Vec<String>,
+    notes: Vec<String>,
+}
+
+fn parse_command(command: &str) -> Result<Source, String> {
+    const FOR_WINDOWS: &str = "this is quoted for the Windows command prompt; copy it as cURL (bash) instead";
+    let first =
+        command.trim_start().split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
+    if first.starts_with('^') {
+        return Err(FOR_WINDOWS.to_owned());
+    }
+    let (words, rest) = shell::words(command)?;
+    if words.iter().any(|word| word == "^") {
+        return Err(FOR_WINDOWS.to_owned());
+    }
+    let Some((program, arguments)) = words.split_first() else {
+        return Err("the command is empty; write for example 'curl http://127.0.0.1:8080/'".to_owned());
+    };
+    let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+    if name != "curl" && name != "curl.exe" {
+        return Err(format!("a command that begins with curl is wanted, not with {}", quoted(program)));
+    }
+    let mut command = Command::default();
+    if let Some(rest) = rest {
+        command.notes.push(format!("curl: what follows the command is left out: {}", quoted(&rest)));
+    }
+    command.read(arguments)?;
+    command.finish()
+}
+
+impl Command {
+    fn read(&mut self, arguments: &[String]) -> Result<(), String> {
+        let mut rest = arguments.iter();
+        let mut only_urls = false;
+        while let Some(word) = rest.next() {
+            let mut value =
+                |option: &str| rest.next().cloned().ok_or_else(|| format!("{option} needs a value after it"));
+            match word.strip_prefix('-') {
+                Some("-") if !only_urls => only_urls = true,
+                Some(long) if long.starts_with('-') && !only_urls => {
+                    let option = options::long(&long[1..]).ok_or_else(|| unknown(word))?;
+                    let value = if option.takes_value { value(word)? } else { String::new() };
+                    self.apply(option, word, &value)?;
+                }
+                Some(letters) if !letters.is_empty() && !only_urls => self.read_short(letters, value)?,
+                _ => self.urls.push(word.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// `-sSX POST`, `-XPOST`: letters that may be run on, the last with its value.
+    fn read_short(
+        &mut self,
+        letters: &str,
+        mut value: impl FnMut(&str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        for (at, letter) in letters.char_indices() {
+            let shown = format!("-{letter}");
+            let option = options::short(letter).ok_or_else(|| unknown(&shown))?;
+            if option.takes_value {
+                let attached = &letters[at + letter.len_utf8()..];
+                let value = if attached.is_empty() { value(&shown)? } else { attached.to_owned() };
+                return self.apply(option, &shown, &value);
+            }
+            self.apply(option, &shown, "")?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, option: &CurlOption, shown: &str, value: &str) -> Result<(), String> {
+        match option.effect {
+            Effect::None => {}
+            Effect::Note(why) => self.notes.push(format!("curl: {shown}: {why}")),
+            Effect::Refuse(why) => return Err(format!("{shown}: {why}")),
+            Effect::Url => self.urls.push(value.to_owned()),
+            Effect::Method if !is_token(value) => {
+                return Err(format!("{shown} {}: is no method", quoted(value)));
+            }
+            Effect::Method => self.method = Some(value.to_owned()),
+            Effect::Header => self.header(value)?,
+            Effect::Field(name) => self.add_default(name, value),
+            Effect::Referer => {
+                self.add_default("Referer", value.split(";auto").next().unwrap_or(value));
+            }
+            Effect::Range => self.add_default("Range", &format!("bytes={value}")),
+            Effect::Bearer => self.add_default("Authorization", &format!("Bearer {value}")),
+            Effect::Cookie if !value.contains('=') => {
+                return Err(format!(
+                    "{shown} {}: cookie files are not read; write the cookies as NAME=VALUE",
+                    quoted(value)
+                ));
+            }
+            Effect::Cookie => self.cookies.push(value.trim_end_matches([';', ' ']).to_owned()),
+            Effect::User => self.user = Some(value.to_owned()),
+            Effect::Data => {
+                let text =
+                    with_file(shown, value, |bytes| bytes.retain(|b| !matches!(b, b'\r' | b'\n' | 0)))?;
+                self.add_data(&text);
+            }
+            Effect::DataBinary => self.add_data(&with_file(shown, value, |_| ())?),
+            Effect::DataRaw => self.add_data(value.as_bytes()),
+            Effect::DataUrlencode => self.add_data(urlencoded(shown, value)?.as_bytes()),
+            Effect::Json => {
+                self.json = true;
+                let more = with_file(shown, value, |_| ())?;
+                self.body.get_or_insert_default().extend_from_slice(&more);
+            }
+            Effect::Query => self.query.push(value.to_owned()),
+            Effect::Upload => self.upload = Some(value.to_owned()),
+            Effect::Get => self.get = true,
+            Effect::Head => self.head = true,
+            Effect::Globoff => self.globoff = true,
+            Effect::Compressed => self.compressed = true,
+        }
+        Ok(())
+    }
+
+    /// `Name: value` adds, `Name:` takes away what curl would add, `Name;` sends an empty value.
+    fn header(&mut self, text: &str) -> Result<(), String> {
+        if text.starts_with('@') {
+            return Err(format!(
+                "-H {}: files of headers are not read; write each as -H 'Name: value'",
+                quoted(text)
+            ));
+        }
+        let (name, value) = match (text.split_once(':'), text.strip_suffix(';')) {
+            (Some((name, value)), _) => (name.trim(), Some(value.trim()).filter(|v| !v.is_empty())),
+            (None, Some(name)) => (name.trim(), Some("")),
+            (None, None) => return Err(format!("-H {}: has no colon; write 'Name: value'", quoted(text))),
+        };
+        // Copied HTTP/2 requests name their pseudo-fields :authority and so on.
+        if text.starts_with(':') {
+            self.left_out.push(text.split(':').take(2).collect::<Vec<_>>().join(":"));
+            return Ok(());
+        }
+        if !is_token(name) {
+            return Err(format!("-H {}: {} is no header name", quoted(text), quoted(name)));
+        }
+        if value.is_some_and(|v| v.chars().any(char::is_control)) {
+            return Err(format!(
+                "-H {}: the value holds a control character, such as a line break",
+                quoted(text)
+            ));
+        }
+        match value {
+            None => self.removed.push(name.to_owned()),
+            Some(value) if is_hop_by_hop(name) && !closes(name, value) => self.left_out.push(name.to_owned()),
+            Some(value) => self.fields.push((name.to_owned(), value.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn add_data(&mut self, more: &[u8]) {
+        match &mut self.body {
+            Some(body) => {
+                body.push(b'&');
+                body.extend_from_slice(more);
+            }
+            None => self.body = Some(more.to_vec()),
+        }
+    }
+
+    /// A field that curl adds unless `-H` gives or removes it; an empty value removes it.
+    fn add_default(&mut self, name: &str, value: &str) {
+        let taken =
+            has_field(&self.fields, name) || self.removed.iter().any(|r| r.eq_ignore_ascii_case(name));
+        if !taken && !value.is_empty() {
+            self.fields.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    fn finish(mut self) -> Result<Source, String> {
+        if self.urls.is_empty() {
+            return Err("there is no URL in the command".to_owned());
+        }
+        let upload = self.upload.take();
+        if let Some(name) = &upload {
+            if self.body.is_some() {
+                return Err("-T and -d are both given; a request has one body".to_owned());
+            }
+            self.body = Some(file("-T", name)?);
+        }
+        if self.get {
+            let data = self.body.take().map(|body| String::from_utf8_lossy(&body).into_owned());
+            self.query.extend(data);
+        }
+        self.add_own_fields(upload.is_some());
+        let method = self.method(upload.is_some());
+        let mut origin: Option<String> = None;
+        let mut first_url = String::new();
+        let mut requests = Vec::new();
+        for url in std::mem::take(&mut self.urls) {
+            let (this_origin, request) = self.request(&url, &method, upload.as_deref())?;
+            match &origin {
+                Some(origin) if *origin != this_origin => {
+                    return Err(format!("{origin} and {this_origin} are two servers; a run has one target"));
+                }
+                _ => origin = Some(this_origin),
+            }
+            if requests.is_empty() {
+                first_url = format!("{}{}", origin.as_deref().unwrap_or(""), request.path);
+            }
+            requests.push(request);
+        }
+        if !self.left_out.is_empty() {
+            self.notes.push(format!(
+                "curl: fields of its connection are left out, ours come by themselves: {}",
+                listed(&self.left_out)
+            ));
+        }
+        let order = match requests.len() {
+            1 => Order::Weighted,
+            n => Order::Listed((0..n as u32).collect()),
+        };
+        Ok(Source { url: Some(first_url), requests, order, pace: None, notes: self.notes })
+    }
+
+    fn add_own_fields(&mut self, upload: bool) {
+        self.add_default("Accept", if self.json { "application/json" } else { "*/*" });
+        if self.compressed {
+            self.add_default(COMPRESSED.0, COMPRESSED.1);
+        }
+        if !self.cookies.is_empty() {
+            self.add_default("Cookie", &self.cookies.join("; "));
+        }
+        if let Some(user) = self.user.take() {
+            let user = if user.contains(':') { user } else { format!("{user}:") };
+            self.add_default("Authorization", &basic_auth(&user).1);
+        }
+        if self.body.is_some() && !upload {
+            let usual = if self.json { "application/json" } else { "application/x-www-form-urlencoded" };
+            self.add_default("Content-Type", usual);
+        }
+    }
+
+    fn method(&self, upload: bool) -> String {
+        let usual = match (self.head, upload, &self.body) {
+            (true, ..) => "HEAD",
+            (_, true, _) => "PUT",
+            (.., Some(_)) => "POST",
+            _ => "GET",
+        };
+        self.method.clone().unwrap_or_else(|| usual.to_owned())
+    }
+
+    /// The origin and the request of a URL.
+    fn request(&self, url: &str, method: &str, upload: Option<&str>) -> Result<(String, Request), String> {
+        if !self.globoff && (url.replace("{{", "").contains('{') || past_authority(url).contains('[')) {
+            return Err(format!(
+                "{}: curl would make several URLs of it; write each by itself, or -g to take it as it is",
+                quoted(url)
+            ));
+        }
+        let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let (parsed, mut path) = split_url(&full)?;
+        if let Some(name) = upload.filter(|_| path.ends_with('/')) {
+            path.push_str(&encode_component(
+                Path::new(name).file_name().unwrap_or_default().as_encoded_bytes(),
+            ));
+        }
+        for part in &self.query {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(&linerate_load::plan::parts::encode_target(part));
+        }
+        let mut fields = self.fields.clone();
+        if !parsed.username().is_empty() && !has_field(&fields, "Authorization") {
+            let user = [parsed.username(), parsed.password().unwrap_or("")].map(decode_percent);
+            fields.push(basic_auth(&String::from_utf8_lossy(&user.join(&b':'))));
+        }
+        let request = Request {
+            name: format!("{method} {path}"),
+            weight: 1.0,
+            method: method.to_owned(),
+            path,
+            fields,
+            body: self.body.clone(),
+            expect: Expectation::default(),
+        };
+        Ok((origin_of(&parsed), request))
+    }
+}
+
+fn unknown(option: &str) -> String {
+    format!(
+        "unknown option {} of curl; leave it out, or say the same with a flag of linerate",
+        quoted(option)
+    )
+}
+
+/// `Connection: close` is meant: each request on a connection of its own.
+fn closes(name: &str, value: &str) -> bool {
+    name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close")
+}
+
+/// What of a URL follows its host, in which brackets mean ranges.
+fn past_authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find(['/', '?']).map_or("", |at| &rest[at..])
+}
+
+fn file(shown: &str, name: &str) -> Result<Vec<u8>, String> {
+    match name {
+        "-" => Err(format!("{shown} -: standard input is not read; put it in a file, with @FILE")),
+        name => read_bytes(Path::new(name), MAX_BODY_BYTES).map_err(|e| format!("{shown}: {e}")),
+    }
+}
+
+/// The value, or the file that it names as `@FILE`, changed by `change`.
+fn with_file(shown: &str, value: &str, change: impl Fn(&mut Vec<u8>)) -> Result<Vec<u8>, String> {
+    let Some(name) = value.strip_prefix('@') else { return Ok(value.as_bytes().to_vec()) };
+    let mut bytes = file(shown, name)?;
+    change(&mut bytes);
+    Ok(bytes)
+}
+
+/// `content`, `=content`, `name=content`, `@file` and `name@file`, as `--data-urlencode` takes them.
+fn urlencoded(shown: &str, value: &str) -> Result<String, String> {
+    let (name, content) = match value.find(['=', '@']) {
+        Some(at) if value[at..].starts_with('=') => (&value[..at], value.as_bytes()[at + 1..].to_vec()),
+        Some(at) => (&value[..at], file(shown, &value[at + 1..])?),
+        None => ("", value.as_bytes().to_vec()),
+    };
+    let content = encode_component(&content);
+    Ok(if name.is_empty() { content } else { format!("{name}={content}") })
+}
+
+#[cfg(test)]
+mod tests;

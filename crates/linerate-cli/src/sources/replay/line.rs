@@ -1,0 +1,209 @@
+//! A line of an access log.
+
+/// What a line tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// Seconds since 1970, UTC.
+    pub(super) second: i64,
+    pub(super) method: &'a str,
+    /// In origin form; escapes of the log undone.
+    pub(super) target: String,
+    pub(super) status: Option<u16>,
+}
+
+/// Why a line gives no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// It is not in the format.
+    Format,
+    /// It is, but what it logs is no request for a path: a TLS handshake, a proxy's CONNECT, `OPTIONS *`.
+    Request(String),
+}
+
+/// Reads a line: anything, then `[time]`, then `"request"`, then the status.
+pub(super) fn parse(line: &str) -> Result<Line<'_>, Unusable> {
+    let (second, rest) = line
+        .match_indices('[')
+        .find_map(|(at, _)| {
+            let (time, rest) = line[at + 1..].split_once(']')?;
+            Some((parse_time(time)?, rest))
+        })
+        .ok_or(Unusable::Format)?;
+    let rest = rest.trim_start().strip_prefix('"').ok_or(Unusable::Format)?;
+    let end = end_of_quote(rest).ok_or(Unusable::Format)?;
+    let (request, after) = (&rest[..end], &rest[end + 1..]);
+    let status = after.split_ascii_whitespace().next().and_then(|s| s.parse().ok());
+    let unusable = || Unusable::Request(request.to_owned());
+    let mut words = request.splitn(2, ' ');
+    let (method, rest) = words.next().zip(words.next()).ok_or_else(unusable)?;
+    // A space may stand in the target of a broken client; the protocol is the last word, or missing (HTTP/0.9).
+    let target = match rest.rsplit_once(' ') {
+        Some((target, protocol)) if protocol.starts_with("HTTP/") => target,
+        _ => rest,
+    };
+    let known =
+        !method.is_empty() && method.bytes().all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_');
+    let target = origin_form(target).filter(|_| known).ok_or_else(unusable)?;
+    Ok(Line { second, method, target, status })
+}
+
+/// Where the quote ends, past quotes that the log escaped.
+fn end_of_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|b| {
+        let ends = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        ends
+    })
+}
+
+/// The path and query of a target in origin or absolute form.
+fn origin_form(target: &str) -> Option<String> {
+    let target = unescape(target);
+    if target.starts_with('/') {
+        return Some(target.split('#').next().unwrap_or("").to_owned());
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    let path = rest.find(['/', '?']).map_or("/", |at| &rest[at..]);
+    Some(if path.starts_with('/') { path.to_owned() } else { format!("/{path}") })
+}
+
+/// Undoes `\xHH`, `\"` and `\\`, which logs write for what would break the line.
+fn unescape(text: &str) -> String {
+    if !text.contains('\\') {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text.get(at + 2..at + 4).and_then(|h| u8::from_str_radix(h, 16).ok());
+        match (bytes[at], bytes.get(at + 1), hex) {
+            (b'\\', Some(b'x'), Some(byte)) => {
+                plain.push(byte);
+                at += 4;
+            }
+            (b'\\', Some(b'"' | b'\\'), _) => {
+                plain.push(bytes[at + 1]);
+                at += 2;
+            }
+            (byte, ..) => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// `10/Oct/2000:13:55:36 -0700` in seconds since 1970.
+fn parse_time(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (moment, zone) = text.split_once(' ')?;
+    let mut parts = moment.splitn(4, ['/', ':']);
+    let number = |text: &str, digits: usize, most: i64| {
+        let all_digits = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|n| all_digits && *n <= most)
+    };
+    let day = number(parts.next()?, 2, 31).filter(|d| *d > 0)?;
+    let name = parts.next()?;
+    let month = MONTHS.iter().position(|m| m.eq_ignore_ascii_case(name))? as i64 + 1;
+    let year = number(parts.next()?, 4, 9999)?;
+    let mut clock = parts.next()?.split(':');
+    let hour = number(clock.next()?, 2, 23)?;
+    let minute = number(clock.next()?, 2, 59)?;
+    let second = number(clock.next()?, 2, 60)?;
+    let sign = match zone.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (zone_hours, zone_minutes) = (number(zone.get(1..3)?, 2, 23)?, number(zone.get(3..)?, 2, 59)?);
+    let offset = sign * (zone_hours * 3600 + zone_minutes * 60);
+    let ended = clock.next().is_none();
+    ended.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar, counted in years that begin in March, so that a leap day is the last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    // (153 m + 2) / 5: days before month m, of 31 and 30 in turns of five months.
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    year * 365 + leap_days + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [
+            ("01/Jan/1970:00:00:00 +0000", 0),
+            ("10/Oct/2000:13:55:36 -0700", 971_211_336),
+            ("29/Feb/2024:23:59:59 +0000", 1_709_251_199),
+            ("01/Mar/2024:00:00:00 +0000", 1_709_251_200),
+            ("01/Mar/2100:00:00:00 +0530", 4_107_522_600),
+            ("31/Dec/1969:23:59:59 +0000", -1),
+        ] {
+            assert_eq!(parse_time(text), Some(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "10/Oct/2000",
+            "10/Foo/2000:13:55:36 -0700",
+            "10/Oct/2000:13:55:36",
+            "32/Oct/2000:13:55:36 +0000",
+            "10/Oct/2000:24:55:36 +0000",
+            "10/Oct/2000:13:55:36 0700",
+            "1/Oct/2000:13:55:36 +0000",
+            "10/Oct/2000:13:55:36:1 +0000",
+        ] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
+
+    fn parsed(request: &str) -> Result<(String, String), Unusable> {
+        let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" 200 5");
+        parse(&line).map(|l| (l.method.to_owned(), l.target.clone()))
+    }
+
+    #[test]
+    fn requests() {
+        let ok = |method: &str, target: &str| Ok((method.to_owned(), target.to_owned()));
+        assert_eq!(parsed("GET /a?b=c HTTP/1.1"), ok("GET", "/a?b=c"));
+        assert_eq!(parsed("GET /a b HTTP/1.0"), ok("GET", "/a b"));
+        assert_eq!(parsed("GET /old"), ok("GET", "/old"));
+        assert_eq!(parsed("HEAD http://h:80/x HTTP/1.1"), ok("HEAD", "/x"));
+        assert_eq!(parsed("GET http://h?q HTTP/1.1"), ok("GET", "/?q"));
+        assert_eq!(parsed(r#"GET /\x22a\xc3\xa9\"\\ HTTP/1.1"#), ok("GET", "/\"a\u{e9}\"\\"));
+        for request in
+            ["-", "", r"\x16\x03\x01\x02", "OPTIONS * HTTP/1.1", "CONNECT h:443 HTTP/1.1", "get / HTTP/1.1"]
+        {
+            assert_eq!(parsed(request), Err(Unusable::Request(request.to_owned())), "{request}");
+        }
+    }
+
+    #[test]
+    fn lines() {
+        let combined = r#"192.0.2.1 - ada [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 404 2326 "http://r/ \"x\"" "Mozilla/4.08 [en]""#;
+        assert_eq!(parse(combined).map(|l| (l.second, l.status)), Ok((971_211_336, Some(404))));
+        let with_host =
+            r#"h.example:443 [::1] - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 5 "-" "-""#;
+        assert_eq!(parse(with_host).map(|l| l.target), Ok("/".to_owned()));
+        for line in [
+            "",
+            "hello",
+            "{\"a\": [1]}",
+            "h - - [10/Oct/2000:13:55:36 -0700] GET / 200",
+            "h - - [10/Oct/2000:13:55:36 -0700] \"GET /",
+        ] {
+            assert_eq!(parse(line), Err(Unusable::Format), "{line}");
+        }
+    }
+}
