@@ -326,6 +326,8 @@ fn both_sides_of_each_limit() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;abc\r\nx\r\n0\r\nA: b\r\nC: d\r\n\r\n";
     let with = |chunk_line_bytes| Limits { chunk_line_bytes, ..usual };
     limit(chunked, with(6), with(5), Kind::ChunkLineTooLong(5));
+    let digits = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0001\r\nx\r\n0\r\n\r\n";
+    limit(digits, with(4), with(3), Kind::ChunkLineTooLong(3));
     let with = |trailer_bytes| Limits { trailer_bytes, ..usual };
     limit(chunked, with(14), with(13), Kind::TrailersTooLong(13));
     let with = |fields| Limits { fields, ..usual };

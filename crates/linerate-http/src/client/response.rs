@@ -395,8 +395,7 @@ impl ResponseReader {
             Err(error) => return self.fail(error),
         };
         let (status, minor) = (facts.status, facts.minor);
-        // What is held is compared with bytes as they come, and folds do not come as spaces.
-        let outcome = self.begin_facts(cache, &head, facts, !folded, expect);
+        let outcome = self.begin_facts(cache, &head, facts, expect);
         self.carry = head;
         self.lent = true;
         outcome?;
@@ -413,7 +412,7 @@ impl ResponseReader {
         expect: Expect,
     ) -> Result<Part<'a>, ResponseError> {
         let view = HeadView::new(raw, facts.status, facts.minor);
-        self.begin_facts(cache, raw, facts, true, expect)?;
+        self.begin_facts(cache, raw, facts, expect)?;
         Ok(self.head_part(view))
     }
 
@@ -430,7 +429,6 @@ impl ResponseReader {
         cache: &mut HeadCache,
         raw: &[u8],
         facts: HeadFacts,
-        learns: bool,
         expect: Expect,
     ) -> Result<(), ResponseError> {
         if (100..200).contains(&facts.status) && facts.status != 101 {
@@ -446,7 +444,7 @@ impl ResponseReader {
         }
         self.begin_body(facts.status, facts.persistent, raw.len(), framing, expect);
         let bad = matches!(facts.framing, Framing::Bad(..));
-        if learns && !bad && facts.status != 101 {
+        if !bad && facts.status != 101 {
             cache.learn(raw, facts);
         }
         Ok(())
