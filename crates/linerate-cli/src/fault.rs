@@ -63,6 +63,12 @@ impl fmt::Display for Fault {
     }
 }
 
+/// An I/O error in words, without the kernel's number.
+pub(crate) fn said(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 impl From<linerate_load::StartError> for Fault {
     fn from(error: linerate_load::StartError) -> Fault {
         match error {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use linerate_report::Style;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, said};
 
 /// The style for a stream: colour only on a terminal that has it and whose user hasn't refused it (<https://no-color.org>).
 pub(crate) fn style(stream: &impl IsTerminal) -> Style {
@@ -45,7 +45,7 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Fault::ours(format!("standard output cannot be written: {e}")))
+            Err(Fault::ours(format!("standard output cannot be written: {}", said(&e))))
         }
         _ => Ok(()),
     }

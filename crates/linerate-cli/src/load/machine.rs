@@ -6,7 +6,7 @@ use linerate_load::Plan;
 use linerate_load::plan::Way;
 use linerate_report::units::count;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, said};
 
 /// Descriptors we need beside the connections': standard streams, event loops, timers, libraries.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -53,7 +53,7 @@ impl Machine {
         plan.from.iter().try_for_each(|address| {
             let bound = UdpSocket::bind((*address, 0));
             bound.map(drop).map_err(|e| {
-                Fault::input(format!("--from {address}: this machine cannot send from it: {e}"))
+                Fault::input(format!("--from {address}: this machine cannot send from it: {}", said(&e)))
                     .hint("ip address lists the addresses there are")
             })
         })

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, said};
 
 /// Where results for machines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Sink {
     pub(super) fn probe(&self) -> Result<(), Fault> {
         let Sink::File(path) = self else { return Ok(()) };
         let cannot = |e: &io::Error| {
-            Fault::input(format!("--json: {} cannot be written: {e}", path.display()))
+            Fault::input(format!("--json: {} cannot be written: {}", path.display(), said(e)))
                 .hint("name a file in a folder that exists, or - for standard output")
         };
         if path.is_dir() {
@@ -60,7 +60,7 @@ impl Sink {
             Sink::Stdout => "standard output".to_owned(),
             Sink::File(path) => path.display().to_string(),
         };
-        written.map_err(|e| Fault::ours(format!("the results could not be written to {name}: {e}")))
+        written.map_err(|e| Fault::ours(format!("the results could not be written to {name}: {}", said(&e))))
     }
 }
 

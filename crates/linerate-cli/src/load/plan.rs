@@ -11,7 +11,7 @@ use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, T
 use super::machine::Machine;
 use super::target::{Url, Wish};
 use crate::args::LoadArgs;
-use crate::fault::Fault;
+use crate::fault::{Fault, said};
 use crate::sources::{Source, curl, har, openapi, replay};
 
 const CONNECTIONS: u32 = 64;
@@ -270,7 +270,7 @@ fn read_body(text: &str) -> Result<Vec<u8>, Fault> {
     };
     if let Err(e) = read {
         let name = if path == "-" { "standard input" } else { path };
-        return Err(Fault::input(format!("--body: {name} cannot be read: {e}")));
+        return Err(Fault::input(format!("--body: {name} cannot be read: {}", said(&e))));
     }
     if body.len() as u64 > MAX_BODY_BYTES {
         let message =

@@ -22,13 +22,22 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let columns: Vec<Column<'_>> = due
         .into_iter()
         .chain([("from sent", &l.from_sent), ("first byte", &l.first_byte), ("connect", &l.connect)])
-        .filter(|(_, h)| h.count() > 0)
+        .filter(|(title, h)| h.count() > 0 && !(*title == "first byte" && alike(h, &l.from_sent)))
         .collect();
     page.blank();
     table(page, &columns);
     explanation(page, plan);
     page.blank();
     picture(page, main);
+}
+
+/// Whether a column would only repeat the other: answers that come in one piece.
+fn alike(a: &Histogram, b: &Histogram) -> bool {
+    let close = |percent| {
+        let (a, b) = (a.percentile_ns(percent) as f64, b.percentile_ns(percent) as f64);
+        (a - b).abs() <= 0.01 * b
+    };
+    a.count() == b.count() && close(50.0) && close(99.0)
 }
 
 fn table(page: &mut Page, columns: &[Column<'_>]) {

@@ -206,12 +206,13 @@ fn rate_in_words(rate: &Rate) -> String {
 }
 
 fn notes(page: &mut Page, plan: &Plan, outcome: &Outcome) {
-    let limit = outcome.client.saturated.then(|| {
-        let why = outcome.client.reason.as_deref().unwrap_or("its cores had no time left");
-        format!(
-            "The client was the limit: {why}. The server may be faster than this. More cores (-t), deeper pipelines \
-             (-p) or --throughput lift it."
-        )
+    let client = &outcome.client;
+    let limit = client.saturated.then(|| {
+        let why = client.reason.as_deref().unwrap_or("its cores had no time left");
+        let busy = client.core_busy >= 0.9;
+        let remedy =
+            if busy { ". More cores (-t), deeper pipelines (-p) or --throughput lift it" } else { "" };
+        format!("The client was the limit: {why}{remedy}.")
     });
     let notes: Vec<String> = limit.into_iter().chain(doubts::warnings(plan, outcome)).collect();
     if notes.is_empty() {

@@ -129,7 +129,8 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
         parts.push(format!("held back by the server's window for {held}"));
     }
     if let Some(rtt) = t.rtt_min_us {
-        parts.push(format!("least round trip {}", units::time_us(f64::from(rtt), page.style.unicode)));
+        let micro = if page.style.unicode { "µs" } else { "us" };
+        parts.push(format!("least round trip {} {micro}", units::count(u64::from(rtt))));
     }
     let looked = if t.looked_at < outcome.connections.opened {
         format!(" (of {} connections)", units::count(t.looked_at))

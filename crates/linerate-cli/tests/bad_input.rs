@@ -1,0 +1,151 @@
+//! Bad input: each gets its own message and exit code 2, and nothing is run.
+
+#[macro_use]
+mod common;
+
+use common::{nobody, run};
+
+/// What is said of a command line, with its exit code; paths and versions of this machine left out.
+fn said(args: &[&str]) -> String {
+    let said = run(args);
+    assert_eq!(said.out, "", "{args:?}");
+    format!("$ linerate {}\n{}-> {}\n", args.join(" "), said.err, said.code.unwrap_or(-1))
+}
+
+fn all(lines: &[&[&str]]) -> String {
+    lines.iter().map(|line| said(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn urls() {
+    snapshot!(all(&[
+        &["load"],
+        &["load", ""],
+        &["load", "http://"],
+        &["load", "http:///path"],
+        &["load", "ftp://127.0.0.1/"],
+        &["load", "https://127.0.0.1/"],
+        &["load", "http://127.0.0.1:99999/"],
+        &["load", "http://127.0.0.1:http/"],
+        &["load", "http://::1/"],
+        &["load", "http:/127.0.0.1/"],
+        &["load", "http://127.0.0.1/", "http://127.0.0.2/"],
+    ]));
+}
+
+#[test]
+fn numbers_and_times() {
+    snapshot!(all(&[
+        &["load", "-p", "0", "http://127.0.0.1/"],
+        &["load", "-c", "0", "http://127.0.0.1/"],
+        &["load", "-c", "lots", "http://127.0.0.1/"],
+        &["load", "-t", "0", "http://127.0.0.1/"],
+        &["load", "-n", "0", "http://127.0.0.1/"],
+        &["load", "-n", "1.5", "http://127.0.0.1/"],
+        &["load", "-d", "0s", "http://127.0.0.1/"],
+        &["load", "-d", "10 minutes", "http://127.0.0.1/"],
+        &["load", "--timeout", "61m", "http://127.0.0.1/"],
+        &["load", "--timeout", "0", "http://127.0.0.1/"],
+        &["load", "--rate", "fast", "http://127.0.0.1/"],
+        &["load", "--rate", "0..5000", "http://127.0.0.1/"],
+        &["load", "--rate", "0..5k@30s,fast@60s", "http://127.0.0.1/"],
+        &["load", "--per-connection", "0", "http://127.0.0.1/"],
+    ]));
+}
+
+#[test]
+fn requests_and_checks() {
+    snapshot!(all(&[
+        &["load", "-X", "get", "http://127.0.0.1/"],
+        &["load", "-H", "no colon", "http://127.0.0.1/"],
+        &["load", "-H", "Content-Length: 5", "http://127.0.0.1/"],
+        &["load", "-u", "ada", "http://127.0.0.1/"],
+        &["load", "--body", "@no/such/file", "http://127.0.0.1/"],
+        &["load", "http://127.0.0.1/{{sequence}}"],
+        &["load", "http://127.0.0.1/{{seq"],
+        &["load", "http://127.0.0.1/{{csv.id}}"],
+        &["load", "--data", "no-such.csv", "http://127.0.0.1/"],
+        &["load", "--tag", "X Id", "http://127.0.0.1/"],
+        &["load", "--expect-status", "20", "http://127.0.0.1/"],
+        &["load", "--check", "p99", "http://127.0.0.1/"],
+        &["load", "--check", "q99<5ms", "http://127.0.0.1/"],
+        &["load", "--throughput", "--check", "p99<5ms", "http://127.0.0.1/"],
+    ]));
+}
+
+#[test]
+fn what_does_not_go_together_or_does_not_exist() {
+    snapshot!(all(&[
+        &["load", "--connection", "5", "http://127.0.0.1/"],
+        &["load", "--way", "loops", "http://127.0.0.1/"],
+        &["load", "--io", "xdp", "http://127.0.0.1/"],
+        &["load", "--arrival", "poisson", "http://127.0.0.1/"],
+        &["load", "--way", "poll", "-c", "5", "http://127.0.0.1/"],
+        &["load", "--way", "threads", "-p", "5", "http://127.0.0.1/"],
+        &["load", "--way", "async", "--rate", "5", "http://127.0.0.1/"],
+        &["load", "--from", "127.0.0.1,::1", "http://127.0.0.1/"],
+        &["load", "--from", "::1", "http://127.0.0.1/"],
+        &["load", "--from", "localhost", "http://127.0.0.1/"],
+        &["load", "--from", "192.0.2.1", "http://127.0.0.1/"],
+        &["load", "--resolve", "h:80", "http://h/"],
+        &["load", "--resolve", "h:81:127.0.0.1", "http://h/"],
+        &["load", "--json", "no/such/folder/out.json", "http://127.0.0.1/"],
+        &["load", "--speed", "2", "http://127.0.0.1/"],
+        &["lood", "http://127.0.0.1/"],
+        &["demo", "--time", "1h"],
+        &["man", "lood"],
+    ]));
+}
+
+#[test]
+fn plan_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    plan("users.csv", "id,name\n1,ada\n");
+    let misspelt = plan("misspelt.toml", "url = \"http://127.0.0.1/\"\nconections = 100\n");
+    let column = plan(
+        "column.toml",
+        "url = \"http://127.0.0.1/\"\n[[request]]\npath = \"/{{users.mail}}\"\n[[data]]\nname = \"users\"\nfile = \"users.csv\"\n",
+    );
+    let rate = plan("rate.toml", "url = \"http://127.0.0.1/\"\nrate = \"fast\"\n");
+    let nowhere = plan("nowhere.toml", "connections = 5\n");
+    let said = all(&[
+        &["load", "--plan", &misspelt],
+        &["load", "--plan", &column],
+        &["load", "--plan", &rate],
+        &["load", "--plan", &nowhere],
+        &["load", "--plan", "no-such.toml"],
+        &["load", "--plan", &nowhere, "--curl", "curl http://127.0.0.1/"],
+        &["load", "--curl", "wget http://127.0.0.1/"],
+        &["load", "--har", "no-such.har"],
+        &["load", "--openapi", "no-such.yaml"],
+        &["load", "--replay", "no-such.log", "http://127.0.0.1/"],
+    ]);
+    snapshot!(said.replace(&folder.path().display().to_string(), "FOLDER"));
+}
+
+#[test]
+fn more_connections_than_ports() {
+    // The numbers are this machine's; the words are not.
+    let said = run(&["load", "-c", "70000", "http://127.0.0.1/"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+    for words in [
+        "70,000 connections",
+        "net.ipv4.ip_local_port_range",
+        "hint: more source addresses",
+        "or fewer connections",
+    ] {
+        assert!(said.err.contains(words), "{said:?}");
+    }
+}
+
+#[test]
+fn nothing_is_sent_before_all_is_sound() {
+    // Where nobody listens a run would end with 3.
+    let url = format!("http://{}/{{{{csv.id}}}}", nobody());
+    assert_eq!(run(&["load", "-n", "1", &url]).code, Some(2));
+}

@@ -1,0 +1,112 @@
+//! What the tests of the command share: the command itself, and servers that misbehave.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// Compares with the stored text.
+#[allow(unused_macros, reason = "each test file uses its part")]
+macro_rules! snapshot {
+    ($text:expr) => {
+        insta::with_settings!({ omit_expression => true }, {
+            insta::assert_snapshot!($text);
+        })
+    };
+}
+
+/// The command, in surroundings that don't depend on who runs the tests. It is killed after a minute.
+pub(crate) fn linerate(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+    command
+        .args(args)
+        .env("LANG", "C.UTF-8")
+        .env_remove("LC_ALL")
+        .env_remove("LC_CTYPE")
+        .env_remove("COLUMNS");
+    command.env("NO_COLOR", "1").timeout(Duration::from_secs(60));
+    command
+}
+
+/// What a run of it said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs it.
+pub(crate) fn run(args: &[&str]) -> Said {
+    let output = linerate(args).output().expect("it runs");
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("UTF-8"),
+        err: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Runs `load` with `--json -` and without a live view; the document and the rest.
+pub(crate) fn measured(args: &[&str]) -> (Value, Said) {
+    let mut all = vec!["load", "--quiet", "--json", "-"];
+    all.extend_from_slice(args);
+    let said = run(&all);
+    let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    (document, said)
+}
+
+/// A number in a document.
+pub(crate) fn number(document: &Value, pointer: &str) -> u64 {
+    document.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {document:#}"))
+}
+
+/// A port on which nobody listens: taken once, given back.
+pub(crate) fn nobody() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port")
+}
+
+/// A server that does `with` each connection; it lives as long as the test.
+pub(crate) fn server(with: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let with = with.clone();
+            thread::spawn(move || with(stream));
+        }
+    });
+    address
+}
+
+/// A server that reads the head of each request and answers with `answer`.
+pub(crate) fn answering(answer: &'static str) -> SocketAddr {
+    server(move |mut stream| {
+        let mut unread = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            unread.extend_from_slice(&buffer[..n]);
+            while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                unread.drain(..end + 4);
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// Says something at once and then nothing more, without closing.
+pub(crate) fn greeting(text: &'static str) -> SocketAddr {
+    server(move |mut stream| {
+        let _ = stream.write_all(text.as_bytes());
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    })
+}
+
+/// A whole answer.
+pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";

@@ -1,0 +1,201 @@
+//! Runs of `load` against servers of all kinds: figures, failures, exit codes.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{HELLO, answering, greeting, measured, nobody, number, run, server};
+use linerate_serve::{ServerOptions, spawn};
+
+#[test]
+fn each_request_is_answered_once_and_the_server_agrees() {
+    let server = spawn(ServerOptions::default()).expect("a server");
+    let url = format!("http://{}/", server.addr());
+    let (document, said) = measured(&["-n", "1000", "-c", "10", "-p", "4", "-H", "X-A: b", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(
+        (number(&document, "/requests/sent"), number(&document, "/requests/answered")),
+        (1_000, 1_000)
+    );
+    assert_eq!(number(&document, "/status/200"), 1_000);
+    let counted = server.stop().requests;
+    assert!((1_000..=1_000 + number(&document, "/requests/resent")).contains(&counted), "{counted}");
+    assert_eq!(document["schema"], "linerate.outcome/1");
+    assert_eq!(document["target"], url);
+    assert!(document["latency_us"]["from_due"].is_null());
+    // The summary stays out of the way of the JSON.
+    assert!(said.err.contains("requests/s") && said.err.contains("p99"), "{said:?}");
+}
+
+#[test]
+fn an_open_loop_counts_from_due() {
+    let server = spawn(ServerOptions::default()).expect("a server");
+    let url = format!("http://{}/", server.addr());
+    let (document, said) = measured(&["--rate", "200", "-n", "100", "-c", "4", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(number(&document, "/latency_us/from_due/count"), 100);
+    assert!(document["client"]["lateness_us_p99"].is_number());
+}
+
+#[test]
+fn checks_decide_the_exit_code_and_are_printed() {
+    let url = format!("http://{}/", answering(HELLO));
+    let (document, said) = measured(&["-n", "50", "--check", "errors<=0", "--check", "p50<1us", &url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let passed: Vec<bool> =
+        document["checks"].as_array().expect("checks").iter().map(|c| c["pass"] == true).collect();
+    assert_eq!(passed, [true, false]);
+    assert!(
+        said.err.contains("ok            errors<=0") && said.err.contains("FAILED        p50<1us"),
+        "{said:?}"
+    );
+    assert_eq!(run(&["load", "-q", "-n", "50", "--check", "errors<=0", &url]).code, Some(0));
+}
+
+#[test]
+fn bad_answers_are_answered_and_counted() {
+    let url = format!("http://{}/", answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
+    let (document, said) = measured(&["-n", "20", "-c", "2", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!((number(&document, "/requests/answered"), number(&document, "/bad/status")), (20, 20));
+    assert!(said.err.contains("503: 20") && said.err.contains("HTTP/1.1 503 Busy"), "{said:?}");
+    let (document, _) = measured(&["-n", "20", "-c", "2", "--expect-status", "503", &url]);
+    assert_eq!(number(&document, "/bad/status"), 0);
+    let hello = format!("http://{}/", answering(HELLO));
+    let (document, _) = measured(&["-n", "20", "-c", "2", "--expect-body", "goodbye", &hello]);
+    assert_eq!(number(&document, "/bad/body"), 20);
+}
+
+#[test]
+fn nobody_there_is_3_and_says_so() {
+    let address = nobody();
+    let (document, said) = measured(&["-d", "1s", &format!("http://{address}/")]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.err.contains(&format!("{address} could not be reached: connection refused")), "{said:?}");
+    assert!(document["unreachable"].is_string());
+    let unknown = run(&["load", "http://no-such-host.invalid/"]);
+    assert_eq!(unknown.code, Some(3), "{unknown:?}");
+    assert!(unknown.err.contains("the name \"no-such-host.invalid\" has no address"), "{unknown:?}");
+}
+
+/// A server that gives no answer: the reasons that all failures must have, and words that must be said.
+fn no_answer(url: &str, reasons: &[&str], words: &str) {
+    let begun = Instant::now();
+    let (document, said) = measured(&["-n", "8", "-c", "2", "--timeout", "500ms", url]);
+    assert!(begun.elapsed() < Duration::from_secs(30), "it hangs");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let count = |name: &str| number(&document, &format!("/requests/{name}"));
+    assert_eq!(
+        (count("sent"), count("answered"), count("failed") + count("unknown")),
+        (8, 0, 8),
+        "{document:#}"
+    );
+    let failed: u64 = reasons.iter().map(|reason| number(&document, &format!("/failures/{reason}"))).sum();
+    assert_eq!((failed, failed > 0), (count("failed"), true), "{document:#}");
+    assert!(said.err.contains(words), "{said:?}");
+}
+
+#[test]
+fn a_server_that_speaks_ssh() {
+    no_answer(&format!("http://{}/", greeting("SSH-2.0-OpenSSH_9.2\r\n")), &["malformed"], "SSH");
+}
+
+#[test]
+fn a_server_with_an_endless_header() {
+    let address = server(|mut stream| {
+        use std::io::Write;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
+        while stream.write_all(&[b'a'; 4096]).is_ok() {}
+    });
+    no_answer(&format!("http://{address}/"), &["malformed"], "not a valid HTTP answer");
+}
+
+#[test]
+fn a_server_that_closes_at_once() {
+    no_answer(
+        &format!("http://{}/", server(drop)),
+        &["closed_early", "reset"],
+        "before the answer was whole",
+    );
+}
+
+#[test]
+fn a_server_that_never_answers() {
+    no_answer(&format!("http://{}/", greeting("")), &["timeout"], "no whole answer within 500ms");
+}
+
+#[test]
+fn results_go_to_a_file_whole_and_the_summary_to_the_user() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.json");
+    let url = format!("http://{}/", answering(HELLO));
+    let said =
+        run(&["load", "-q", "-n", "10", "--json", &path.display().to_string(), "-u", "ada:secret", &url]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.out.contains("10 answered"), "{said:?}");
+    let text = std::fs::read_to_string(&path).expect("written");
+    assert!(text.contains("linerate.outcome/1") && !text.contains("secret"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+}
+
+#[test]
+fn a_full_disk_is_4_and_the_summary_is_still_there() {
+    let url = format!("http://{}/", answering(HELLO));
+    let said = run(&["load", "-q", "-n", "10", "--json", "/dev/full", &url]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.out.contains("10 answered"), "{said:?}");
+    assert!(said.err.contains("could not be written to /dev/full"), "{said:?}");
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_measured() {
+    let address = answering(HELLO);
+    let child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["load", "-d", "1m", "-c", "2", "--json", "-", &format!("http://{address}/")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // The first progress line says that it runs and that signals are listened to.
+    let mut child = child;
+    let stderr = child.stderr.take().expect("piped");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+    let first = lines.next().expect("a line").expect("text");
+    assert!(first.contains(" of 1m: "), "{first}");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success());
+    let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(document["interrupted"], true);
+    assert!(number(&document, "/requests/answered") > 0);
+    assert!(rest.join().expect("read").contains("Interrupted"));
+}
+
+#[test]
+fn a_dry_run_sends_nothing_and_prints_a_plan_that_can_be_read() {
+    let url = format!("http://{}/{{{{seq}}}}", nobody());
+    let said = run(&["load", "--dry-run", "-c", "3", "--body", "n={{seq}}", &url]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.out.contains("POST /0 HTTP/1.1") && said.out.contains("n=0"), "{said:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan.toml");
+    std::fs::write(&path, &said.out).expect("written");
+    let again = run(&["load", "--dry-run", "--plan", &path.display().to_string()]);
+    assert_eq!(again.out, said.out, "{again:?}");
+}
+
+#[test]
+fn the_baselines_run_too() {
+    let server = spawn(ServerOptions::default()).expect("a server");
+    let url = format!("http://{}/", server.addr());
+    for (way, connections) in [("poll", None), ("threads", Some("4")), ("async", Some("4"))] {
+        let mut args = vec!["-n", "40", "--way", way];
+        args.extend(connections.iter().flat_map(|c| ["-c", c]));
+        args.push(&url);
+        let (document, said) = measured(&args);
+        assert_eq!((said.code, number(&document, "/requests/answered")), (Some(0), 40), "{way}: {said:?}");
+    }
+}
