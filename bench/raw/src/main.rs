@@ -70,7 +70,7 @@ fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {
         short: a.or("short", false)?,
         lasts: Duration::from_secs_f64(a.or("seconds", 3.0)?),
         core: a.maybe("core")?,
-        receive: a.or("receive", if how == "epoll" { 256 << 10 } else { 16 << 10 })?,
+        receive: a.maybe("receive")?,
         fields: a.or("fields", String::new())?,
     };
     sys::raise_descriptor_limit();

@@ -112,6 +112,26 @@ pub fn send(fd: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     check(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) } as i64)
 }
 
+/// One `sendfile` from `offset`: the kernel sends the file's pages without copying them.
+pub fn send_file(fd: RawFd, file: RawFd, offset: usize, len: usize) -> io::Result<usize> {
+    let mut at = offset as libc::off_t;
+    // SAFETY: `at` lives through the call.
+    check(unsafe { libc::sendfile(fd, file, &mut at, len) } as i64)
+}
+
+/// A file in memory with these bytes.
+pub fn memory_file(bytes: &[u8]) -> io::Result<RawFd> {
+    // SAFETY: the name is static and NUL-terminated.
+    let fd =
+        check(i64::from(unsafe { libc::memfd_create(c"answers".as_ptr(), libc::MFD_CLOEXEC) }))? as RawFd;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // SAFETY: the buffer is valid for its length.
+        rest = &rest[check(unsafe { libc::write(fd, rest.as_ptr().cast(), rest.len()) } as i64)?..];
+    }
+    Ok(fd)
+}
+
 /// Says that no more will be sent.
 pub fn shutdown_write(fd: RawFd) {
     // SAFETY: no pointers. A failure means that the peer is gone already.

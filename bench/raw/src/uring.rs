@@ -149,7 +149,8 @@ fn kept(o: &Options) -> io::Result<Counts> {
     let lasts = Timespec::from(o.lasts);
     let mut ring = Ring::new(o.connections * 2)?;
     ring.submitter.register_files(&fds)?;
-    let mut buffers = Buffers::new(&ring, o.receive)?;
+    let window = (o.depth * answer).next_power_of_two();
+    let mut buffers = Buffers::new(&ring, o.receive.unwrap_or(window.clamp(16 << 10, 64 << 10)))?;
     let row = request.repeat(o.depth);
     // A send takes all it is given; the answers tell of its end, so its completion is not asked for.
     let send = |slot: usize, len: usize| {

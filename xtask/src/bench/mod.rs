@@ -1,0 +1,184 @@
+//! `bench load`: the table of docs/PERFORMANCE.md, measured in turns: server on one core, client on another.
+
+mod alone;
+mod contender;
+mod figures;
+mod round;
+mod scenario;
+mod server;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use contender::Contender;
+use scenario::{SCENARIOS, Scenario, Sort};
+
+use crate::shell;
+
+/// Set in the namespace that a run as root gives itself.
+const IN_NAMESPACE: &str = "LINERATE_BENCH_NAMESPACE";
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only these scenarios (comma-separated; --list names them).
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Paired rounds; each runs every program once, in rotating order.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of each run.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Programs to compare with, of those installed (wrk, h2load, ab, hey, oha, or none).
+    #[arg(long, value_delimiter = ',', default_value = "wrk,h2load,ab")]
+    peers: Vec<String>,
+    /// Leave `linerate load` itself out: how far are the others from the ceiling?
+    #[arg(long)]
+    without_linerate: bool,
+    /// More flags for every run of `linerate load` (for instance "--io epoll").
+    #[arg(long, default_value = "")]
+    flags: String,
+    /// The bare server never sleeps: the client then never pays for waking it.
+    #[arg(long)]
+    spin: bool,
+    /// Write the tables to PATH.md and every single run to PATH.json.
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// Name the scenarios and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// The programs that are measured and those that measure.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    /// The release build of the command.
+    linerate: PathBuf,
+    /// The release build of server, raw clients and wrapper.
+    raw: PathBuf,
+    /// Cores of server and client.
+    cores: [usize; 2],
+    options: Options,
+}
+
+/// Measures; `false` when a binding figure was missed.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    if options.list {
+        SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
+        return Ok(true);
+    }
+    ensure!(options.rounds > 0 && options.seconds > 0.0, "at least one round of more than no time");
+    let scenarios = chosen(&options.only)?;
+    build(options)?;
+    if std::env::var_os(IN_NAMESPACE).is_none() && can_have_namespace() {
+        return in_own_namespace();
+    }
+    let bin = |name: &str| shell::target_dir().join("release").join(name);
+    let cpus = std::thread::available_parallelism()?.get();
+    let tools = Tools {
+        linerate: bin("linerate"),
+        raw: bin("linerate-bench-raw"),
+        cores: [0, usize::from(cpus > 1)],
+        options: options.clone(),
+    };
+    if cpus < 2 {
+        println!("warning: only one core: server and client share it, and no figure here means much");
+    }
+    let mut page = table::Page::new(&tools);
+    for s in scenarios {
+        println!("\n{}: {}", s.name, s.what);
+        match s.sort {
+            Sort::InTurns { .. } => page.add_turns(s, round::run_all(&tools, s, &contenders(options, s)?)?),
+            _ if options.without_linerate => println!("  (of linerate alone: left out)"),
+            _ => page.add_alone(s, alone::run(&tools, s)?),
+        }
+        // After each scenario: an interrupted run has lost nothing of what it measured.
+        page.write(options.out.as_deref())?;
+    }
+    println!("\n{}", page.markdown());
+    Ok(page.all_reached())
+}
+
+fn chosen(only: &[String]) -> Result<Vec<&'static Scenario>> {
+    if only.is_empty() {
+        return Ok(SCENARIOS.iter().collect());
+    }
+    let find = |name: &String| SCENARIOS.iter().find(|s| s.name == name);
+    only.iter().map(|n| find(n).with_context(|| format!("no scenario {n}; --list names them"))).collect()
+}
+
+/// Who takes part, in this order: ours, the ceilings, the peers that are asked for, installed and able.
+fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
+    let mut all = vec![Contender::Linerate, Contender::RawEpoll, Contender::RawUring];
+    if options.without_linerate {
+        all.remove(0);
+    }
+    for name in options.peers.iter().filter(|n| *n != "none") {
+        let Some(peer) = Contender::peer(name) else {
+            bail!("unknown peer {name}: wrk, h2load, ab, hey, oha")
+        };
+        match shell::find(name) {
+            Some(_) => all.push(peer),
+            None => println!("  {name} is not installed: left out"),
+        }
+    }
+    all.retain(|c| c.can(s));
+    Ok(all)
+}
+
+fn build(options: &Options) -> Result<()> {
+    let mut cargo = shell::cargo();
+    cargo.args(["build", "--release", "--quiet", "-p", "linerate-bench-raw"]);
+    if !options.without_linerate {
+        cargo.args(["-p", "linerate-cli"]);
+    }
+    shell::run(&mut cargo)
+}
+
+fn can_have_namespace() -> bool {
+    let tried = shell::is_root().then(|| shell::program("unshare").args(["--net", "true"]).output());
+    matches!(tried, Some(Ok(out)) if out.status.success())
+}
+
+/// Runs this same command in a network namespace of its own: nothing of the machine's traffic, firewall and
+/// connections in TIME-WAIT is in the figures, and the port range is wide enough for short connections.
+fn in_own_namespace() -> Result<bool> {
+    const SET_UP: &str =
+        "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
+    let mut c = Command::new("unshare");
+    c.args(["--net", "sh", "-c", SET_UP, "sh"])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1));
+    Ok(c.env(IN_NAMESPACE, "1").status().context("cannot start unshare")?.success())
+}
+
+/// One line about where this was measured.
+fn machine() -> String {
+    let read = |p: &str| std::fs::read_to_string(p).unwrap_or_default().trim().to_owned();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model =
+        cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("?", |m| m.1);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let date = shell::output(shell::program("date").args(["-u", "+%F %H:%M UTC"])).unwrap_or_default();
+    let place = if std::env::var_os(IN_NAMESPACE).is_some() {
+        "own network namespace"
+    } else {
+        "the machine's loopback"
+    };
+    format!(
+        "{cores} cores ({model}), Linux {}, TCP {}, {place}, {}",
+        read("/proc/sys/kernel/osrelease"),
+        read("/proc/sys/net/ipv4/tcp_congestion_control"),
+        date.trim()
+    )
+}
+
+/// `PATH` with another ending.
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

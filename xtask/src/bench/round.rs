@@ -1,0 +1,188 @@
+//! Paired rounds: each runs every program once; the order rotates, so that nobody always comes first.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Tools;
+use super::contender::Contender;
+use super::scenario::{Scenario, Shape, Sort};
+use super::server::{Seen, Server};
+
+/// Beyond the planned time a program gets this long to end by itself, seconds.
+const GRACE_S: f64 = 8.0;
+
+/// A program that waited for its core longer than this share of the run was disturbed by others.
+const DISTURBED: f64 = 0.10;
+
+/// One program's run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Run {
+    /// Its name.
+    pub(crate) program: &'static str,
+    /// Round, from 0.
+    pub(crate) round: usize,
+    /// Answered per second, as the program says.
+    pub(crate) rate: f64,
+    /// Answered, as the program says.
+    pub(crate) answered: u64,
+    /// What the server counted.
+    pub(crate) server_requests: Option<u64>,
+    /// Client's processor time per request, microseconds.
+    pub(crate) cpu_us: f64,
+    /// The server's processor time as a share of the run.
+    pub(crate) server_busy: f64,
+    /// The client's.
+    pub(crate) client_busy: f64,
+    /// Share of the run for which the client was runnable and had to wait for its core.
+    pub(crate) waited: f64,
+    /// Largest resident memory, kB.
+    pub(crate) max_rss_kb: u64,
+    /// Why it does not count, if it does not.
+    pub(crate) fault: Option<String>,
+}
+
+impl Run {
+    fn failed(program: &'static str, round: usize, fault: String) -> Run {
+        let (rate, cpu_us, server_busy, client_busy, waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (answered, server_requests, max_rss_kb) = (0, None, 0);
+        let fault = Some(fault);
+        Run {
+            program,
+            round,
+            rate,
+            answered,
+            server_requests,
+            cpu_us,
+            server_busy,
+            client_busy,
+            waited,
+            max_rss_kb,
+            fault,
+        }
+    }
+
+    /// What one should know before believing the figure.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let Run { program, round, waited, .. } = self;
+        if let Some(fault) = &self.fault {
+            return Some(format!("{program}, round {}: {fault}", round + 1));
+        }
+        (*waited > DISTURBED).then(|| {
+            format!("{program}, round {}: waited for its core {:.0} % of the time", round + 1, waited * 100.0)
+        })
+    }
+}
+
+/// What the wrapper measured of a program.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// Processor time, seconds.
+    pub(crate) cpu_s: f64,
+    /// From start to end, seconds.
+    pub(crate) wall_s: f64,
+    /// Runnable without a core, seconds.
+    pub(crate) delay_s: f64,
+    /// Largest resident memory, kB.
+    pub(crate) max_rss_kb: u64,
+    /// Resident memory over time: seconds, kB.
+    pub(crate) rss_kb: Vec<(f64, u64)>,
+}
+
+/// All rounds of a scenario.
+pub(crate) fn run_all(t: &Tools, s: &Scenario, who: &[Contender]) -> Result<Vec<Run>> {
+    let Sort::InTurns { shape, .. } = s.sort else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for round in 0..t.options.rounds {
+        for i in 0..who.len() {
+            let c = who[(i + round) % who.len()];
+            let run =
+                one(t, &shape, c, round).unwrap_or_else(|e| Run::failed(c.name(), round, format!("{e:#}")));
+            println!("  {}", line(&run));
+            all.push(run);
+        }
+    }
+    Ok(all)
+}
+
+fn line(r: &Run) -> String {
+    match &r.fault {
+        Some(fault) => format!("round {} {:<10} {fault}", r.round + 1, r.program),
+        None => format!(
+            "round {} {:<10} {:>12.0}/s {:>8.3} us/request, client {:>3.0} % server {:>3.0} % busy, waited {:.0} %",
+            r.round + 1,
+            r.program,
+            r.rate,
+            r.cpu_us,
+            r.client_busy * 100.0,
+            r.server_busy * 100.0,
+            r.waited * 100.0
+        ),
+    }
+}
+
+fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
+    let dir = tempfile::tempdir()?;
+    let server = match shape.nginx {
+        true => Server::nginx(t, dir.path(), shape.body)?,
+        false => Server::bare(t, dir.path(), &["--body", &shape.body.to_string()])?,
+    };
+    let command = c.command(t, shape, server.address(), dir.path())?;
+    let done = measured(t, &command, t.options.seconds + GRACE_S, dir.path());
+    let seen = server.end()?;
+    let (out, cost) = done?;
+    let said = c.said(&out, dir.path())?;
+    Ok(Run {
+        program: c.name(),
+        round,
+        rate: said.rate,
+        answered: said.answered,
+        server_requests: seen.requests,
+        cpu_us: cost.cpu_s * 1e6 / said.answered.max(1) as f64,
+        server_busy: seen.cpu_s / cost.wall_s,
+        client_busy: cost.cpu_s / cost.wall_s,
+        waited: cost.delay_s / cost.wall_s,
+        max_rss_kb: cost.max_rss_kb,
+        fault: disagreement(c, shape, said.answered, said.slack, &seen),
+    })
+}
+
+/// The server's own count must bear out what the program says: what was answered has arrived, and no more arrived than
+/// what it answers for plus what was in flight when it stopped.
+fn disagreement(c: Contender, shape: &Shape, answered: u64, slack: u64, seen: &Seen) -> Option<String> {
+    let counted = seen.requests?;
+    let most = match c {
+        Contender::Linerate => answered + slack,
+        // The others do not say what was in flight; the raw clients sent one more to learn the answer's length.
+        _ => answered + (shape.connections * shape.depth * 2) as u64 + 1,
+    };
+    (counted < answered || counted > most)
+        .then(|| format!("says {answered} answered, the server counted {counted}"))
+}
+
+/// Runs a program pinned, favoured and limited; its standard output and its cost.
+pub(crate) fn measured(t: &Tools, command: &[String], limit_s: f64, dir: &Path) -> Result<(String, Cost)> {
+    let report = dir.join("cost.json");
+    let mut c = Command::new(&t.raw);
+    c.args(["run", "--core", &t.cores[1].to_string(), "--limit-s", &limit_s.to_string(), "--out"]);
+    c.arg(&report).arg("--").args(command).current_dir(dir);
+    let out = c.stdin(Stdio::null()).output().context("cannot start the wrapper")?;
+    let errors = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    let text = std::fs::read_to_string(&report).with_context(|| format!("{}: {errors}", command[0]))?;
+    let v: Value = serde_json::from_str(&text)?;
+    anyhow::ensure!(v["timed_out"] != true, "did not end within {limit_s} s");
+    anyhow::ensure!(v["exit"] == 0, "ended with {} (signal {}): {errors}", v["exit"], v["signal"]);
+    let n = |name: &str| v[name].as_f64().unwrap_or(0.0);
+    let rss = v["rss_kb"].as_array().into_iter().flatten();
+    let cost = Cost {
+        cpu_s: n("user_s") + n("sys_s"),
+        wall_s: n("wall_s"),
+        delay_s: n("run_delay_s"),
+        max_rss_kb: v["max_rss_kb"].as_u64().unwrap_or(0),
+        rss_kb: rss.filter_map(|p| Some((p[0].as_f64()?, p[1].as_u64()?))).collect(),
+    };
+    Ok((String::from_utf8_lossy(&out.stdout).into_owned(), cost))
+}

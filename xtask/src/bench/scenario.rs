@@ -1,0 +1,137 @@
+//! What is measured and what it must reach.
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// For `--only`.
+    pub(crate) name: &'static str,
+    /// In words.
+    pub(crate) what: &'static str,
+    /// How it is measured.
+    pub(crate) sort: Sort,
+}
+
+/// How a scenario is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sort {
+    /// Ours and others against the same server, in turns.
+    InTurns {
+        /// What is sent.
+        shape: Shape,
+        /// What must be reached.
+        wants: &'static [Want],
+    },
+    /// Resident memory over half a minute.
+    Memory,
+    /// An exact rate against a server that answers at once.
+    Rate,
+    /// A server that stalls for a second once in ten.
+    Stall,
+}
+
+/// What is sent and to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Connections held open.
+    pub(crate) connections: usize,
+    /// Requests in flight on each.
+    pub(crate) depth: usize,
+    /// A new connection for each request.
+    pub(crate) short: bool,
+    /// Bytes of body in each answer.
+    pub(crate) body: usize,
+    /// Against nginx, with `--throughput`; otherwise against the bare server.
+    pub(crate) nginx: bool,
+}
+
+/// One figure that must be reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    /// Which figure.
+    pub(crate) figure: Figure,
+    /// Whose figure ours is divided by.
+    pub(crate) against: &'static str,
+    /// The least (rate) or the most (processor time) that the ratio may be.
+    pub(crate) limit: f64,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Figure {
+    /// Answered requests per second: more is better.
+    Rate,
+    /// The client's processor time per request: less is better.
+    Cpu,
+}
+
+/// The better of the two raw clients: a want against it binds, one against a peer is an aim.
+pub(crate) const RAW: &str = "raw";
+
+const KEEP: Shape = Shape { connections: 64, depth: 1, short: false, body: 13, nginx: false };
+
+const fn rate(against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Rate, against, limit }
+}
+
+const fn cpu(against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Cpu, against, limit }
+}
+
+const fn turns(name: &'static str, what: &'static str, shape: Shape, wants: &'static [Want]) -> Scenario {
+    Scenario { name, what, sort: Sort::InTurns { shape, wants } }
+}
+
+/// What large answers must reach.
+const NEAR_RAW: &[Want] = &[rate(RAW, 0.95)];
+
+const fn body(name: &'static str, what: &'static str, bytes: usize) -> Scenario {
+    turns(name, what, Shape { body: bytes, ..KEEP }, NEAR_RAW)
+}
+
+/// All of them, in the table's order.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    turns("keepalive64", "keep-alive, c=64", KEEP, &[rate(RAW, 1.0), rate("wrk", 1.3), cpu("wrk", 0.8)]),
+    turns(
+        "keepalive1000",
+        "keep-alive, c=1000",
+        Shape { connections: 1000, ..KEEP },
+        &[rate(RAW, 1.0), rate("wrk", 1.5), cpu("wrk", 0.8)],
+    ),
+    turns(
+        "pipe64x16",
+        "pipelined 64 x 16",
+        Shape { depth: 16, ..KEEP },
+        &[rate(RAW, 0.95), rate("wrk", 1.8)],
+    ),
+    turns(
+        "pipe64x64",
+        "pipelined 64 x 64",
+        Shape { depth: 64, ..KEEP },
+        &[rate(RAW, 0.95), rate("wrk", 3.3), rate("h2load", 4.5)],
+    ),
+    turns(
+        "pipe8x100",
+        "pipelined 8 x 100",
+        Shape { connections: 8, depth: 100, ..KEEP },
+        &[rate(RAW, 0.95), rate("wrk", 4.0), rate("h2load", 6.0)],
+    ),
+    turns(
+        "short64",
+        "short connections, c=64",
+        Shape { short: true, ..KEEP },
+        &[rate(RAW, 0.95), rate("wrk", 1.35), rate("ab", 1.25)],
+    ),
+    body("body600", "answers of 600 B, keep-alive c=64", 600),
+    body("body6k", "answers of 6 kB, keep-alive c=64", 6_000),
+    body("body32k", "answers of 32 kB, keep-alive c=64", 32_000),
+    body("body1m", "answers of 1 MB, keep-alive c=64", 1_000_000),
+    turns(
+        "nginx8x100",
+        "against nginx, pipelined 8 x 100, --throughput",
+        Shape { connections: 8, depth: 100, nginx: true, ..KEEP },
+        &[rate("h2load", 1.35), cpu("h2load", 0.1)],
+    ),
+    Scenario { name: "memory1000", what: "memory, c=1000, 30 s", sort: Sort::Memory },
+    Scenario { name: "rate50k", what: "open loop at 50,000/s", sort: Sort::Rate },
+    Scenario { name: "stall", what: "open loop, the server stalls for 1 s once in 10 s", sort: Sort::Stall },
+];

@@ -1,0 +1,141 @@
+//! `icount`: how many instructions a unit of work on a hot path takes, against the committed counts. Instructions are
+//! repeatable where times are not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::shell;
+
+/// Units of work in the two runs whose difference is counted: what starts and ends the program falls out.
+const UNITS: [u64; 2] = [2_000, 12_000];
+
+/// Package and bench that hold the scenarios; each bench knows `--list` and `SCENARIO N`.
+const BENCHES: [(&str, &str); 1] = [("linerate-http", "icount")];
+
+/// What to compare.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write what was counted to xtask/icount.json instead of comparing.
+    #[arg(long)]
+    update: bool,
+    /// How far a count may be from the committed one, percent.
+    #[arg(long, default_value_t = 2.0, value_name = "PERCENT")]
+    tolerance: f64,
+}
+
+impl Options {
+    /// For `test`: compilers and C libraries differ a little between machines.
+    pub(crate) fn for_tests() -> Options {
+        Options { update: false, tolerance: 10.0 }
+    }
+}
+
+fn committed() -> PathBuf {
+    shell::root().join("xtask/icount.json")
+}
+
+/// Counts and compares; `false` when a count got worse than the tolerance allows.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let valgrind = shell::find("valgrind").context("valgrind is not installed")?;
+    let mut counts = BTreeMap::new();
+    for (package, bench) in BENCHES {
+        let binary = build(package, bench)?;
+        for line in shell::output(shell::program(&binary).arg("--list"))?.lines() {
+            let name = line.split('\t').next().unwrap_or(line);
+            counts.insert(format!("{package}/{name}"), per_unit(&valgrind, &binary, name)?);
+        }
+    }
+    if options.update {
+        std::fs::write(committed(), serde_json::to_string_pretty(&counts)? + "\n")?;
+        println!("{} counts written to xtask/icount.json", counts.len());
+        return Ok(true);
+    }
+    let text =
+        std::fs::read_to_string(committed()).context("no xtask/icount.json; write it with --update")?;
+    Ok(compare(&serde_json::from_str(&text)?, &counts, options.tolerance))
+}
+
+/// Prints each count beside the committed one; `false` when one is off. Fewer is good news, and asks for --update.
+fn compare(before: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>, tolerance: f64) -> bool {
+    let mut good = true;
+    for (name, count) in now {
+        let verdict = match before.get(name) {
+            None => "not committed: run with --update".to_owned(),
+            Some(old) => {
+                let change = (count / old - 1.0) * 100.0;
+                let worse = change > tolerance;
+                good &= !worse;
+                let word = if worse {
+                    "MORE than allowed"
+                } else if change < -tolerance {
+                    "fewer: --update"
+                } else {
+                    "ok"
+                };
+                format!("{old:>10.1} before, {change:+.1} % {word}")
+            }
+        };
+        good &= before.contains_key(name);
+        println!("{name:<34} {count:>10.1} instructions each, {verdict}");
+    }
+    for name in before.keys().filter(|n| !now.contains_key(*n)) {
+        println!("{name:<34} is committed and no longer counted: run with --update");
+        good = false;
+    }
+    good
+}
+
+/// Builds a bench and returns its binary.
+fn build(package: &str, bench: &str) -> Result<PathBuf> {
+    let mut cargo = shell::cargo();
+    cargo.args(["bench", "--quiet", "-p", package, "--bench", bench, "--no-run", "--message-format=json"]);
+    let messages = shell::output(&mut cargo)?;
+    let artifact = |line: &str| {
+        let v: Value = serde_json::from_str(line).ok()?;
+        (v["target"]["name"] == bench).then(|| v["executable"].as_str().map(PathBuf::from))?
+    };
+    messages.lines().find_map(artifact).with_context(|| format!("cargo built no {bench}"))
+}
+
+fn per_unit(valgrind: &Path, binary: &Path, scenario: &str) -> Result<f64> {
+    let counts = UNITS.map(|n| instructions(valgrind, binary, scenario, n));
+    let [few, many] = counts;
+    Ok(((many? - few?) as f64 / (UNITS[1] - UNITS[0]) as f64 * 10.0).round() / 10.0)
+}
+
+fn instructions(valgrind: &Path, binary: &Path, scenario: &str, n: u64) -> Result<u64> {
+    let mut c = Command::new(valgrind);
+    c.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(binary)
+        .args([scenario, &n.to_string()]);
+    let out = c.output().context("cannot start valgrind")?;
+    let text = String::from_utf8_lossy(&out.stderr);
+    let collected = text.lines().find_map(|l| l.split_once("Collected : ")?.1.trim().parse().ok());
+    match collected.filter(|_| out.status.success()) {
+        Some(count) => Ok(count),
+        None => bail!("valgrind could not count {scenario}:\n{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        of.iter().map(|&(n, c)| (n.to_owned(), c)).collect()
+    }
+
+    #[test]
+    fn more_is_bad_fewer_is_not_and_both_sides_are_complete() {
+        let before = counts(&[("a", 100.0)]);
+        assert!(compare(&before, &counts(&[("a", 102.0)]), 2.0));
+        assert!(!compare(&before, &counts(&[("a", 102.1)]), 2.0));
+        assert!(compare(&before, &counts(&[("a", 50.0)]), 2.0));
+        assert!(!compare(&before, &counts(&[("a", 100.0), ("b", 1.0)]), 2.0));
+        assert!(!compare(&before, &counts(&[]), 2.0));
+    }
+}

@@ -1,0 +1,79 @@
+//! Where things are, and running other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// The cargo that runs us, in the repository's root, with nothing on its standard input.
+pub(crate) fn cargo() -> Command {
+    let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    c.current_dir(root()).stdin(Stdio::null());
+    c
+}
+
+/// Any other program, likewise.
+pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut c = Command::new(name);
+    c.current_dir(root()).stdin(Stdio::null());
+    c
+}
+
+/// Where `name` is on the PATH (with the system administrator's folders, where nginx lives).
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// Runs to the end; an error names the command when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
+    if !status.success() {
+        bail!("{} failed: {status}", words(command));
+    }
+    Ok(())
+}
+
+/// Runs to the end and returns what it wrote to standard output; its standard error comes with the error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("cannot start {}", words(command)))?;
+    if !out.status.success() {
+        bail!(
+            "{} failed: {}\n{}",
+            words(command),
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim_end()
+        );
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The command as one would type it.
+pub(crate) fn words(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let all = std::iter::once(name).chain(command.get_args());
+    all.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether this process may do everything.
+pub(crate) fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uid = status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1));
+    uid == Some("0")
+}
