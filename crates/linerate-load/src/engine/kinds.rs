@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linerate_http::client::{Expect, RequestSpec, Template, TemplateError, Values};
+use linerate_http::client::{CellError, Expect, RequestSpec, Template, TemplateError, Values};
 use linerate_net::{Conn, Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES};
@@ -45,10 +45,27 @@ struct Batch {
 
 /// A request of the plan that cannot be compiled.
 #[derive(Debug, thiserror::Error)]
-#[error("request \"{name}\": {source}")]
-pub struct RequestError {
-    name: String,
-    source: TemplateError,
+pub enum RequestError {
+    /// Its own text.
+    #[error("request \"{name}\": {source}")]
+    Template {
+        /// Which request.
+        name: String,
+        /// What is wrong with it.
+        source: TemplateError,
+    },
+    /// A cell of the data it draws from.
+    #[error("request \"{name}\" with row {row} of the data, column \"{column}\": {source}")]
+    Cell {
+        /// Which request.
+        name: String,
+        /// The row, counted from 1.
+        row: usize,
+        /// The column as slots name it.
+        column: String,
+        /// What is wrong with the cell.
+        source: CellError,
+    },
 }
 
 /// Compiles a request of the plan; `closing` adds `Connection: close`.
@@ -72,7 +89,7 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
         body: request.body.clone().unwrap_or_default(),
     };
     Template::compile(&spec, &columns(plan))
-        .map_err(|source| RequestError { name: request.name.clone(), source })
+        .map_err(|source| RequestError::Template { name: request.name.clone(), source })
 }
 
 /// Names of all columns of all data sets, as slots name them.
@@ -93,6 +110,21 @@ fn rows(plan: &Plan) -> Vec<Vec<Box<[u8]>>> {
     (0..longest).map(row).collect()
 }
 
+impl Kind {
+    /// Rendering copies cells as they are: each must be one that may stand where its slot is.
+    fn check(&self, plan: &Plan, rows: &[Vec<Box<[u8]>>]) -> Result<(), RequestError> {
+        for (i, row) in rows.iter().enumerate() {
+            self.usual.check_row(row).map_err(|source| RequestError::Cell {
+                name: self.name.clone(),
+                row: i + 1,
+                column: columns(plan).get(source.column).cloned().unwrap_or_default(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
 impl Kinds {
     pub(crate) fn new(plan: &Plan, core: u32, cores: u32) -> Result<Kinds, RequestError> {
         let kind = |request: &Request| {
@@ -107,10 +139,15 @@ impl Kinds {
                 lent: None,
             })
         };
+        let kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows(plan);
+        for kind in &kinds {
+            kind.check(plan, &rows)?;
+        }
         Ok(Kinds {
-            kinds: plan.requests.iter().map(kind).collect::<Result<_, _>>()?,
+            kinds,
             picker: Picker::new(plan),
-            rows: rows(plan),
+            rows,
             seed: plan.seed,
             core: u64::from(core),
             cores: u64::from(cores.max(1)),

@@ -387,6 +387,11 @@ impl<T: Transport> Engine<T> {
 
     /// What is due by the time alone.
     fn tick(&mut self, now: Time) {
+        // A second that ends with the run is a second too.
+        if now >= self.next_mark && self.stopping.is_none() {
+            self.next_mark = self.next_mark + Duration::from_secs(1);
+            self.board.mark(&self.recorder);
+        }
         if self.stopping.is_none()
             && (now >= self.supply.stop_at() || self.board.stop_asked() || self.supply.ended())
         {
@@ -397,10 +402,6 @@ impl<T: Transport> Engine<T> {
         self.serve_ready(now);
         if now >= self.next_sweep {
             self.sweep(now);
-        }
-        if now >= self.next_mark && self.stopping.is_none() {
-            self.next_mark = self.next_mark + Duration::from_secs(1);
-            self.board.mark(&self.recorder);
         }
         if self.board.wanted() {
             let open = self.opening.open();

@@ -169,8 +169,12 @@ impl Session {
                 None => break,
             }
         }
-        if self.first_byte.is_none() && self.reader.in_answer() {
-            self.first_byte = Some(now);
+        if self.reader.in_answer() {
+            self.first_byte.get_or_insert(now);
+            if !self.reader.persists() {
+                // Its head said that the peer will close: nothing more is sent.
+                self.phase = Phase::Ending;
+            }
         }
         Ok(Progress::Open)
     }

@@ -16,7 +16,7 @@ pub(crate) use event_loop::Part;
 use std::sync::Arc;
 
 use crate::engine::board::Board;
-use crate::engine::kinds::compile;
+use crate::engine::kinds::Kinds;
 use crate::plan::{Plan, Way};
 use crate::run::{StartError, Work};
 
@@ -30,9 +30,7 @@ pub(crate) struct Works {
 
 /// What the plan asks for as threads to start.
 pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
-    for request in &plan.requests {
-        compile(plan, request, false)?;
-    }
+    Kinds::new(plan, 0, 1)?;
     match plan.way {
         Way::Loop => event_loop::works(plan),
         Way::Poll => threads::works(plan, 1),
