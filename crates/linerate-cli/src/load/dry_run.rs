@@ -166,7 +166,7 @@ fn first_request(out: &mut String, bytes: &[u8]) -> std::fmt::Result {
     let text = String::from_utf8_lossy(shown);
     for line in text.split("\r\n") {
         let line: String = line.chars().flat_map(escaped).collect();
-        writeln!(out, "#   {line}")?;
+        writeln!(out, "{}", format!("#   {line}").trim_end())?;
     }
     if bytes.len() > shown.len() {
         writeln!(out, "#   ... and {} bytes more", bytes.len() - shown.len())?;

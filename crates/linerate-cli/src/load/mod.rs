@@ -37,7 +37,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen()?;
     let running = linerate_load::start(meaning.plan.clone())?;
     let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);
-    report(&meaning.plan, &outcome, sink.as_ref())
+    let exit = report(&meaning.plan, &outcome, sink.as_ref())?;
+    if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
+        let _ = writeln!(io::stderr(), "hint: {hint}");
+    }
+    Ok(exit)
 }
 
 /// Prints and writes what was measured: the summary in any case, then the rest.

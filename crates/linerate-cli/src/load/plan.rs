@@ -25,6 +25,8 @@ pub(super) struct Meaning {
     pub(super) plan: Plan,
     /// Said before it begins.
     pub(super) notes: Vec<String>,
+    /// Said when the target cannot be reached.
+    pub(super) hint: Option<&'static str>,
 }
 
 /// The plan that the flags mean. Nothing is sent, nothing is written.
@@ -49,13 +51,19 @@ pub(super) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
             url.path
         ));
     }
-    let plan = Draft { args, file, source, url }.plan()?;
+    let (plan, other_family) = Draft { args, file, source, url }.plan()?;
     contradictions(args, &plan)?;
     Machine::read().check(&plan)?;
     // Compiles every request: slots and fields are in order before anything is sent.
     linerate_load::first_request(&plan)?;
     notes.extend(not_idempotent(&plan));
-    Ok(Meaning { plan, notes })
+    let v6 = plan.target.addresses.iter().any(|a| a.is_ipv6());
+    let other = if v6 {
+        "the name has IPv4 addresses too: -4 uses them"
+    } else {
+        "the name has IPv6 addresses too: -6 uses them"
+    };
+    Ok(Meaning { plan, notes, hint: other_family.then_some(other) })
 }
 
 fn no_url(file: bool, source: bool) -> Fault {
@@ -93,54 +101,52 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    fn plan(mut self) -> Result<Plan, Fault> {
+    /// The plan, and whether the target has addresses of the other family.
+    fn plan(mut self) -> Result<(Plan, bool), Fault> {
         let requests = self.requests()?;
         let data = self.data()?;
         let of_source = self.source.as_mut().map(|s| std::mem::replace(&mut s.order, Order::Weighted));
-        let order =
-            of_source.or_else(|| self.from_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
+        let order = of_source.or_else(|| self.in_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
         let (pace, stop) = self.pace_and_stop()?;
         let args = self.args;
         let from =
-            args.from.clone().map(|a| a.0).or_else(|| self.from_file(|f| f.from.clone())).unwrap_or_default();
+            args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
         let wish = Wish { resolve: &args.resolve, ipv4: args.ipv4, ipv6: args.ipv6, from: &from };
-        let target = Target {
-            url: self.url.shown(),
-            authority: self.url.authority.clone(),
-            addresses: self.url.addresses(&wish)?,
-        };
-        let way = args.way.map(plan::Way::from).or_else(|| self.from_file(|f| f.way)).unwrap_or_default();
-        let mut checks = self.from_file(|f| Some(f.checks.clone())).unwrap_or_default();
+        let (addresses, other_family) = self.url.addresses(&wish)?;
+        let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
+        let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
+        let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
-        Ok(Plan {
+        let plan = Plan {
             target,
             requests,
             order,
             data,
             connections: self.connections(way, stop),
-            depth: args.pipeline.or_else(|| self.from_file(|f| f.pipeline)).unwrap_or(1),
-            per_connection: args.per_connection.or_else(|| self.from_file(|f| f.per_connection)),
+            depth: args.pipeline.or_else(|| self.in_file(|f| f.pipeline)).unwrap_or(1),
+            per_connection: args.per_connection.or_else(|| self.in_file(|f| f.per_connection)),
             stop,
             pace,
-            threads: args.threads.or_else(|| self.from_file(|f| f.threads)),
+            threads: args.threads.or_else(|| self.in_file(|f| f.threads)),
             way,
-            io: args.io.map(plan::Io::from).or_else(|| self.from_file(|f| f.io)).unwrap_or_default(),
+            io: args.io.map(plan::Io::from).or_else(|| self.in_file(|f| f.io)).unwrap_or_default(),
             from,
-            timeout: args.timeout.or_else(|| self.from_file(|f| f.timeout)).unwrap_or(TIMEOUT),
-            warm_up: args.warm_up.or_else(|| self.from_file(|f| f.warm_up)).unwrap_or_default(),
-            tag: args.tag.clone().or_else(|| self.from_file(|f| f.tag.clone())),
-            throughput: args.throughput || self.from_file(|f| f.throughput).unwrap_or(false),
+            timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
+            warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),
+            tag: args.tag.clone().or_else(|| self.in_file(|f| f.tag.clone())),
+            throughput: args.throughput || self.in_file(|f| f.throughput).unwrap_or(false),
             checks,
-            seed: args.seed.or_else(|| self.from_file(|f| f.seed)).unwrap_or(SEED),
-        })
+            seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(SEED),
+        };
+        Ok((plan, other_family))
     }
 
-    fn from_file<T>(&self, what: impl Fn(&PlanFile) -> Option<T>) -> Option<T> {
+    fn in_file<T>(&self, what: impl Fn(&PlanFile) -> Option<T>) -> Option<T> {
         self.file.as_ref().and_then(what)
     }
 
     fn connections(&self, way: Way, stop: Stop) -> u32 {
-        let given = self.args.connections.or_else(|| self.from_file(|f| f.connections));
+        let given = self.args.connections.or_else(|| self.in_file(|f| f.connections));
         // Ten requests need no sixty-four connections.
         let useful =
             stop.requests.map_or(CONNECTIONS, |n| u32::try_from(n).unwrap_or(CONNECTIONS).min(CONNECTIONS));
@@ -148,11 +154,11 @@ impl Draft<'_> {
     }
 
     fn pace_and_stop(&mut self) -> Result<(Pace, Stop), Fault> {
-        let rate = self.args.rate.clone().or_else(|| self.from_file(|f| f.rate.clone()));
-        let arrival = self.args.arrival.map(plan::Arrival::from).or_else(|| self.from_file(|f| f.arrival));
-        let requests = self.args.requests.or_else(|| self.from_file(|f| f.requests));
-        let duration = self.args.duration.or_else(|| self.from_file(|f| f.duration));
-        let warm_up = self.args.warm_up.or_else(|| self.from_file(|f| f.warm_up)).unwrap_or_default();
+        let rate = self.args.rate.clone().or_else(|| self.in_file(|f| f.rate.clone()));
+        let arrival = self.args.arrival.map(plan::Arrival::from).or_else(|| self.in_file(|f| f.arrival));
+        let requests = self.args.requests.or_else(|| self.in_file(|f| f.requests));
+        let duration = self.args.duration.or_else(|| self.in_file(|f| f.duration));
+        let warm_up = self.args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default();
         let recorded = self.source.as_mut().and_then(|s| s.pace.take()).filter(|_| rate.is_none());
         let duration = match (duration, requests, &rate) {
             // A replayed log ends with its last line.

@@ -61,8 +61,8 @@ impl Url {
         format!("http://{}{}", self.authority, self.path)
     }
 
-    /// The addresses connections are spread over: of one family, at least one.
-    pub(super) fn addresses(&self, wish: &Wish<'_>) -> Result<Vec<SocketAddr>, Fault> {
+    /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.
+    pub(super) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), Fault> {
         let all = match self.resolved_by_hand(wish.resolve)? {
             Some(given) => given,
             None => self.looked_up()?,
@@ -80,7 +80,8 @@ impl Url {
             let message = format!("{} has only {has} addresses, and {asked} was asked for", self.host);
             return Err(Fault::input(message).hint(wish.family_hint()));
         }
-        Ok(kept)
+        let others = all.iter().any(|a| a.is_ipv6() != v6);
+        Ok((kept, others))
     }
 
     fn resolved_by_hand(&self, resolve: &[Resolve]) -> Result<Option<Vec<SocketAddr>>, Fault> {
@@ -317,7 +318,7 @@ mod tests {
         let url = parsed("http://h/");
         let both = [resolve("::1,127.0.0.1,127.0.0.2,127.0.0.1")];
         let found = |wish: Wish<'_>| {
-            url.addresses(&wish).map(|a| a.iter().map(ToString::to_string).collect::<Vec<_>>())
+            url.addresses(&wish).map(|(a, _)| a.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
         let wish = Wish { resolve: &both, ..Wish::default() };
         assert_eq!(found(wish), Ok(vec!["127.0.0.1:80".to_owned(), "127.0.0.2:80".to_owned()]));
@@ -340,7 +341,7 @@ mod tests {
     fn addresses_need_no_lookup() {
         assert_eq!(
             parsed("http://[::1]:9/").addresses(&Wish::default()),
-            Ok(vec!["[::1]:9".parse().unwrap()])
+            Ok((vec!["[::1]:9".parse().unwrap()], false))
         );
     }
 }

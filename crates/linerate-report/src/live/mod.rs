@@ -90,7 +90,7 @@ impl Scene {
 }
 
 fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
+    format!("{:.1}s", time.as_secs_f64())
 }
 
 /// The rate now: of the last whole second, or since the start before there is one.

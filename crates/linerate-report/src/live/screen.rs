@@ -43,7 +43,8 @@ impl Screen {
             queue!(bytes, Clear(ClearType::UntilNewLine), Print("\r\n"))?;
             self.standing.push(used);
         }
-        queue!(bytes, EndSynchronizedUpdate)?;
+        // After the window changed its size, something of the old picture may stand below.
+        queue!(bytes, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
         out.write_all(&bytes)?;
         out.flush()
     }

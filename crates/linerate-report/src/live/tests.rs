@@ -39,7 +39,7 @@ fn warming_up() {
     plan.warm_up = Duration::from_secs(2);
     let snapshot = Snapshot { elapsed: Duration::from_millis(500), ..Snapshot::default() };
     let (share, words) = Scene::of(&plan).progress(&snapshot);
-    assert_eq!((share, words.as_str()), (Some(0.25), "warming up: 0.5 s of 2s"));
+    assert_eq!((share, words.as_str()), (Some(0.25), "warming up: 0.5s of 2s"));
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn plain_lines() {
     let scene = Scene::of(&testing::plan_closed());
     assert_eq!(
         plain_line(&scene, &testing::snapshot()),
-        "4.2 s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad"
+        "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad"
     );
-    assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0 s of 10s: 0/s, 0 answered, 0 failed");
+    assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0s of 10s: 0/s, 0 answered, 0 failed");
 }
 
 #[test]
@@ -69,5 +69,5 @@ fn progress_follows_what_ends_first() {
     assert_eq!(words, "42,064 of 50,000 requests");
     assert!(share.is_some_and(|s| (s - 0.841_28).abs() < 1e-9));
     plan.stop.requests = Some(1_000_000);
-    assert_eq!(Scene::of(&plan).progress(&testing::snapshot()).1, "4.2 s of 10s");
+    assert_eq!(Scene::of(&plan).progress(&testing::snapshot()).1, "4.2s of 10s");
 }

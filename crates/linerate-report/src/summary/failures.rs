@@ -33,7 +33,7 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         page.blank();
         let due = requests.sent + requests.unsent;
         let text = format!(
-            "{} ({} of those due): there was no place for them when they were due, nor later",
+            "{} ({} of those due): still waiting for a place on a connection when the run ended",
             units::several(requests.unsent, "request never left", "requests never left"),
             share(requests.unsent, due)
         );

@@ -211,8 +211,8 @@ fn notes(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         let why = client.reason.as_deref().unwrap_or("its cores had no time left");
         let busy = client.core_busy >= 0.9;
         let remedy =
-            if busy { ". More cores (-t), deeper pipelines (-p) or --throughput lift it" } else { "" };
-        format!("The client was the limit: {why}{remedy}.")
+            if busy { " (more cores (-t), deeper pipelines (-p) or --throughput lift it)" } else { "" };
+        format!("the client was the limit: {why}{remedy}")
     });
     let notes: Vec<String> = limit.into_iter().chain(doubts::warnings(plan, outcome)).collect();
     if notes.is_empty() {

@@ -38,8 +38,14 @@ fn bad(page: &mut Page, outcome: &Outcome) {
         .map(|(n, what)| format!("{} {what}", units::count(*n)))
         .collect();
     page.labelled("bad answers", &parts.join(", "));
-    let bad_ones = outcome.samples.iter().filter(|s| s.status.is_some() && s.why.starts_with("bad"));
-    for sample in bad_ones.take(limits::BAD_SAMPLES) {
+    // The first of each kind: three times the same page tells no more than once.
+    let mut seen = Vec::new();
+    for sample in outcome.samples.iter().filter(|s| s.status.is_some() && s.why.starts_with("bad")) {
+        let kind = (&sample.request, &sample.why, sample.status);
+        if seen.contains(&kind) || seen.len() == limits::BAD_SAMPLES {
+            continue;
+        }
+        seen.push(kind);
         let at = units::time_us(sample.due_us, page.style.unicode);
         page.labelled("", &format!("at {at}, {}: {}", sample.request, sample.why));
         for line in sample.head.lines().filter(|l| !l.is_empty()).take(limits::HEAD_LINES) {
