@@ -1,5 +1,6 @@
 //! The plan's requests, compiled for one core.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use linerate_http::client::{CellError, Expect, RequestSpec, Template, TemplateError, Values};
@@ -7,14 +8,15 @@ use linerate_net::{Conn, Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES};
 use crate::plan::pick::Picker;
-use crate::plan::{Expectation, Plan, Request};
+use crate::plan::{DataSet, Expectation, Plan, Request};
 
 /// All kinds of requests and how their numbers map to them.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     kinds: Vec<Kind>,
     picker: Picker,
-    rows: Vec<Vec<Box<[u8]>>>,
+    /// By data set, then by row.
+    sets: Vec<Vec<Vec<Box<[u8]>>>>,
     seed: u64,
     /// This core's number and how many there are: request `n` of this core is number `n * cores + core` of the run.
     core: u64,
@@ -97,24 +99,18 @@ fn columns(plan: &Plan) -> Vec<String> {
     plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c))).collect()
 }
 
-/// Rows of all data sets side by side; shorter sets start again from their first row.
-fn rows(plan: &Plan) -> Vec<Vec<Box<[u8]>>> {
-    let longest = plan.data.iter().map(|d| d.rows.len()).max().unwrap_or(0);
-    let row = |i: usize| {
-        plan.data
-            .iter()
-            .filter(|d| !d.rows.is_empty())
-            .flat_map(|d| d.rows[i % d.rows.len()].iter().map(|cell| cell.as_bytes().into()))
-            .collect()
-    };
-    (0..longest).map(row).collect()
+/// The rows of a data set, as templates take them.
+fn rows(set: &DataSet) -> Vec<Vec<Box<[u8]>>> {
+    set.rows.iter().map(|row| row.iter().map(|cell| cell.as_bytes().into()).collect()).collect()
 }
 
 impl Kind {
     /// Rendering copies cells as they are: each must be one that may stand where its slot is.
-    fn check(&self, plan: &Plan, rows: &[Vec<Box<[u8]>>]) -> Result<(), RequestError> {
-        for (i, row) in rows.iter().enumerate() {
-            self.usual.check_row(row).map_err(|source| RequestError::Cell {
+    fn check(&self, plan: &Plan, sets: &[Vec<Vec<Box<[u8]>>>]) -> Result<(), RequestError> {
+        let longest = sets.iter().map(Vec::len).max().unwrap_or(0);
+        let mut scratch = Vec::new();
+        for i in 0..longest {
+            self.usual.check_row(row(sets, i as u64, &mut scratch)).map_err(|source| RequestError::Cell {
                 name: self.name.clone(),
                 row: i + 1,
                 column: columns(plan).get(source.column).cloned().unwrap_or_default(),
@@ -122,6 +118,20 @@ impl Kind {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Row `n` modulo their number of each set, side by side. Only with several sets are cells copied.
+fn row<'a>(sets: &'a [Vec<Vec<Box<[u8]>>>], n: u64, scratch: &'a mut Vec<Box<[u8]>>) -> &'a [Box<[u8]>] {
+    let nth = |set: &'a Vec<Vec<Box<[u8]>>>| &set[usize::try_from(n % set.len() as u64).unwrap_or(0)];
+    match sets {
+        [] => &[],
+        [one] => nth(one),
+        several => {
+            scratch.clear();
+            scratch.extend(several.iter().flat_map(nth).cloned());
+            scratch
+        }
     }
 }
 
@@ -140,14 +150,14 @@ impl Kinds {
             })
         };
         let kinds = plan.requests.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-        let rows = rows(plan);
+        let sets: Vec<_> = plan.data.iter().filter(|d| !d.rows.is_empty()).map(rows).collect();
         for kind in &kinds {
-            kind.check(plan, &rows)?;
+            kind.check(plan, &sets)?;
         }
         Ok(Kinds {
             kinds,
             picker: Picker::new(plan),
-            rows,
+            sets,
             seed: plan.seed,
             core: u64::from(core),
             cores: u64::from(cores.max(1)),
@@ -178,8 +188,18 @@ impl Kinds {
         self.kinds.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.kinds.len()
+    /// The names of the kinds, each once, and which of them each kind has.
+    pub(crate) fn names(&self) -> (Vec<String>, Vec<usize>) {
+        let mut names: Vec<String> = Vec::new();
+        let mut by_name = HashMap::new();
+        let of_kind = self.kinds.iter().map(|kind| {
+            *by_name.entry(kind.name.as_str()).or_insert_with(|| {
+                names.push(kind.name.clone());
+                names.len() - 1
+            })
+        });
+        let of_kind = of_kind.collect();
+        (names, of_kind)
     }
 
     /// Number in the whole run of this core's request `local`.
@@ -205,10 +225,8 @@ impl Kinds {
     /// Renders one request.
     pub(crate) fn render(&self, kind: u16, local: u64, closing: bool, now_ms: u64, out: &mut Vec<u8>) {
         let seq = self.number(local);
-        let row: &[Box<[u8]>] = match self.rows.len() {
-            0 => &[],
-            n => &self.rows[usize::try_from(seq % n as u64).unwrap_or(0)],
-        };
+        let mut scratch = Vec::new();
+        let row = row(&self.sets, seq, &mut scratch);
         let kind = self.get(kind);
         let template = if closing { &kind.closing } else { &kind.usual };
         template.render(&Values { seq, now_ms, seed: self.seed, row }, out);

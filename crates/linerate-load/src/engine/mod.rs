@@ -103,7 +103,7 @@ impl<T: Transport> Engine<T> {
         kinds.lend_to(&mut transport, orders.depth);
         let judge = Judge::new(orders.tag.as_deref(), &kinds);
         let cache = orders.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
-        let recorder = Recorder::new(measure_from, orders.open_loop, kinds.len(), orders.throughput);
+        let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput);
         Engine {
             opening: Opening::new(orders.connections),
             judge,
@@ -514,7 +514,7 @@ impl<T: Transport> Engine<T> {
             if self.stopping.is_some_and(|at| at >= planned) { planned.max(last) } else { last.max(from) };
         let interrupted = self.board.stop_asked();
         let end = if interrupted || last == Time::ZERO { now } else { end };
-        let mut outcome = self.recorder.into_outcome(&self.kinds);
+        let mut outcome = self.recorder.into_outcome();
         outcome.duration = end - from;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;

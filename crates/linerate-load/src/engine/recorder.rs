@@ -32,12 +32,34 @@ pub(crate) struct Recorder {
     split_first: Histogram,
     split_whole: Histogram,
     status: Box<[u64; STATUSES]>,
-    named: Vec<Tally>,
+    named: Names,
     slowest: Vec<Sample>,
     slowest_floor: u64,
     bad_samples: Vec<Sample>,
     last_answer: Time,
     no_latencies: bool,
+}
+
+/// Shares of the request names, when the plan has several. Kinds of the same name share one: a replayed log has thousands.
+#[derive(Debug, Default)]
+struct Names {
+    names: Vec<String>,
+    of_kind: Vec<usize>,
+    tallies: Vec<Tally>,
+}
+
+impl Names {
+    fn new(kinds: &Kinds) -> Names {
+        let (names, of_kind) = kinds.names();
+        if names.len() < 2 {
+            return Names::default();
+        }
+        Names { tallies: vec![Tally::default(); names.len()], names, of_kind }
+    }
+
+    fn get_mut(&mut self, kind: u16) -> Option<&mut Tally> {
+        self.tallies.get_mut(*self.of_kind.get(kind as usize)?)
+    }
 }
 
 /// One request name's share.
@@ -79,7 +101,7 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Recorder {
-    pub(crate) fn new(measure_from: Time, open_loop: bool, kinds: usize, no_latencies: bool) -> Recorder {
+    pub(crate) fn new(measure_from: Time, open_loop: bool, kinds: &Kinds, no_latencies: bool) -> Recorder {
         Recorder {
             measure_from,
             requests: Requests::default(),
@@ -95,7 +117,7 @@ impl Recorder {
             split_first: Histogram::new(),
             split_whole: Histogram::new(),
             status: Box::new([0; STATUSES]),
-            named: vec![Tally::default(); if kinds > 1 { kinds } else { 0 }],
+            named: Names::new(kinds),
             slowest: Vec::with_capacity(SLOWEST),
             slowest_floor: 0,
             bad_samples: Vec::new(),
@@ -110,7 +132,7 @@ impl Recorder {
 
     pub(crate) fn sent(&mut self, kind: u16, count: u32) {
         self.requests.sent += u64::from(count);
-        if let Some(t) = self.named.get_mut(kind as usize) {
+        if let Some(t) = self.named.get_mut(kind) {
             t.requests.sent += u64::from(count);
         }
     }
@@ -118,7 +140,7 @@ impl Recorder {
     pub(crate) fn resent(&mut self, kind: u16, count: u32) {
         self.requests.resent += u64::from(count);
         self.connections.requests_resent += u64::from(count);
-        if let Some(t) = self.named.get_mut(kind as usize) {
+        if let Some(t) = self.named.get_mut(kind) {
             t.requests.resent += u64::from(count);
         }
     }
@@ -136,7 +158,7 @@ impl Recorder {
         if !self.no_latencies {
             self.record_latency(run, answer, n, kinds);
         }
-        if let Some(t) = self.named.get_mut(run.kind as usize) {
+        if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.answered += n;
             t.latency.record(answer.now.nanos_since(run.stamp.due), n);
         }
@@ -174,7 +196,7 @@ impl Recorder {
             bad.tag += if verdict.bad_tag && !verdict.bad_status && !verdict.bad_body { n } else { 0 };
         };
         count(&mut self.bad);
-        if let Some(t) = self.named.get_mut(run.kind as usize) {
+        if let Some(t) = self.named.get_mut(run.kind) {
             count(&mut t.bad);
         }
         if let Some(why) = verdict.words()
@@ -229,7 +251,7 @@ impl Recorder {
         let n = u64::from(run.count);
         self.requests.failed += n;
         self.failures.add(why, n);
-        if let Some(t) = self.named.get_mut(run.kind as usize) {
+        if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.failed += n;
         }
         if self.bad_samples.len() < BAD_SAMPLES {
@@ -243,7 +265,7 @@ impl Recorder {
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
-            if let Some(t) = self.named.get_mut(run.kind as usize) {
+            if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
             }
         }
@@ -270,7 +292,7 @@ impl Recorder {
     }
 
     /// The core's outcome, but for what only the whole run knows.
-    pub(crate) fn into_outcome(mut self, kinds: &Kinds) -> Outcome {
+    pub(crate) fn into_outcome(mut self) -> Outcome {
         let mut outcome = Outcome { status: self.statuses().collect(), ..Outcome::default() };
         outcome.requests = self.requests;
         outcome.bad = self.bad;
@@ -289,10 +311,12 @@ impl Recorder {
         outcome.latency = crate::outcome::Latency { from_due, from_sent, connect: self.connect, first_byte };
         outcome.samples = self.bad_samples;
         outcome.samples.append(&mut self.slowest);
-        for (kind, tally) in kinds.iter().zip(self.named) {
-            let Tally { requests, bad, latency } = tally;
-            outcome.by_name.entry(kind.name.clone()).or_default().merge(&Named { requests, bad, latency });
-        }
+        let named = self.named.tallies.into_iter().map(|t| Named {
+            requests: t.requests,
+            bad: t.bad,
+            latency: t.latency,
+        });
+        outcome.by_name = self.named.names.into_iter().zip(named).collect();
         outcome
     }
 }

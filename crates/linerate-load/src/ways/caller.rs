@@ -56,7 +56,7 @@ impl Desk {
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         Ok(Desk {
             supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
-            recorder: Recorder::new(measure_from, false, kinds.len(), false),
+            recorder: Recorder::new(measure_from, false, &kinds, false),
             kinds,
             board,
             next_mark: measure_from + Duration::from_secs(1),
@@ -87,7 +87,7 @@ impl Desk {
         let interrupted = self.board.stop_asked();
         let end =
             if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
-        let mut outcome = self.recorder.into_outcome(&self.kinds);
+        let mut outcome = self.recorder.into_outcome();
         outcome.duration = end - from;
         outcome.io = io.to_owned();
         outcome.interrupted = interrupted;
