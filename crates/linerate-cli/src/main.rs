@@ -6,6 +6,7 @@ mod demo;
 mod environment;
 mod fault;
 mod load;
+mod serve;
 mod sources;
 mod terminal;
 
@@ -20,6 +21,7 @@ use fault::{Exit, Fault};
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Load(args)) => load::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions(args)) => completions(args.shell),
         Some(Command::Man(args)) => man(args.command.as_deref()),

@@ -19,8 +19,6 @@ pub enum Notice {
     AccessLogFails(String),
     /// It can again.
     AccessLogWorks,
-    /// No descriptor is left for new connections.
-    DescriptorsUsedUp,
 }
 
 impl fmt::Display for Notice {
@@ -36,9 +34,6 @@ impl fmt::Display for Notice {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
             }
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
-            Notice::DescriptorsUsedUp => {
-                f.write_str("no file descriptor is left for new connections (raise `ulimit -n`)")
-            }
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Load(Box<LoadArgs>),
+    Serve(Box<crate::serve::ServeArgs>),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -1,0 +1,109 @@
+//! `linerate serve`, from its start to its end by a signal.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: String,
+}
+
+fn serve(arguments: &[&str]) -> Server {
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("{line}"));
+    Server { address: address.to_owned(), child, stderr }
+}
+
+impl Server {
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Its exit code, and what else it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+#[test]
+fn it_serves_files_and_routes_and_drains_at_sigterm() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.html"), "<p>here").unwrap();
+    let log = dir.path().join("access.log");
+    let server = serve(&["--dir", dir.path().to_str().unwrap(), "--access-log", log.to_str().unwrap()]);
+    assert!(server.get("/").ends_with("<p>here"));
+    assert!(server.get("/status/418").starts_with("HTTP/1.1 418"));
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| server.get("/delay/700"));
+        while !server.get("/stats").contains("\"waiting\":1") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server.signal("-TERM");
+        waiting.join().unwrap()
+    });
+    assert!(waiting.ends_with("waited\n"), "{waiting}");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("answered "), "{said}");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("\"GET / HTTP/1.1\" 200 7 ") && log.contains("/delay/700 HTTP/1.1\" 200"), "{log}");
+}
+
+#[test]
+fn it_misbehaves_when_asked() {
+    let server = serve(&["--misbehave", "tiny-chunks=4", "--misbehave", "no-keep-alive"]);
+    let answer = server.get("/");
+    assert!(
+        answer.contains("transfer-encoding: chunked") && answer.contains("\r\n\r\n4\r\nHell\r\n"),
+        "{answer}"
+    );
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn bad_input_is_named() {
+    for (arguments, said) in [
+        (&["--misbehave", "nagle"][..], "known are nagle-split"),
+        (&["--misbehave", "stall"], "stall needs milliseconds"),
+        (&["--listen", "8080"], "an address and a port are needed"),
+        (&["--dir", "/no/such/directory"], "the directory /no/such/directory cannot be served"),
+        (&["--access-log", "/no/such/directory/log"], "cannot be written"),
+        (&["--header-timeout", "0s"], "no time at all"),
+        (&["--misbehave", "stall=5", "--dir", "/"], "without files and log"),
+    ] {
+        let output = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+}
