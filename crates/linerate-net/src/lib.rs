@@ -22,6 +22,7 @@ mod table;
 mod tcp_info;
 mod time;
 mod transport;
+pub mod uring;
 
 pub use error::{NetError, NetErrorKind};
 pub use limits::Limits;

@@ -13,6 +13,9 @@ pub struct Limits {
     pub unsent_bytes: usize,
     /// Size of a receive buffer. Reason: 64 KiB fits L2 beside the working set and empties a socket in few calls.
     pub receive_bytes: usize,
+    /// Receive buffers the kernel may fill before we look (io_uring; a power of two up to 32768). Reason: they are memory;
+    /// most of them are never touched.
+    pub receive_buffers: u16,
     /// Reads on one connection in one turn before others have theirs. Reason: fairness.
     pub reads_per_turn: u32,
     /// Connections accepted on one listener in one turn. Reason: those that are open have their turn too.
@@ -35,6 +38,7 @@ impl Default for Limits {
             connections: 1 << 20,
             unsent_bytes: 64 << 20,
             receive_bytes: 64 << 10,
+            receive_buffers: 1024,
             reads_per_turn: 16,
             accepts_per_turn: 64,
             events_per_turn: 256,
@@ -52,3 +56,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// A first send up to this size leaves at once without TCP_NODELAY. Reason: it fits one segment even at the smallest MSS
 /// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
 pub(crate) const ONE_SEGMENT: usize = 500;
+
+/// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
+/// peer's address; one turn accepts no more.
+pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;

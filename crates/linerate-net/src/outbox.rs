@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ impl LentTable {
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
     unsent: usize,
+    /// The memory of a piece that has left, for the next one.
+    spare: Vec<u8>,
 }
 
 impl Outbox {
@@ -71,7 +74,9 @@ impl Outbox {
             last.extend_from_slice(bytes);
             return;
         }
-        self.pieces.push_back(Piece::Copied { bytes: bytes.to_vec(), from: 0 });
+        let mut copy = mem::take(&mut self.spare);
+        copy.extend_from_slice(bytes);
+        self.pieces.push_back(Piece::Copied { bytes: copy, from: 0 });
     }
 
     /// `range` must lie within what was lent.
@@ -90,6 +95,14 @@ impl Outbox {
         self.pieces.push_back(Piece::Lent { lent: lent.0, range });
     }
 
+    /// The waiting bytes, piece by piece.
+    pub(crate) fn pieces<'a>(&'a self, lent: &'a LentTable) -> impl Iterator<Item = &'a [u8]> {
+        self.pieces.iter().map(|piece| match piece {
+            Piece::Copied { bytes, from } => &bytes[*from..],
+            Piece::Lent { lent: index, range } => lent.bytes(*index, range),
+        })
+    }
+
     /// Hands the first pieces to `send`, which says how many bytes it took.
     pub(crate) fn offer<E>(
         &mut self,
@@ -98,11 +111,8 @@ impl Outbox {
     ) -> Result<usize, E> {
         let mut gathered = [IoSlice::new(&[]); GATHER];
         let mut count = 0;
-        for (slice, piece) in gathered.iter_mut().zip(&self.pieces) {
-            *slice = IoSlice::new(match piece {
-                Piece::Copied { bytes, from } => &bytes[*from..],
-                Piece::Lent { lent: index, range } => lent.bytes(*index, range),
-            });
+        for (slice, piece) in gathered.iter_mut().zip(self.pieces(lent)) {
+            *slice = IoSlice::new(piece);
             count += 1;
         }
         let taken = send(&gathered[..count])?;
@@ -110,23 +120,28 @@ impl Outbox {
         Ok(taken)
     }
 
-    fn advance(&mut self, mut taken: usize) {
+    /// The first `taken` bytes have left.
+    pub(crate) fn advance(&mut self, mut taken: usize) {
         self.unsent -= taken;
         while let Some(piece) = self.pieces.front_mut() {
             let left = match piece {
                 Piece::Copied { bytes, from } => bytes.len() - *from,
                 Piece::Lent { range, .. } => range.len(),
             };
-            if taken >= left {
-                taken -= left;
-                self.pieces.pop_front();
-                continue;
+            if taken < left {
+                match piece {
+                    Piece::Copied { from, .. } => *from += taken,
+                    Piece::Lent { range, .. } => range.start += taken,
+                }
+                return;
             }
-            match piece {
-                Piece::Copied { from, .. } => *from += taken,
-                Piece::Lent { range, .. } => range.start += taken,
+            taken -= left;
+            if let Some(Piece::Copied { mut bytes, .. }) = self.pieces.pop_front()
+                && bytes.capacity() <= PIECE_BYTES
+            {
+                bytes.clear();
+                self.spare = bytes;
             }
-            return;
         }
         debug_assert_eq!(taken, 0, "no more can be taken than was offered");
     }

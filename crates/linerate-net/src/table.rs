@@ -23,13 +23,13 @@ impl<T> Table<T> {
         Table { slots: Vec::new(), free: Vec::new(), limit }
     }
 
-    /// Entries at present.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+    /// Entries there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.free.len() + (self.limit as usize).saturating_sub(self.slots.len())
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= self.limit as usize
+        self.room() == 0
     }
 
     /// Puts `value` into a free slot; gives it back when there is none.
@@ -59,6 +59,13 @@ impl<T> Table<T> {
         if place.generation == conn.generation { place.value.as_mut() } else { None }
     }
 
+    /// The entry in a slot, whatever its generation.
+    pub(crate) fn by_slot(&mut self, slot: u32) -> Option<(Conn, &mut T)> {
+        let place = self.slots.get_mut(slot as usize)?;
+        let conn = Conn { slot, generation: place.generation };
+        place.value.as_mut().map(|value| (conn, value))
+    }
+
     /// Takes an entry out; its `Conn` will not be seen again.
     pub(crate) fn remove(&mut self, conn: Conn) -> Option<T> {
         let place = self.slots.get_mut(conn.slot())?;
@@ -71,14 +78,6 @@ impl<T> Table<T> {
             self.free.push(conn.slot);
         }
         Some(value)
-    }
-
-    /// All entries, by slot.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Conn, &T)> {
-        self.slots.iter().enumerate().filter_map(|(i, place)| {
-            let conn = Conn { slot: i as u32, generation: place.generation };
-            place.value.as_ref().map(|value| (conn, value))
-        })
     }
 }
 
@@ -98,7 +97,7 @@ mod tests {
         assert_eq!(table.get(first), None);
         assert_eq!(table.get_mut(second), Some(&mut 'c'));
         assert_eq!(table.remove(first), None);
-        assert_eq!(table.len(), 1);
+        assert_eq!(table.room(), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use linerate_net::conformance::Subject;
 use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Cut, Mem, MemOptions};
+use linerate_net::uring::Uring;
 use linerate_net::{Limits, conformance_tests};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -24,6 +25,18 @@ fn epoll_v4() -> Subject<Epoll> {
 
 fn epoll_v6() -> Subject<Epoll> {
     epoll(V6)
+}
+
+fn uring(at: IpAddr) -> Subject<Uring> {
+    Subject { make: |limits| Uring::with_limits(limits).expect("io_uring"), at, bulk: KERNEL_BULK }
+}
+
+fn uring_v4() -> Subject<Uring> {
+    uring(V4)
+}
+
+fn uring_v6() -> Subject<Uring> {
+    uring(V6)
 }
 
 fn mem(options: MemOptions) -> Mem {
@@ -60,3 +73,5 @@ conformance_tests!(over_mem_with_random_cuts, super::mem_cut);
 conformance_tests!(over_mem_in_crumbs, super::mem_crumbs);
 conformance_tests!(over_epoll_v4, super::epoll_v4);
 conformance_tests!(over_epoll_v6, super::epoll_v6);
+conformance_tests!(over_uring_v4, super::uring_v4);
+conformance_tests!(over_uring_v6, super::uring_v6);

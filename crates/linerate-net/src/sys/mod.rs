@@ -1,8 +1,10 @@
 //! Thin safe wrappers over the kernel's calls. They think nothing, and all `unsafe` of the project is in here.
 #![allow(unsafe_code)]
 
+mod buffers;
 mod event_fd;
 mod poll;
+pub(crate) mod ring;
 pub(crate) mod socket;
 pub(crate) mod thread;
 
@@ -19,9 +21,4 @@ pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// The same for calls that return a size.
 pub(crate) fn check_size(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
-
-/// The last errno of this thread, positive.
-pub(crate) fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

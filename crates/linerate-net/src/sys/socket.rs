@@ -105,7 +105,8 @@ pub(crate) fn unknown_address() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 0))
 }
 
-fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+/// The address the kernel wrote.
+pub(super) fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says that this storage, which is larger and as aligned, holds a sockaddr_in.
@@ -119,11 +120,6 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         }
         _ => None,
     }
-}
-
-/// The address of the other end.
-pub(crate) fn peer_address(fd: &impl AsFd) -> SocketAddr {
-    SockRef::from(fd).peer_addr().ok().and_then(|a| a.as_socket()).unwrap_or_else(unknown_address)
 }
 
 /// Reads what is there. By number, not by the C library's function: that is a cancellation point, which in a process with
@@ -167,6 +163,11 @@ pub(crate) fn take_error(fd: &impl AsFd) -> Option<i32> {
 /// Our FIN.
 pub(crate) fn shutdown_write(fd: &impl AsFd) -> io::Result<()> {
     SockRef::from(fd).shutdown(std::net::Shutdown::Write)
+}
+
+/// Ends a listening socket at once, whoever else still holds it.
+pub(crate) fn shutdown(fd: &impl AsFd) {
+    let _ = SockRef::from(fd).shutdown(std::net::Shutdown::Both);
 }
 
 /// Makes `close` send RST.

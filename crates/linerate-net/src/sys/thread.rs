@@ -67,6 +67,14 @@ pub(crate) fn context_switches() -> io::Result<(u64, u64)> {
     Ok((usage.ru_nvcsw as u64, usage.ru_nivcsw as u64))
 }
 
+/// The soft limit of open descriptors.
+pub(crate) fn nofile() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Raises the soft limit of open descriptors to the hard one and returns it.
 pub(crate) fn raise_nofile() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

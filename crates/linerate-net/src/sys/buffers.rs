@@ -1,0 +1,196 @@
+//! Receive buffers that the kernel picks from (a provided-buffer ring).
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::BufRingEntry;
+
+/// Pages from the kernel, zeroed.
+struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Pages {
+    fn new(len: usize) -> io::Result<Pages> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh anonymous mapping touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Pages { start, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and, as the struct goes, nobody refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Whose a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// In the ring: the kernel may write to it.
+    Kernels,
+    /// The kernel has written to it and it was not given back yet.
+    Ours,
+    /// Nobody uses it.
+    Nobodys,
+}
+
+/// Buffers for the kernel to pick from. Invariant: a buffer is in the ring exactly while it is the kernel's.
+pub(crate) struct Buffers {
+    ring: Pages,
+    data: Pages,
+    /// Size of a buffer.
+    size: usize,
+    whose: Vec<Whose>,
+    /// Nobody's, the last used on top: its memory is still in the cache.
+    idle: Vec<u16>,
+    /// How many the kernel should have.
+    wanted: usize,
+    /// How many it has.
+    given: usize,
+    tail: u16,
+}
+
+impl Buffers {
+    /// `count` buffers, a power of two up to 32768, of `size` bytes; the kernel begins with `wanted` of them.
+    pub(crate) fn new(count: u16, size: usize, wanted: usize) -> io::Result<Buffers> {
+        debug_assert!(count.is_power_of_two() && size > 0);
+        let ring = Pages::new(usize::from(count) * size_of::<BufRingEntry>())?;
+        let data = Pages::new(usize::from(count) * size)?;
+        Ok(Buffers {
+            ring,
+            data,
+            size,
+            whose: vec![Whose::Nobodys; usize::from(count)],
+            idle: (0..count).rev().collect(),
+            wanted: wanted.clamp(1, usize::from(count)),
+            given: 0,
+            tail: 0,
+        })
+    }
+
+    /// Where the ring is, for the kernel.
+    pub(crate) fn ring_address(&self) -> u64 {
+        self.ring.start.as_ptr() as u64
+    }
+
+    pub(crate) fn count(&self) -> u16 {
+        self.whose.len() as u16
+    }
+
+    /// Lets the kernel have more at once; whether there are more.
+    pub(crate) fn want_more(&mut self) -> bool {
+        let before = self.wanted;
+        self.wanted = (self.wanted * 2).min(self.whose.len());
+        self.wanted > before
+    }
+
+    /// Gives the kernel what it should have.
+    pub(crate) fn top_up(&mut self) {
+        let before = self.tail;
+        while self.given < self.wanted
+            && let Some(id) = self.idle.pop()
+        {
+            self.place(id);
+        }
+        if self.tail != before {
+            self.publish();
+        }
+    }
+
+    fn place(&mut self, id: u16) {
+        let mask = self.count() - 1;
+        let at = usize::from(self.tail & mask);
+        self.whose[usize::from(id)] = Whose::Kernels;
+        // SAFETY: `at` is below the number of entries the mapping has room for. The entry is not visible to the kernel
+        // until `publish`: there are never more than `count` buffers, so the tail cannot overtake the kernel's head.
+        // The tail itself shares the first entry's last two bytes, which none of these setters touches.
+        let entry = unsafe { &mut *self.ring.start.as_ptr().cast::<BufRingEntry>().add(at) };
+        entry.set_addr(self.address(id) as u64);
+        entry.set_len(self.size as u32);
+        entry.set_bid(id);
+        self.tail = self.tail.wrapping_add(1);
+        self.given += 1;
+    }
+
+    fn publish(&self) {
+        let base = self.ring.start.as_ptr().cast::<BufRingEntry>();
+        // SAFETY: the address of the tail within a mapping that is page-aligned, hence aligned for u16, and lives as
+        // long as we do; the kernel only reads it.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(base).cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    fn address(&self, id: u16) -> *mut u8 {
+        // SAFETY: ids are below `count`, so the offset lies within the mapping.
+        unsafe { self.data.start.as_ptr().add(usize::from(id) * self.size) }
+    }
+
+    /// The kernel has put bytes into a buffer: it is ours now.
+    pub(crate) fn taken(&mut self, id: u16) {
+        if let Some(whose) = self.whose.get_mut(usize::from(id)) {
+            debug_assert_eq!(*whose, Whose::Kernels, "the kernel only uses what it was given");
+            *whose = Whose::Ours;
+            self.given -= 1;
+        }
+    }
+
+    /// The first `len` bytes of a buffer that is ours.
+    pub(crate) fn get(&mut self, id: u16, len: usize) -> Option<&mut [u8]> {
+        if self.whose.get(usize::from(id)) != Some(&Whose::Ours) {
+            return None;
+        }
+        let len = len.min(self.size);
+        // SAFETY: the buffer lies within the mapping and is initialised (zeroed pages); the kernel does not write to it
+        // since it is ours, and nobody else of us borrows it since `self` is borrowed mutably.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.address(id), len) })
+    }
+
+    /// A buffer that was taken is not needed any more.
+    pub(crate) fn give_back(&mut self, id: u16) {
+        if self.whose.get(usize::from(id)) != Some(&Whose::Ours) {
+            return;
+        }
+        self.whose[usize::from(id)] = Whose::Nobodys;
+        if self.given < self.wanted {
+            self.place(id);
+            self.publish();
+        } else {
+            self.idle.push(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_the_kernels_or_ours() {
+        let mut buffers = Buffers::new(4, 100, 2).expect("memory");
+        buffers.top_up();
+        assert_eq!((buffers.given, buffers.idle.len()), (2, 2));
+        assert!(buffers.get(0, 1).is_none(), "the kernel may write to it");
+        buffers.taken(0);
+        assert_eq!(buffers.get(0, 1000).map(|b| b.len()), Some(100), "never more than its size");
+        buffers.give_back(0);
+        buffers.give_back(0);
+        buffers.give_back(3);
+        assert!(buffers.get(0, 1).is_none());
+        assert_eq!(buffers.given, 2);
+        assert!(buffers.get(9, 1).is_none());
+        assert!(buffers.want_more());
+        assert!(!buffers.want_more(), "there are no more");
+        buffers.top_up();
+        assert_eq!((buffers.given, buffers.idle.len()), (4, 0));
+    }
+}

@@ -1,0 +1,524 @@
+//! io_uring: requests with the memory they need, and their completions.
+//!
+//! What makes it sound: memory the kernel reads or writes while a request is on its way belongs to this ring (parcels and
+//! addresses are moved in and come back with the completion, lent bytes and receive buffers stay), and the ring does not
+//! go before every request has completed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use io_uring::squeue::{self, Flags};
+use io_uring::types::{CancelBuilder, DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+use socket2::SockAddr;
+
+use super::buffers::Buffers;
+use super::socket::{address, unknown_address};
+use crate::outbox::{GATHER, LentTable, Outbox};
+
+/// Requests that fit between two submissions. Reason: one turn's worth; more are submitted at once.
+const REQUESTS: u32 = 1024;
+/// Completions that fit in the ring. Reason: a few for each request; beyond it the kernel keeps them.
+const COMPLETIONS: u32 = 8192;
+/// Bytes of one send. Reason: what has left is known only when a send completes.
+const SEND_BYTES: usize = 1 << 20;
+/// The group our receive buffers are registered as.
+const BUFFER_GROUP: u16 = 0;
+
+/// A descriptor as a request names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// An ordinary descriptor.
+    Plain(RawFd),
+    /// An index in the ring's table of direct descriptors.
+    Direct(u32),
+}
+
+/// Applies a request's constructor to either kind of descriptor.
+macro_rules! with_target {
+    ($target:expr, |$fd:ident| $build:expr) => {
+        match $target {
+            Target::Plain(fd) => {
+                let $fd = Fd(fd);
+                $build
+            }
+            Target::Direct(index) => {
+                let $fd = Fixed(index);
+                $build
+            }
+        }
+    };
+}
+
+/// What a completion is told by: whatever the caller wants to know it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    /// Up to 127.
+    pub(crate) kind: u8,
+    pub(crate) slot: u32,
+}
+
+/// In place of the index of held memory: there is none.
+const NOTHING_HELD: u64 = 0xff_ffff;
+/// Set in the user data of requests that only complete visibly when they fail, and that nobody waits for.
+const UNCOUNTED: u64 = 1 << 63;
+
+fn user_data(tag: Tag, held: u64) -> u64 {
+    u64::from(tag.kind & 0x7f) << 56 | held << 32 | u64::from(tag.slot)
+}
+
+/// Bytes on their way out, and the kernel's description of them.
+pub(crate) struct Parcel {
+    pub(crate) outbox: Outbox,
+    header: libc::msghdr,
+    pieces: [libc::iovec; GATHER],
+}
+
+impl Parcel {
+    pub(crate) fn new() -> Box<Parcel> {
+        // SAFETY: both are plain data in which all zeros is a value (null pointers, no lengths).
+        let (header, pieces) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        Box::new(Parcel { outbox: Outbox::default(), header, pieces })
+    }
+
+    /// Describes the first bytes of the outbox; how many pieces.
+    fn describe(&mut self, lent: &LentTable) -> usize {
+        let mut room = SEND_BYTES;
+        let mut count = 0;
+        for (iov, piece) in self.pieces.iter_mut().zip(self.outbox.pieces(lent)) {
+            let len = piece.len().min(room);
+            *iov = libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: len };
+            count += 1;
+            room -= len;
+            if room == 0 {
+                break;
+            }
+        }
+        count
+    }
+}
+
+/// Where the kernel writes the address of an accepted peer.
+struct Name {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+enum Held {
+    Free,
+    Parcel(Box<Parcel>),
+    Address(Box<SockAddr>),
+    Name(Box<Name>),
+}
+
+/// What comes back with a completion.
+pub(crate) enum Gift {
+    Nothing,
+    /// A buffer with received bytes, to be given back.
+    Buffer(u16),
+    /// What was not sent of it, and its memory.
+    Parcel(Box<Parcel>),
+    Peer(SocketAddr),
+}
+
+/// A completion.
+pub(crate) struct Done {
+    pub(crate) tag: Tag,
+    /// The call's result, or -errno.
+    pub(crate) result: i32,
+    /// The request goes on: more completions follow.
+    pub(crate) more: bool,
+    pub(crate) gift: Gift,
+}
+
+/// How a ring is made.
+pub(crate) struct RingOptions {
+    /// Receive buffers, a power of two.
+    pub(crate) buffers: u16,
+    pub(crate) buffer_bytes: usize,
+    /// How many of them the kernel begins with.
+    pub(crate) buffers_at_first: usize,
+}
+
+pub(crate) struct Ring {
+    /// Taken out, and leaked, only when requests could not be ended.
+    memory: mem::ManuallyDrop<Memory>,
+    ring: mem::ManuallyDrop<IoUring>,
+    completions: Vec<cqueue::Entry>,
+    next: usize,
+    /// Came while something else was waited for.
+    stash: VecDeque<Done>,
+    /// Requests whose last completion has not been seen.
+    in_flight: u64,
+}
+
+/// What the kernel may access while requests are in flight.
+struct Memory {
+    buffers: Buffers,
+    lent: LentTable,
+    held: Vec<Held>,
+    free: Vec<u32>,
+}
+
+/// The options `set_option` can set; static, since the kernel reads the value later.
+static ON: libc::c_int = 1;
+static ABORT: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
+
+/// An option that can be set on a direct descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DirectOption {
+    NoDelay,
+    /// Closing resets.
+    Abort,
+}
+
+impl Ring {
+    pub(crate) fn new(options: &RingOptions) -> io::Result<Ring> {
+        let ring: IoUring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_coop_taskrun()
+            .setup_clamp()
+            .setup_cqsize(COMPLETIONS)
+            .build(REQUESTS)?;
+        let buffers = Buffers::new(options.buffers, options.buffer_bytes, options.buffers_at_first)?;
+        let memory = Memory { buffers, lent: LentTable::default(), held: Vec::new(), free: Vec::new() };
+        let mut this = Ring {
+            memory: mem::ManuallyDrop::new(memory),
+            ring: mem::ManuallyDrop::new(ring),
+            completions: Vec::with_capacity(COMPLETIONS as usize),
+            next: 0,
+            stash: VecDeque::new(),
+            in_flight: 0,
+        };
+        let (address, count) = (this.memory.buffers.ring_address(), this.memory.buffers.count());
+        // SAFETY: the address is that of `count` entries that live until `Memory` is dropped, which happens after the ring
+        // was closed.
+        unsafe { this.ring.submitter().register_buf_ring_with_flags(address, count, BUFFER_GROUP, 0) }?;
+        this.memory.buffers.top_up();
+        // Saves a look-up in each call; old kernels do without.
+        let _ = this.ring.submitter().register_ring_fd();
+        Ok(this)
+    }
+
+    /// Room for direct descriptors; once. Not more than the process may have ordinary ones.
+    pub(crate) fn add_direct(&mut self, count: u32) -> io::Result<()> {
+        self.ring.submitter().register_files_sparse(count)
+    }
+
+    /// Whether the kernel knows a request by its code.
+    pub(crate) fn knows(&self, code: u8) -> bool {
+        let mut probe = io_uring::Probe::new();
+        self.ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(code)
+    }
+
+    pub(crate) fn lent(&mut self) -> &mut LentTable {
+        &mut self.memory.lent
+    }
+
+    pub(crate) fn buffers(&mut self) -> &mut Buffers {
+        &mut self.memory.buffers
+    }
+
+    fn hold(&mut self, held: Held) -> u64 {
+        match self.memory.free.pop() {
+            Some(index) => {
+                self.memory.held[index as usize] = held;
+                u64::from(index)
+            }
+            None => {
+                self.memory.held.push(held);
+                self.memory.held.len() as u64 - 1
+            }
+        }
+    }
+
+    fn unhold(&mut self, index: u32) -> Held {
+        self.memory.free.push(index);
+        mem::replace(&mut self.memory.held[index as usize], Held::Free)
+    }
+
+    /// Makes room for requests that have to be submitted together.
+    pub(crate) fn make_room(&mut self, requests: usize) -> io::Result<()> {
+        while {
+            let queue = self.ring.submission();
+            queue.capacity() - queue.len() < requests
+        } {
+            self.enter(0, None)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a request.
+    ///
+    /// # Safety
+    /// All memory it names has to stay valid and unmoved until its last completion: in `memory`, or static.
+    unsafe fn push(&mut self, entry: &squeue::Entry, counted: bool) {
+        // SAFETY: the caller's promise.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            // The queue is full. Should the kernel take nothing (it is out of memory), there is no way on but to ask again.
+            let _ = self.enter(0, None);
+        }
+        self.in_flight += u64::from(counted);
+    }
+
+    fn linked(entry: squeue::Entry, link: bool) -> squeue::Entry {
+        if link { entry.flags(Flags::IO_LINK) } else { entry }
+    }
+
+    /// Receives until cancelled, each time into a buffer of the kernel's choice.
+    pub(crate) fn receive(&mut self, tag: Tag, target: Target) {
+        let entry = with_target!(target, |fd| opcode::RecvMulti::new(fd, BUFFER_GROUP).build());
+        // SAFETY: it names no memory; the buffers are registered.
+        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
+    }
+
+    /// Sends the first bytes of a parcel. Its completion brings it back.
+    pub(crate) fn send(&mut self, tag: Tag, target: Target, mut parcel: Box<Parcel>, link: bool) {
+        let count = parcel.describe(&self.memory.lent);
+        // The kernel goes on until all is sent, so that a completion means all or an error.
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let entry = if count == 1 {
+            let piece = parcel.pieces[0];
+            let (start, len) = (piece.iov_base.cast_const().cast::<u8>(), piece.iov_len as u32);
+            with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(flags).build())
+        } else {
+            parcel.header.msg_iov = parcel.pieces.as_mut_ptr();
+            parcel.header.msg_iovlen = count as _;
+            let header = &raw const parcel.header;
+            with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(flags as u32).build())
+        };
+        let held = self.hold(Held::Parcel(parcel));
+        // SAFETY: the header and the pieces' descriptions are in the box, which moves as a pointer only; the pieces are
+        // heap memory owned by the box's outbox or lent for the ring's life. The box is held until the completion, and
+        // nobody can reach it meanwhile.
+        unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
+    }
+
+    pub(crate) fn connect(&mut self, tag: Tag, target: Target, to: SocketAddr, link: bool) {
+        let to = Box::new(SockAddr::from(to));
+        let (start, len) = (to.as_ptr().cast::<libc::sockaddr>(), to.len());
+        let held = self.hold(Held::Address(to));
+        let entry = with_target!(target, |fd| opcode::Connect::new(fd, start, len).build());
+        // SAFETY: the address is in a box that is held until the completion.
+        unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
+    }
+
+    /// Accepts one connection as a direct descriptor: the result is its index.
+    pub(crate) fn accept(&mut self, tag: Tag, listener: &impl AsRawFd) {
+        // SAFETY: sockaddr_storage is plain bytes: all zeros is a value.
+        let storage = unsafe { mem::zeroed() };
+        let mut name =
+            Box::new(Name { storage, len: size_of::<libc::sockaddr_storage>() as libc::socklen_t });
+        let (start, len) = ((&raw mut name.storage).cast::<libc::sockaddr>(), &raw mut name.len);
+        let held = self.hold(Held::Name(name));
+        let entry = opcode::Accept::new(Fd(listener.as_raw_fd()), start, len)
+            .file_index(Some(DestinationSlot::auto_target()))
+            .build();
+        // SAFETY: the name is in a box that is held until the completion.
+        unsafe { self.push(&entry.user_data(user_data(tag, held)), true) };
+    }
+
+    /// Tells each time an eventfd is signalled.
+    pub(crate) fn watch(&mut self, tag: Tag, fd: &impl AsRawFd) {
+        let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
+        // SAFETY: it names no memory.
+        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
+    }
+
+    /// Tells, once, when the peer's FIN came or a connection has failed; the result is poll(2)'s.
+    pub(crate) fn watch_end(&mut self, tag: Tag, target: Target) {
+        let events = (libc::POLLERR | libc::POLLHUP) as u32;
+        let entry = with_target!(target, |fd| opcode::PollAdd::new(fd, events).build());
+        // SAFETY: it names no memory.
+        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
+    }
+
+    /// Requests nobody waits for, that name no memory or only static.
+    ///
+    /// # Safety
+    /// As said.
+    unsafe fn push_quiet(&mut self, entry: squeue::Entry) {
+        let entry = entry.flags(Flags::SKIP_SUCCESS).user_data(UNCOUNTED);
+        // SAFETY: the caller's promise.
+        unsafe { self.push(&entry, false) };
+    }
+
+    /// Ends a request that receives (or another that holds no memory).
+    pub(crate) fn cancel(&mut self, tag: Tag) {
+        let builder = CancelBuilder::user_data(user_data(tag, NOTHING_HELD));
+        // SAFETY: it names no memory.
+        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build()) };
+    }
+
+    /// Ends every request on a descriptor.
+    pub(crate) fn cancel_all(&mut self, target: Target) {
+        let builder = with_target!(target, |fd| CancelBuilder::fd(fd)).all();
+        // SAFETY: it names no memory.
+        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build()) };
+    }
+
+    /// FIN.
+    pub(crate) fn shutdown_write(&mut self, target: Target) {
+        let entry = with_target!(target, |fd| opcode::Shutdown::new(fd, libc::SHUT_WR).build());
+        // SAFETY: it names no memory.
+        unsafe { self.push_quiet(entry) };
+    }
+
+    /// Closes; what follows it in the queue comes after it.
+    pub(crate) fn close(&mut self, target: Target) {
+        let entry = with_target!(target, |fd| opcode::Close::new(fd).build());
+        // SAFETY: it names no memory.
+        unsafe { self.push_quiet(entry) };
+    }
+
+    /// Sets an option of a direct descriptor; done before what follows it in the queue. Kernels before 6.7 cannot.
+    pub(crate) fn set_option(&mut self, target: Target, option: DirectOption) {
+        let (level, name, start, len) = match option {
+            DirectOption::NoDelay => {
+                (libc::IPPROTO_TCP, libc::TCP_NODELAY, (&raw const ON).cast(), size_of_val(&ON))
+            }
+            DirectOption::Abort => {
+                (libc::SOL_SOCKET, libc::SO_LINGER, (&raw const ABORT).cast(), size_of_val(&ABORT))
+            }
+        };
+        let entry = with_target!(target, |fd| {
+            opcode::SetSockOpt::new(fd, level as u32, name as u32, start, len as u32).build()
+        });
+        // SAFETY: the value is static.
+        unsafe { self.push_quiet(entry) };
+    }
+
+    /// An ordinary descriptor for a direct one, at once. Kernels before 6.8 cannot.
+    pub(crate) fn install(&mut self, index: u32) -> Option<OwnedFd> {
+        const INSTALL: Tag = Tag { kind: 0x7f, slot: 0 };
+        let entry = opcode::FixedFdInstall::new(Fixed(index), 0).build();
+        // SAFETY: it names no memory.
+        unsafe { self.push(&entry.user_data(user_data(INSTALL, NOTHING_HELD)), true) };
+        loop {
+            self.enter(1, None).ok()?;
+            while let Some(done) = self.next_fresh() {
+                if done.tag == INSTALL {
+                    // SAFETY: the kernel just made this descriptor for us and nobody else owns it.
+                    return (done.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(done.result) });
+                }
+                self.stash.push_back(done);
+            }
+        }
+    }
+
+    /// Whether completions wait, or requests do.
+    pub(crate) fn has_completions(&mut self) -> bool {
+        !self.stash.is_empty() || self.next < self.completions.len() || !self.ring.completion().is_empty()
+    }
+
+    pub(crate) fn has_requests(&mut self) -> bool {
+        !self.ring.submission().is_empty()
+    }
+
+    /// Submits what is queued and waits until `want` completions are there, at most `limit` (`None`: as long as it takes).
+    /// A signal or the time ends the wait without an error.
+    pub(crate) fn enter(&mut self, want: usize, limit: Option<Duration>) -> io::Result<()> {
+        let result = match limit {
+            _ if want == 0 => {
+                let pending = self.ring.submission().len() as u32;
+                // IORING_ENTER_GETEVENTS: deferred work is only done when asked for.
+                const GETEVENTS: u32 = 1;
+                // SAFETY: no argument is given, and what is queued is valid by `push`'s promise.
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(pending, 0, GETEVENTS, None) }
+            }
+            None => self.ring.submitter().submit_and_wait(want),
+            Some(limit) => {
+                let spec = Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
+                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&spec))
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(e) => match e.raw_os_error() {
+                // EBUSY and EAGAIN: the kernel wants us to take completions first.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(e),
+            },
+        }
+    }
+
+    /// The next completion.
+    pub(crate) fn next(&mut self) -> Option<Done> {
+        self.stash.pop_front().or_else(|| self.next_fresh())
+    }
+
+    fn next_fresh(&mut self) -> Option<Done> {
+        loop {
+            if self.next == self.completions.len() {
+                self.completions.clear();
+                self.next = 0;
+                self.completions.extend(self.ring.completion());
+            }
+            let entry = self.completions.get(self.next)?;
+            self.next += 1;
+            let (data, result, flags) = (entry.user_data(), entry.result(), entry.flags());
+            if data & UNCOUNTED == 0 {
+                return Some(self.done(data, result, flags));
+            }
+        }
+    }
+
+    fn done(&mut self, data: u64, result: i32, flags: u32) -> Done {
+        let tag = Tag { kind: (data >> 56) as u8 & 0x7f, slot: data as u32 };
+        let more = cqueue::more(flags);
+        self.in_flight -= u64::from(!more);
+        let mut gift = Gift::Nothing;
+        if let Some(id) = cqueue::buffer_select(flags) {
+            self.memory.buffers.taken(id);
+            gift = Gift::Buffer(id);
+        }
+        let held = (data >> 32) & NOTHING_HELD;
+        if held != NOTHING_HELD {
+            match self.unhold(held as u32) {
+                Held::Parcel(mut parcel) => {
+                    parcel.outbox.advance(usize::try_from(result).unwrap_or(0));
+                    gift = Gift::Parcel(parcel);
+                }
+                Held::Name(name) => gift = Gift::Peer(address(&name.storage).unwrap_or_else(unknown_address)),
+                Held::Address(_) | Held::Free => {}
+            }
+        }
+        Done { tag, result, more, gift }
+    }
+}
+
+/// How often, and how long each time, the last completions are waited for before their memory is leaked instead.
+const DROP_ROUNDS: u32 = 500;
+const DROP_WAIT: Duration = Duration::from_millis(10);
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // What is queued still counts: it closes descriptors.
+        let _ = self.enter(0, None);
+        for _ in 0..DROP_ROUNDS {
+            while self.next().is_some() {}
+            if self.in_flight == 0 {
+                break;
+            }
+            let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
+            // SAFETY: it names no memory.
+            unsafe { self.push_quiet(cancel) };
+            if self.enter(1, Some(DROP_WAIT)).is_err() {
+                break;
+            }
+        }
+        if self.in_flight == 0 {
+            // SAFETY: neither is used again. The ring is closed before its memory goes.
+            unsafe {
+                mem::ManuallyDrop::drop(&mut self.ring);
+                mem::ManuallyDrop::drop(&mut self.memory);
+            }
+        }
+        // Otherwise both are leaked: the kernel may still write to that memory.
+    }
+}

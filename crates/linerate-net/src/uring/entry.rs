@@ -1,0 +1,170 @@
+//! One connection of the io_uring transport.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::os::fd::{IntoRawFd, OwnedFd};
+
+use crate::NetError;
+use crate::closing::Closing;
+use crate::limits::ONE_SEGMENT;
+use crate::outbox::Outbox;
+use crate::sys::ring::{Parcel, Target};
+use crate::sys::socket;
+
+/// The multishot receive of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiving {
+    No,
+    Yes,
+    /// It was cancelled; its last completion has not come yet.
+    Ending,
+}
+
+/// How far a connection we asked for has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Nothing was asked of the kernel yet.
+    Wanted(SocketAddr),
+    /// The handshake is on its way.
+    Connecting,
+    Established,
+}
+
+/// The state of a connection. Its slot is free when it is `dying` and no request of it is in flight.
+pub(super) struct Entry {
+    pub(super) target: Target,
+    /// The descriptor, when it is an ordinary one and not handed over to be closed.
+    pub(super) fd: Option<OwnedFd>,
+    /// Waits for the parcel before it.
+    pub(super) outbox: Outbox,
+    /// `None` while it is on its way.
+    pub(super) parcel: Option<Box<Parcel>>,
+    /// Bytes of the parcel that have not left.
+    pub(super) in_parcel: usize,
+    pub(super) sending: bool,
+    /// The turn in which the parcel went to the kernel.
+    pub(super) sent_in_turn: u64,
+    /// The application was told that bytes wait, so it is told when they have left.
+    pub(super) watched: Cell<bool>,
+    pub(super) link: Link,
+    pub(super) receiving: Receiving,
+    pub(super) paused: bool,
+    /// Nothing more comes: the end or an error was met by the receive, or the connection could not be had.
+    pub(super) ended: bool,
+    /// Why sending, receiving or connecting failed; nothing more is sent.
+    pub(super) error: Option<NetError>,
+    /// Whether the kernel was asked to tell of a reset.
+    pub(super) watches_end: bool,
+    /// `Failed` was reported: there is nothing more to say.
+    pub(super) failed: bool,
+    /// The application has closed it, and it waits for something.
+    pub(super) closing: Option<Closing>,
+    /// It is closed; only completions are waited for.
+    pub(super) dying: bool,
+    /// Requests in flight.
+    pub(super) requests: u32,
+    /// It is in the list of those that have something to ask of the kernel.
+    pub(super) queued: bool,
+    sent: bool,
+    nodelay: bool,
+}
+
+impl Entry {
+    fn new(target: Target, fd: Option<OwnedFd>, link: Link) -> Entry {
+        Entry {
+            target,
+            fd,
+            outbox: Outbox::default(),
+            parcel: None,
+            in_parcel: 0,
+            sending: false,
+            sent_in_turn: 0,
+            watched: Cell::new(false),
+            link,
+            receiving: Receiving::No,
+            paused: false,
+            ended: false,
+            error: None,
+            watches_end: false,
+            failed: false,
+            closing: None,
+            dying: false,
+            requests: 0,
+            queued: false,
+            sent: false,
+            nodelay: false,
+        }
+    }
+
+    /// `short`: see [`ConnectOptions`](crate::ConnectOptions).
+    pub(super) fn connecting(target: Target, fd: OwnedFd, to: SocketAddr, short: bool) -> Entry {
+        Entry { watches_end: short, ..Entry::new(target, Some(fd), Link::Wanted(to)) }
+    }
+
+    /// It inherited TCP_NODELAY from its listener.
+    pub(super) fn accepted(index: u32) -> Entry {
+        Entry { nodelay: true, ..Entry::new(Target::Direct(index), None, Link::Established) }
+    }
+
+    /// The application holds it.
+    pub(super) fn is_live(&self) -> bool {
+        self.closing.is_none() && !self.dying
+    }
+
+    pub(super) fn unsent(&self) -> usize {
+        self.outbox.unsent() + self.in_parcel
+    }
+
+    /// Whether a receive has to be asked for.
+    pub(super) fn should_receive(&self) -> bool {
+        self.receiving == Receiving::No && !self.paused && !self.ended && !self.dying
+    }
+
+    /// The next parcel to send, if one can be sent now.
+    pub(super) fn pack(&mut self) -> Option<Box<Parcel>> {
+        if self.sending || self.unsent() == 0 || self.error.is_some() || self.dying {
+            return None;
+        }
+        let mut parcel = self.parcel.take().unwrap_or_else(Parcel::new);
+        if parcel.outbox.is_empty() {
+            std::mem::swap(&mut parcel.outbox, &mut self.outbox);
+        }
+        self.in_parcel = parcel.outbox.unsent();
+        self.sending = true;
+        self.before_send();
+        Some(parcel)
+    }
+
+    /// See the epoll transport: the call is saved for connections that send once, and little.
+    fn before_send(&mut self) {
+        if !self.nodelay
+            && (self.sent || self.in_parcel > ONE_SEGMENT)
+            && let Some(fd) = &self.fd
+        {
+            self.nodelay = true;
+            // It can only fail on a connection that failed, which the send will tell.
+            let _ = socket::set_nodelay(fd);
+        }
+        self.sent = true;
+    }
+
+    /// Nothing more is sent.
+    pub(super) fn fail(&mut self, error: NetError) {
+        self.error = Some(error);
+        self.outbox.clear();
+        if let Some(parcel) = &mut self.parcel {
+            parcel.outbox.clear();
+        }
+        if !self.sending {
+            self.in_parcel = 0;
+        }
+    }
+
+    /// What to close, once.
+    pub(super) fn let_go(&mut self) -> Target {
+        match self.fd.take() {
+            Some(fd) => Target::Plain(fd.into_raw_fd()),
+            None => self.target,
+        }
+    }
+}

@@ -1,0 +1,676 @@
+//! The kernel's TCP by io_uring: one multishot receive for each connection, into buffers the kernel picks; sends gathered
+//! and submitted with the wait, so that a turn is one call; accepted connections are direct descriptors.
+//!
+//! Connections we ask for have an ordinary descriptor, so that options and TCP_INFO can be had of them at any time. Of an accepted
+//! one TCP_INFO is had by installing an ordinary descriptor for the moment, where the kernel can (6.8).
+//! An instance belongs to the thread that made it: the kernel refuses others (`IORING_SETUP_SINGLE_ISSUER`).
+
+mod entry;
+
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::entry::{Entry, Link, Receiving};
+use crate::closing::{Closing, ClosingQueue};
+use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT};
+use crate::sys::ring::{DirectOption, Done, Gift, Parcel, Ring, RingOptions, Tag, Target};
+use crate::sys::{EventFd, socket, thread};
+use crate::table::Table;
+use crate::{
+    After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
+    NetErrorKind, TcpInfo, Time, Transport, Waker,
+};
+
+/// What a completion is for.
+mod kind {
+    pub(super) const RECEIVE: u8 = 1;
+    pub(super) const SEND: u8 = 2;
+    pub(super) const CONNECT: u8 = 3;
+    pub(super) const ACCEPT: u8 = 4;
+    pub(super) const WAKE: u8 = 5;
+    pub(super) const END: u8 = 6;
+}
+
+/// Size of a receive buffer. Reason: a turn's answers of a deep pipeline fit in few, and those in use fit L2.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Buffers the kernel begins with; it gets more when it runs out. Reason: few stay in the cache.
+const BUFFERS_AT_FIRST: usize = 64;
+
+/// In a claim: the end.
+const END: u64 = 0;
+/// In a claim: an error, with the errno below.
+const ERROR: u64 = 1 << 63;
+
+struct Listening {
+    /// `None` once it is over.
+    fd: Option<OwnedFd>,
+    in_flight: usize,
+}
+
+/// The kernel's TCP by io_uring.
+pub struct Uring {
+    ring: Ring,
+    wake: Arc<EventFd>,
+    limits: Limits,
+    table: Table<Entry>,
+    listeners: Vec<Listening>,
+    has_direct: bool,
+    /// They have something to ask of the kernel.
+    queued: Vec<Conn>,
+    closing: ClosingQueue,
+    accept_at: Time,
+    turns: u64,
+    /// The thread that made it is the only one the kernel lets use it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Uring {
+    /// An instance with the default limits.
+    pub fn new() -> io::Result<Uring> {
+        Uring::with_limits(Limits::default())
+    }
+
+    /// An instance with these limits. [`Probe`](crate::Probe) tells in words why the kernel refuses.
+    pub fn with_limits(limits: Limits) -> io::Result<Uring> {
+        let buffers = limits.receive_buffers.clamp(1, 1 << 15);
+        let ring = Ring::new(&RingOptions {
+            buffers: if buffers.is_power_of_two() { buffers } else { buffers.next_power_of_two() / 2 },
+            buffer_bytes: BUFFER_BYTES.min(limits.receive_bytes.max(1)),
+            buffers_at_first: BUFFERS_AT_FIRST,
+        })?;
+        let mut uring = Uring {
+            ring,
+            wake: Arc::new(EventFd::new()?),
+            limits,
+            table: Table::new(limits.connections),
+            listeners: Vec::new(),
+            has_direct: false,
+            queued: Vec::new(),
+            closing: ClosingQueue::default(),
+            accept_at: Time::ZERO,
+            turns: 0,
+            _not_send: PhantomData,
+        };
+        uring.watch_waker();
+        Ok(uring)
+    }
+
+    fn watch_waker(&mut self) {
+        self.ring.watch(Tag { kind: kind::WAKE, slot: 0 }, &*self.wake);
+    }
+
+    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+        self.table.get_mut(conn).filter(|entry| entry.is_live())
+    }
+
+    fn queue(queued: &mut Vec<Conn>, conn: Conn, entry: &mut Entry) {
+        if !entry.queued {
+            entry.queued = true;
+            queued.push(conn);
+        }
+    }
+
+    // Asking the kernel.
+
+    fn ask(&mut self) -> io::Result<()> {
+        for index in 0..self.queued.len() {
+            let conn = self.queued[index];
+            let Some(entry) = self.table.get_mut(conn) else { continue };
+            entry.queued = false;
+            match entry.link {
+                _ if entry.dying => {}
+                Link::Wanted(to) => Self::ask_connect(&mut self.ring, conn, entry, to, self.turns)?,
+                Link::Connecting => {}
+                Link::Established => {
+                    if let Some(parcel) = entry.pack() {
+                        Self::ask_send(&mut self.ring, conn, entry, parcel, self.turns, false);
+                    }
+                    if entry.should_receive() {
+                        Self::ask_receive(&mut self.ring, conn, entry);
+                    }
+                    if !entry.watches_end {
+                        Self::ask_end(&mut self.ring, conn, entry);
+                    }
+                }
+            }
+        }
+        self.queued.clear();
+        self.ask_accept();
+        Ok(())
+    }
+
+    /// The connection, what is to be sent on it, and what comes: a chain, so that one call to the kernel starts it all.
+    fn ask_connect(
+        ring: &mut Ring,
+        conn: Conn,
+        entry: &mut Entry,
+        to: SocketAddr,
+        turn: u64,
+    ) -> io::Result<()> {
+        ring.make_room(3)?;
+        entry.link = Link::Connecting;
+        entry.requests += 1;
+        let parcel = entry.pack();
+        let receives = entry.should_receive();
+        ring.connect(
+            Tag { kind: kind::CONNECT, slot: conn.slot },
+            entry.target,
+            to,
+            parcel.is_some() || receives,
+        );
+        if let Some(parcel) = parcel {
+            Self::ask_send(ring, conn, entry, parcel, turn, receives);
+        }
+        if receives {
+            Self::ask_receive(ring, conn, entry);
+        }
+        Ok(())
+    }
+
+    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, parcel: Box<Parcel>, turn: u64, link: bool) {
+        entry.sent_in_turn = turn;
+        entry.requests += 1;
+        ring.send(Tag { kind: kind::SEND, slot: conn.slot }, entry.target, parcel, link);
+    }
+
+    fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+        entry.receiving = Receiving::Yes;
+        entry.requests += 1;
+        ring.receive(Tag { kind: kind::RECEIVE, slot: conn.slot }, entry.target);
+    }
+
+    /// A receive that has just emptied the socket is not tried again by the kernel until something more happens to it. A
+    /// reset that came behind the last bytes has happened already, and would never be seen.
+    fn ask_end(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
+        entry.watches_end = true;
+        entry.requests += 1;
+        ring.watch_end(Tag { kind: kind::END, slot: conn.slot }, entry.target);
+    }
+
+    fn ask_accept(&mut self) {
+        if self.listeners.is_empty() || (self.accept_at > Time::ZERO && thread_now() < self.accept_at) {
+            return;
+        }
+        self.accept_at = Time::ZERO;
+        let mut room = self.table.room();
+        for (index, listening) in self.listeners.iter_mut().enumerate() {
+            let Some(fd) = &listening.fd else { continue };
+            room = room.saturating_sub(listening.in_flight);
+            while listening.in_flight < ACCEPTS_IN_FLIGHT && room > 0 {
+                self.ring.accept(Tag { kind: kind::ACCEPT, slot: index as u32 }, fd);
+                listening.in_flight += 1;
+                room -= 1;
+            }
+        }
+    }
+
+    // What the kernel says.
+
+    fn on_done(&mut self, done: Done, clock: &mut Clock, events: &mut Vec<Event>) {
+        match done.tag.kind {
+            kind::WAKE => {
+                self.wake.take();
+                events.push(Event::Woken);
+                if !done.more {
+                    self.watch_waker();
+                }
+                return;
+            }
+            kind::ACCEPT => return self.on_accept(done, clock, events),
+            _ => {}
+        }
+        let Some((conn, entry)) = self.table.by_slot(done.tag.slot) else { return };
+        entry.requests -= u32::from(!done.more);
+        match done.tag.kind {
+            kind::RECEIVE => self.on_receive(conn, &done, events),
+            kind::SEND => self.on_sent(conn, done, events),
+            kind::END => self.on_end(conn, done.result, events),
+            _ => self.on_connect(conn, done.result, clock, events),
+        }
+        if self.table.get(conn).is_some_and(|entry| entry.dying && entry.requests == 0) {
+            drop(self.table.remove(conn));
+        }
+    }
+
+    fn on_accept(&mut self, done: Done, clock: &mut Clock, events: &mut Vec<Event>) {
+        let listener = Listener(done.tag.slot);
+        let Some(listening) = self.listeners.get_mut(listener.0 as usize) else { return };
+        listening.in_flight -= 1;
+        let is_open = listening.fd.is_some();
+        let Ok(index) = u32::try_from(done.result) else {
+            if matches!(-done.result, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) {
+                self.accept_at = clock.now() + ACCEPT_PAUSE;
+            }
+            return;
+        };
+        let Gift::Peer(peer) = done.gift else { return };
+        if !is_open || self.table.is_full() {
+            return self.ring.close(Target::Direct(index));
+        }
+        if let Ok(conn) = self.table.insert(Entry::accepted(index))
+            && let Some(entry) = self.table.get_mut(conn)
+        {
+            Self::queue(&mut self.queued, conn, entry);
+            events.push(Event::Accepted { listener, conn, peer });
+        }
+    }
+
+    fn on_connect(&mut self, conn: Conn, result: i32, clock: &mut Clock, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { return };
+        entry.link = Link::Established;
+        if result < 0 {
+            let error = NetError::from_errno(-result);
+            entry.fail(error);
+            (entry.ended, entry.failed) = (true, true);
+            events.push(Event::Failed { conn, error });
+            return;
+        }
+        events.push(Event::Connected { conn, at: clock.now() });
+        Self::queue(&mut self.queued, conn, entry);
+    }
+
+    fn on_receive(&mut self, conn: Conn, done: &Done, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if !done.more {
+            entry.receiving = Receiving::No;
+        } else if entry.dying || entry.receiving == Receiving::Ending {
+            // The cancellation met it at a bad moment, or before it had begun.
+            self.ring.cancel(done.tag);
+        }
+        let live = entry.is_live();
+        if let Gift::Buffer(id) = done.gift {
+            if live && done.result > 0 {
+                let token = (u64::from(id) + 1) << 32 | done.result as u64;
+                events.push(Event::Readable { conn, data: Data { conn, token } });
+            } else {
+                self.ring.buffers().give_back(id);
+            }
+        }
+        let token = match -done.result {
+            0 => {
+                entry.ended = true;
+                // A send that failed took the error with it; the socket then only says that nothing more comes.
+                entry.error.map_or(END, |error| ERROR | error.errno as u64)
+            }
+            libc::ENOBUFS => {
+                let buffers = self.ring.buffers();
+                buffers.want_more();
+                buffers.top_up();
+                return Self::queue(&mut self.queued, conn, entry);
+            }
+            // Cancelled, or its connection could not be had; or it came to an end for the kernel's reasons.
+            libc::ECANCELED | ..0 => {
+                if !done.more && entry.should_receive() {
+                    Self::queue(&mut self.queued, conn, entry);
+                }
+                return;
+            }
+            errno => {
+                entry.fail(NetError::from_errno(errno));
+                (entry.ended, entry.failed) = (true, true);
+                ERROR | errno as u64
+            }
+        };
+        if live {
+            events.push(Event::Readable { conn, data: Data { conn, token } });
+        } else if matches!(entry.closing, Some(Closing::Linger | Closing::AfterPeer)) || entry.error.is_some()
+        {
+            self.finish(conn);
+        }
+    }
+
+    fn on_sent(&mut self, conn: Conn, done: Done, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let Gift::Parcel(parcel) = done.gift else { return };
+        entry.sending = false;
+        entry.in_parcel = parcel.outbox.unsent();
+        entry.parcel = Some(parcel);
+        if entry.dying {
+            return;
+        }
+        match -done.result {
+            ..=0 | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            errno => {
+                let error = NetError::from_errno(errno);
+                entry.fail(error);
+                if entry.closing.is_some() {
+                    self.finish(conn);
+                } else {
+                    self.tell_failure(conn, error, events);
+                }
+                return;
+            }
+        }
+        if let Some(error) = entry.error {
+            entry.fail(error);
+        } else if entry.unsent() > 0 {
+            Self::queue(&mut self.queued, conn, entry);
+        } else if let Some(state) = entry.closing {
+            self.after_flush(conn, state);
+        } else if entry.watched.replace(false) || entry.sent_in_turn != self.turns {
+            events.push(Event::Drained { conn });
+        }
+    }
+
+    /// The peer sent its FIN, or the connection is over or was reset.
+    fn on_end(&mut self, conn: Conn, result: i32, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| result >= 0 && !entry.dying) else {
+            return;
+        };
+        if entry.closing.is_some() {
+            return self.finish(conn);
+        }
+        let waiting =
+            entry.fd.as_ref().filter(|_| entry.receiving == Receiving::No).and_then(socket::take_error);
+        let error =
+            entry.error.or(waiting.map(NetError::from_errno)).unwrap_or(NetError::of(NetErrorKind::Reset));
+        self.tell_failure(conn, error, events);
+    }
+
+    /// Makes the receive tell of a failure, after what the peer said before it went; or tells of it.
+    fn tell_failure(&mut self, conn: Conn, error: NetError, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        match entry.receiving {
+            // Asked again when the last completion has come: that one meets the error.
+            Receiving::Yes => {
+                entry.receiving = Receiving::Ending;
+                self.ring.cancel(Tag { kind: kind::RECEIVE, slot: conn.slot });
+            }
+            Receiving::Ending => {}
+            Receiving::No if entry.failed => {}
+            Receiving::No => {
+                entry.fail(error);
+                entry.failed = true;
+                events.push(Event::Failed { conn, error });
+            }
+        }
+    }
+
+    // Closing.
+
+    fn begin_closing(&mut self, conn: Conn, state: Closing) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.closing = Some(state);
+        if !state.is_flush() {
+            // The peer's FIN is waited for.
+            entry.paused = false;
+            if state == Closing::Linger {
+                self.ring.shutdown_write(entry.target);
+            }
+        }
+        Self::queue(&mut self.queued, conn, entry);
+        if let Some(oldest) = self.closing.push(&self.limits, thread_now(), conn, state)
+            && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
+        {
+            self.finish(oldest);
+        }
+    }
+
+    fn after_flush(&mut self, conn: Conn, state: Closing) {
+        if !state.is_flush() {
+            return;
+        }
+        let ended = self.table.get(conn).is_some_and(|entry| entry.ended);
+        match state.after_flush() {
+            Some(next) if !ended => self.begin_closing(conn, next),
+            _ => self.finish(conn),
+        }
+    }
+
+    /// Closes. What is still in flight is ended first; the slot is free when that is known.
+    fn finish(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { return };
+        entry.dying = true;
+        entry.closing = None;
+        if entry.requests > 0 {
+            self.ring.cancel_all(entry.target);
+        }
+        let target = entry.let_go();
+        self.ring.close(target);
+        if entry.requests == 0 {
+            drop(self.table.remove(conn));
+        }
+    }
+
+    fn expire_closing(&mut self, clock: &mut Clock) {
+        while self.closing.next().is_some() {
+            let (now, table) = (clock.now(), &self.table);
+            let state = |conn| table.get(conn).and_then(|entry| entry.closing);
+            let Some(over) = self.closing.expired(now, state) else { return };
+            self.finish(over);
+        }
+    }
+
+    // Sending.
+
+    fn hand_over(&mut self, conn: Conn, len: usize, put: impl FnOnce(&mut Entry)) -> Result<(), NetError> {
+        let limit = self.limits.unsent_bytes;
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return Ok(()) };
+        if let Some(error) = entry.error {
+            return Err(error);
+        }
+        if entry.unsent() + len > limit {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        put(entry);
+        Self::queue(&mut self.queued, conn, entry);
+        Ok(())
+    }
+
+    fn patience(&self, until: Option<Time>) -> Option<Duration> {
+        let accept = if self.accept_at > Time::ZERO { Some(self.accept_at) } else { None };
+        let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
+        if until == Time::NEVER { None } else { Some(until - thread_now()) }
+    }
+}
+
+fn thread_now() -> Time {
+    Time::from_nanos(thread::monotonic_ns())
+}
+
+/// Reads the clock at most once in a turn, and only when somebody asks.
+struct Clock(Option<Time>);
+
+impl Clock {
+    fn now(&mut self) -> Time {
+        *self.0.get_or_insert_with(thread_now)
+    }
+}
+
+impl Transport for Uring {
+    fn now(&mut self) -> Time {
+        thread_now()
+    }
+
+    fn listen(
+        &mut self,
+        at: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<(Listener, SocketAddr), NetError> {
+        if !self.has_direct {
+            let limit = thread::nofile().unwrap_or(1024);
+            let count = u64::from(self.limits.connections).min(limit).min(1 << 16) as u32;
+            self.ring.add_direct(count)?;
+            self.has_direct = true;
+        }
+        let (fd, at) = socket::listen(at, options)?;
+        self.listeners.push(Listening { fd: Some(fd), in_flight: 0 });
+        Ok((Listener(self.listeners.len() as u32 - 1), at))
+    }
+
+    fn unlisten(&mut self, listener: Listener) {
+        if let Some(listening) = self.listeners.get_mut(listener.0 as usize)
+            && let Some(fd) = listening.fd.take()
+        {
+            // Requests on it hold the socket, but from now on nobody is let in.
+            socket::shutdown(&fd);
+            self.ring.cancel_all(Target::Plain(fd.as_raw_fd()));
+            self.ring.close(Target::Plain(std::os::fd::IntoRawFd::into_raw_fd(fd)));
+        }
+    }
+
+    fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
+        if self.table.is_full() {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        let fd = socket::tcp(to)?;
+        if let Some(from) = options.from {
+            socket::bind_source(&fd, from)?;
+        }
+        let target = Target::Plain(fd.as_raw_fd());
+        match self.table.insert(Entry::connecting(target, fd, to, options.short)) {
+            Ok(conn) => {
+                if let Some(entry) = self.table.get_mut(conn) {
+                    Self::queue(&mut self.queued, conn, entry);
+                }
+                Ok(conn)
+            }
+            Err(_) => Err(NetError::of(NetErrorKind::NoMemory)),
+        }
+    }
+
+    fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
+        self.turns += 1;
+        self.ask()?;
+        if self.ring.has_completions() {
+            if self.ring.has_requests() {
+                self.ring.enter(0, None)?;
+            }
+        } else {
+            match self.patience(until) {
+                Some(Duration::ZERO) => self.ring.enter(0, None)?,
+                patience => self.ring.enter(1, patience)?,
+            }
+        }
+        let mut clock = Clock(None);
+        for _ in 0..self.limits.events_per_turn.max(1) {
+            let Some(done) = self.ring.next() else { break };
+            self.on_done(done, &mut clock, events);
+        }
+        self.expire_closing(&mut clock);
+        Ok(())
+    }
+
+    fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
+        let live = self.live(data.conn).is_some();
+        if data.token & ERROR != 0 {
+            let errno = (data.token & !ERROR) as i32;
+            return if live { After::Failed(NetError::from_errno(errno)) } else { After::Gone };
+        }
+        if data.token == END {
+            return if live { After::Ended } else { After::Gone };
+        }
+        let (id, len) = ((data.token >> 32) as u16 - 1, data.token as u32 as usize);
+        let buffers = self.ring.buffers();
+        if live && let Some(bytes) = buffers.get(id, len) {
+            take(bytes);
+        }
+        buffers.give_back(id);
+        if live { After::Open } else { After::Gone }
+    }
+
+    fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
+        self.hand_over(conn, bytes.len(), |entry| entry.outbox.push_copy(bytes))
+    }
+
+    fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
+        self.ring.lent().add(bytes)
+    }
+
+    fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
+        if self.live(conn).is_none() {
+            return Ok(());
+        }
+        let len = self.ring.lent().range(lent, &range)?.len();
+        self.hand_over(conn, len, |entry| entry.outbox.push_lent(lent, range))
+    }
+
+    fn unsent(&self, conn: Conn) -> usize {
+        let Some(entry) = self.table.get(conn).filter(|entry| entry.is_live()) else { return 0 };
+        let unsent = entry.unsent();
+        if unsent > 0 {
+            entry.watched.set(true);
+        }
+        unsent
+    }
+
+    fn pause(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
+        entry.paused = true;
+        if entry.receiving == Receiving::Yes {
+            entry.receiving = Receiving::Ending;
+            self.ring.cancel(Tag { kind: kind::RECEIVE, slot: conn.slot });
+        }
+    }
+
+    fn resume(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
+        entry.paused = false;
+        Self::queue(&mut self.queued, conn, entry);
+    }
+
+    fn set_low_water(&mut self, conn: Conn, bytes: usize) {
+        if let Some(fd) = self.live(conn).and_then(|entry| entry.fd.as_ref()) {
+            let _ = socket::set_low_water(fd, bytes);
+        }
+    }
+
+    fn close(&mut self, conn: Conn, how: Close) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
+        let nothing_left = entry.unsent() == 0;
+        let given_up = entry.link != Link::Established || entry.error.is_some();
+        let state = match how {
+            Close::Abort => {
+                self.abort(conn);
+                None
+            }
+            _ if given_up => None,
+            Close::Now if nothing_left => None,
+            Close::Now => Some(Closing::Flush),
+            Close::AfterPeer | Close::Lingering if nothing_left && entry.ended => None,
+            Close::AfterPeer if nothing_left => Some(Closing::AfterPeer),
+            Close::AfterPeer => Some(Closing::FlushThenAfterPeer),
+            Close::Lingering if nothing_left => Some(Closing::Linger),
+            Close::Lingering => Some(Closing::FlushThenLinger),
+        };
+        match state {
+            Some(state) => self.begin_closing(conn, state),
+            None => self.finish(conn),
+        }
+    }
+
+    fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
+        let entry = self.table.get_mut(conn).filter(|entry| entry.is_live())?;
+        match (&entry.fd, entry.target) {
+            (Some(fd), _) => socket::tcp_info(fd).ok(),
+            (None, Target::Direct(index)) => socket::tcp_info(&self.ring.install(index)?).ok(),
+            (None, Target::Plain(_)) => None,
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker(self.wake.clone())
+    }
+
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+}
+
+impl Uring {
+    /// Makes the close that follows a reset.
+    fn abort(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if let Some(fd) = &entry.fd {
+            let _ = socket::set_abort(fd);
+        } else {
+            let target = entry.target;
+            self.ring.set_option(target, DirectOption::Abort);
+        }
+    }
+}
