@@ -53,6 +53,15 @@ impl RequestBody {
         matches!(self.0, Inner::Empty)
     }
 
+    /// What is left of it, when all of it is there.
+    pub(crate) fn known_length(&self) -> Option<usize> {
+        match &self.0 {
+            Inner::Empty => Some(0),
+            Inner::Whole(bytes) => Some(bytes.len()),
+            Inner::Stream(_) => None,
+        }
+    }
+
     /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         poll_fn(|context| self.poll_next(context)).await
@@ -97,8 +106,7 @@ impl RequestBody {
         Ok(Bytes::from(all))
     }
 
-    /// The trailer fields, once the end was reached with [`RequestBody::next`] or [`RequestBody::collect`]; taken once.
-    /// `handle` must have been had from [`RequestBody::trailers`] before.
+    /// A handle on the trailer fields: asked for before the body is read, it has them once the end was reached.
     pub fn trailers(&self) -> Trailers {
         Trailers(match &self.0 {
             Inner::Stream(receiver) => Some(Arc::clone(&receiver.0)),

@@ -396,7 +396,8 @@ impl<H: Handler> Engine<H> {
         let (framing, later) = match response.body {
             _ if bodiless => (AnswerFraming::Absent, None),
             ResponseBody::Whole(body) => {
-                let framing = AnswerFraming::Length(body.len() as u64);
+                let announced = response.announced.filter(|_| asked.head_only && body.is_empty());
+                let framing = AnswerFraming::Length(announced.unwrap_or(body.len() as u64));
                 if asked.head_only { (framing, None) } else { (framing, Some(Later::Large(body))) }
             }
             ResponseBody::Stream(stream) => {

@@ -15,6 +15,8 @@ pub struct Response {
     pub(crate) fields: Fields,
     pub(crate) body: ResponseBody,
     pub(crate) close: bool,
+    /// What Content-Length says in an answer to HEAD that has no body to measure.
+    pub(crate) announced: Option<u64>,
 }
 
 impl Response {
@@ -27,6 +29,7 @@ impl Response {
             fields: Fields::new(),
             body: ResponseBody::Whole(Bytes::new()),
             close: false,
+            announced: None,
         }
     }
 

@@ -17,6 +17,7 @@ use crate::files::FileRoot;
 use crate::limits::{self, Limits};
 use crate::notice::Notices;
 use crate::routes::Routes;
+use crate::runtime::tokio_handle;
 use crate::server::Server;
 use crate::site::SitePlan;
 use crate::watch::Watchdog;
@@ -216,8 +217,12 @@ type Told = io::Result<(Vec<SocketAddr>, Waker)>;
 
 impl Thread {
     fn run<H: Handler>(self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
-        match Epoll::new() {
-            Ok(transport) => self.serve(transport, make(), tell),
+        let begun = tokio_handle().and_then(|tokio| Epoll::new().map(|transport| (tokio, transport)));
+        match begun {
+            Ok((tokio, transport)) => {
+                let _inside = tokio.enter();
+                self.serve(transport, make(), tell);
+            }
             Err(error) => {
                 // Nobody listens any more only when the caller is gone.
                 let _ = tell.send(Err(error));

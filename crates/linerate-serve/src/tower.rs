@@ -1,0 +1,218 @@
+//! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::header::{HeaderName, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+use linerate_http::server::{Fields, Version};
+use tower_service::Service;
+
+use crate::body::{BodyError, RequestBody, Trailers};
+use crate::engine::explained;
+use crate::response::{BodyStream, ResponseBody};
+use crate::{Handler, Request, Response};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The client's address, as an extension of the requests that services get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+/// Makes a handler of a service. Its errors become 500; a service that is not ready makes its requests wait.
+pub fn tower<S, B>(service: S) -> impl Handler
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: std::fmt::Display,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Data: 'static,
+    B::Error: Into<Failure>,
+{
+    move |request: Request| call(service.clone(), request)
+}
+
+async fn call<S, B>(mut service: S, request: Request) -> Response
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>>,
+    S::Error: std::fmt::Display,
+    B: Body + 'static,
+    B::Error: Into<Failure>,
+{
+    let request = match to_http(request) {
+        Ok(request) => request,
+        Err(error) => return explained(400, &error.to_string()),
+    };
+    if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
+        return explained(500, &error.to_string());
+    }
+    match service.call(request).await {
+        Ok(response) => from_http(response).await,
+        Err(error) => explained(500, &error.to_string()),
+    }
+}
+
+fn to_http(request: Request) -> Result<http::Request<TowerBody>, http::Error> {
+    let head = request.head();
+    let mut builder = http::Request::builder().method(head.method_name()).uri(head.target()).version(
+        if head.version() == Version::Http10 { http::Version::HTTP_10 } else { http::Version::HTTP_11 },
+    );
+    if let Some(headers) = builder.headers_mut() {
+        headers.reserve(head.fields().len());
+        for (name, value) in head.fields() {
+            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
+        }
+    }
+    let peer = Peer(request.peer());
+    let mut request = builder.body(TowerBody::new(request.into_body()))?;
+    request.extensions_mut().insert(peer);
+    Ok(request)
+}
+
+async fn from_http<B>(response: http::Response<B>) -> Response
+where
+    B: Body + 'static,
+    B::Error: Into<Failure>,
+{
+    let (parts, body) = response.into_parts();
+    let mut answer = Response::status(parts.status.as_u16());
+    for (name, value) in &parts.headers {
+        if name == http::header::CONNECTION {
+            answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
+        }
+        if name == http::header::CONTENT_LENGTH {
+            // A service that answers HEAD says how long the answer would have been.
+            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
+        }
+        // Framing, date and connection are the server's own, which `add` refuses; the rest was checked by `http`.
+        let _ = answer.fields.add(name.as_str(), value.as_bytes());
+    }
+    let mut body = Box::pin(body);
+    if body.is_end_stream() {
+        return answer;
+    }
+    // Most bodies are one piece that is there already: it leaves beside its head.
+    let first = match poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        None => return answer,
+        Some(Ok(frame)) => frame,
+        Some(Err(_)) => return Response::status(500).closing(),
+    };
+    match first.into_data() {
+        Ok(data) if body.is_end_stream() => answer.body = ResponseBody::Whole(to_bytes(data)),
+        first => {
+            let (first, trailers) = match first {
+                Ok(data) => (Some(to_bytes(data)), None),
+                Err(frame) => (None, frame.into_trailers().ok()),
+            };
+            let length = body.size_hint().exact().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
+            answer.body = ResponseBody::Stream(Box::pin(FromBody { body, first, trailers, length }));
+        }
+    }
+    answer
+}
+
+fn to_bytes(mut data: impl Buf) -> Bytes {
+    data.copy_to_bytes(data.remaining())
+}
+
+/// A service's body as a stream of ours.
+struct FromBody<B> {
+    body: Pin<Box<B>>,
+    first: Option<Bytes>,
+    trailers: Option<http::HeaderMap>,
+    length: Option<u64>,
+}
+
+impl<B> BodyStream for FromBody<B>
+where
+    B: Body,
+    B::Error: Into<Failure>,
+{
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Failure>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        loop {
+            return match self.body.as_mut().poll_frame(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(None) => Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => Poll::Ready(Some(Ok(to_bytes(data)))),
+                    Err(frame) => {
+                        self.trailers = frame.into_trailers().ok();
+                        continue;
+                    }
+                },
+            };
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
+        let mut fields = Fields::new();
+        for (name, value) in &self.trailers.take()? {
+            // Those that must not come here are left out.
+            let _ = fields.add(name.as_str(), value.as_bytes());
+        }
+        Some(fields)
+    }
+}
+
+/// The body of a request, as services get it.
+#[derive(Debug)]
+pub struct TowerBody {
+    body: RequestBody,
+    trailers: Option<Trailers>,
+}
+
+impl TowerBody {
+    fn new(body: RequestBody) -> TowerBody {
+        let trailers = (!body.is_empty()).then(|| body.trailers());
+        TowerBody { body, trailers }
+    }
+}
+
+impl Body for TowerBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.body.poll_next(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(piece)) => Poll::Ready(Some(piece.map(Frame::data))),
+            Poll::Ready(None) => {
+                let fields = self.trailers.take().map(|t| t.get()).unwrap_or_default();
+                let mut map = http::HeaderMap::new();
+                for (name, value) in &fields {
+                    if let (Ok(name), Ok(value)) =
+                        (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
+                    {
+                        map.append(name, value);
+                    }
+                }
+                Poll::Ready((!map.is_empty()).then_some(Ok(Frame::trailers(map))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_empty() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.known_length().map_or_else(SizeHint::default, |n| SizeHint::with_exact(n as u64))
+    }
+}

@@ -1,0 +1,143 @@
+//! An axum `Router`, unchanged, and handlers that use tokio.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn router() -> Router {
+    Router::new()
+        .route("/", get(|| async { "hello\n" }))
+        .route("/state", get(|State(text): State<&'static str>| async move { text }))
+        .route("/greet/{name}", get(|Path(name): Path<String>| async move { format!("hello {name}\n") }))
+        .route(
+            "/query",
+            get(|Query(q): Query<Vec<(String, u64)>>| async move {
+                q.iter().map(|p| p.1).sum::<u64>().to_string()
+            }),
+        )
+        .route("/json", post(|Json(value): Json<serde_json::Value>| async move { Json(value) }))
+        .route("/text", post(|body: String| async move { body.to_uppercase() }))
+        .route("/peer", get(|Extension(Peer(peer)): Extension<Peer>| async move { peer.ip().to_string() }))
+        .route("/agent", get(|headers: HeaderMap| async move { format!("{:?}", headers.get("user-agent")) }))
+        .route(
+            "/teapot",
+            get(|| async { (StatusCode::IM_A_TEAPOT, [("x-pot", "brown")], "short and stout") }),
+        )
+        .route(
+            "/sleep",
+            get(|| async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                "slept\n"
+            }),
+        )
+        .route("/spawn", get(|| async { tokio::spawn(async { "spawned\n" }).await.unwrap() }))
+        .with_state("the state")
+}
+
+fn server() -> Handle {
+    let app = router();
+    spawn_with(ServerOptions::default(), move || tower(app.clone())).unwrap()
+}
+
+fn exchange(to: SocketAddr, text: &str) -> String {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get_it(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\nUser-Agent: test\r\n\r\n")
+}
+
+#[test]
+fn extractors_answers_and_pipelining() {
+    let server = server();
+    let at = server.addr();
+    for (path, expected) in [
+        ("/", "hello\n"),
+        ("/state", "the state"),
+        ("/greet/you%20all", "hello you all\n"),
+        ("/query?a=1&b=41", "42"),
+        ("/peer", "127.0.0.1"),
+        ("/agent", "Some(\"test\")"),
+    ] {
+        let answer = exchange(at, &get_it(path));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(expected), "{path}: {answer}");
+    }
+    let teapot = exchange(at, &get_it("/teapot"));
+    assert!(teapot.starts_with("HTTP/1.1 418") && teapot.contains("\r\nx-pot: brown\r\n"), "{teapot}");
+    assert!(exchange(at, &get_it("/none")).starts_with("HTTP/1.1 404"));
+    assert!(exchange(at, "DELETE / HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 405"));
+    let head = exchange(at, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(head.contains("content-length: 6\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    let all = exchange(at, &(get_it("/sleep") + &get_it("/") + &get_it("/spawn") + &get_it("/state")));
+    let order = ["slept", "hello", "spawned", "the state"].map(|t| all.find(t).unwrap());
+    assert!(order.is_sorted(), "{all}");
+}
+
+#[test]
+fn bodies_whole_chunked_and_slow() {
+    let server = server();
+    let post = |path: &str, fields: &str, body: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}")
+    };
+    let json = "Content-Type: application/json\r\n";
+    let answer =
+        exchange(server.addr(), &post("/json", &format!("{json}Content-Length: 7\r\n"), "{\"a\":1}"));
+    assert!(answer.ends_with("{\"a\":1}"), "{answer}");
+    let answer =
+        exchange(server.addr(), &post("/json", &format!("{json}Content-Length: 7\r\n"), "{\"a\":1 "));
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let answer = exchange(server.addr(), &post("/text", chunked, "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"));
+    assert!(answer.ends_with("ABCDEFG"), "{answer}");
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.write_all(post("/text", "Content-Length: 6\r\nConnection: close\r\n", "abc").as_bytes()).unwrap();
+    while server.counts().waiting == 0 {
+        std::thread::yield_now();
+    }
+    stream.write_all(b"def").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("ABCDEF"), "{answer}");
+}
+
+/// A handler that asks another server by tokio's sockets, and waits for another task by a channel.
+#[test]
+fn handlers_use_tokio() {
+    let other = server();
+    let address = other.addr();
+    let handler = move |request: Request| async move {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let path = request.path().to_owned();
+        tokio::spawn(async move {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let ask = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+            stream.write_all(ask.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            sender.send(answer).unwrap();
+        });
+        match tokio::time::timeout(Duration::from_secs(20), receiver).await {
+            Ok(Ok(answer)) => Response::text(answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned()),
+            _ => Response::status(504),
+        }
+    };
+    let server = spawn_with(ServerOptions::default(), move || handler).unwrap();
+    let answers = exchange(server.addr(), &(get_it("/greet/a") + &get_it("/") + &get_it("/sleep")));
+    let order =
+        ["hello a", "hello\n", "slept"].map(|t| answers.find(t).unwrap_or_else(|| panic!("{answers}")));
+    assert!(order.is_sorted());
+}
