@@ -43,8 +43,8 @@ enum Bench {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Test => Ok(true),
-        Command::Tidy => Ok(true),
+        Command::Test => test::run(),
+        Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),

@@ -1,6 +1,7 @@
 //! The raw client on io_uring: multishot receive into provided buffers on direct descriptors; counts bytes, parses nothing.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
@@ -139,13 +140,7 @@ struct Connection {
 fn kept(o: &Options) -> io::Result<Counts> {
     let request = o.request();
     let answer = o.learn()?;
-    let mut fds = Vec::with_capacity(o.connections);
-    for _ in 0..o.connections {
-        let fd = sys::socket(false)?;
-        sys::connect(fd, &Peer::new(o.target))?;
-        sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        fds.push(fd);
-    }
+    let fds = (0..o.connections).map(|_| connected(o)).collect::<io::Result<Vec<_>>>()?;
     let lasts = Timespec::from(o.lasts);
     let mut ring = Ring::new(o.connections * 2)?;
     ring.submitter.register_files(&fds)?;
@@ -209,6 +204,13 @@ fn kept(o: &Options) -> io::Result<Counts> {
             }
         }
     }
+}
+
+fn connected(o: &Options) -> io::Result<RawFd> {
+    let fd = sys::socket(false)?;
+    sys::connect(fd, &Peer::new(o.target))?;
+    sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    Ok(fd)
 }
 
 /// socket -> connect -> send -> receive -> close as one chain of linked entries, one call for many chains.

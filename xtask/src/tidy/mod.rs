@@ -1,1 +1,174 @@
+//! `tidy`: rules of this repository that no compiler holds. It is a test, too.
 
+mod edges;
+mod lexer;
+mod rust;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::shell;
+
+/// Something that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// File, relative to the root.
+    pub(crate) path: String,
+    /// Line from 1; 0 where the whole file is meant.
+    pub(crate) line: usize,
+    /// The rule's name, as the allow list spells it.
+    pub(crate) rule: &'static str,
+    /// What is wrong and what would be right.
+    pub(crate) what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, what: impl Into<String>) -> Finding {
+        Finding { path: path.into(), line, rule, what: what.into() }
+    }
+}
+
+/// An exception in xtask/tidy.toml.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allowed {
+    rule: String,
+    /// A file, or a folder ending in `/`.
+    path: String,
+    /// A function's name, where only that is meant.
+    item: Option<String>,
+    reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AllowList {
+    #[serde(default)]
+    allow: Vec<Allowed>,
+}
+
+impl Allowed {
+    fn covers(&self, f: &Finding) -> bool {
+        let path =
+            if self.path.ends_with('/') { f.path.starts_with(&self.path) } else { f.path == self.path };
+        let item = |i: &String| f.what.contains(&format!("`{i}`"));
+        self.rule == f.rule && path && self.item.as_ref().is_none_or(item)
+    }
+}
+
+/// One file of the repository.
+#[derive(Debug)]
+struct File {
+    /// Relative to the root, with `/`.
+    path: String,
+    text: String,
+}
+
+/// Prints what breaks a rule; `false` when anything does.
+pub(crate) fn run() -> Result<bool> {
+    let findings = findings(shell::root())?;
+    for f in &findings {
+        println!("{}:{}: {} [{}]", f.path, f.line, f.what, f.rule);
+    }
+    match findings.len() {
+        0 => println!("tidy: nothing to say"),
+        n => println!("tidy: {n} found; exceptions with their reasons live in xtask/tidy.toml"),
+    }
+    Ok(findings.is_empty())
+}
+
+fn findings(root: &Path) -> Result<Vec<Finding>> {
+    let files = files(root)?;
+    let list = std::fs::read_to_string(root.join("xtask/tidy.toml")).context("xtask/tidy.toml")?;
+    let list: AllowList = toml::from_str(&list).context("xtask/tidy.toml")?;
+    let mut found = Vec::new();
+    for f in &files {
+        text::check(f, root, &mut found);
+        if f.path.ends_with(".rs") {
+            rust::check(f, &mut found);
+        }
+    }
+    text::required(&files, &mut found);
+    edges::check(&files, &edges::metadata()?, &mut found);
+    let mut left: Vec<Finding> =
+        found.iter().filter(|f| !list.allow.iter().any(|a| a.covers(f))).cloned().collect();
+    left.extend(unneeded(&list, &found));
+    left.sort();
+    Ok(left)
+}
+
+/// Exceptions that nothing needs any more, or that give no reason.
+fn unneeded(list: &AllowList, found: &[Finding]) -> Vec<Finding> {
+    let of = |a: &Allowed, what: &str| {
+        let item = a.item.as_deref().unwrap_or("");
+        Finding::new("xtask/tidy.toml", 0, "allow-list", format!("{} {} {item}: {what}", a.rule, a.path))
+    };
+    let unused = list
+        .allow
+        .iter()
+        .filter(|a| !found.iter().any(|f| a.covers(f)))
+        .map(|a| of(a, "not needed any more"));
+    let silent = list.allow.iter().filter(|a| a.reason.trim().len() < 10).map(|a| of(a, "says no reason"));
+    unused.chain(silent).collect()
+}
+
+/// Every text file of the repository that is written by hand.
+fn files(root: &Path) -> Result<Vec<File>> {
+    let mut all = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type()?.is_dir() {
+                if !skipped_folder(&name, &path) {
+                    folders.push(path);
+                }
+            } else if name != "Cargo.lock"
+                && let Ok(text) = std::fs::read_to_string(entry.path())
+            {
+                all.push(File { path: path.to_string_lossy().replace('\\', "/"), text });
+            }
+        }
+    }
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
+}
+
+/// What is built, found or recorded is not written by hand.
+fn skipped_folder(name: &str, path: &Path) -> bool {
+    let data = ["fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"].iter().any(|d| path == Path::new(d));
+    data || name == ".git" || name == "target" || name.starts_with("target-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tidy() {
+        let found = findings(shell::root()).expect("readable");
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn an_exception_covers_its_rule_path_and_item_alone() {
+        let a =
+            Allowed { rule: "r".into(), path: "a/".into(), item: Some("f".into()), reason: "because".into() };
+        assert!(a.covers(&Finding::new("a/b.rs", 1, "r", "`f` is long")));
+        assert!(!a.covers(&Finding::new("a/b.rs", 1, "r", "`g` is long")));
+        assert!(!a.covers(&Finding::new("b/b.rs", 1, "r", "`f` is long")));
+        assert!(!a.covers(&Finding::new("a/b.rs", 1, "s", "`f` is long")));
+    }
+
+    #[test]
+    fn exceptions_must_be_needed_and_reasoned() {
+        let a = Allowed { rule: "r".into(), path: "a.rs".into(), item: None, reason: "".into() };
+        let list = AllowList { allow: vec![a] };
+        assert_eq!(unneeded(&list, &[]).len(), 2);
+    }
+}

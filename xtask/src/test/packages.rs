@@ -1,0 +1,117 @@
+//! Programs beyond cargo that tests use: installed when that may be, named when not.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// A program, its Debian package, and what does not run without it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    without: &'static str,
+}
+
+const NEEDS: [Need; 8] = [
+    need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
+    need("valgrind", "valgrind", "the comparison of instruction counts"),
+    need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
+    need("ab", "apache2-utils", "comparisons with it (cargo xtask bench load)"),
+    need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
+    need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
+    need("ip", "iproute2", "tests in network namespaces"),
+    need("nft", "nftables", "tests with lost packets"),
+];
+
+const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
+    Need { program, package, without }
+}
+
+fn missing() -> Vec<&'static Need> {
+    NEEDS.iter().filter(|n| shell::find(n.program).is_none()).collect()
+}
+
+/// Sees to it that the programs are there. What stays missing is said and is no failure: its tests say so themselves.
+pub(super) fn provide() -> Result<()> {
+    let lacking = missing();
+    if lacking.is_empty() {
+        println!("all there: {}", NEEDS.map(|n| n.program).join(" "));
+        return Ok(());
+    }
+    let packages: Vec<&str> = lacking.iter().map(|n| n.package).collect();
+    match apt_get() {
+        Some(apt) => {
+            println!("installing {} (Debian packages)", packages.join(" "));
+            if let Err(e) = install(&apt, &packages) {
+                println!("that did not work: {e:#}");
+            }
+        }
+        None => println!("may not install (that takes Debian's apt-get, and root or sudo in CI)"),
+    }
+    for n in missing() {
+        println!("missing: {} (package {}): without it no {}", n.program, n.package, n.without);
+    }
+    Ok(())
+}
+
+/// How apt-get may be called, if it may: as root; on a machine that says it is CI, also by sudo without a password.
+fn apt_get() -> Option<Vec<&'static str>> {
+    shell::find("apt-get")?;
+    if shell::is_root() {
+        return Some(vec!["apt-get"]);
+    }
+    let sudo = std::env::var_os("CI").is_some()
+        && shell::program("sudo").args(["-n", "true"]).output().is_ok_and(|o| o.status.success());
+    sudo.then(|| vec!["sudo", "-n", "--preserve-env=DEBIAN_FRONTEND", "apt-get"])
+}
+
+fn call(apt: &[&str], words: &[&str]) -> Command {
+    let mut c = shell::program(apt[0]);
+    c.args(&apt[1..]).args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    c
+}
+
+/// One package that cannot be had must not keep the others away: then each is tried alone.
+fn install(apt: &[&str], packages: &[&str]) -> Result<()> {
+    shell::output(&mut call(apt, &["update"]))?;
+    let _no_services = NoServices::begin();
+    let with = |p: &[&str]| call(apt, &[&["install", "--yes", "--no-install-recommends"], p].concat());
+    if shell::output(&mut with(packages)).is_ok() {
+        return Ok(());
+    }
+    let failed = packages.iter().filter(|p| shell::output(&mut with(&[**p])).is_err());
+    let failed: Vec<&str> = failed.copied().collect();
+    anyhow::ensure!(failed.is_empty(), "apt-get could not install {}", failed.join(", "));
+    Ok(())
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// While it lives, installing a package starts no service: tests start servers of their own, and a machine that ran
+/// tests runs no new web server afterwards.
+struct NoServices {
+    ours: bool,
+}
+
+impl NoServices {
+    fn begin() -> NoServices {
+        let ours = !Path::new(POLICY).exists() && write_policy().is_ok();
+        NoServices { ours }
+    }
+}
+
+fn write_policy() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(POLICY, "#!/bin/sh\nexit 101\n").context(POLICY)?;
+    Ok(std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755))?)
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_file(POLICY);
+        }
+    }
+}

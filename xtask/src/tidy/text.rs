@@ -1,0 +1,135 @@
+//! What every text file is held to: words, links, and the files that must be there.
+
+use std::path::Path;
+
+use super::{File, Finding};
+
+/// Words that say "not finished". Put together here so that this file may name them.
+const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+
+/// Beginnings of paths of somebody's machine.
+const MACHINE: [&str; 4] =
+    [concat!("/wo", "rk"), concat!("/ro", "ot"), concat!("/tmp/tar", "get"), concat!("/home", "/")];
+
+/// Words at which a new reader would wonder: paths in backticks that begin so must exist.
+const OUR_FOLDERS: [&str; 7] = ["crates/", "xtask/", "docs/", "bench/", "fuzz/", ".ci/", ".github/"];
+
+/// Checks one file.
+pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
+    for (i, line) in f.text.lines().enumerate() {
+        for word in UNFINISHED.iter().filter(|w| stands_alone(line, w)) {
+            found.push(Finding::new(
+                &f.path,
+                i + 1,
+                "unfinished",
+                format!("{word}: finish it or put it into an issue"),
+            ));
+        }
+        for start in MACHINE.iter().filter(|m| stands_alone(line, m)) {
+            found.push(Finding::new(
+                &f.path,
+                i + 1,
+                "machine",
+                format!("{start} is a path of somebody's machine"),
+            ));
+        }
+        if f.path.ends_with(".md") {
+            links(f, i + 1, line, root, found);
+        }
+    }
+}
+
+/// Whether `word` is in the line with no letter, digit or path beside it.
+fn stands_alone(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    line.match_indices(word).any(|(i, _)| {
+        let before = line[..i].chars().next_back().is_some_and(|c| part(c) || c == '.' || c == '}');
+        let after = line[i + word.len()..].chars().next().is_some_and(part);
+        !before && (word.ends_with('/') || !after)
+    })
+}
+
+/// Relative links and our own paths in backticks must lead somewhere.
+fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<Finding>) {
+    let here = Path::new(&f.path).parent().unwrap_or(Path::new(""));
+    for (i, _) in line.match_indices("](") {
+        let target = line[i + 2..].split([')', ' ']).next().unwrap_or("");
+        let path = target.split('#').next().unwrap_or("");
+        let elsewhere = target.contains("://") || target.starts_with("mailto:");
+        if !elsewhere && !path.is_empty() && !root.join(here).join(path).exists() {
+            found.push(Finding::new(&f.path, number, "link", format!("{target} leads nowhere")));
+        }
+    }
+    for (i, span) in line.split('`').enumerate() {
+        let ours = OUR_FOLDERS.iter().any(|o| span.starts_with(o)) && !span.contains([' ', '*', '{', '<']);
+        // Where a path is meant as a file's place and not as one that exists, it carries a placeholder.
+        if i % 2 == 1 && ours && !root.join(span).exists() {
+            found.push(Finding::new(&f.path, number, "link", format!("{span} does not exist")));
+        }
+    }
+}
+
+/// Files that must be there, and what they must say.
+const REQUIRED: [(&str, &str); 12] = [
+    ("README.md", "cargo run --release -- demo"),
+    ("README.md", "cargo xtask test"),
+    ("LICENSE-MIT", "MIT License"),
+    ("LICENSE-APACHE", "Apache License"),
+    ("CONTRIBUTING.md", "cargo xtask test"),
+    ("SECURITY.md", ""),
+    ("CHANGELOG.md", "## "),
+    ("ARCHITECTURE.md", "Invariants"),
+    ("docs/PERFORMANCE.md", "cargo xtask bench load"),
+    (".ci/run", "cargo xtask test"),
+    ("crates/linerate-http/src/lib.rs", "#![forbid(unsafe_code)]"),
+    ("crates/linerate-net/src/limits.rs", "pub"),
+];
+
+/// Checks that they are.
+pub(crate) fn required(files: &[File], found: &mut Vec<Finding>) {
+    for (path, says) in REQUIRED {
+        match files.iter().find(|f| f.path == path) {
+            None => found.push(Finding::new(path, 0, "required", "must exist")),
+            Some(f) if !f.text.contains(says) => {
+                found.push(Finding::new(path, 0, "required", format!("must say: {says}")));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(path: &str, text: &str) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        check(&File { path: path.into(), text: text.into() }, crate::shell::root(), &mut found);
+        found.iter().map(|f| f.rule).collect()
+    }
+
+    #[test]
+    fn words_that_say_unfinished() {
+        for word in UNFINISHED {
+            assert_eq!(rules("a.toml", &format!("# {word}: later")), ["unfinished"]);
+        }
+        assert_eq!(rules("a.toml", "todo = \"warn\"\nMASTODON"), [""; 0]);
+    }
+
+    #[test]
+    fn paths_of_a_machine() {
+        assert_eq!(rules("a.rs", concat!("\"/ro", "ot/x\"")), ["machine"]);
+        assert_eq!(rules("a.rs", concat!("see /wo", "rk/main")), ["machine"]);
+        assert_eq!(rules("a.rs", concat!("http://a/ro", "ots, /wo", "rker, docs/wo", "rking")), [""; 0]);
+    }
+
+    #[test]
+    fn links_lead_somewhere() {
+        assert_eq!(
+            rules("README.md", "[a](Cargo.toml) [b](https://example.org) [c](#here) `xtask/Cargo.toml`"),
+            [""; 0]
+        );
+        assert_eq!(rules("README.md", "[a](no-such-file.md) `crates/no-such-crate/`"), ["link", "link"]);
+        assert_eq!(rules("docs/A.md", "[a](../Cargo.toml) `crates/<name>/`"), [""; 0]);
+    }
+}
