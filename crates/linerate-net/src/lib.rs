@@ -17,6 +17,7 @@ mod limits;
 pub mod machine;
 pub mod mem;
 mod outbox;
+mod probe;
 mod sys;
 mod table;
 mod tcp_info;
@@ -26,6 +27,7 @@ pub mod uring;
 
 pub use error::{NetError, NetErrorKind};
 pub use limits::Limits;
+pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::TcpInfo;
 pub use time::Time;
 pub use transport::{

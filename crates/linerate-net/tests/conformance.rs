@@ -7,7 +7,7 @@ use linerate_net::conformance::Subject;
 use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{Limits, conformance_tests};
+use linerate_net::{Limits, Probe, conformance_tests};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -15,27 +15,31 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 /// More than the kernel buffers on loopback (tcp_rmem and tcp_wmem end at about 6 and 4 MB).
 const KERNEL_BULK: usize = 24 << 20;
 
-fn epoll(at: IpAddr) -> Subject<Epoll> {
-    Subject { make: |limits| Epoll::with_limits(limits).expect("epoll"), at, bulk: KERNEL_BULK }
+fn epoll(at: IpAddr) -> Option<Subject<Epoll>> {
+    Some(Subject { make: |limits| Epoll::with_limits(limits).expect("epoll"), at, bulk: KERNEL_BULK })
 }
 
-fn epoll_v4() -> Subject<Epoll> {
+fn epoll_v4() -> Option<Subject<Epoll>> {
     epoll(V4)
 }
 
-fn epoll_v6() -> Subject<Epoll> {
+fn epoll_v6() -> Option<Subject<Epoll>> {
     epoll(V6)
 }
 
-fn uring(at: IpAddr) -> Subject<Uring> {
-    Subject { make: |limits| Uring::with_limits(limits).expect("io_uring"), at, bulk: KERNEL_BULK }
+fn uring(at: IpAddr) -> Option<Subject<Uring>> {
+    if let Err(why) = Probe::run().uring() {
+        println!("skipped: {why}");
+        return None;
+    }
+    Some(Subject { make: |limits| Uring::with_limits(limits).expect("io_uring"), at, bulk: KERNEL_BULK })
 }
 
-fn uring_v4() -> Subject<Uring> {
+fn uring_v4() -> Option<Subject<Uring>> {
     uring(V4)
 }
 
-fn uring_v6() -> Subject<Uring> {
+fn uring_v6() -> Option<Subject<Uring>> {
     uring(V6)
 }
 
@@ -43,28 +47,28 @@ fn mem(options: MemOptions) -> Mem {
     Mem::new(options).expect("mem")
 }
 
-fn mem_perfect() -> Subject<Mem> {
+fn mem_perfect() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, ..MemOptions::default() });
-    Subject { make, at: V4, bulk: 4 << 20 }
+    Some(Subject { make, at: V4, bulk: 4 << 20 })
 }
 
-fn mem_far() -> Subject<Mem> {
+fn mem_far() -> Option<Subject<Mem>> {
     let make = |limits: Limits| {
         mem(MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() })
     };
-    Subject { make, at: V6, bulk: 4 << 20 }
+    Some(Subject { make, at: V6, bulk: 4 << 20 })
 }
 
-fn mem_cut() -> Subject<Mem> {
+fn mem_cut() -> Option<Subject<Mem>> {
     let make = |limits| {
         mem(MemOptions { limits, cut: Cut::Random(3000), window: 10_000, seed: 7, ..MemOptions::default() })
     };
-    Subject { make, at: V4, bulk: 1 << 20 }
+    Some(Subject { make, at: V4, bulk: 1 << 20 })
 }
 
-fn mem_crumbs() -> Subject<Mem> {
+fn mem_crumbs() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, cut: Cut::Every(7), window: 999, ..MemOptions::default() });
-    Subject { make, at: V4, bulk: 100_000 }
+    Some(Subject { make, at: V4, bulk: 100_000 })
 }
 
 conformance_tests!(over_mem, super::mem_perfect);

@@ -52,7 +52,8 @@ impl<T: Transport> Subject<T> {
     }
 }
 
-/// One `#[test]` for each case: `conformance_tests!(module, subject_function)`.
+/// One `#[test]` for each case: `conformance_tests!(module, subject_function)`. Without a subject, the transport cannot be had
+/// on this machine.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_tests {
@@ -81,7 +82,9 @@ macro_rules! conformance_tests {
             $(
                 #[test]
                 fn $case() {
-                    $crate::conformance::$case(&$subject());
+                    if let Some(subject) = $subject() {
+                        $crate::conformance::$case(&subject);
+                    }
                 }
             )*
         }

@@ -60,7 +60,7 @@ impl Mem {
             return Ok(());
         }
         self.sends += 1;
-        if self.wire.options.fail_send_every.is_some_and(|n| self.sends % n.max(1) == 0) {
+        if self.wire.options.fail_send_every.is_some_and(|n| self.sends.is_multiple_of(n.max(1))) {
             return Err(NetError::from_errno(libc::ENOBUFS));
         }
         self.wire.send(conn, bytes)

@@ -5,6 +5,7 @@ mod buffers;
 mod event_fd;
 mod poll;
 pub(crate) mod ring;
+pub(crate) mod ring_check;
 pub(crate) mod socket;
 pub(crate) mod thread;
 

@@ -111,7 +111,8 @@ struct Name {
 enum Held {
     Free,
     Parcel(Box<Parcel>),
-    Address(Box<SockAddr>),
+    /// Only kept.
+    Address(#[expect(dead_code, reason = "the kernel reads it")] Box<SockAddr>),
     Name(Box<Name>),
 }
 
@@ -165,13 +166,11 @@ struct Memory {
 }
 
 /// The options `set_option` can set; static, since the kernel reads the value later.
-static ON: libc::c_int = 1;
 static ABORT: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 
 /// An option that can be set on a direct descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DirectOption {
-    NoDelay,
     /// Closing resets.
     Abort,
 }
@@ -379,9 +378,6 @@ impl Ring {
     /// Sets an option of a direct descriptor; done before what follows it in the queue. Kernels before 6.7 cannot.
     pub(crate) fn set_option(&mut self, target: Target, option: DirectOption) {
         let (level, name, start, len) = match option {
-            DirectOption::NoDelay => {
-                (libc::IPPROTO_TCP, libc::TCP_NODELAY, (&raw const ON).cast(), size_of_val(&ON))
-            }
             DirectOption::Abort => {
                 (libc::SOL_SOCKET, libc::SO_LINGER, (&raw const ABORT).cast(), size_of_val(&ABORT))
             }

@@ -90,3 +90,13 @@ pub(crate) fn raise_nofile() -> io::Result<u64> {
     }
     Ok(limit.rlim_cur)
 }
+
+/// `uname -r`.
+pub(crate) fn kernel_release() -> Option<String> {
+    // SAFETY: utsname is plain bytes: all zeros is a value.
+    let mut name: libc::utsname = unsafe { mem::zeroed() };
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::uname(&raw mut name) }).ok()?;
+    let bytes: Vec<u8> = name.release.iter().map(|&c| c as u8).take_while(|&c| c != 0).collect();
+    String::from_utf8(bytes).ok()
+}

@@ -18,6 +18,7 @@ use std::time::Duration;
 use self::entry::{Entry, Link, Receiving};
 use crate::closing::{Closing, ClosingQueue};
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT};
+use crate::probe::explain_uring;
 use crate::sys::ring::{DirectOption, Done, Gift, Parcel, Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
 use crate::table::Table;
@@ -75,14 +76,16 @@ impl Uring {
         Uring::with_limits(Limits::default())
     }
 
-    /// An instance with these limits. [`Probe`](crate::Probe) tells in words why the kernel refuses.
+    /// An instance with these limits. When the kernel refuses, the error says why in words for users, as
+    /// [`Probe::uring`](crate::Probe::uring) does.
     pub fn with_limits(limits: Limits) -> io::Result<Uring> {
         let buffers = limits.receive_buffers.clamp(1, 1 << 15);
         let ring = Ring::new(&RingOptions {
             buffers: if buffers.is_power_of_two() { buffers } else { buffers.next_power_of_two() / 2 },
             buffer_bytes: BUFFER_BYTES.min(limits.receive_bytes.max(1)),
             buffers_at_first: BUFFERS_AT_FIRST,
-        })?;
+        })
+        .map_err(explain_uring)?;
         let mut uring = Uring {
             ring,
             wake: Arc::new(EventFd::new()?),

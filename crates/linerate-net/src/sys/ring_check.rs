@@ -1,0 +1,67 @@
+//! Whether the kernel can do what the io_uring transport asks of it, by asking.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode};
+
+use super::ring::{Gift, Ring, RingOptions, Tag, Target};
+
+/// What was asked for when the kernel refused, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// A ring at all.
+    Ring,
+    /// One whose work is done when its thread asks for it.
+    Deferred,
+    /// Buffers the kernel picks from.
+    Buffers,
+    /// A receive that goes on.
+    Multishot,
+}
+
+/// What the kernel can do beyond what is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// An ordinary descriptor for a direct one.
+    pub(crate) install: bool,
+    /// Socket options of direct descriptors.
+    pub(crate) options: bool,
+}
+
+/// Tries everything.
+pub(crate) fn check_ring() -> Result<Extras, (Step, io::Error)> {
+    let plain: io::Result<IoUring> = IoUring::new(2);
+    drop(plain.map_err(|e| (Step::Ring, e))?);
+    let deferred: io::Result<IoUring> =
+        IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun().build(2);
+    drop(deferred.map_err(|e| (Step::Deferred, e))?);
+    let options = RingOptions { buffers: 2, buffer_bytes: 64, buffers_at_first: 2 };
+    let mut ring = Ring::new(&options).map_err(|e| (Step::Buffers, e))?;
+    check_multishot(&mut ring).map_err(|e| (Step::Multishot, e))?;
+    Ok(Extras {
+        install: ring.knows(opcode::FixedFdInstall::CODE),
+        // The request is older than the command it carries, which came one version before installing.
+        options: ring.knows(opcode::SetSockOpt::CODE) && ring.knows(opcode::FixedFdInstall::CODE),
+    })
+}
+
+fn check_multishot(ring: &mut Ring) -> io::Result<()> {
+    use std::io::Write;
+    let (mut there, here) = UnixStream::pair()?;
+    let tag = Tag { kind: 1, slot: 0 };
+    ring.receive(tag, Target::Plain(here.as_raw_fd()));
+    for _ in 0..2 {
+        there.write_all(b"x")?;
+        ring.enter(1, Some(Duration::from_secs(1)))?;
+        let Some(done) = ring.next() else { return Err(io::ErrorKind::TimedOut.into()) };
+        match done.gift {
+            Gift::Buffer(id) if done.result == 1 && done.more => ring.buffers().give_back(id),
+            _ if done.result < 0 => return Err(io::Error::from_raw_os_error(-done.result)),
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+    Ok(())
+}
