@@ -62,13 +62,16 @@ pub enum TagMatch<S> {
 /// Requests sent and not yet answered, in the order sent.
 #[derive(Clone, Debug)]
 pub struct Pipeline<S> {
-    runs: VecDeque<Run<S>>,
+    /// The oldest run. Not with the others: with one request in flight at a time, those are never touched.
+    oldest: Option<Run<S>>,
+    /// The runs after it; empty when there is none.
+    later: VecDeque<Run<S>>,
     len: usize,
 }
 
 impl<S> Default for Pipeline<S> {
     fn default() -> Self {
-        Pipeline { runs: VecDeque::new(), len: 0 }
+        Pipeline { oldest: None, later: VecDeque::new(), len: 0 }
     }
 }
 
@@ -90,12 +93,12 @@ impl<S: Copy + PartialEq> Pipeline<S> {
 
     /// The oldest run in flight; its first request's answer comes next.
     pub fn front(&self) -> Option<&Run<S>> {
-        self.runs.front()
+        self.oldest.as_ref()
     }
 
     /// The runs in flight, oldest first.
     pub fn runs(&self) -> impl Iterator<Item = &Run<S>> {
-        self.runs.iter()
+        self.oldest.iter().chain(&self.later)
     }
 
     /// Requests were sent. Joins the last run when stamp, kind and manner agree and the numbers are consecutive.
@@ -108,9 +111,10 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         }
         self.len += run.count as usize;
         assert!(self.len <= PIPELINE_DEPTH, "{} requests in flight on one connection", self.len);
-        match self.runs.back_mut() {
+        match self.later.back_mut().or(self.oldest.as_mut()) {
+            None => self.oldest = Some(run),
             Some(last) if run.continues(last) => last.count += run.count,
-            _ => self.runs.push_back(run),
+            Some(_) => self.later.push_back(run),
         }
     }
 
@@ -119,10 +123,10 @@ impl<S: Copy + PartialEq> Pipeline<S> {
     pub fn answered(&mut self, n: u32, each: &mut impl FnMut(Run<S>)) -> u32 {
         let mut left = n;
         while left > 0 {
-            let Some(front) = self.runs.front_mut() else { break };
-            let run = if front.count > left { front.take(left) } else { *front };
-            if front.first == run.first {
-                self.runs.pop_front();
+            let Some(oldest) = self.oldest.as_mut() else { break };
+            let run = if oldest.count > left { oldest.take(left) } else { *oldest };
+            if oldest.first == run.first {
+                self.oldest = if self.later.is_empty() { None } else { self.later.pop_front() };
             }
             left -= run.count;
             self.len -= run.count as usize;
@@ -133,23 +137,33 @@ impl<S: Copy + PartialEq> Pipeline<S> {
 
     /// An answer that names its request: removes that request, wherever it is.
     pub fn answered_tag(&mut self, seq: u64) -> TagMatch<S> {
-        let Some(at) = self.runs.iter().position(|r| (r.first..r.end()).contains(&seq)) else {
+        // In one queue for the moment.
+        if let Some(oldest) = self.oldest.take() {
+            self.later.push_front(oldest);
+        }
+        let found = self.take_tagged(seq);
+        self.oldest = self.later.pop_front();
+        found
+    }
+
+    fn take_tagged(&mut self, seq: u64) -> TagMatch<S> {
+        let Some(at) = self.later.iter().position(|r| (r.first..r.end()).contains(&seq)) else {
             return TagMatch::Unknown;
         };
-        let in_order = at == 0 && self.runs[0].first == seq;
-        let run = &mut self.runs[at];
+        let in_order = at == 0 && self.later[0].first == seq;
+        let run = &mut self.later[at];
         let before = (seq - run.first) as u32;
         let head = run.take(before);
         let one = run.take(1);
         // What is left of the run stands after the answered one, what was split off before it.
         let rest = *run;
         match (head.count, rest.count) {
-            (0, 0) => drop(self.runs.remove(at)),
+            (0, 0) => drop(self.later.remove(at)),
             (0, _) => {}
-            (_, 0) => self.runs[at] = head,
+            (_, 0) => self.later[at] = head,
             _ => {
-                self.runs[at] = head;
-                self.runs.insert(at + 1, rest);
+                self.later[at] = head;
+                self.later.insert(at + 1, rest);
             }
         }
         self.len -= 1;
@@ -158,12 +172,12 @@ impl<S: Copy + PartialEq> Pipeline<S> {
 
     /// Changes the stamps, oldest run first: when what was queued has really left.
     pub fn restamp(&mut self, mut each: impl FnMut(&mut S)) {
-        self.runs.iter_mut().for_each(|run| each(&mut run.stamp));
+        self.oldest.iter_mut().chain(&mut self.later).for_each(|run| each(&mut run.stamp));
     }
 
     /// Takes everything out, oldest first: the connection is gone.
     pub fn drain(&mut self) -> impl Iterator<Item = Run<S>> + '_ {
         self.len = 0;
-        self.runs.drain(..)
+        self.oldest.take().into_iter().chain(self.later.drain(..))
     }
 }
