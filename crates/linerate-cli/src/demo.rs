@@ -74,7 +74,7 @@ const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "keep-alive",
         how: "an event loop, 100 connections held open",
-        sentence: "One wake-up serves all connections that have something: what is left is one send and one receive per request.",
+        sentence: "One wake-up serves all connections that have something: what is left is a send and a receive for each request.",
         ..USUAL
     },
     Scenario {
@@ -134,6 +134,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
     ))?;
     let mut rows = Vec::new();
     let mut answered = 0;
+    let mut disturbed = false;
     for (i, scenario) in SCENARIOS.iter().enumerate() {
         let label = format!("{} of {}  {:<10} {}", i + 1, SCENARIOS.len(), scenario.name, scenario.how);
         let outcome = measure(&plan(scenario, server.addr(), args.time), &label, &interrupt)?;
@@ -141,6 +142,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
             break;
         }
         answered += outcome.requests.answered;
+        disturbed |= is_disturbed(scenario, &outcome);
         rows.push(row(scenario, &outcome));
     }
     let counted = server.stop().requests;
@@ -149,13 +151,25 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         return Ok(Exit::Interrupted);
     }
     let counts = format!(
-        "\nThe server counted {} requests; the client measured {} answers, after a warm-up of {} each.\n\
-         Try it on a server of yours: linerate load -c {PIPELINED_CONNECTIONS} -p {DEPTH} http://HOST:PORT/\n",
+        "The server counted {} requests; the client measured {} answers, after a warm-up of {} for each way.",
         units::count(counted),
         units::count(answered),
         units::time_ns(WARM_UP.as_nanos() as f64, style.unicode),
     );
-    terminal::print(&counts).map(|()| Exit::Fine)
+    let mut end = format!("\n{}\n", style.wrapped("", &counts));
+    if disturbed {
+        let note = "note: something else used this machine's cores meanwhile; on a quiet machine the ratios are firmer.";
+        end += &format!("{}\n", style.warn(&style.wrapped("", note)));
+    }
+    end += &format!(
+        "Try it on a server of yours: linerate load -c {PIPELINED_CONNECTIONS} -p {DEPTH} http://HOST:PORT/\n"
+    );
+    terminal::print(&end).map(|()| Exit::Fine)
+}
+
+/// Whether an event loop, which is alone on its core, had to wait for it for more than a tenth of the time.
+fn is_disturbed(scenario: &Scenario, outcome: &Outcome) -> bool {
+    scenario.way == Way::Loop && outcome.client.run_queue_wait > outcome.duration / 10
 }
 
 fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
