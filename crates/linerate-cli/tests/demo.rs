@@ -11,15 +11,12 @@ fn all_ways_are_shown_with_their_ratios_and_nothing_is_left_behind() {
         common::linerate(&["demo", "--time", "100ms"]).current_dir(folder.path()).output().expect("it runs");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    assert!(out.contains("requests/s") && out.contains("ratio"), "{out}");
     for way in ["poll", "threads", "async", "keep-alive", "short", "mixed 3", "mixed 10", "pipelined"] {
-        let row = out
-            .lines()
-            .find(|l| l.starts_with(way) && l.contains(" x "))
-            .unwrap_or_else(|| panic!("{way}: {out}"));
-        assert!(row.contains("µs") || row.contains("ms"), "{row}");
+        let row = out.lines().find(|l| l.starts_with(way) && !l.contains('('));
+        assert!(row.is_some_and(|row| row.split_whitespace().count() > 6), "{way}: {out}");
         assert!(out.contains(&format!("\n{way} (")), "{way}: {out}");
     }
-    assert!(out.contains("poll") && out.contains("1.00 x"));
     assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
 }
 

@@ -188,6 +188,18 @@ fn a_dry_run_sends_nothing_and_prints_a_plan_that_can_be_read() {
 }
 
 #[test]
+fn a_body_may_come_from_a_file_or_from_standard_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("body");
+    std::fs::write(&path, "of a file").expect("written");
+    let of_file = run(&["load", "--dry-run", "--body", &format!("@{}", path.display()), "http://127.0.0.1/"]);
+    assert!(of_file.out.contains("body = \"of a file\""), "{of_file:?}");
+    let mut command = common::linerate(&["load", "--dry-run", "--body", "@-", "http://127.0.0.1/"]);
+    let output = command.write_stdin("of standard input").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("body = \"of standard input\""), "{output:?}");
+}
+
+#[test]
 fn the_baselines_run_too() {
     let server = spawn(ServerOptions::default()).expect("a server");
     let url = format!("http://{}/", server.addr());

@@ -1,7 +1,7 @@
 //! The outcome as a document of [`crate::schema`].
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
@@ -31,7 +31,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         target: plan.target.url.clone(),
         plan: plan_of(plan),
         started_at: outcome.started_at.map(rfc3339),
-        duration_s: round3(outcome.duration.as_secs_f64()),
+        duration_s: seconds(outcome.duration),
         rate_rps: round3(figures::rate_rps(outcome)),
         requests: requests(&outcome.requests),
         bad: bad(outcome.bad),
@@ -66,6 +66,11 @@ pub fn document(report: &Report<'_>) -> schema::Document {
 /// To three decimals, so that a nanosecond is the last digit of a microsecond.
 fn round3(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
+}
+
+/// Seconds to the microsecond.
+fn seconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
 }
 
 fn requests(r: &outcome::Requests) -> schema::Requests {
@@ -133,10 +138,10 @@ fn client(report: &Report<'_>) -> schema::Client {
     let c = &report.outcome.client;
     let late = figures::is_open(report.plan) && c.lateness.count() > 0;
     schema::Client {
-        cpu_s: round3(c.cpu.as_secs_f64()),
+        cpu_s: seconds(c.cpu),
         core_busy: round3(c.core_busy),
         cpu_us_per_request: figures::cpu_us_per_request(report.outcome).map(round3),
-        run_queue_wait_s: round3(c.run_queue_wait.as_secs_f64()),
+        run_queue_wait_s: seconds(c.run_queue_wait),
         context_switches: c.context_switches,
         lateness_us_p99: late.then(|| round3(c.lateness.percentile_ns(99.0) as f64 / 1e3)),
         threads: c.threads,
@@ -256,7 +261,7 @@ fn pace(pace: &Pace) -> (&'static str, Option<Vec<schema_plan::RateStep>>, Optio
 }
 
 /// The name of a way, as on the command line.
-pub(crate) fn way(way: Way) -> &'static str {
+pub fn way(way: Way) -> &'static str {
     match way {
         Way::Loop => "loop",
         Way::Poll => "poll",
@@ -265,7 +270,8 @@ pub(crate) fn way(way: Way) -> &'static str {
     }
 }
 
-fn io(io: Io) -> &'static str {
+/// The name of a transport, as on the command line.
+pub fn io(io: Io) -> &'static str {
     match io {
         Io::Auto => "auto",
         Io::Epoll => "epoll",

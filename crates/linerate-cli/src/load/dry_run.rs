@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use linerate_load::Plan;
 use linerate_load::plan::units::shown_duration;
-use linerate_load::plan::{Arrival, Io, Order, Pace, Rate, RateStep, Request, Way};
+use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
+use linerate_report::json;
 
 /// Rows of a data set that are written out; a larger one is only named. Reason: it is a preview.
 const ROWS: usize = 100;
@@ -38,8 +39,8 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(n) = plan.threads {
         writeln!(out, "threads = {n}")?;
     }
-    writeln!(out, "way = \"{}\"", way(plan.way))?;
-    writeln!(out, "io = \"{}\"", io(plan.io))?;
+    writeln!(out, "way = \"{}\"", json::way(plan.way))?;
+    writeln!(out, "io = \"{}\"", json::io(plan.io))?;
     if !plan.from.is_empty() {
         let from: Vec<String> = plan.from.iter().map(|a| format!("\"{a}\"")).collect();
         writeln!(out, "from = [{}]", from.join(", "))?;
@@ -198,23 +199,6 @@ fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-fn way(way: Way) -> &'static str {
-    match way {
-        Way::Loop => "loop",
-        Way::Poll => "poll",
-        Way::Threads => "threads",
-        Way::Async => "async",
-    }
-}
-
-fn io(io: Io) -> &'static str {
-    match io {
-        Io::Auto => "auto",
-        Io::Epoll => "epoll",
-        Io::Uring => "uring",
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use linerate_load::plan::units::quoted;
 
 use crate::args::Resolve;
 use crate::fault::Fault;
+use crate::sources::decode_percent;
 
 const EXAMPLE: &str = "write for example http://127.0.0.1:8080/path";
 
@@ -36,9 +37,13 @@ impl Url {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let (user, host_port) = match authority.rsplit_once('@') {
-            Some((user, host_port)) => {
-                (Some(decoded(user).ok_or_else(|| bad("the user is not UTF-8".to_owned()))?), host_port)
-            }
+            Some((user, host_port)) => (
+                Some(
+                    String::from_utf8(decode_percent(user))
+                        .map_err(|_| bad("the user is not UTF-8".to_owned()))?,
+                ),
+                host_port,
+            ),
             None => (None, authority),
         };
         let (host, port) = split_port(host_port).map_err(bad)?;
@@ -202,29 +207,6 @@ fn split_port(text: &str) -> Result<(&str, u16), String> {
             _ => Err(format!("the port {} is not a number between 1 and 65535", quoted(port))),
         },
     }
-}
-
-/// Percent-decoded (RFC 3986 section 2.1); `None` when the result is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail
-            .get(..2)
-            .and_then(|h| std::str::from_utf8(h).ok())
-            .and_then(|h| u8::from_str_radix(h, 16).ok());
-        match (first, hex) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

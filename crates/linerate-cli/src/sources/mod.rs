@@ -118,7 +118,7 @@ fn encode(text: &[u8], kept: impl Fn(u8) -> bool) -> String {
 }
 
 /// Decodes percent-encoding; what is none stays.
-fn decode_percent(text: &str) -> Vec<u8> {
+pub(crate) fn decode_percent(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut at = 0;

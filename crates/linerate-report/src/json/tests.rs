@@ -2,7 +2,6 @@ use super::*;
 use crate::schema::outcome::Document;
 use crate::testing;
 use linerate_load::{Outcome, Plan};
-use std::time::Duration;
 
 fn written(plan: &Plan, outcome: &Outcome) -> String {
     let environment = testing::environment();
