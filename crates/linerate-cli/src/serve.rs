@@ -10,7 +10,7 @@ use linerate_load::plan::units::{parse_count, parse_duration};
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
 use linerate_serve::{
-    AccessLog, Counts, FileRoot, Handle, Limits, LogFormat, LogTarget, Notices, Request, Response,
+    AccessLog, Counts, FileRoot, Handle, Io, Limits, LogFormat, LogTarget, Notices, Request, Response,
     ServerOptions, spawn_site, spawn_with,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,6 +40,9 @@ pub(crate) struct ServeArgs {
     /// Pin each thread to a core of its own
     #[arg(long)]
     pin: bool,
+    /// What moves the bytes: auto, epoll or uring
+    #[arg(long, value_name = "IO", default_value = "auto")]
+    io: Io,
     /// Serve the files of this directory; what is not there falls to the built-in routes
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -237,6 +240,7 @@ fn start(args: &ServeArgs, log: Option<AccessLog>) -> Result<Running, Fault> {
         listen: args.listen.clone(),
         threads,
         cores: if args.pin { cores } else { Vec::new() },
+        io: args.io,
         close_after,
         defer_accept: args.defer_accept,
         limits,

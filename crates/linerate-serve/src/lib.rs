@@ -54,6 +54,6 @@ pub use routes::Routes;
 pub use runtime::tokio_handle;
 pub use server::{Server, Wall};
 pub use site::{Site, SitePlan};
-pub use spawn::{Handle, ServerOptions, spawn, spawn_site, spawn_with};
+pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use timers::{Sleep, sleep};
 pub use tower::{Peer, TowerBody, tower};

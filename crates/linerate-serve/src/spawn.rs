@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
+use linerate_net::uring::Uring;
 use linerate_net::{ListenOptions, Transport, Waker, machine};
 
 use crate::Handler;
@@ -22,6 +23,31 @@ use crate::server::Server;
 use crate::site::SitePlan;
 use crate::watch::Watchdog;
 
+/// What moves the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Io {
+    /// epoll, which every kernel has and which memory per idle connection favours.
+    #[default]
+    Auto,
+    /// epoll.
+    Epoll,
+    /// `io_uring`.
+    Uring,
+}
+
+impl std::str::FromStr for Io {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Io, String> {
+        match text {
+            "auto" => Ok(Io::Auto),
+            "epoll" => Ok(Io::Epoll),
+            "uring" => Ok(Io::Uring),
+            _ => Err(format!("there is no way {text:?} of moving bytes; known are auto, epoll, uring")),
+        }
+    }
+}
+
 /// What a server is told.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -31,6 +57,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
     pub cores: Vec<usize>,
+    /// What moves the bytes.
+    pub io: Io,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
     /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
@@ -53,6 +81,7 @@ impl Default for ServerOptions {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             threads: 1,
             cores: Vec::new(),
+            io: Io::default(),
             close_after: None,
             defer_accept: false,
             limits: Limits::default(),
@@ -213,15 +242,26 @@ struct Thread {
     watchdog: Option<Watchdog>,
 }
 
+enum Moving {
+    Epoll(Epoll),
+    Uring(Box<Uring>),
+}
+
 type Told = io::Result<(Vec<SocketAddr>, Waker)>;
 
 impl Thread {
     fn run<H: Handler>(self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
-        let begun = tokio_handle().and_then(|tokio| Epoll::new().map(|transport| (tokio, transport)));
-        match begun {
+        let transport = || match self.options.io {
+            Io::Auto | Io::Epoll => Epoll::new().map(Moving::Epoll),
+            Io::Uring => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
+        };
+        match tokio_handle().and_then(|tokio| transport().map(|transport| (tokio, transport))) {
             Ok((tokio, transport)) => {
                 let _inside = tokio.enter();
-                self.serve(transport, make(), tell);
+                match transport {
+                    Moving::Epoll(epoll) => self.serve(epoll, make(), tell),
+                    Moving::Uring(uring) => self.serve(*uring, make(), tell),
+                }
             }
             Err(error) => {
                 // Nobody listens any more only when the caller is gone.

@@ -5,10 +5,11 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use linerate_serve::{Handle, ServerOptions, spawn};
+use linerate_serve::{Handle, Io, ServerOptions, spawn};
 
-fn server(options: ServerOptions) -> Handle {
-    spawn(options).unwrap()
+/// Runs a test on a server.
+fn with(options: ServerOptions, test: impl Fn(Handle)) {
+    test(spawn(options).unwrap());
 }
 
 fn connect(to: SocketAddr) -> TcpStream {
@@ -33,101 +34,131 @@ fn get(path: &str) -> String {
 
 #[test]
 fn pipelined_answers_come_in_order_whatever_they_wait_for() {
-    let server = server(ServerOptions::default());
-    let requests = get("/delay/60")
-        + &get("/status/201")
-        + &get("/delay/20")
-        + &get("/bytes/100000")
-        + &get("/status/202");
-    let answers = exchange(server.addr(), &requests);
-    let codes: Vec<&str> =
-        answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
-    assert_eq!(codes, ["200", "201", "200", "200", "202"]);
-    let counts = server.stop();
-    assert_eq!(counts.requests, 5);
-    assert_eq!(counts.by_status.get(&200), Some(&3));
-    assert_eq!((counts.accepted, counts.open, counts.waiting), (1, 0, 0));
+    with(ServerOptions::default(), |server| {
+        let requests = get("/delay/60")
+            + &get("/status/201")
+            + &get("/delay/20")
+            + &get("/bytes/100000")
+            + &get("/status/202");
+        let answers = exchange(server.addr(), &requests);
+        let codes: Vec<&str> =
+            answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect();
+        assert_eq!(codes, ["200", "201", "200", "200", "202"]);
+        let counts = server.stop();
+        assert_eq!(counts.requests, 5);
+        assert_eq!(counts.by_status.get(&200), Some(&3));
+        assert_eq!((counts.accepted, counts.open, counts.waiting), (1, 0, 0));
+    });
 }
 
 #[test]
 fn connections_close_after_so_many_requests() {
-    let server = server(ServerOptions { close_after: Some(3), ..ServerOptions::default() });
-    let answers = exchange(server.addr(), &get("/").repeat(5));
-    assert_eq!(answers.matches("HTTP/1.1 200").count(), 3);
-    assert_eq!(answers.matches("connection: close").count(), 1);
-    assert_eq!(server.stop().requests, 3);
+    with(ServerOptions { close_after: Some(3), ..ServerOptions::default() }, |server| {
+        let answers = exchange(server.addr(), &get("/").repeat(5));
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 3);
+        assert_eq!(answers.matches("connection: close").count(), 1);
+        assert_eq!(server.stop().requests, 3);
+    });
 }
 
 #[test]
 fn http10_keeps_alive_only_when_asked_and_says_so() {
-    let server = server(ServerOptions::default());
-    let answers = exchange(
-        server.addr(),
-        "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET / HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n",
-    );
-    assert_eq!(answers.matches("HTTP/1.1 200").count(), 2);
-    assert_eq!(answers.matches("connection: keep-alive").count(), 1);
-    assert_eq!(answers.matches("connection: close").count(), 1);
+    with(ServerOptions::default(), |server| {
+        let answers = exchange(
+            server.addr(),
+            "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET / HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+        );
+        assert_eq!(answers.matches("HTTP/1.1 200").count(), 2);
+        assert_eq!(answers.matches("connection: keep-alive").count(), 1);
+        assert_eq!(answers.matches("connection: close").count(), 1);
+    });
 }
 
 #[test]
 fn large_bodies_go_both_ways() {
-    let server = server(ServerOptions::default());
-    let body: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
-    let mut stream = connect(server.addr());
-    let mut writer = stream.try_clone().unwrap();
-    let sent = body.clone();
-    let sending = std::thread::spawn(move || {
-        write!(
-            writer,
-            "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-            sent.len()
-        )
-        .unwrap();
-        writer.write_all(&sent).unwrap();
+    with(ServerOptions::default(), |server| {
+        let body: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+        let mut stream = connect(server.addr());
+        let mut writer = stream.try_clone().unwrap();
+        let sent = body.clone();
+        let sending = std::thread::spawn(move || {
+            write!(
+                writer,
+                "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+                sent.len()
+            )
+            .unwrap();
+            writer.write_all(&sent).unwrap();
+        });
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        sending.join().unwrap();
+        assert!(answer.ends_with(&body));
+        let answer = exchange(server.addr(), &get("/bytes/20000000"));
+        assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 20_000_000);
     });
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    sending.join().unwrap();
-    assert!(answer.ends_with(&body));
-    let answer = exchange(server.addr(), &get("/bytes/20000000"));
-    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), 20_000_000);
 }
 
 #[test]
 fn a_stopped_server_finishes_what_it_has_received() {
-    let server = server(ServerOptions::default());
-    let mut stream = connect(server.addr());
-    stream.write_all(get("/delay/300").as_bytes()).unwrap();
-    while server.counts().waiting == 0 {
-        std::thread::yield_now();
-    }
-    let counts = server.stop();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert_eq!((counts.requests, counts.open), (1, 0));
+    with(ServerOptions::default(), |server| {
+        let mut stream = connect(server.addr());
+        stream.write_all(get("/delay/300").as_bytes()).unwrap();
+        while server.counts().waiting == 0 {
+            std::thread::yield_now();
+        }
+        let counts = server.stop();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!((counts.requests, counts.open), (1, 0));
+    });
 }
 
 #[test]
 fn two_threads_share_a_port() {
-    let server = server(ServerOptions { threads: 2, ..ServerOptions::default() });
-    for _ in 0..20 {
-        assert!(exchange(server.addr(), &get("/")).ends_with("Hello, World!\n"));
-    }
-    assert_eq!(server.stop().requests, 20);
+    with(ServerOptions { threads: 2, ..ServerOptions::default() }, |server| {
+        for _ in 0..20 {
+            assert!(exchange(server.addr(), &get("/")).ends_with("Hello, World!\n"));
+        }
+        assert_eq!(server.stop().requests, 20);
+    });
 }
 
 #[test]
 fn an_address_in_use_is_an_error() {
-    let server = server(ServerOptions::default());
-    let again = spawn(ServerOptions { listen: vec![server.addr()], ..ServerOptions::default() });
-    assert!(again.is_err());
+    with(ServerOptions::default(), |server| {
+        let again = spawn(ServerOptions { listen: vec![server.addr()], ..ServerOptions::default() });
+        assert!(again.is_err());
+    });
 }
 
 #[test]
 fn a_body_that_ends_early_is_told_to_its_handler() {
-    let server = server(ServerOptions::default());
-    let answer = exchange(server.addr(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
-    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("connection: close"), "{answer}");
+    with(ServerOptions::default(), |server| {
+        let answer = exchange(server.addr(), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("connection: close"), "{answer}");
+    });
+}
+
+#[test]
+fn io_uring_serves_as_epoll_does() {
+    let server = match spawn(ServerOptions { io: Io::Uring, ..ServerOptions::default() }) {
+        Ok(server) => server,
+        Err(error) => return println!("skipped: no io_uring here: {error}"),
+    };
+    let last = "GET /bytes/3000000 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let post = "POST /upper HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";
+    let mut stream = connect(server.addr());
+    stream
+        .write_all((get("/").repeat(20) + &get("/delay/20") + &get("/stream/3") + post + last).as_bytes())
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 24);
+    let order = ["Hello", "waited", "line 3", "HELLO", "octet-stream"].map(|t| answer.find(t).unwrap());
+    assert!(order.is_sorted());
+    assert_eq!(answer.rsplit("\r\n\r\n").next().unwrap().len(), 3_000_000);
+    assert_eq!(server.stop().requests, 24);
 }
