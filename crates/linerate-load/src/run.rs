@@ -44,6 +44,7 @@ pub struct Running {
     latest: Arc<Mutex<Snapshot>>,
     started: SystemTime,
     warm_up: Duration,
+    warning: Option<String>,
 }
 
 /// A thread's part of the work: runs to the end and says what it measured.
@@ -54,7 +55,7 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
-    let ways::Works { works, boards, pinned } = ways::works(&plan)?;
+    let ways::Works { works, boards, pinned, warning } = ways::works(&plan)?;
     let started = SystemTime::now();
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
@@ -75,7 +76,7 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
             .spawn(move || collector.run(&done))
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))?
     };
-    Ok(Running { boards, workers, collector, done, latest, started, warm_up: plan.warm_up })
+    Ok(Running { boards, workers, collector, done, latest, started, warm_up: plan.warm_up, warning })
 }
 
 /// Runs a thread's part under its own observation.
@@ -114,7 +115,7 @@ impl Running {
 
     /// Waits for the end.
     pub fn join(self) -> Outcome {
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome { warnings: Vec::from_iter(self.warning), ..Outcome::default() };
         let mut unreachable = None;
         for worker in self.workers {
             match worker.join() {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
-use linerate_net::{Time, Transport, machine};
+use linerate_net::uring::Uring;
+use linerate_net::{Probe, Time, Transport, machine};
 
 use super::{Works, share, wall_offset_ns};
 use crate::engine::board::Board;
@@ -16,11 +17,17 @@ use crate::plan::schedule::Schedule;
 use crate::plan::{Io, Pace, Plan};
 use crate::run::{StartError, Work};
 
-/// Which transport a plan is best served by on this kernel, or must be by its own word.
-fn choose(plan: &Plan) -> Result<Io, StartError> {
-    match plan.io {
-        Io::Epoll | Io::Auto => Ok(Io::Epoll),
-        Io::Uring => Err(StartError::Machine("io_uring can't be used yet; --io epoll works".to_owned())),
+/// Which transport a plan is best served by on this kernel, or must be by its own word; and what the user should know of it.
+fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
+    if plan.io == Io::Epoll {
+        return Ok((Io::Epoll, None));
+    }
+    match (Probe::run().uring(), plan.io) {
+        (Ok(()), _) => Ok((Io::Uring, None)),
+        (Err(missing), Io::Uring) => {
+            Err(StartError::Machine(format!("{missing}; --io epoll works on every kernel")))
+        }
+        (Err(missing), _) => Ok((Io::Epoll, Some(format!("sent by epoll: {missing}")))),
     }
 }
 
@@ -30,7 +37,7 @@ const HEAD_START: Duration = Duration::from_millis(5);
 
 /// One engine's work for each core.
 pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
-    choose(plan)?;
+    let (io, warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
     let plan = Arc::new(plan.clone());
@@ -39,12 +46,18 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let work = |(core, board): (u32, &Arc<Board>)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let part = Part { core, cores: threads, start };
-        Box::new(move || {
-            let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
-            part.run(&plan, epoll, board)
+        Box::new(move || match io {
+            Io::Uring => {
+                let uring = Uring::with_limits(limits(&plan, part)).map_err(|e| format!("io_uring: {e}"))?;
+                part.run(&plan, uring, board)
+            }
+            Io::Epoll | Io::Auto => {
+                let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
+                part.run(&plan, epoll, board)
+            }
         })
     };
-    Ok(Works { works: (0..threads).zip(&boards).map(work).collect(), boards, pinned: true })
+    Ok(Works { works: (0..threads).zip(&boards).map(work).collect(), boards, pinned: true, warning })
 }
 
 fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {

@@ -26,6 +26,8 @@ pub(crate) struct Works {
     pub(crate) boards: Vec<Arc<Board>>,
     /// Whether each thread has a core of its own.
     pub(crate) pinned: bool,
+    /// What the user should know.
+    pub(crate) warning: Option<String>,
 }
 
 /// What the plan asks for as threads to start.
