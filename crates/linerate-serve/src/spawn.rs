@@ -243,7 +243,7 @@ struct Thread {
 }
 
 enum Moving {
-    Epoll(Epoll),
+    Epoll(Box<Epoll>),
     Uring(Box<Uring>),
 }
 
@@ -252,14 +252,14 @@ type Told = io::Result<(Vec<SocketAddr>, Waker)>;
 impl Thread {
     fn run<H: Handler>(self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
         let transport = || match self.options.io {
-            Io::Auto | Io::Epoll => Epoll::new().map(Moving::Epoll),
+            Io::Auto | Io::Epoll => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
             Io::Uring => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
         };
         match tokio_handle().and_then(|tokio| transport().map(|transport| (tokio, transport))) {
             Ok((tokio, transport)) => {
                 let _inside = tokio.enter();
                 match transport {
-                    Moving::Epoll(epoll) => self.serve(epoll, make(), tell),
+                    Moving::Epoll(epoll) => self.serve(*epoll, make(), tell),
                     Moving::Uring(uring) => self.serve(*uring, make(), tell),
                 }
             }

@@ -1,0 +1,53 @@
+//! The public suites against the server over sockets. They lie beside the repository; without them, or without Python, the
+//! test says so and ends.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use linerate_serve::{ServerOptions, spawn};
+use serde_json::Value;
+
+/// Verdicts of the tables that the RFCs do not share; docs/HTTP-SERVER.md says why, with the section of each.
+const JUSTIFIED: [&str; 5] = [
+    "MAL-POST-CL-HUGE-NO-BODY",
+    "SMUG-GET-CL-PREFIX-DESYNC",
+    "SMUG-CL0-BODY-POISON",
+    "llhttp-req-method-15",
+    "go-req-ap",
+];
+
+#[test]
+fn h1spec_probe_sequences_cuts_and_parsers_tables() {
+    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/bin/h1_server.py");
+    if !runner.exists() {
+        println!("skipped: there is no ../shared/suites");
+        return;
+    }
+    let server = spawn(ServerOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("report.json");
+    let run = Command::new("python3")
+        .arg(&runner)
+        .args([&server.addr().ip().to_string(), &server.addr().port().to_string(), "--echo"])
+        .args(["--suite", "h1spec,probe,seq,split,llreq", "--out"])
+        .arg(&report)
+        .output();
+    let Ok(run) = run else { return println!("skipped: there is no python3") };
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    let mut bad = Vec::new();
+    for (suite, result) in report.as_object().unwrap() {
+        println!("{suite}: {}", result["counts"]);
+        for case in result["cases"].as_array().unwrap() {
+            let id = case["id"].as_str().unwrap();
+            let failed = case["verdict"] == "fail" || case["verdict"] == "error";
+            if failed && (suite == "h1spec" || suite == "split" || !JUSTIFIED.contains(&id)) {
+                bad.push(format!("{suite} {id}: {} got {}", case["desc"], case["got"]));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    assert_eq!(report["h1spec"]["counts"]["pass"], 33);
+    assert_eq!(server.counts().panics, 0);
+}
