@@ -82,7 +82,10 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
     } else if let Some(path) = &args.har {
         // A URL may name the recorded server that is meant, or another one that is to get the same requests.
         let origin = url.map(|u| format!("http://{}", u.authority));
-        har::load(path, origin.as_deref()).or_else(|_| har::load(path, None))
+        match (har::load(path, origin.as_deref()), origin) {
+            (Err(_), Some(origin)) => har::load(path, None).map(|source| sent_elsewhere(source, &origin)),
+            (loaded, _) => loaded,
+        }
     } else if let Some(path) = &args.openapi {
         openapi::load(path, openapi::Options { unsafe_methods: args.unsafe_methods })
     } else if let Some(path) = &args.replay {
@@ -91,6 +94,13 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
         return Ok(None);
     };
     source.map(Some).map_err(|e| Fault::input(e.to_string()))
+}
+
+/// The recording does not know the URL's host: said, since it may be a slip as well as a staging host.
+fn sent_elsewhere(mut source: Source, origin: &str) -> Source {
+    let recorded = source.url.as_deref().unwrap_or("another host");
+    source.notes.push(format!("nothing was recorded for {origin}: what was recorded for {recorded} goes there"));
+    source
 }
 
 struct Draft<'a> {
