@@ -506,3 +506,6 @@ pub(crate) fn explained(status: u16, text: &str) -> Response {
     response.fields = Fields::new();
     response
 }
+
+#[cfg(test)]
+mod tests;

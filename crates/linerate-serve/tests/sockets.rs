@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use linerate_serve::{Handle, Io, ServerOptions, spawn};
+use linerate_serve::{AccessLog, Handle, Io, LogFormat, LogTarget, Notices, ServerOptions, spawn};
 
 /// Runs a test on a server.
 fn with(options: ServerOptions, test: impl Fn(Handle)) {
@@ -161,4 +161,45 @@ fn io_uring_serves_as_epoll_does() {
     assert!(order.is_sorted());
     assert_eq!(answer.rsplit("\r\n\r\n").next().unwrap().len(), 3_000_000);
     assert_eq!(server.stop().requests, 24);
+}
+
+#[test]
+fn a_handler_that_holds_its_loop_is_named_once() {
+    let notices = Notices::collecting();
+    with(ServerOptions { notices: notices.clone(), ..ServerOptions::default() }, |server| {
+        // However the machine is loaded, one of these is seen twice by the watchdog.
+        while server.counts().blocked < 2 {
+            exchange(server.addr(), &get("/block/30"));
+        }
+        let said: Vec<String> = notices.collected().iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("GET /block/30"), "{said:?}");
+    });
+}
+
+#[test]
+fn every_answer_has_its_line_in_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let log =
+        AccessLog::open(LogTarget::File(path.clone()), LogFormat::Common, Notices::collecting()).unwrap();
+    with(ServerOptions { access_log: Some(log.clone()), ..ServerOptions::default() }, |server| {
+        exchange(server.addr(), &(get("/") + &get("/delay/5") + &get("/none")));
+        exchange(server.addr(), "nonsense\r\n\r\n");
+        server.stop();
+        let all = |text: &str| text.lines().count() == 4;
+        let mut text = String::new();
+        while !all(&text) {
+            text = std::fs::read_to_string(&path).unwrap();
+        }
+        for line in [
+            "\"GET / HTTP/1.1\" 200 14",
+            "/delay/5 HTTP/1.1\" 200 7",
+            "/none HTTP/1.1\" 404 14",
+            "\"-\" 400 ",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    });
+    assert_eq!(log.dropped(), 0);
 }

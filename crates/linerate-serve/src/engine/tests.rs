@@ -1,0 +1,61 @@
+use allocation_counter::measure;
+use linerate_net::mem::{Mem, PeerActions, PeerConn};
+use linerate_net::{Event, ListenOptions, Transport};
+
+use super::*;
+
+/// A connection that a transport in memory has accepted.
+fn accepted() -> (Mem, Connection) {
+    let at = "10.0.0.1:80".parse().unwrap();
+    let mut mem = Mem::default();
+    mem.listen(at, &ListenOptions::default()).unwrap();
+    mem.dial(at, |_: Time, _: PeerConn, _: &[u8], _: &mut PeerActions| {});
+    let mut events = Vec::new();
+    while events.is_empty() {
+        mem.turn(Some(Time::from_nanos(1_000_000)), &mut events).unwrap();
+    }
+    let Some(Event::Accepted { conn, peer, .. }) = events.first() else { panic!("{events:?}") };
+    let connection = Connection::new(*conn, *peer, Time::ZERO);
+    (mem, connection)
+}
+
+fn engine<H: Handler>(mem: &Mem, handler: H) -> Engine<H> {
+    Engine::new(handler, Limits::default(), Arc::default(), Ready::new(mem.waker()))
+}
+
+/// The promise of the hot path: no allocation per request, pipelined or one by one, for a handler that does not wait.
+#[test]
+fn a_request_like_those_before_allocates_nothing() {
+    let (mem, mut c) = accepted();
+    let mut engine = engine(&mem, |request: Request| async move {
+        match request.path() {
+            "/" => Response::text(Bytes::from_static(b"hello\n")),
+            _ => Response::status(404),
+        }
+    });
+    let one = b"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+    let other = b"GET /other HTTP/1.1\r\nHost: h\r\n\r\n";
+    let batch = [&one[..], other, one].concat().repeat(16);
+    for _ in 0..3 {
+        engine.input(&mut c, &batch);
+        engine.out.clear();
+    }
+    let counted = measure(|| {
+        for _ in 0..100 {
+            engine.input(&mut c, &batch);
+            assert!(engine.out.len() > 16 * 300);
+            engine.out.clear();
+            engine.input(&mut c, one);
+            engine.out.clear();
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+    assert_eq!(c.requests, 3 * 48 + 100 * 49);
+    assert!(c.work.is_none(), "an idle connection keeps nothing");
+}
+
+/// What an idle connection costs on this side of the transport.
+#[test]
+fn an_idle_connection_is_small() {
+    assert!(size_of::<Option<Connection>>() <= 160, "{} bytes", size_of::<Option<Connection>>());
+}
