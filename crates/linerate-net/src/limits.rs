@@ -60,3 +60,7 @@ pub(crate) const ONE_SEGMENT: usize = 500;
 /// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
 /// peer's address; one turn accepts no more.
 pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;
+
+/// Direct descriptors of one ring, at most (io_uring). Reason: the kernel's table is memory; connections we ask for beyond
+/// it have ordinary ones.
+pub(crate) const DIRECT_DESCRIPTORS: u32 = 1 << 16;

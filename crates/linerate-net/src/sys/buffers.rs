@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
+const CACHE_LINE: usize = 64;
+/// Added to each buffer's size.
+const STAGGER: usize = 5 * CACHE_LINE;
+
 /// Pages from the kernel, zeroed.
 struct Pages {
     start: NonNull<u8>,
@@ -50,6 +54,8 @@ pub(crate) struct Buffers {
     data: Pages,
     /// Size of a buffer.
     size: usize,
+    /// From one to the next. Not a power of two: what comes in small pieces would else use the same few cache lines.
+    stride: usize,
     whose: Vec<Whose>,
     /// Nobody's, the last used on top: its memory is still in the cache.
     idle: Vec<u16>,
@@ -65,11 +71,13 @@ impl Buffers {
     pub(crate) fn new(count: u16, size: usize, wanted: usize) -> io::Result<Buffers> {
         debug_assert!(count.is_power_of_two() && size > 0);
         let ring = Pages::new(usize::from(count) * size_of::<BufRingEntry>())?;
-        let data = Pages::new(usize::from(count) * size)?;
+        let stride = size.next_multiple_of(CACHE_LINE) + STAGGER;
+        let data = Pages::new(usize::from(count) * stride)?;
         Ok(Buffers {
             ring,
             data,
             size,
+            stride,
             whose: vec![Whose::Nobodys; usize::from(count)],
             idle: (0..count).rev().collect(),
             wanted: wanted.clamp(1, usize::from(count)),
@@ -132,7 +140,7 @@ impl Buffers {
 
     fn address(&self, id: u16) -> *mut u8 {
         // SAFETY: ids are below `count`, so the offset lies within the mapping.
-        unsafe { self.data.start.as_ptr().add(usize::from(id) * self.size) }
+        unsafe { self.data.start.as_ptr().add(usize::from(id) * self.stride) }
     }
 
     /// The kernel has put bytes into a buffer: it is ours now.

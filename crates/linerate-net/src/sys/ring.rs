@@ -17,6 +17,7 @@ use io_uring::{IoUring, cqueue, opcode};
 use socket2::SockAddr;
 
 use super::buffers::Buffers;
+use super::check;
 use super::socket::{address, unknown_address};
 use crate::outbox::{GATHER, LentTable, Outbox};
 
@@ -165,12 +166,23 @@ struct Memory {
     free: Vec<u32>,
 }
 
+/// How to receive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receive {
+    /// One buffer, instead of buffer after buffer until cancelled.
+    pub(crate) once: bool,
+    /// Nothing can be there yet, so the kernel need not look first.
+    pub(crate) nothing_yet: bool,
+}
+
 /// The options `set_option` can set; static, since the kernel reads the value later.
+static ON: libc::c_int = 1;
 static ABORT: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 
 /// An option that can be set on a direct descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DirectOption {
+    NoDelay,
     /// Closing resets.
     Abort,
 }
@@ -204,9 +216,18 @@ impl Ring {
         Ok(this)
     }
 
-    /// Room for direct descriptors; once. Not more than the process may have ordinary ones.
-    pub(crate) fn add_direct(&mut self, count: u32) -> io::Result<()> {
-        self.ring.submitter().register_files_sparse(count)
+    /// Room for direct descriptors, once: `own` that we give out by index, from 0, and behind them `accepted` that the kernel
+    /// does. Together not more than the process may have ordinary ones.
+    pub(crate) fn add_direct(&mut self, own: u32, accepted: u32) -> io::Result<()> {
+        self.ring.submitter().register_files_sparse(own + accepted)?;
+        // struct io_uring_file_index_range and IORING_REGISTER_FILE_ALLOC_RANGE.
+        let range = [own, accepted, 0, 0];
+        const ALLOC_RANGE: libc::c_uint = 25;
+        // SAFETY: the kernel reads 16 bytes that live through the call.
+        let result = unsafe {
+            libc::syscall(libc::SYS_io_uring_register, self.ring.as_raw_fd(), ALLOC_RANGE, range.as_ptr(), 0)
+        };
+        check(result as libc::c_int).map(|_| ())
     }
 
     /// Whether the kernel knows a request by its code.
@@ -269,11 +290,32 @@ impl Ring {
         if link { entry.flags(Flags::IO_LINK) } else { entry }
     }
 
-    /// Receives until cancelled, each time into a buffer of the kernel's choice.
-    pub(crate) fn receive(&mut self, tag: Tag, target: Target) {
-        let entry = with_target!(target, |fd| opcode::RecvMulti::new(fd, BUFFER_GROUP).build());
+    /// Receives into buffers of the kernel's choice.
+    pub(crate) fn receive(&mut self, tag: Tag, target: Target, how: Receive) {
+        // IORING_RECVSEND_POLL_FIRST and IORING_RECV_MULTISHOT.
+        const POLL_FIRST: u16 = 1;
+        const MULTISHOT: u16 = 2;
+        let first = if how.nothing_yet { POLL_FIRST } else { 0 };
+        let many = if how.once { 0 } else { MULTISHOT };
+        let entry = with_target!(target, |fd| {
+            opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+                .buf_group(BUFFER_GROUP)
+                .ioprio(first | many)
+                .build()
+        });
+        let entry = entry.flags(Flags::BUFFER_SELECT).user_data(user_data(tag, NOTHING_HELD));
         // SAFETY: it names no memory; the buffers are registered.
-        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
+        unsafe { self.push(&entry, true) };
+    }
+
+    /// Makes a TCP socket as a direct descriptor; what is linked behind it uses it.
+    pub(crate) fn socket(&mut self, index: u32, to: SocketAddr) {
+        let domain = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let slot = DestinationSlot::try_from_slot_target(index).ok();
+        let entry =
+            opcode::Socket::new(domain, libc::SOCK_STREAM, libc::IPPROTO_TCP).file_index(slot).build();
+        // SAFETY: it names no memory.
+        unsafe { self.push_quiet(entry, Flags::IO_LINK) };
     }
 
     /// Sends the first bytes of a parcel. Its completion brings it back.
@@ -341,8 +383,8 @@ impl Ring {
     ///
     /// # Safety
     /// As said.
-    unsafe fn push_quiet(&mut self, entry: squeue::Entry) {
-        let entry = entry.flags(Flags::SKIP_SUCCESS).user_data(UNCOUNTED);
+    unsafe fn push_quiet(&mut self, entry: squeue::Entry, link: Flags) {
+        let entry = entry.flags(Flags::SKIP_SUCCESS | link).user_data(UNCOUNTED);
         // SAFETY: the caller's promise.
         unsafe { self.push(&entry, false) };
     }
@@ -351,33 +393,36 @@ impl Ring {
     pub(crate) fn cancel(&mut self, tag: Tag) {
         let builder = CancelBuilder::user_data(user_data(tag, NOTHING_HELD));
         // SAFETY: it names no memory.
-        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build()) };
+        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build(), Flags::empty()) };
     }
 
     /// Ends every request on a descriptor.
     pub(crate) fn cancel_all(&mut self, target: Target) {
         let builder = with_target!(target, |fd| CancelBuilder::fd(fd)).all();
         // SAFETY: it names no memory.
-        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build()) };
+        unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build(), Flags::empty()) };
     }
 
-    /// FIN.
-    pub(crate) fn shutdown_write(&mut self, target: Target) {
-        let entry = with_target!(target, |fd| opcode::Shutdown::new(fd, libc::SHUT_WR).build());
+    /// shutdown(2): one of the `libc::SHUT_*`.
+    pub(crate) fn shutdown(&mut self, target: Target, how: i32) {
+        let entry = with_target!(target, |fd| opcode::Shutdown::new(fd, how).build());
         // SAFETY: it names no memory.
-        unsafe { self.push_quiet(entry) };
+        unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
     /// Closes; what follows it in the queue comes after it.
     pub(crate) fn close(&mut self, target: Target) {
         let entry = with_target!(target, |fd| opcode::Close::new(fd).build());
         // SAFETY: it names no memory.
-        unsafe { self.push_quiet(entry) };
+        unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
     /// Sets an option of a direct descriptor; done before what follows it in the queue. Kernels before 6.7 cannot.
     pub(crate) fn set_option(&mut self, target: Target, option: DirectOption) {
         let (level, name, start, len) = match option {
+            DirectOption::NoDelay => {
+                (libc::IPPROTO_TCP, libc::TCP_NODELAY, (&raw const ON).cast(), size_of_val(&ON))
+            }
             DirectOption::Abort => {
                 (libc::SOL_SOCKET, libc::SO_LINGER, (&raw const ABORT).cast(), size_of_val(&ABORT))
             }
@@ -386,7 +431,7 @@ impl Ring {
             opcode::SetSockOpt::new(fd, level as u32, name as u32, start, len as u32).build()
         });
         // SAFETY: the value is static.
-        unsafe { self.push_quiet(entry) };
+        unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
     /// An ordinary descriptor for a direct one, at once. Kernels before 6.8 cannot.
@@ -503,7 +548,7 @@ impl Drop for Ring {
             }
             let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
             // SAFETY: it names no memory.
-            unsafe { self.push_quiet(cancel) };
+            unsafe { self.push_quiet(cancel, Flags::empty()) };
             if self.enter(1, Some(DROP_WAIT)).is_err() {
                 break;
             }

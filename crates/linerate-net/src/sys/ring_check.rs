@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode};
 
-use super::ring::{Gift, Ring, RingOptions, Tag, Target};
+use super::ring::{Gift, Receive, Ring, RingOptions, Tag, Target};
 
 /// What was asked for when the kernel refused, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,8 @@ fn check_multishot(ring: &mut Ring) -> io::Result<()> {
     use std::io::Write;
     let (mut there, here) = UnixStream::pair()?;
     let tag = Tag { kind: 1, slot: 0 };
-    ring.receive(tag, Target::Plain(here.as_raw_fd()));
+    let how = Receive { once: false, nothing_yet: false };
+    ring.receive(tag, Target::Plain(here.as_raw_fd()), how);
     for _ in 0..2 {
         there.write_all(b"x")?;
         ring.enter(1, Some(Duration::from_secs(1)))?;

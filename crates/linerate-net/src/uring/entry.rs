@@ -9,7 +9,6 @@ use crate::closing::Closing;
 use crate::limits::ONE_SEGMENT;
 use crate::outbox::Outbox;
 use crate::sys::ring::{Parcel, Target};
-use crate::sys::socket;
 
 /// The multishot receive of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +54,21 @@ pub(super) struct Entry {
     pub(super) error: Option<NetError>,
     /// Whether the kernel was asked to tell of a reset.
     pub(super) watches_end: bool,
+    /// We asked for it; otherwise it was accepted.
+    pub(super) asked_for: bool,
+    /// It carries one request: one receive will mostly do.
+    pub(super) short: bool,
     /// `Failed` was reported: there is nothing more to say.
     pub(super) failed: bool,
     /// The application has closed it, and it waits for something.
     pub(super) closing: Option<Closing>,
-    /// It is closed; only completions are waited for.
+    /// It is over; only completions are waited for.
     pub(super) dying: bool,
+    /// The close was handed over too.
+    pub(super) closed: bool,
+    /// Requests of the chain that makes the connection may not have begun. They look up their descriptor when they begin, so
+    /// it must not become somebody else's before.
+    pub(super) chain: bool,
     /// Requests in flight.
     pub(super) requests: u32,
     /// It is in the list of those that have something to ask of the kernel.
@@ -86,9 +94,13 @@ impl Entry {
             ended: false,
             error: None,
             watches_end: false,
+            asked_for: false,
+            short: false,
             failed: false,
             closing: None,
             dying: false,
+            closed: false,
+            chain: false,
             requests: 0,
             queued: false,
             sent: false,
@@ -96,9 +108,9 @@ impl Entry {
         }
     }
 
-    /// `short`: see [`ConnectOptions`](crate::ConnectOptions).
-    pub(super) fn connecting(target: Target, fd: OwnedFd, to: SocketAddr, short: bool) -> Entry {
-        Entry { watches_end: short, ..Entry::new(target, Some(fd), Link::Wanted(to)) }
+    /// `fd`: `None` when `target` is an own direct descriptor. `short`: see [`ConnectOptions`](crate::ConnectOptions).
+    pub(super) fn connecting(target: Target, fd: Option<OwnedFd>, to: SocketAddr, short: bool) -> Entry {
+        Entry { asked_for: true, short, watches_end: short, ..Entry::new(target, fd, Link::Wanted(to)) }
     }
 
     /// It inherited TCP_NODELAY from its listener.
@@ -131,21 +143,15 @@ impl Entry {
         }
         self.in_parcel = parcel.outbox.unsent();
         self.sending = true;
-        self.before_send();
         Some(parcel)
     }
 
-    /// See the epoll transport: the call is saved for connections that send once, and little.
-    fn before_send(&mut self) {
-        if !self.nodelay
-            && (self.sent || self.in_parcel > ONE_SEGMENT)
-            && let Some(fd) = &self.fd
-        {
-            self.nodelay = true;
-            // It can only fail on a connection that failed, which the send will tell.
-            let _ = socket::set_nodelay(fd);
-        }
+    /// See the epoll transport: the call is saved for connections that send once, and little. Whether it has to be made.
+    pub(super) fn needs_nodelay(&mut self) -> bool {
+        let needs = !self.nodelay && (self.sent || self.in_parcel > ONE_SEGMENT);
+        self.nodelay |= needs;
         self.sent = true;
+        needs
     }
 
     /// Nothing more is sent.

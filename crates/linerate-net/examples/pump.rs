@@ -1,0 +1,197 @@
+//! The bare client: moves the bytes of HTTP requests and answers over a transport and counts answers by their length alone.
+//! What it reaches is what the transport allows.
+//!
+//! `cargo run --release -p linerate-net --example pump -- epoll|uring ADDR:PORT CONNECTIONS DEPTH SECONDS [short] [receive=BYTES]`
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use linerate_net::epoll::Epoll;
+use linerate_net::uring::Uring;
+use linerate_net::{After, Close, Conn, ConnectOptions, Event, Lent, Limits, Time, Transport, machine};
+
+struct Options {
+    to: SocketAddr,
+    connections: usize,
+    depth: usize,
+    lasts: Duration,
+    short: bool,
+}
+
+/// What one connection has received, and may send.
+#[derive(Clone, Copy, Default)]
+struct Pipe {
+    got: usize,
+    credit: usize,
+}
+
+struct Pump<T> {
+    net: T,
+    options: Options,
+    lent: Lent,
+    request: usize,
+    answer: usize,
+    pipes: Vec<Pipe>,
+    touched: Vec<Conn>,
+    answered: u64,
+    received: u64,
+    turns: u64,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [io, to, connections, depth, seconds, rest @ ..] = args.as_slice() else {
+        return Err(
+            "usage: pump epoll|uring ADDR:PORT CONNECTIONS DEPTH SECONDS [short] [receive=BYTES] [core=N]"
+                .into(),
+        );
+    };
+    let mut limits = Limits::default();
+    let value = |name: &str| rest.iter().find_map(|word| word.strip_prefix(name)?.parse::<usize>().ok());
+    limits.receive_bytes = value("receive=").unwrap_or(limits.receive_bytes);
+    if let Some(core) = value("core=") {
+        machine::pin_to_core(core)?;
+    }
+    machine::raise_nofile()?;
+    let options = Options {
+        to: to.parse()?,
+        connections: connections.parse()?,
+        depth: depth.parse()?,
+        lasts: Duration::from_secs_f64(seconds.parse()?),
+        short: rest.iter().any(|word| word == "short"),
+    };
+    match io.as_str() {
+        "epoll" => Pump::new(Epoll::with_limits(limits)?, options)?.run(),
+        "uring" => Pump::new(Uring::with_limits(limits)?, options)?.run(),
+        other => Err(format!("{other}: epoll or uring").into()),
+    }
+}
+
+impl<T: Transport> Pump<T> {
+    fn new(mut net: T, options: Options) -> io::Result<Pump<T>> {
+        let close = if options.short { "Connection: close\r\n" } else { "" };
+        let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{close}\r\n", options.to).into_bytes();
+        let answer = learn(options.to, &request)?;
+        let lent = net.lend(request.repeat(options.depth).into());
+        Ok(Pump {
+            net,
+            lent,
+            request: request.len(),
+            answer,
+            pipes: vec![Pipe::default(); options.connections * 2],
+            touched: Vec::new(),
+            options,
+            answered: 0,
+            received: 0,
+            turns: 0,
+        })
+    }
+
+    fn open(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let how = ConnectOptions { short: self.options.short, from: None };
+        let conn = self.net.connect(self.options.to, &how)?;
+        if conn.slot() >= self.pipes.len() {
+            self.pipes.resize(conn.slot() + 1, Pipe::default());
+        }
+        self.pipes[conn.slot()] = Pipe::default();
+        self.net.send_lent(conn, self.lent, 0..self.options.depth * self.request)?;
+        Ok(())
+    }
+
+    fn run(mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let mut events = Vec::new();
+        for _ in 0..self.options.connections {
+            self.open()?;
+        }
+        let cpu = machine::thread_cpu_time_ns();
+        let start = self.net.now();
+        let end = start + self.options.lasts;
+        let mut now = start;
+        while now < end {
+            self.net.turn(Some(end), &mut events)?;
+            now = self.net.now();
+            self.turns += 1;
+            for event in events.drain(..) {
+                self.handle(event)?;
+            }
+            while let Some(conn) = self.touched.pop() {
+                let credit = std::mem::take(&mut self.pipes[conn.slot()].credit);
+                if credit > 0 {
+                    self.net.send_lent(conn, self.lent, 0..credit)?;
+                }
+            }
+        }
+        self.report(start, now, machine::thread_cpu_time_ns() - cpu);
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Box<dyn std::error::Error>> {
+        match event {
+            Event::Readable { conn, data } => {
+                let mut n = 0;
+                let after = self.net.receive(data, |bytes| n += bytes.len());
+                if after == After::Gone {
+                    return Ok(());
+                }
+                self.received += n as u64;
+                let pipe = &mut self.pipes[conn.slot()];
+                let whole = (pipe.got + n) / self.answer;
+                pipe.got = (pipe.got + n) % self.answer;
+                self.answered += whole as u64;
+                if self.options.short {
+                    if whole > 0 || after != After::Open {
+                        self.net.close(conn, Close::Now);
+                        self.open()?;
+                    }
+                } else if after != After::Open {
+                    return Err(format!("the server closed: {after:?}").into());
+                } else {
+                    pipe.credit += whole * self.request;
+                    self.touched.push(conn);
+                }
+                Ok(())
+            }
+            Event::Failed { error, .. } => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn report(&self, start: Time, end: Time, cpu_ns: u64) {
+        let seconds = (end - start).as_secs_f64();
+        println!(
+            "{} answered {} rate {:.0}/s bytes {:.0} MB/s cpu {:.3} us each ({:.0} % of a core) {:.1} answers a turn",
+            self.net.name(),
+            self.answered,
+            self.answered as f64 / seconds,
+            self.received as f64 / seconds / 1e6,
+            cpu_ns as f64 / 1e3 / self.answered as f64,
+            cpu_ns as f64 / 1e7 / seconds,
+            self.answered as f64 / self.turns as f64,
+        );
+    }
+}
+
+/// The length of an answer, from one that was asked for.
+fn learn(to: SocketAddr, request: &[u8]) -> io::Result<usize> {
+    let mut stream = TcpStream::connect(to)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(request)?;
+    let (mut all, mut part) = (Vec::new(), [0u8; 16 << 10]);
+    loop {
+        let n = stream.read(&mut part)?;
+        all.extend_from_slice(&part[..n]);
+        if let Some(head) = all.windows(4).position(|w| w == b"\r\n\r\n") {
+            let text = String::from_utf8_lossy(&all[..head]).to_ascii_lowercase();
+            let body =
+                text.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+            let len = head + 4 + body.unwrap_or(0);
+            if all.len() >= len {
+                return Ok(len);
+            }
+        }
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
