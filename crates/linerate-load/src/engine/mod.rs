@@ -169,20 +169,12 @@ impl<T: Transport> Engine<T> {
     }
 
     fn connected(&mut self, conn: Conn, at: Time, now: Time) {
-        let open_loop = self.orders.open_loop;
         let Some(session) = self.session(conn) else { return };
         if session.phase != Phase::Connecting {
             return;
         }
         session.phase = Phase::Open;
         let since = session.since;
-        // What was handed over while connecting left only now.
-        session.pipeline.restamp(|stamp| {
-            if stamp.sent >= since {
-                stamp.sent = at.max(since);
-                stamp.due = if open_loop { stamp.due } else { stamp.sent };
-            }
-        });
         if session.budget == 0 {
             session.phase = Phase::Ending;
         }

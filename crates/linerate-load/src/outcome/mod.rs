@@ -172,7 +172,8 @@ pub struct Bytes {
 pub struct Latency {
     /// From when the request was due; only in an open loop.
     pub from_due: Option<Histogram>,
-    /// From when its bytes were handed to the wire.
+    /// From when its bytes were handed to the transport. With one request on each connection it is handed over together
+    /// with the order to connect, so that the handshake is part of it.
     pub from_sent: Histogram,
     /// From `connect` to established.
     pub connect: Histogram,

@@ -17,9 +17,15 @@ use crate::plan::schedule::Schedule;
 use crate::plan::{Io, Pace, Plan};
 use crate::run::{StartError, Work};
 
+/// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
+/// row of provided ones. docs/PERFORMANCE.md has the figures.
+const DEEP: u32 = 8;
+
 /// Which transport a plan is best served by on this kernel, or must be by its own word; and what the user should know of it.
 fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
-    if plan.io == Io::Epoll {
+    let by_choice =
+        plan.io == Io::Auto && (plan.depth >= DEEP || plan.pace != Pace::Closed || plan.throughput);
+    if plan.io == Io::Epoll || by_choice {
         return Ok((Io::Epoll, None));
     }
     match (Probe::run().uring(), plan.io) {
