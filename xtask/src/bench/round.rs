@@ -64,17 +64,21 @@ impl Run {
             fault,
         }
     }
+}
 
-    /// What one should know before believing the figure.
-    pub(crate) fn doubt(&self) -> Option<String> {
-        let Run { program, round, waited, .. } = self;
-        if let Some(fault) = &self.fault {
-            return Some(format!("{program}, round {}: {fault}", round + 1));
-        }
-        (*waited > DISTURBED).then(|| {
-            format!("{program}, round {}: waited for its core {:.0} % of the time", round + 1, waited * 100.0)
-        })
+/// What one should know before believing a scenario's figures: runs that do not count, each, and by whom others on this
+/// machine were disturbed, in one line.
+pub(crate) fn doubts(runs: &[Run]) -> Vec<String> {
+    let fault = |r: &Run| Some(format!("{}, round {}: {}", r.program, r.round + 1, r.fault.as_ref()?));
+    let mut all: Vec<String> = runs.iter().filter_map(fault).collect();
+    let disturbed: Vec<&Run> = runs.iter().filter(|r| r.waited > DISTURBED).collect();
+    if let Some(most) = disturbed.iter().map(|r| r.waited).max_by(f64::total_cmp) {
+        let (n, of, most) = (disturbed.len(), runs.len(), most * 100.0);
+        all.push(format!(
+            "{n} of {of} runs waited for their core for more than a tenth of the time (most: {most:.0} %)"
+        ));
     }
+    all
 }
 
 /// What the wrapper measured of a program.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::alone::Finding;
 use super::figures::{Ratio, better_raw, of_program, ratio, reached};
-use super::round::Run;
+use super::round::{Run, doubts};
 use super::scenario::{Figure, RAW, Scenario, Shape, Sort, Want};
 use super::{Tools, machine, with_ending};
 
@@ -60,7 +60,7 @@ impl Page {
                 "least": r.map(|r| r.least), "most": r.map(|r| r.most), "reached": r.map(|r| reached(w, &r)),
             }));
         }
-        self.doubts.extend(runs.iter().filter_map(|r| Some(format!("{}: {}", s.name, r.doubt()?))));
+        self.doubts.extend(doubts(&runs).iter().map(|d| format!("{}: {d}", s.name)));
         self.json.push(json!({ "scenario": s.name, "ratios": ratios, "runs": runs }));
     }
 
@@ -126,7 +126,7 @@ impl Page {
         table("| scenario | wanted | got: median of paired rounds (least to most) | |", &self.wants);
         table("| scenario | what | wanted | got | |", &self.alone);
         if !self.doubts.is_empty() {
-            page += &format!("\nDoubts about single runs:\n\n- {}\n", self.doubts.join("\n- "));
+            page += &format!("\nDoubts:\n\n- {}\n", self.doubts.join("\n- "));
         }
         page
     }

@@ -1,0 +1,163 @@
+//! `linerate load` against a real nginx: its figures and the server's own count must agree, also where nginx closes
+//! connections with requests still in flight.
+
+mod common;
+mod real;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::measured;
+use real::{Counts, finish_nginx, nginx};
+use serde_json::Value;
+
+/// As good as never.
+const UNLIMITED: u32 = 1_000_000_000;
+
+/// Runs `load` against an nginx that closes connections after so many requests; figures and document, held against
+/// nginx's count. `None`: no nginx.
+fn against_nginx(keepalive_requests: u32, flags: &str) -> Option<(Counts, Value)> {
+    let server = nginx(keepalive_requests)?;
+    let url = server.url("/");
+    let mut words: Vec<&str> = flags.split(' ').collect();
+    words.push(&url);
+    let (document, _) = measured(&words);
+    let counts = Counts::of(&document);
+    counts.agree_with(finish_nginx(server));
+    Some((counts, document))
+}
+
+/// All `n` answered, none of them twice: what any friendly way of sending must give.
+fn all_answered_once(flags: &str, n: u64) {
+    let Some((counts, document)) = against_nginx(UNLIMITED, &format!("{flags} -n {n}")) else { return };
+    assert_eq!(counts, Counts { sent: n, answered: n, failed: 0, unknown: 0, resent: 0 }, "{flags}");
+    assert_eq!(document["status"]["200"], n, "{flags}");
+}
+
+#[test]
+fn keep_alive() {
+    all_answered_once("-c 16", 10_000);
+    all_answered_once("-c 16 --io epoll", 10_000);
+}
+
+#[test]
+fn short_connections() {
+    all_answered_once("-c 16 --per-connection 1", 2_000);
+}
+
+#[test]
+fn mixed_connections() {
+    all_answered_once("-c 16 --per-connection 3", 3_000);
+    all_answered_once("-c 16 --per-connection 10 -p 4", 5_000);
+}
+
+#[test]
+fn pipelined() {
+    all_answered_once("-c 8 -p 32", 50_000);
+    all_answered_once("-c 8 -p 32 --throughput", 50_000);
+}
+
+#[test]
+fn baselines() {
+    all_answered_once("-c 4 --way threads", 1_000);
+    all_answered_once("-c 4 --way async", 1_000);
+    all_answered_once("-c 1 --way poll", 500);
+}
+
+/// What is in flight when the time is over is waited for, or is unknown: never forgotten.
+#[test]
+fn ended_by_time() {
+    for flags in [
+        "-c 16 -d 300ms",
+        "-c 8 -p 32 -d 300ms",
+        "-c 16 --per-connection 1 -d 300ms",
+        "-c 8 -r 2000 -d 300ms",
+    ] {
+        let Some((counts, _)) = against_nginx(UNLIMITED, flags) else { return };
+        assert!(counts.answered > 0, "{flags}: {counts:?}");
+        assert_eq!((counts.failed, counts.resent), (0, 0), "{flags}: {counts:?}");
+    }
+}
+
+/// nginx's old default closes a connection after 100 requests, whatever is in flight on it.
+#[test]
+fn closed_after_100_at_100_pipes_of_100() {
+    let Some((counts, document)) = against_nginx(100, "-c 100 -p 100 -n 50000") else { return };
+    assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0));
+    assert!(document["connections"]["closed_by_peer"].as_u64() >= Some(400), "{}", document["connections"]);
+}
+
+/// Ten times more in flight than the server takes: the tails go out again, and the limit is learnt from it.
+#[test]
+fn closed_after_100_at_10_pipes_of_1000() {
+    let Some((counts, document)) = against_nginx(100, "-c 10 -p 1000 -n 50000") else { return };
+    assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0));
+    assert!(counts.resent > 0, "nothing was resent: {counts:?}");
+    assert_eq!(document["connections"]["learnt_limit"], 100, "{}", document["connections"]);
+    // Each connection loses one window until the limit is known, and again whatever was under way then: not one for each
+    // of the 500 connections that this takes.
+    assert!(counts.resent <= 3 * 10 * 1000, "tails are resent again and again: {counts:?}");
+}
+
+/// What is not idempotent never goes out twice: nobody can know whether it was acted on.
+#[test]
+fn posts_that_were_cut_off_are_unknown() {
+    let Some((counts, _)) = against_nginx(100, "-c 10 -p 50 -n 5000 -X POST --body x") else { return };
+    assert_eq!((counts.sent, counts.failed, counts.resent), (5_000, 0, 0), "{counts:?}");
+}
+
+/// Reads requests of `length` bytes, answers the first `answers` of each connection, reads on until `reads` have come, and
+/// closes. Counts what it read.
+fn closes_early(answers: u64, reads: u64, length: usize) -> (std::net::SocketAddr, Arc<AtomicU64>) {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = seen.clone();
+    let address = common::server(move |mut stream: TcpStream| {
+        let mut request = vec![0; length];
+        for i in 0..reads {
+            if stream.read_exact(&mut request).is_err() {
+                return;
+            }
+            counter.fetch_add(1, Ordering::SeqCst);
+            if i < answers && stream.write_all(common::HELLO.as_bytes()).is_err() {
+                return;
+            }
+        }
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    (address, seen)
+}
+
+/// The bytes of one request as `--dry-run` says it would be sent.
+fn length_of_request(flags: &[&str]) -> usize {
+    let said = common::run(&[&["load", "--dry-run"], flags].concat());
+    let line =
+        said.out.lines().find(|l| l.contains("The first request")).unwrap_or_else(|| panic!("{said:?}"));
+    let number = line.split_whitespace().find_map(|w| w.parse().ok());
+    number.unwrap_or_else(|| panic!("no length in {line}"))
+}
+
+/// A server that takes eight, answers two and closes. Ports have five digits, so any URL of that form is as long.
+#[test]
+fn a_server_that_closes_early() {
+    let get = length_of_request(&["http://127.0.0.1:12345/"]);
+    let post = length_of_request(&["-X", "POST", "--body", "x", "http://127.0.0.1:12345/"]);
+
+    let (address, seen) = closes_early(2, 8, post);
+    assert!(address.port() >= 10_000, "{address}");
+    let url = format!("http://{address}/");
+    let (document, _) = measured(&["-c", "1", "-p", "8", "-n", "8", "-X", "POST", "--body", "x", &url]);
+    let counts = Counts::of(&document);
+    assert_eq!(counts, Counts { sent: 8, answered: 2, failed: 0, unknown: 6, resent: 0 });
+    counts.agree_with(seen.load(Ordering::SeqCst));
+
+    let (address, seen) = closes_early(2, 8, get);
+    let url = format!("http://{address}/");
+    let (document, _) = measured(&["-c", "1", "-p", "8", "-n", "80", &url]);
+    let counts = Counts::of(&document);
+    assert_eq!((counts.sent, counts.answered, counts.failed, counts.unknown), (80, 80, 0, 0));
+    assert!(counts.resent > 0, "{counts:?}");
+    counts.agree_with(seen.load(Ordering::SeqCst));
+}
