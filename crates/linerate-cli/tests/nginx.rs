@@ -45,12 +45,14 @@ fn keep_alive() {
 #[test]
 fn short_connections() {
     all_answered_once("-c 16 --per-connection 1", 2_000);
+    all_answered_once("-c 16 --per-connection 1 --io epoll", 2_000);
 }
 
 #[test]
 fn mixed_connections() {
     all_answered_once("-c 16 --per-connection 3", 3_000);
     all_answered_once("-c 16 --per-connection 10 -p 4", 5_000);
+    all_answered_once("-c 16 --per-connection 10 -p 4 --io epoll", 5_000);
 }
 
 #[test]
@@ -84,9 +86,11 @@ fn ended_by_time() {
 /// nginx's old default closes a connection after 100 requests, whatever is in flight on it.
 #[test]
 fn closed_after_100_at_100_pipes_of_100() {
-    let Some((counts, document)) = against_nginx(100, "-c 100 -p 100 -n 50000") else { return };
-    assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0));
-    assert!(document["connections"]["closed_by_peer"].as_u64() >= Some(400), "{}", document["connections"]);
+    for flags in ["-c 100 -p 100 -n 50000", "-c 100 -p 100 -n 50000 --io epoll"] {
+        let Some((counts, document)) = against_nginx(100, flags) else { return };
+        assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0), "{flags}");
+        assert!(document["connections"]["closed_by_peer"].as_u64() >= Some(400), "{}", document["connections"]);
+    }
 }
 
 /// Ten times more in flight than the server takes: the tails go out again, and the limit is learnt from it.
