@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
 use linerate_net::uring::Uring;
-use linerate_net::{After, Close, Conn, ConnectOptions, Event, Lent, Limits, Time, Transport, machine};
+use linerate_net::{After, Close, ConnectOptions, Event, Lent, Limits, Time, Transport, machine};
 
 struct Options {
     to: SocketAddr,
@@ -19,11 +19,10 @@ struct Options {
     short: bool,
 }
 
-/// What one connection has received, and may send.
+/// Bytes of the answer under way.
 #[derive(Clone, Copy, Default)]
 struct Pipe {
     got: usize,
-    credit: usize,
 }
 
 struct Pump<T> {
@@ -33,7 +32,6 @@ struct Pump<T> {
     request: usize,
     answer: usize,
     pipes: Vec<Pipe>,
-    touched: Vec<Conn>,
     answered: u64,
     received: u64,
     turns: u64,
@@ -80,7 +78,6 @@ impl<T: Transport> Pump<T> {
             request: request.len(),
             answer,
             pipes: vec![Pipe::default(); options.connections * 2],
-            touched: Vec::new(),
             options,
             answered: 0,
             received: 0,
@@ -115,12 +112,6 @@ impl<T: Transport> Pump<T> {
             for event in events.drain(..) {
                 self.handle(event)?;
             }
-            while let Some(conn) = self.touched.pop() {
-                let credit = std::mem::take(&mut self.pipes[conn.slot()].credit);
-                if credit > 0 {
-                    self.net.send_lent(conn, self.lent, 0..credit)?;
-                }
-            }
         }
         self.report(start, now, machine::thread_cpu_time_ns() - cpu);
         Ok(())
@@ -147,8 +138,8 @@ impl<T: Transport> Pump<T> {
                 } else if after != After::Open {
                     return Err(format!("the server closed: {after:?}").into());
                 } else {
-                    pipe.credit += whole * self.request;
-                    self.touched.push(conn);
+                    // At once: the server has something to do while the other answers are read.
+                    self.net.send_lent(conn, self.lent, 0..whole * self.request)?;
                 }
                 Ok(())
             }

@@ -13,7 +13,7 @@ pub fn the_end_comes_after_the_bytes<T: Transport>(subject: &Subject<T>) {
         bed.net.send(client, &bytes).expect("can send");
         bed.net.close(client, Close::Now);
         bed.until("the end", |bed| bed.of(server).ended);
-        assert!(bed.of(server).received == bytes, "{size} bytes before the end");
+        assert_eq!(bed.of(server).received, bytes, "{size} bytes before the end");
         bed.net.close(server, Close::Now);
     }
 }

@@ -8,7 +8,7 @@ mod entry;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -240,7 +240,7 @@ impl Epoll {
         let Some(entry) = self.table.get_mut(conn) else { return };
         entry.closing = Some(state);
         if state == Closing::Linger {
-            let _ = socket::shutdown_write(&entry.fd);
+            socket::shutdown(&entry.fd, Shutdown::Write);
             // Its edge may have been used up by the application.
             entry.readable = true;
         }

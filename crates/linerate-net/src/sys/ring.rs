@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use socket2::SockAddr;
 use super::buffers::Buffers;
 use super::check;
 use super::socket::{address, unknown_address};
+use crate::Lent;
 use crate::outbox::{GATHER, LentTable, Outbox};
 
 /// Requests that fit between two submissions. Reason: one turn's worth; more are submitted at once.
@@ -27,6 +29,8 @@ const REQUESTS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// Bytes of one send. Reason: what has left is known only when a send completes.
 const SEND_BYTES: usize = 1 << 20;
+/// The kernel goes on until all is sent, so that a completion means all or an error; and a peer that is gone is no signal.
+const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 /// The group our receive buffers are registered as.
 const BUFFER_GROUP: u16 = 0;
 
@@ -318,20 +322,34 @@ impl Ring {
         unsafe { self.push_quiet(entry, Flags::IO_LINK) };
     }
 
+    /// Sends lent bytes, from the start of `range`; `false`: no such bytes were lent.
+    pub(crate) fn send_lent(
+        &mut self,
+        tag: Tag,
+        target: Target,
+        what: (Lent, &Range<usize>),
+        link: bool,
+    ) -> bool {
+        let Ok(bytes) = self.memory.lent.range(what.0, what.1) else { return false };
+        let (start, len) = (bytes.as_ptr(), bytes.len().min(SEND_BYTES) as u32);
+        let entry = with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(SEND_FLAGS).build());
+        // SAFETY: what was lent stays where it is for the ring's life.
+        unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, NOTHING_HELD)), true) };
+        true
+    }
+
     /// Sends the first bytes of a parcel. Its completion brings it back.
     pub(crate) fn send(&mut self, tag: Tag, target: Target, mut parcel: Box<Parcel>, link: bool) {
         let count = parcel.describe(&self.memory.lent);
-        // The kernel goes on until all is sent, so that a completion means all or an error.
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = if count == 1 {
             let piece = parcel.pieces[0];
             let (start, len) = (piece.iov_base.cast_const().cast::<u8>(), piece.iov_len as u32);
-            with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(flags).build())
+            with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(SEND_FLAGS).build())
         } else {
             parcel.header.msg_iov = parcel.pieces.as_mut_ptr();
             parcel.header.msg_iovlen = count as _;
             let header = &raw const parcel.header;
-            with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(flags as u32).build())
+            with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(SEND_FLAGS as u32).build())
         };
         let held = self.hold(Held::Parcel(parcel));
         // SAFETY: the header and the pieces' descriptions are in the box, which moves as a pointer only; the pieces are
@@ -403,11 +421,12 @@ impl Ring {
         unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build(), Flags::empty()) };
     }
 
-    /// shutdown(2): one of the `libc::SHUT_*`.
-    pub(crate) fn shutdown(&mut self, target: Target, how: i32) {
+    /// shutdown(2): one of the `libc::SHUT_*`. The kernel always leaves it to another thread, which looks up the descriptor
+    /// when it comes to it: until the completion the descriptor must not become another's.
+    pub(crate) fn shutdown(&mut self, tag: Tag, target: Target, how: i32) {
         let entry = with_target!(target, |fd| opcode::Shutdown::new(fd, how).build());
         // SAFETY: it names no memory.
-        unsafe { self.push_quiet(entry, Flags::empty()) };
+        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
 
     /// Closes; what follows it in the queue comes after it.

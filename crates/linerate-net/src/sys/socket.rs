@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -160,14 +160,10 @@ pub(crate) fn take_error(fd: &impl AsFd) -> Option<i32> {
     SockRef::from(fd).take_error().ok().flatten().and_then(|e| e.raw_os_error())
 }
 
-/// Our FIN.
-pub(crate) fn shutdown_write(fd: &impl AsFd) -> io::Result<()> {
-    SockRef::from(fd).shutdown(std::net::Shutdown::Write)
-}
-
-/// Ends a listening socket at once, whoever else still holds it.
-pub(crate) fn shutdown(fd: &impl AsFd) {
-    let _ = SockRef::from(fd).shutdown(std::net::Shutdown::Both);
+/// Ends directions of a connection: `Write` is our FIN. `Both` ends a listening socket too, whoever else still holds it. It can
+/// only fail where there is nothing to end any more.
+pub(crate) fn shutdown(fd: &impl AsFd, how: Shutdown) {
+    let _ = SockRef::from(fd).shutdown(how);
 }
 
 /// Makes `close` send RST.

@@ -1,14 +1,22 @@
 //! One connection of the io_uring transport.
 
 use std::cell::Cell;
+use std::mem;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{IntoRawFd, OwnedFd};
 
-use crate::NetError;
 use crate::closing::Closing;
 use crate::limits::ONE_SEGMENT;
 use crate::outbox::Outbox;
 use crate::sys::ring::{Parcel, Target};
+use crate::{Lent, NetError};
+
+/// What goes out with one request.
+pub(super) enum Load {
+    Lent(Lent, Range<usize>),
+    Parcel(Box<Parcel>),
+}
 
 /// The multishot receive of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +38,13 @@ pub(super) enum Link {
 }
 
 /// The state of a connection. Its slot is free when it is `dying` and no request of it is in flight.
+///
+/// What is to be sent leaves in this order: the lent bytes, the parcel, the outbox. Mostly there are only lent bytes, and then
+/// nothing beyond this structure is touched.
 pub(super) struct Entry {
     pub(super) target: Target,
+    lent: Lent,
+    range: Range<usize>,
     /// The descriptor, when it is an ordinary one and not handed over to be closed.
     pub(super) fd: Option<OwnedFd>,
     /// Waits for the parcel before it.
@@ -66,14 +79,15 @@ pub(super) struct Entry {
     pub(super) dying: bool,
     /// The close was handed over too.
     pub(super) closed: bool,
-    /// Requests of the chain that makes the connection may not have begun. They look up their descriptor when they begin, so
-    /// it must not become somebody else's before.
+    /// Requests of the chain that makes the connection may not have begun, or a shutdown has not. They look up their descriptor
+    /// when they begin, so it must not become somebody else's before.
     pub(super) chain: bool,
+    pub(super) shutting: bool,
     /// Requests in flight.
     pub(super) requests: u32,
     /// It is in the list of those that have something to ask of the kernel.
     pub(super) queued: bool,
-    sent: bool,
+    has_sent: bool,
     nodelay: bool,
 }
 
@@ -81,6 +95,8 @@ impl Entry {
     fn new(target: Target, fd: Option<OwnedFd>, link: Link) -> Entry {
         Entry {
             target,
+            lent: Lent(0),
+            range: 0..0,
             fd,
             outbox: Outbox::default(),
             parcel: None,
@@ -101,9 +117,10 @@ impl Entry {
             dying: false,
             closed: false,
             chain: false,
+            shutting: false,
             requests: 0,
             queued: false,
-            sent: false,
+            has_sent: false,
             nodelay: false,
         }
     }
@@ -124,7 +141,15 @@ impl Entry {
     }
 
     pub(super) fn unsent(&self) -> usize {
-        self.outbox.unsent() + self.in_parcel
+        self.range.len() + self.in_parcel + self.outbox.unsent()
+    }
+
+    pub(super) fn push_lent(&mut self, lent: Lent, range: Range<usize>) {
+        if self.unsent() == 0 {
+            (self.lent, self.range) = (lent, range);
+        } else {
+            self.outbox.push_lent(lent, range);
+        }
     }
 
     /// Whether a receive has to be asked for.
@@ -132,31 +157,47 @@ impl Entry {
         self.receiving == Receiving::No && !self.paused && !self.ended && !self.dying
     }
 
-    /// The next parcel to send, if one can be sent now.
-    pub(super) fn pack(&mut self) -> Option<Box<Parcel>> {
+    /// What to send next, if something can be sent now.
+    pub(super) fn pack(&mut self) -> Option<Load> {
         if self.sending || self.unsent() == 0 || self.error.is_some() || self.dying {
             return None;
         }
+        self.sending = true;
+        if !self.range.is_empty() {
+            return Some(Load::Lent(self.lent, self.range.clone()));
+        }
         let mut parcel = self.parcel.take().unwrap_or_else(Parcel::new);
         if parcel.outbox.is_empty() {
-            std::mem::swap(&mut parcel.outbox, &mut self.outbox);
+            mem::swap(&mut parcel.outbox, &mut self.outbox);
         }
         self.in_parcel = parcel.outbox.unsent();
-        self.sending = true;
-        Some(parcel)
+        Some(Load::Parcel(parcel))
+    }
+
+    /// A send is over; `sent`: how many bytes have left.
+    pub(super) fn sent(&mut self, sent: usize, parcel: Option<Box<Parcel>>) {
+        self.sending = false;
+        match parcel {
+            Some(parcel) => {
+                self.in_parcel = parcel.outbox.unsent();
+                self.parcel = Some(parcel);
+            }
+            None => self.range.start = (self.range.start + sent).min(self.range.end),
+        }
     }
 
     /// See the epoll transport: the call is saved for connections that send once, and little. Whether it has to be made.
     pub(super) fn needs_nodelay(&mut self) -> bool {
-        let needs = !self.nodelay && (self.sent || self.in_parcel > ONE_SEGMENT);
+        let needs = !self.nodelay && (self.has_sent || self.unsent() > ONE_SEGMENT);
         self.nodelay |= needs;
-        self.sent = true;
+        self.has_sent = true;
         needs
     }
 
     /// Nothing more is sent.
     pub(super) fn fail(&mut self, error: NetError) {
         self.error = Some(error);
+        self.range = 0..0;
         self.outbox.clear();
         if let Some(parcel) = &mut self.parcel {
             parcel.outbox.clear();

@@ -9,17 +9,17 @@ mod entry;
 
 use std::io;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::entry::{Entry, Link, Receiving};
+use self::entry::{Entry, Link, Load, Receiving};
 use crate::closing::{Closing, ClosingQueue};
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT, DIRECT_DESCRIPTORS, ONE_SEGMENT};
 use crate::probe::explain_uring;
-use crate::sys::ring::{DirectOption, Done, Gift, Parcel, Receive, Ring, RingOptions, Tag, Target};
+use crate::sys::ring::{DirectOption, Done, Gift, Receive, Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
 use crate::table::Table;
 use crate::{
@@ -35,6 +35,7 @@ mod kind {
     pub(super) const ACCEPT: u8 = 4;
     pub(super) const WAKE: u8 = 5;
     pub(super) const END: u8 = 6;
+    pub(super) const SHUTDOWN: u8 = 7;
 }
 
 /// Size of a receive buffer. Reason: a turn's answers of a deep pipeline fit in few, and those in use fit L2.
@@ -134,8 +135,8 @@ impl Uring {
                 Link::Wanted(to) => Self::ask_connect(&mut self.ring, conn, entry, to, self.turns)?,
                 Link::Connecting => {}
                 Link::Established => {
-                    if let Some(parcel) = entry.pack() {
-                        Self::ask_send(&mut self.ring, conn, entry, parcel, self.turns, false);
+                    if let Some(load) = entry.pack() {
+                        Self::ask_send(&mut self.ring, conn, entry, load, self.turns, false);
                     }
                     if entry.should_receive() {
                         Self::ask_receive(&mut self.ring, conn, entry);
@@ -164,20 +165,15 @@ impl Uring {
         entry.requests += 1;
         // A direct descriptor does not exist yet, so its options cannot be set: few bytes go with the connection, more when
         // it is there.
-        let parcel = if entry.fd.is_some() || entry.unsent() <= ONE_SEGMENT { entry.pack() } else { None };
+        let load = if entry.fd.is_some() || entry.unsent() <= ONE_SEGMENT { entry.pack() } else { None };
         let receives = entry.should_receive();
-        entry.chain = parcel.is_some() || receives;
+        entry.chain = load.is_some() || receives;
         if let (None, Target::Direct(index)) = (&entry.fd, entry.target) {
             ring.socket(index, to);
         }
-        ring.connect(
-            Tag { kind: kind::CONNECT, slot: conn.slot },
-            entry.target,
-            to,
-            parcel.is_some() || receives,
-        );
-        if let Some(parcel) = parcel {
-            Self::ask_send(ring, conn, entry, parcel, turn, receives);
+        ring.connect(Tag { kind: kind::CONNECT, slot: conn.slot }, entry.target, to, entry.chain);
+        if let Some(load) = load {
+            Self::ask_send(ring, conn, entry, load, turn, receives);
         }
         if receives {
             Self::ask_receive(ring, conn, entry);
@@ -185,7 +181,7 @@ impl Uring {
         Ok(())
     }
 
-    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, parcel: Box<Parcel>, turn: u64, link: bool) {
+    fn ask_send(ring: &mut Ring, conn: Conn, entry: &mut Entry, load: Load, turn: u64, link: bool) {
         if entry.needs_nodelay() {
             match &entry.fd {
                 // It can only fail on a connection that failed, which the send will tell.
@@ -195,7 +191,14 @@ impl Uring {
         }
         entry.sent_in_turn = turn;
         entry.requests += 1;
-        ring.send(Tag { kind: kind::SEND, slot: conn.slot }, entry.target, parcel, link);
+        let tag = Tag { kind: kind::SEND, slot: conn.slot };
+        match load {
+            Load::Parcel(parcel) => ring.send(tag, entry.target, parcel, link),
+            Load::Lent(lent, range) => {
+                let known = ring.send_lent(tag, entry.target, (lent, &range), link);
+                debug_assert!(known, "ranges were checked when they were handed over");
+            }
+        }
     }
 
     fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
@@ -254,6 +257,7 @@ impl Uring {
             }
             kind::SEND => self.on_sent(conn, done, events),
             kind::END => self.on_end(conn, done.result, events),
+            kind::SHUTDOWN => entry.shutting = false,
             _ => self.on_connect(conn, done.result, clock, events),
         }
         if self.table.get(conn).is_some_and(|entry| entry.dying && entry.requests == 0) {
@@ -350,10 +354,8 @@ impl Uring {
 
     fn on_sent(&mut self, conn: Conn, done: Done, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
-        let Gift::Parcel(parcel) = done.gift else { return };
-        entry.sending = false;
-        entry.in_parcel = parcel.outbox.unsent();
-        entry.parcel = Some(parcel);
+        let parcel = if let Gift::Parcel(parcel) = done.gift { Some(parcel) } else { None };
+        entry.sent(usize::try_from(done.result).unwrap_or(0), parcel);
         if entry.dying {
             return;
         }
@@ -383,9 +385,9 @@ impl Uring {
 
     /// The peer sent its FIN, or the connection is over or was reset.
     fn on_end(&mut self, conn: Conn, result: i32, events: &mut Vec<Event>) {
-        let Some(entry) = self.table.get_mut(conn).filter(|entry| result >= 0 && !entry.dying) else {
-            return;
-        };
+        // A mere FIN is the receive's business.
+        let is_over = result > 0 && result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| is_over && !entry.dying) else { return };
         if entry.closing.is_some() {
             return self.finish(conn);
         }
@@ -424,7 +426,7 @@ impl Uring {
             // The peer's FIN is waited for.
             entry.paused = false;
             if state == Closing::Linger {
-                self.ring.shutdown(entry.target, libc::SHUT_WR);
+                Self::shut(&mut self.ring, conn, entry, Shutdown::Write);
             }
         }
         Self::queue(&mut self.queued, conn, entry);
@@ -448,19 +450,19 @@ impl Uring {
 
     /// Closes. What is still in flight is ended first; the slot is free when that is known.
     fn finish(&mut self, conn: Conn) {
-        self.finish_with(conn, libc::SHUT_RDWR);
+        self.finish_with(conn, Shutdown::Both);
     }
 
     /// `how`: which directions are shut at once should the close have to wait.
-    fn finish_with(&mut self, conn: Conn, how: i32) {
+    fn finish_with(&mut self, conn: Conn, how: Shutdown) {
         let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { return };
         entry.dying = true;
         entry.closing = None;
         if entry.requests == 0 {
             return self.bury(conn);
         }
-        if entry.chain {
-            self.ring.shutdown(entry.target, how);
+        if entry.chain || entry.shutting {
+            Self::shut(&mut self.ring, conn, entry, how);
             self.ring.cancel_all(entry.target);
         } else {
             self.ring.cancel_all(entry.target);
@@ -468,6 +470,20 @@ impl Uring {
             let target = entry.let_go();
             self.ring.close(target);
         }
+    }
+
+    fn shut(ring: &mut Ring, conn: Conn, entry: &mut Entry, how: Shutdown) {
+        if let Some(fd) = &entry.fd {
+            return socket::shutdown(fd, how);
+        }
+        let how = match how {
+            Shutdown::Read => libc::SHUT_RD,
+            Shutdown::Write => libc::SHUT_WR,
+            Shutdown::Both => libc::SHUT_RDWR,
+        };
+        entry.shutting = true;
+        entry.requests += 1;
+        ring.shutdown(Tag { kind: kind::SHUTDOWN, slot: conn.slot }, entry.target, how);
     }
 
     /// The last of a connection: nothing of it is in flight any more.
@@ -573,7 +589,7 @@ impl Transport for Uring {
             && let Some(fd) = listening.fd.take()
         {
             // Requests on it hold the socket, but from now on nobody is let in.
-            socket::shutdown(&fd);
+            socket::shutdown(&fd, Shutdown::Both);
             self.ring.cancel_all(Target::Plain(fd.as_raw_fd()));
             self.ring.close(Target::Plain(std::os::fd::IntoRawFd::into_raw_fd(fd)));
         }
@@ -657,7 +673,7 @@ impl Transport for Uring {
             return Ok(());
         }
         let len = self.ring.lent().range(lent, &range)?.len();
-        self.hand_over(conn, len, |entry| entry.outbox.push_lent(lent, range))
+        self.hand_over(conn, len, |entry| entry.push_lent(lent, range))
     }
 
     fn unsent(&self, conn: Conn) -> usize {
@@ -739,6 +755,6 @@ impl Uring {
             let target = entry.target;
             self.ring.set_option(target, DirectOption::Abort);
         }
-        self.finish_with(conn, libc::SHUT_RD);
+        self.finish_with(conn, Shutdown::Read);
     }
 }
