@@ -89,7 +89,11 @@ fn closed_after_100_at_100_pipes_of_100() {
     for flags in ["-c 100 -p 100 -n 50000", "-c 100 -p 100 -n 50000 --io epoll"] {
         let Some((counts, document)) = against_nginx(100, flags) else { return };
         assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0), "{flags}");
-        assert!(document["connections"]["closed_by_peer"].as_u64() >= Some(400), "{}", document["connections"]);
+        assert!(
+            document["connections"]["closed_by_peer"].as_u64() >= Some(400),
+            "{}",
+            document["connections"]
+        );
     }
 }
 
