@@ -41,6 +41,10 @@ fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     }
 }
 
+/// Events taken in one turn. Reason: a thousand at once cost 5 % less than four times a quarter of them, and the clock is
+/// read every few events anyway.
+const EVENTS_PER_TURN: u32 = 1024;
+
 /// How long threads have to get ready. Reason: all begin at the same moment, so that an open loop's first requests are
 /// not late.
 const HEAD_START: Duration = Duration::from_millis(5);
@@ -74,7 +78,7 @@ fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
     // Connections that linger after their last answer come on top.
     let connections = own.saturating_mul(2).saturating_add(1024);
-    linerate_net::Limits { connections, ..linerate_net::Limits::default() }
+    linerate_net::Limits { connections, events_per_turn: EVENTS_PER_TURN, ..linerate_net::Limits::default() }
 }
 
 /// Which of the cores this is.
