@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Conn, Limits, Time};
+use crate::{Close, Conn, Limits, Time};
 
 /// What a closed connection still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,21 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
+    /// What a connection waits for that is closed in this way; `None`: nothing. `flushed`: all bytes have left; `ended`: all
+    /// bytes of the peer and its FIN were taken; `fin`: its FIN is known to be there.
+    pub(crate) fn first(how: Close, flushed: bool, ended: bool, fin: bool) -> Option<Closing> {
+        match (how, flushed) {
+            (Close::Abort, _) | (Close::Now, true) => None,
+            (Close::Now, false) => Some(Closing::Flush),
+            (Close::AfterPeer, true) if fin || ended => None,
+            (Close::AfterPeer, true) => Some(Closing::AfterPeer),
+            (Close::AfterPeer, false) => Some(Closing::FlushThenAfterPeer),
+            (Close::Lingering, true) if ended => None,
+            (Close::Lingering, true) => Some(Closing::Linger),
+            (Close::Lingering, false) => Some(Closing::FlushThenLinger),
+        }
+    }
+
     /// Bytes are still to leave.
     pub(crate) fn is_flush(self) -> bool {
         matches!(self, Closing::Flush | Closing::FlushThenLinger | Closing::FlushThenAfterPeer)

@@ -7,6 +7,7 @@
 //!
 //! `unsafe` is confined to `sys/`.
 
+mod clock;
 mod closing;
 #[doc(hidden)]
 #[allow(missing_docs)] // the names of the cases say what they hold

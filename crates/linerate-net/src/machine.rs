@@ -2,12 +2,13 @@
 
 use std::io;
 
+use crate::clock::monotonic;
 use crate::sys::thread;
 use crate::{NetError, Time};
 
 /// The time of `CLOCK_MONOTONIC`.
 pub fn monotonic_now() -> Time {
-    Time::from_nanos(thread::monotonic_ns())
+    monotonic()
 }
 
 /// CPU time the calling thread has used, in nanoseconds.

@@ -199,6 +199,25 @@ pub fn bytes_before_a_reset_are_not_reordered<T: Transport>(subject: &Subject<T>
     }
 }
 
+pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for size in [1, 1000, 100_000] {
+        let (client, server) = bed.pair();
+        bed.net.pause(server);
+        bed.net.send(client, b"a question nobody reads").expect("can send");
+        bed.for_a_while(Duration::from_millis(2));
+        // As a server that answers a pipelined request and closes with the next ones unread.
+        let answer = pattern(size);
+        bed.net.send(server, &answer).expect("can send");
+        bed.net.close(server, Close::Now);
+        bed.until("the reset", |bed| bed.of(client).failed.is_some());
+        assert_eq!(bed.of(client).failed.map(|e| e.kind), Some(NetErrorKind::Reset));
+        assert_eq!(bed.of(client).failures, 1, "said once");
+        assert!(bed.of(client).received == answer, "what was said before is not lost");
+        bed.net.close(client, Close::Now);
+    }
+}
+
 pub fn closing_while_connecting<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let ways = [Close::Now, Close::AfterPeer, Close::Lingering, Close::Abort];

@@ -179,6 +179,28 @@ pub fn a_flood_starves_nobody<T: Transport>(subject: &Subject<T>) {
     assert!(bed.of(loud_server).received == whole);
 }
 
+pub fn claims_may_wait<T: Transport>(subject: &Subject<T>) {
+    // Fewer buffers than connections that have something to say.
+    let mut bed = subject.bed_with(Limits { receive_buffers: 4, ..Limits::default() });
+    let pairs: Vec<_> = (0..20).map(|_| bed.pair()).collect();
+    let whole = pattern(3000);
+    bed.held = Some(Vec::new());
+    for (client, _) in &pairs {
+        bed.net.send(*client, &whole).expect("can send");
+    }
+    bed.for_a_while(Duration::from_millis(5));
+    while let Some(held) = bed.held.take().filter(|held| !held.is_empty()) {
+        for data in held {
+            bed.receive(data);
+        }
+        bed.held = Some(Vec::new());
+        bed.for_a_while(Duration::from_millis(2));
+    }
+    bed.held = None;
+    bed.until("all bytes", |bed| pairs.iter().all(|(_, server)| bed.received(*server) == whole.len()));
+    assert!(pairs.iter().all(|(_, server)| bed.of(*server).received == whole));
+}
+
 pub fn pause_before_the_bytes_are_taken<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();

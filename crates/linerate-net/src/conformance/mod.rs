@@ -68,12 +68,12 @@ macro_rules! conformance_tests {
             echo_of_all_sizes many_small_sends_keep_their_order paused_bytes_wait
             what_waits_is_counted_and_drained lent_and_copied_bytes_keep_their_order lent_ranges_are_checked
             the_limit_of_unsent_bytes_holds low_water_holds_nothing_back_for_ever both_directions_at_once
-            a_flood_starves_nobody pause_before_the_bytes_are_taken pause_and_resume_many_times
+            a_flood_starves_nobody claims_may_wait pause_before_the_bytes_are_taken pause_and_resume_many_times
             the_end_comes_after_the_bytes now_sends_what_waits after_peer_waits_for_the_peer
             after_peer_does_not_wait_for_ever after_peer_sends_what_waits lingering_saves_the_last_bytes
             lingering_does_not_wait_for_ever abort_resets abort_with_bytes_waiting
             the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails
-            bytes_before_a_reset_are_not_reordered closing_while_connecting a_paused_connection_may_be_closed
+            bytes_before_a_reset_are_not_reordered a_reset_behind_the_bytes_is_told closing_while_connecting a_paused_connection_may_be_closed
             closing_many_at_once
         );
     };

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::entry::{Entry, Flushed};
+use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
 use crate::limits::ACCEPT_PAUSE;
 use crate::outbox::LentTable;
-use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
+use crate::sys::{EventFd, Interest, Poll, Ready, socket};
 use crate::table::{LAST_GENERATION, Table};
 use crate::{
     After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
@@ -139,7 +140,7 @@ impl Epoll {
     fn patience(&self, until: Option<Time>) -> Option<Duration> {
         let accept = if self.accepting.is_empty() { None } else { Some(self.accept_at) };
         let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
-        if until == Time::NEVER { None } else { Some(until - thread_now()) }
+        if until == Time::NEVER { None } else { Some(until - monotonic()) }
     }
 
     fn on_ready(&mut self, token: u64, ready: Ready, clock: &mut Clock, events: &mut Vec<Event>) {
@@ -244,7 +245,7 @@ impl Epoll {
             // Its edge may have been used up by the application.
             entry.readable = true;
         }
-        if let Some(oldest) = self.closing.push(&self.limits, thread_now(), conn, state)
+        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), conn, state)
             && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
         {
             drop(self.table.remove(oldest));
@@ -328,7 +329,7 @@ impl Epoll {
             }
             if was_connecting && sent > 0 {
                 entry.connecting = false;
-                self.pending.push(Event::Connected { conn, at: thread_now() });
+                self.pending.push(Event::Connected { conn, at: monotonic() });
             }
         }
         if sent < whole.len() {
@@ -348,22 +349,9 @@ enum Bytes<'a> {
     Lent(Lent, Range<usize>),
 }
 
-fn thread_now() -> Time {
-    Time::from_nanos(thread::monotonic_ns())
-}
-
-/// Reads the clock at most once in a turn, and only when somebody asks.
-struct Clock(Option<Time>);
-
-impl Clock {
-    fn now(&mut self) -> Time {
-        *self.0.get_or_insert_with(thread_now)
-    }
-}
-
 impl Transport for Epoll {
     fn now(&mut self) -> Time {
-        thread_now()
+        monotonic()
     }
 
     fn listen(
@@ -407,7 +395,7 @@ impl Transport for Epoll {
                 self.fresh.push(conn);
                 if established && let Some(entry) = self.table.get_mut(conn) {
                     entry.connecting = false;
-                    self.pending.push(Event::Connected { conn, at: thread_now() });
+                    self.pending.push(Event::Connected { conn, at: monotonic() });
                 }
                 Ok(conn)
             }
@@ -427,7 +415,7 @@ impl Transport for Epoll {
         } else {
             self.patience(until)
         };
-        let mut clock = Clock(None);
+        let mut clock = Clock::default();
         for index in 0..self.poll.wait(patience)? {
             let (token, ready) = self.poll.event(index);
             self.on_ready(token, ready, &mut clock, events);
@@ -492,25 +480,13 @@ impl Transport for Epoll {
 
     fn close(&mut self, conn: Conn, how: Close) {
         let Some(entry) = self.live(conn) else { return };
-        let nothing_left = entry.outbox.is_empty();
-        let given_up = entry.connecting || entry.error.is_some();
-        let peer_is_done = entry.fin || entry.ended;
-        let state = match how {
-            Close::Abort => {
-                let _ = socket::set_abort(&entry.fd);
-                None
-            }
-            _ if given_up => None,
-            Close::Now if nothing_left => None,
-            Close::Now => Some(Closing::Flush),
-            Close::AfterPeer if nothing_left && peer_is_done => None,
-            Close::AfterPeer if nothing_left => Some(Closing::AfterPeer),
-            Close::AfterPeer => Some(Closing::FlushThenAfterPeer),
-            Close::Lingering if nothing_left && entry.ended => None,
-            Close::Lingering if nothing_left => Some(Closing::Linger),
-            Close::Lingering => Some(Closing::FlushThenLinger),
-        };
-        match state {
+        if how == Close::Abort {
+            // It can only fail on a connection that failed.
+            let _ = socket::set_abort(&entry.fd);
+        }
+        let given_up = how == Close::Abort || entry.connecting || entry.error.is_some();
+        let state = Closing::first(how, entry.outbox.is_empty(), entry.ended, entry.fin);
+        match state.filter(|_| !given_up) {
             Some(state) => {
                 self.begin_closing(conn, state);
                 self.on_closing(conn);

@@ -174,7 +174,8 @@ pub(super) struct Wire {
     /// The ends of scripted connections, by number.
     numbers: Vec<Conn>,
     random: Random,
-    connects: u64,
+    /// Connections asked for that came through.
+    asked: u64,
     ports_used: u32,
     next_port: u16,
 }
@@ -192,7 +193,7 @@ impl Wire {
             scripts: Vec::new(),
             numbers: Vec::new(),
             random: Random::new(options.seed),
-            connects: 0,
+            asked: 0,
             ports_used: 0,
             next_port: 40_000,
             options,
@@ -263,8 +264,9 @@ impl Wire {
             .addresses
             .iter()
             .find(|(at, _)| at.port() == to.port() && (at.ip() == to.ip() || at.ip().is_unspecified()));
+        self.asked += 1;
         let refuse_every = self.options.refuse_every;
-        let refuse = refuse_every.is_some_and(|n| self.connects.is_multiple_of(n.max(1)));
+        let refuse = refuse_every.is_some_and(|n| self.asked.is_multiple_of(n.max(1)));
         let Some(&(_, answers)) = answers.filter(|_| !refuse) else {
             return self.travel(Happening::Refused { end: from });
         };
@@ -603,7 +605,6 @@ impl Wire {
         let end = End { port: true, ..End::new(Owner::App, None, name) };
         let conn = self.ends.insert(end).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
         self.ports_used += 1;
-        self.connects += 1;
         self.travel(Happening::Syn { from: conn, to });
         Ok(conn)
     }
@@ -704,7 +705,6 @@ impl Wire {
     pub(super) fn close(&mut self, end: Conn, how: Close) {
         let Some(e) = self.ends.get_mut(end).filter(|e| e.closing.is_none()) else { return };
         let given_up = e.remote.is_none() || e.error.is_some();
-        let flushed = e.outbox.is_empty();
         match how {
             Close::Abort => {
                 if let Some(remote) = e.remote.or(e.answered_by) {
@@ -718,13 +718,10 @@ impl Wire {
                 }
                 self.finish(end);
             }
-            Close::Now if flushed => self.finish(end),
-            Close::Now => self.begin_closing(end, Closing::Flush),
-            Close::AfterPeer if flushed && e.fin_in => self.finish(end),
-            Close::AfterPeer if flushed => self.begin_closing(end, Closing::AfterPeer),
-            Close::AfterPeer => self.begin_closing(end, Closing::FlushThenAfterPeer),
-            Close::Lingering if flushed => self.begin_closing(end, Closing::Linger),
-            Close::Lingering => self.begin_closing(end, Closing::FlushThenLinger),
+            _ => match Closing::first(how, e.outbox.is_empty(), e.ended, e.fin_in) {
+                Some(state) => self.begin_closing(end, state),
+                None => self.finish(end),
+            },
         }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::entry::{Entry, Link, Load, Receiving};
+use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT, DIRECT_DESCRIPTORS, ONE_SEGMENT};
 use crate::probe::explain_uring;
@@ -217,7 +218,7 @@ impl Uring {
     }
 
     fn ask_accept(&mut self) {
-        if self.listeners.is_empty() || (self.accept_at > Time::ZERO && thread_now() < self.accept_at) {
+        if self.listeners.is_empty() || (self.accept_at > Time::ZERO && monotonic() < self.accept_at) {
             return;
         }
         self.accept_at = Time::ZERO;
@@ -430,7 +431,7 @@ impl Uring {
             }
         }
         Self::queue(&mut self.queued, conn, entry);
-        if let Some(oldest) = self.closing.push(&self.limits, thread_now(), conn, state)
+        if let Some(oldest) = self.closing.push(&self.limits, monotonic(), conn, state)
             && self.table.get(oldest).is_some_and(|entry| entry.closing.is_some())
         {
             self.finish(oldest);
@@ -551,26 +552,13 @@ impl Uring {
     fn patience(&self, until: Option<Time>) -> Option<Duration> {
         let accept = if self.accept_at > Time::ZERO { Some(self.accept_at) } else { None };
         let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
-        if until == Time::NEVER { None } else { Some(until - thread_now()) }
-    }
-}
-
-fn thread_now() -> Time {
-    Time::from_nanos(thread::monotonic_ns())
-}
-
-/// Reads the clock at most once in a turn, and only when somebody asks.
-struct Clock(Option<Time>);
-
-impl Clock {
-    fn now(&mut self) -> Time {
-        *self.0.get_or_insert_with(thread_now)
+        if until == Time::NEVER { None } else { Some(until - monotonic()) }
     }
 }
 
 impl Transport for Uring {
     fn now(&mut self) -> Time {
-        thread_now()
+        monotonic()
     }
 
     fn listen(
@@ -633,7 +621,7 @@ impl Transport for Uring {
                 patience => self.ring.enter(1, patience)?,
             }
         }
-        let mut clock = Clock(None);
+        let mut clock = Clock::default();
         for _ in 0..self.limits.events_per_turn.max(1) {
             let Some(done) = self.ring.next() else { break };
             self.on_done(done, &mut clock, events);
@@ -708,20 +696,12 @@ impl Transport for Uring {
 
     fn close(&mut self, conn: Conn, how: Close) {
         let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
-        let nothing_left = entry.unsent() == 0;
+        if how == Close::Abort {
+            return self.abort(conn);
+        }
         let given_up = entry.link != Link::Established || entry.error.is_some();
-        let state = match how {
-            Close::Abort => return self.abort(conn),
-            _ if given_up => None,
-            Close::Now if nothing_left => None,
-            Close::Now => Some(Closing::Flush),
-            Close::AfterPeer | Close::Lingering if nothing_left && entry.ended => None,
-            Close::AfterPeer if nothing_left => Some(Closing::AfterPeer),
-            Close::AfterPeer => Some(Closing::FlushThenAfterPeer),
-            Close::Lingering if nothing_left => Some(Closing::Linger),
-            Close::Lingering => Some(Closing::FlushThenLinger),
-        };
-        match state {
+        let state = Closing::first(how, entry.unsent() == 0, entry.ended, entry.ended);
+        match state.filter(|_| !given_up) {
             Some(state) => self.begin_closing(conn, state),
             None => self.finish(conn),
         }

@@ -1,0 +1,296 @@
+//! What only the kernel's transports have: a backlog, TIME_WAIT, segments, and peers that are not of ours.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use linerate_net::epoll::Epoll;
+use linerate_net::uring::Uring;
+use linerate_net::{
+    After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, NetErrorKind, Probe, Time, Transport,
+};
+
+const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test on every transport that can be had.
+macro_rules! on_each {
+    ($($name:ident => $test:ident;)*) => {
+        mod epoll {
+            $(#[test] fn $name() { super::$test(&|limits| super::Epoll::with_limits(limits).expect("epoll")); })*
+        }
+        mod uring {
+            $(#[test] fn $name() {
+                match super::Probe::run().uring() {
+                    Ok(()) => super::$test(&|limits| super::Uring::with_limits(limits).expect("io_uring")),
+                    Err(why) => println!("skipped: {why}"),
+                }
+            })*
+        }
+    };
+}
+
+on_each! {
+    what_does_not_fit_waits_in_the_backlog => backlog;
+    time_wait_stays_with_the_peer => time_wait;
+    several_sends_on_a_short_connection => short_sends;
+    a_large_send_on_a_short_connection_is_not_held_back => short_large_send;
+    one_address_for_several_instances => reuse_port;
+    an_address_in_use_is_said => address_in_use;
+    a_peer_that_never_reads_is_waited_for_in_vain => flush_limit;
+    bytes_for_a_connection_closed_early_reach_no_other => no_crosstalk;
+}
+
+type Make<'a, T> = &'a dyn Fn(Limits) -> T;
+
+/// Turns until something comes that `pick` wants; what else is readable is read.
+#[track_caller]
+fn wait_for<T: Transport, R>(
+    net: &mut T,
+    what: &str,
+    mut pick: impl FnMut(&mut T, &Event) -> Option<R>,
+) -> R {
+    let limit = net.now() + PATIENCE;
+    let mut events = Vec::new();
+    loop {
+        assert!(net.now() < limit, "{}: waited in vain for {what}", net.name());
+        net.turn(Some(limit), &mut events).expect("a turn");
+        let mut found = None;
+        for event in events.drain(..) {
+            let picked = pick(net, &event);
+            found = found.or(picked);
+            if let Event::Readable { data, .. } = event {
+                net.receive(data, |_| {});
+            }
+        }
+        if let Some(found) = found {
+            return found;
+        }
+    }
+}
+
+fn accepted<T: Transport>(net: &mut T) -> Conn {
+    wait_for(net, "a connection", |_, event| match event {
+        Event::Accepted { conn, .. } => Some(*conn),
+        _ => None,
+    })
+}
+
+fn backlog<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits { connections: 1, ..Limits::default() });
+    let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
+    let mut first = TcpStream::connect(at).expect("connects");
+    let _second = TcpStream::connect(at).expect("the kernel takes it into the backlog");
+    let conn = accepted(&mut net);
+    let mut events = Vec::new();
+    let until = net.now() + Duration::from_millis(50);
+    while net.now() < until {
+        net.turn(Some(until), &mut events).expect("a turn");
+    }
+    assert!(!events.iter().any(|e| matches!(e, Event::Accepted { .. })), "there is no room: {events:?}");
+    for event in events {
+        if let Event::Readable { data, .. } = event {
+            net.receive(data, |_| {});
+        }
+    }
+    net.close(conn, Close::Now);
+    accepted(&mut net);
+    assert_eq!(first.read(&mut [0; 1]).ok(), Some(0));
+}
+
+/// Whether a local port has a connection in TIME_WAIT towards another.
+fn waits(local: u16, remote: u16) -> bool {
+    let text = std::fs::read_to_string("/proc/net/tcp").expect("/proc");
+    text.lines().skip(1).any(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let port = |field: &str| field.rsplit(':').next().and_then(|p| u16::from_str_radix(p, 16).ok());
+        fields[3] == "06" && port(fields[1]) == Some(local) && port(fields[2]) == Some(remote)
+    })
+}
+
+fn time_wait<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits::default());
+    let listener = TcpListener::bind(HERE).expect("binds");
+    let at = listener.local_addr().expect("bound");
+    let conn = net.connect(at, &ConnectOptions::default()).expect("asked for");
+    net.send(conn, b"bye").expect("can send");
+    wait_for(&mut net, "the connection", |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+    let (mut peer, from) = listener.accept().expect("it is there");
+    peer.read_exact(&mut [0; 3]).expect("bye");
+    net.close(conn, Close::AfterPeer);
+    let mut events = Vec::new();
+    net.turn(Some(Time::ZERO), &mut events).expect("a turn");
+    drop(peer);
+    let limit = net.now() + PATIENCE;
+    while !waits(at.port(), from.port()) {
+        assert!(net.now() < limit, "the peer closed first, so it waits");
+        let soon = net.now() + Duration::from_millis(5);
+        net.turn(Some(soon), &mut events).expect("a turn");
+    }
+    assert!(!waits(from.port(), at.port()), "and we do not");
+}
+
+fn short_sends<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits::default());
+    let listener = TcpListener::bind(HERE).expect("binds");
+    let at = listener.local_addr().expect("bound");
+    let options = ConnectOptions { short: true, ..ConnectOptions::default() };
+    let conn = net.connect(at, &options).expect("asked for");
+    net.send(conn, b"one ").expect("can send");
+    wait_for(&mut net, "the connection", |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+    net.send(conn, b"two ").expect("can send");
+    let mut events = Vec::new();
+    net.turn(Some(Time::ZERO), &mut events).expect("a turn");
+    net.send(conn, b"three").expect("can send");
+    let (mut peer, _) = listener.accept().expect("it is there");
+    peer.write_all(b"answer in ").expect("can send");
+    let mut got = Vec::new();
+    let mut ended = false;
+    let limit = net.now() + PATIENCE;
+    while !ended {
+        assert!(net.now() < limit);
+        net.turn(Some(limit), &mut events).expect("a turn");
+        for event in events.drain(..) {
+            if let Event::Readable { data, .. } = event {
+                ended |= net.receive(data, |bytes| got.extend_from_slice(bytes)) == After::Ended;
+            }
+        }
+        // The first piece was taken and the connection is still open: what follows comes too.
+        if got == b"answer in " {
+            let mut asked = [0; 13];
+            peer.read_exact(&mut asked).expect("all three");
+            assert_eq!(&asked, b"one two three");
+            peer.write_all(b"pieces").expect("can send");
+            peer.shutdown(std::net::Shutdown::Write).expect("FIN");
+        }
+    }
+    assert_eq!(got, b"answer in pieces");
+    net.close(conn, Close::Now);
+}
+
+fn short_large_send<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits::default());
+    let listener = TcpListener::bind(HERE).expect("binds");
+    let at = listener.local_addr().expect("bound");
+    let whole: Vec<u8> = (0..200_001u32).map(|i| i as u8).collect();
+    let reader = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().expect("it is there");
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("to the end");
+        all
+    });
+    let options = ConnectOptions { short: true, ..ConnectOptions::default() };
+    let conn = net.connect(at, &options).expect("asked for");
+    net.send(conn, &whole).expect("can send");
+    wait_for(&mut net, "the connection", |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+    net.close(conn, Close::Now);
+    let limit = net.now() + PATIENCE;
+    let mut events = Vec::new();
+    while !reader.is_finished() {
+        assert!(net.now() < limit);
+        let soon = net.now() + Duration::from_millis(5);
+        net.turn(Some(soon), &mut events).expect("a turn");
+    }
+    assert!(reader.join().expect("no panic") == whole);
+}
+
+fn reuse_port<T: Transport>(make: Make<'_, T>) {
+    let options = ListenOptions { reuse_port: true, ..ListenOptions::default() };
+    let (mut one, mut two) = (make(Limits::default()), make(Limits::default()));
+    let (_, at) = one.listen(HERE, &options).expect("listens");
+    two.listen(at, &options).expect("listens on the same");
+    let clients: Vec<_> = (0..64).map(|_| TcpStream::connect(at).expect("connects")).collect();
+    let mut counts = [0, 0];
+    let limit = one.now() + PATIENCE;
+    let mut events = Vec::new();
+    while counts[0] + counts[1] < clients.len() {
+        assert!(one.now() < limit, "{counts:?}");
+        for (net, count) in [&mut one, &mut two].into_iter().zip(&mut counts) {
+            let soon = net.now() + Duration::from_millis(1);
+            net.turn(Some(soon), &mut events).expect("a turn");
+            for event in events.drain(..) {
+                match event {
+                    Event::Accepted { .. } => *count += 1,
+                    Event::Readable { data, .. } => drop(net.receive(data, |_| {})),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(counts[0] > 0 && counts[1] > 0, "both have their share: {counts:?}");
+}
+
+fn address_in_use<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits::default());
+    let (_, at) = net.listen(HERE, &ListenOptions::default()).expect("listens");
+    let again = net.listen(at, &ListenOptions::default());
+    assert_eq!(again.map_err(|e| e.kind), Err(NetErrorKind::AddressInUse));
+    let elsewhere = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
+    assert!(net.listen(elsewhere, &ListenOptions::default()).is_err(), "not an address of ours");
+}
+
+fn flush_limit<T: Transport>(make: Make<'_, T>) {
+    let limits = Limits { connections: 1, flush_time: Duration::from_millis(200), ..Limits::default() };
+    let mut net = make(limits);
+    let listener = TcpListener::bind(HERE).expect("binds");
+    let at = listener.local_addr().expect("bound");
+    let conn = net.connect(at, &ConnectOptions::default()).expect("asked for");
+    wait_for(&mut net, "the connection", |_, event| matches!(event, Event::Connected { .. }).then_some(()));
+    net.send(conn, &vec![7; 32 << 20]).expect("can send");
+    net.close(conn, Close::Now);
+    assert!(net.connect(at, &ConnectOptions::default()).is_err(), "its bytes still leave");
+    let limit = net.now() + PATIENCE;
+    let mut events = Vec::new();
+    while net.connect(at, &ConnectOptions::default()).is_err() {
+        assert!(net.now() < limit, "it is given up at last");
+        let soon = net.now() + Duration::from_millis(20);
+        net.turn(Some(soon), &mut events).expect("a turn");
+    }
+}
+
+fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
+    let mut net = make(Limits::default());
+    let listener = TcpListener::bind(HERE).expect("binds");
+    let at = listener.local_addr().expect("bound");
+    let reader = std::thread::spawn(move || {
+        let mut whole = 0;
+        for _ in 0..400 {
+            let (mut peer, _) = listener.accept().expect("it is there");
+            peer.set_read_timeout(Some(PATIENCE)).expect("sets");
+            let mut all = Vec::new();
+            // Those that were given up early say little or nothing, and may be reset.
+            let _ = peer.read_to_end(&mut all);
+            assert!(
+                all.is_empty() || all == b"early" || all == b"stays",
+                "bytes of another connection: {:?}",
+                String::from_utf8_lossy(&all)
+            );
+            whole += usize::from(all == b"stays");
+        }
+        whole
+    });
+    let mut events = Vec::new();
+    for round in 0..200 {
+        let options = ConnectOptions { short: true, ..ConnectOptions::default() };
+        let early = net.connect(at, &options).expect("asked for");
+        net.send(early, b"early").expect("can send");
+        // In three of four rounds the kernel has seen it before it is closed.
+        if round % 4 > 0 {
+            net.turn(Some(Time::ZERO), &mut events).expect("a turn");
+        }
+        net.close(early, if round % 2 == 0 { Close::Now } else { Close::Abort });
+        let stays = net.connect(at, &options).expect("asked for");
+        net.send(stays, b"stays").expect("can send");
+        wait_for(&mut net, "the one that stays", |_, event| {
+            matches!(event, Event::Connected { conn, .. } if *conn == stays).then_some(())
+        });
+        net.close(stays, Close::Now);
+    }
+    // Those that never came to the kernel are made up for.
+    while !reader.is_finished() {
+        let _ = TcpStream::connect(at);
+        let soon = net.now() + Duration::from_millis(2);
+        net.turn(Some(soon), &mut events).expect("a turn");
+    }
+    assert_eq!(reader.join().expect("no panic"), 200);
+}
