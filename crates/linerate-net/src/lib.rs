@@ -3,7 +3,10 @@
 //!
 //! * [`mem`]: scripted peers in memory and in virtual time; everything is tested on it first.
 //! * [`epoll`]: the kernel's TCP, edge-triggered.
-//! * [`uring`]: the kernel's TCP by io_uring: multishot receive, provided buffers, direct descriptors.
+//! * [`uring`]: the kernel's TCP by io_uring: multishot receive, provided buffers, direct descriptors. [`Probe`] tells
+//!   whether this kernel has what it takes.
+//!
+//! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!
 //! `unsafe` is confined to `sys/`.
 

@@ -19,11 +19,16 @@
 //!
 //! Rules every transport keeps (the conformance suite holds them):
 //! 1. A connection lives until the application closes it; its [`Conn`] is never handed out again.
-//! 2. Events of one connection keep their order: `Connected` before the first `Readable`.
+//! 2. Events of one connection keep their order: `Connected` before the first `Readable`, bytes before the end, the end
+//!    before a reset that followed it.
 //! 3. Events already in a batch may name a connection closed meanwhile: calls on it do nothing, `receive` says `Gone`.
-//! 4. Each `Readable` is answered by one `receive`. Bytes are lent to the closure; what must outlive it is copied.
+//! 4. Each `Readable` is answered by one `receive`, also for a connection closed meanwhile (it may hold a buffer). It may
+//!    turn out to bring nothing. Bytes are lent to the closure; what must outlive it is copied.
 //! 5. `send` takes everything (up to [`Limits::unsent_bytes`](crate::Limits)); what the wire does not take at once the transport keeps until it does.
+//!    It costs least, and keeps the peer busiest, to send as soon as something was received, once for each connection and
+//!    turn.
 //! 6. After `pause`, bytes already queued may still arrive.
+//! 7. A call takes effect on the wire at once or with the next `turn`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -97,12 +102,14 @@ pub enum Event {
         /// The claim.
         data: Data,
     },
-    /// All that was handed over to send has left (only after some of it had to wait).
+    /// All that was handed over to send has left. Said when some of it had to wait, and whenever [`Transport::unsent`] told
+    /// of it.
     Drained {
         /// Which.
         conn: Conn,
     },
-    /// The connection failed (also: could not be established). The application closes it.
+    /// The connection could not be established, or failed while it was not read (it is paused, or the end was reached). One
+    /// that is read tells by [`After::Failed`], behind the last bytes. Said once; the application closes it.
     Failed {
         /// Which.
         conn: Conn,
@@ -129,7 +136,8 @@ pub enum After {
 /// How to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// `close(2)`: FIN after what is still to be sent. The side that closes first keeps the TIME_WAIT state.
+    /// `close(2)`: FIN after what is still to be sent. The side that closes first keeps the TIME_WAIT state. With received
+    /// bytes unread, it is a reset.
     Now,
     /// Wait for the peer's FIN (at most a second) and close then, so that TIME_WAIT stays with the peer.
     AfterPeer,
@@ -189,17 +197,20 @@ pub trait Transport {
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);
 
-    /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established.
+    /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established. What fails is
+    /// told here or, as far as it is known later, by [`Event::Failed`].
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError>;
 
     /// Waits until something happened or `until` has come (`None`: as long as it takes; a time in the past: only
-    /// looks), and appends what happened to `events`.
+    /// looks), and appends what happened to `events`. It may end early with nothing: after a signal, or for the
+    /// transport's own reasons.
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
 
     /// Lends received bytes to `take`, piece by piece, and tells the state after.
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
 
-    /// Sends a copy of `bytes`.
+    /// Sends a copy of `bytes`. Fails when the connection has failed, or when too much waits already; then nothing of them is
+    /// taken.
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError>;
 
     /// Gives bytes into the transport's keeping, to send from often (a prebuilt batch of requests).
@@ -221,7 +232,8 @@ pub trait Transport {
     /// A hint: transports without it ignore it.
     fn set_low_water(&mut self, conn: Conn, bytes: usize);
 
-    /// Closes. The connection is gone for the application at once.
+    /// Closes. The connection is gone for the application at once. One that is not established yet is given up, whatever the
+    /// way, with the bytes that waited for it.
     fn close(&mut self, conn: Conn, how: Close);
 
     /// TCP's counters, where the transport has them.

@@ -1,7 +1,7 @@
 //! What every transport has to keep, as tests that run over any of them: see `tests/conformance.rs`.
 //!
 //! Both ends of each connection belong to one instance. Nothing here depends on how long something takes, except that what
-//! is promised has to come within [`PATIENCE`].
+//! is promised has to come within a generous time.
 
 mod bed;
 mod closing;
