@@ -99,7 +99,9 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
 /// The recording does not know the URL's host: said, since it may be a slip as well as a staging host.
 fn sent_elsewhere(mut source: Source, origin: &str) -> Source {
     let recorded = source.url.as_deref().unwrap_or("another host");
-    source.notes.push(format!("nothing was recorded for {origin}: what was recorded for {recorded} goes there"));
+    source
+        .notes
+        .push(format!("nothing was recorded for {origin}: what was recorded for {recorded} goes there"));
     source
 }
 

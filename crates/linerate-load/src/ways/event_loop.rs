@@ -21,10 +21,6 @@ use crate::run::{StartError, Work};
 /// row of provided ones. docs/PERFORMANCE.md has the figures.
 const DEEP: u32 = 8;
 
-/// From this many connections on epoll is cheaper too: hundreds of completions at once, each in a buffer of its own, leave
-/// the cache before they are read.
-const MANY: u32 = 256;
-
 /// Which transport a plan is best served by on this kernel, or must be by its own word; and what the user should know of it.
 fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     let by_choice =
