@@ -113,7 +113,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn drain(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(Into::into)
+    parse_duration(text)
 }
 
 /// What runs.
