@@ -32,6 +32,12 @@ pub struct Probe {
     pub facilities: Vec<Facility>,
 }
 
+/// What ENOMEM means here.
+const NO_MEMORY: &str = "its rings count as locked memory, and the limit is too low (ulimit -l)";
+
+/// What EINVAL means here.
+const UNKNOWN: &str = "this kernel does not know it";
+
 const RING: &str = "io_uring";
 const DEFERRED: &str = "io_uring with deferred work (SINGLE_ISSUER, DEFER_TASKRUN)";
 const BUFFERS: &str = "io_uring's provided buffer rings";
@@ -44,14 +50,14 @@ impl Probe {
     /// Asks the kernel; takes less than a millisecond or two.
     pub fn run() -> Probe {
         let checked = check_ring();
-        let failed = checked.as_ref().err().map(|(step, error)| (*step, reason(*step, error)));
+        let failed = checked.as_ref().err().map(|(step, error)| (*step, reason(error)));
         let extras = checked.unwrap_or_default();
         let needed = |step: Step| match &failed {
             Some((at, why)) if *at == step => Some(why.clone()),
             Some((at, _)) if *at < step => Some("what it builds on is missing".to_owned()),
             _ => None,
         };
-        let extra = |has: bool| (!has).then(|| "this kernel does not know it".to_owned());
+        let extra = |has: bool| (!has).then(|| UNKNOWN.to_owned());
         let uring = "the io_uring transport cannot be used";
         let row = |name, since, without, missing| Facility { name, since, without, missing };
         let facilities = vec![
@@ -81,10 +87,14 @@ impl Probe {
         let first = self.facilities.iter().take(4).find_map(|f| f.missing.as_ref().map(|why| (f, why)));
         match first {
             None => Ok(()),
-            Some((facility, why)) => Err(Unavailable(format!(
-                "{} cannot be used: {why} (Linux {}; since Linux {})",
-                facility.name, self.kernel, facility.since
-            ))),
+            Some((Facility { name, since, .. }, why)) => {
+                // Only where a newer kernel would help.
+                let versions = match why == UNKNOWN {
+                    true => format!(" (Linux {}; since Linux {since})", self.kernel),
+                    false => String::new(),
+                };
+                Err(Unavailable(format!("{name} cannot be used: {why}{versions}")))
+            }
         }
     }
 
@@ -100,19 +110,19 @@ pub(crate) fn explain_uring(error: io::Error) -> io::Error {
         Err(words) => io::Error::new(io::ErrorKind::Unsupported, words),
         Ok(()) if error.raw_os_error() == Some(libc::ENOMEM) => io::Error::new(
             io::ErrorKind::OutOfMemory,
-            Unavailable("no memory for io_uring's rings (see ulimit -l on kernels before 5.12)".to_owned()),
+            Unavailable(format!("io_uring cannot be used: {NO_MEMORY}")),
         ),
         Ok(()) => error,
     }
 }
 
-fn reason(step: Step, error: &io::Error) -> String {
+fn reason(error: &io::Error) -> String {
     let disabled = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
-    words(step, error, disabled.as_deref().map(str::trim))
+    words(error, disabled.as_deref().map(str::trim))
 }
 
 /// `disabled`: the sysctl's value, where there is one.
-fn words(step: Step, error: &io::Error, disabled: Option<&str>) -> String {
+fn words(error: &io::Error, disabled: Option<&str>) -> String {
     match (error.raw_os_error(), disabled) {
         (Some(libc::EPERM), Some("2")) => {
             "it is disabled by the sysctl kernel.io_uring_disabled=2".to_owned()
@@ -127,10 +137,8 @@ fn words(step: Step, error: &io::Error, disabled: Option<&str>) -> String {
         (Some(libc::ENOSYS), _) => {
             "the kernel has none (too old, built without it, or hidden by a seccomp profile)".to_owned()
         }
-        (Some(libc::ENOMEM), _) if step == Step::Ring => {
-            "there is no memory for it (on kernels before 5.12, see ulimit -l)".to_owned()
-        }
-        (Some(libc::EINVAL), _) | (None, _) => "this kernel does not know it".to_owned(),
+        (Some(libc::ENOMEM), _) => NO_MEMORY.to_owned(),
+        (Some(libc::EINVAL), _) | (None, _) => UNKNOWN.to_owned(),
         _ => format!("the kernel says: {error}"),
     }
 }
@@ -150,16 +158,16 @@ mod tests {
     #[test]
     fn each_reason_has_its_words() {
         assert_eq!(
-            words(Step::Ring, &errno(libc::EPERM), Some("2")),
+            words(&errno(libc::EPERM), Some("2")),
             "it is disabled by the sysctl kernel.io_uring_disabled=2"
         );
-        assert!(words(Step::Ring, &errno(libc::EPERM), Some("1")).contains("io_uring_group"));
-        assert!(words(Step::Ring, &errno(libc::EPERM), Some("0")).contains("seccomp"));
-        assert!(words(Step::Ring, &errno(libc::EPERM), None).contains("seccomp"));
-        assert!(words(Step::Ring, &errno(libc::ENOSYS), None).contains("too old"));
-        assert!(words(Step::Ring, &errno(libc::ENOMEM), None).contains("ulimit -l"));
-        assert_eq!(words(Step::Deferred, &errno(libc::EINVAL), None), "this kernel does not know it");
-        assert!(words(Step::Buffers, &errno(libc::EFAULT), None).contains("the kernel says"));
+        assert!(words(&errno(libc::EPERM), Some("1")).contains("io_uring_group"));
+        assert!(words(&errno(libc::EPERM), Some("0")).contains("seccomp"));
+        assert!(words(&errno(libc::EPERM), None).contains("seccomp"));
+        assert!(words(&errno(libc::ENOSYS), None).contains("too old"));
+        assert!(words(&errno(libc::ENOMEM), None).contains("ulimit -l"));
+        assert_eq!(words(&errno(libc::EINVAL), None), "this kernel does not know it");
+        assert!(words(&errno(libc::EFAULT), None).contains("the kernel says"));
     }
 
     #[test]
@@ -171,8 +179,8 @@ mod tests {
         assert_eq!(probe.uring(), Ok(()));
         assert_eq!(probe.missing().count(), 0);
         probe.kernel = "6.0.9".to_owned();
-        probe.facilities[1].missing = Some("this kernel does not know it".to_owned());
-        probe.facilities[6].missing = Some("this kernel does not know it".to_owned());
+        probe.facilities[1].missing = Some(UNKNOWN.to_owned());
+        probe.facilities[6].missing = Some(UNKNOWN.to_owned());
         let said = probe.uring().map_err(|e| e.to_string());
         let expected = "io_uring with deferred work (SINGLE_ISSUER, DEFER_TASKRUN) cannot be used: this kernel does not \
                         know it (Linux 6.0.9; since Linux 6.1)";

@@ -26,7 +26,7 @@ use crate::outbox::{GATHER, LentTable, Outbox};
 /// Requests that fit between two submissions. Reason: one turn's worth; more are submitted at once.
 const REQUESTS: u32 = 1024;
 /// Completions that fit in the ring. Reason: a few for each request; beyond it the kernel keeps them.
-const COMPLETIONS: u32 = 8192;
+const COMPLETIONS: u32 = 4096;
 /// Bytes of one send. Reason: what has left is known only when a send completes.
 const SEND_BYTES: usize = 1 << 20;
 /// The kernel goes on until all is sent, so that a completion means all or an error; and a peer that is gone is no signal.
