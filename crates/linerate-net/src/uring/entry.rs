@@ -65,6 +65,10 @@ pub(super) struct Entry {
     pub(super) ended: bool,
     /// Why sending, receiving or connecting failed; nothing more is sent.
     pub(super) error: Option<NetError>,
+    /// The turn in which the receive was cancelled.
+    pub(super) cancelled_in_turn: u64,
+    /// The connection is over or was reset: each further receive has to look.
+    pub(super) broken: bool,
     /// Whether the kernel was asked to tell of a reset.
     pub(super) watches_end: bool,
     /// We asked for it; otherwise it was accepted.
@@ -109,6 +113,8 @@ impl Entry {
             paused: false,
             ended: false,
             error: None,
+            cancelled_in_turn: 0,
+            broken: false,
             watches_end: false,
             asked_for: false,
             short: false,

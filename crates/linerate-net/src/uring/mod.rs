@@ -205,7 +205,7 @@ impl Uring {
     fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
         entry.receiving = Receiving::Yes;
         entry.requests += 1;
-        let how = Receive { once: entry.short, nothing_yet: entry.link == Link::Connecting };
+        let how = Receive { once: entry.short || entry.broken, nothing_yet: entry.link == Link::Connecting };
         ring.receive(Tag { kind: kind::RECEIVE, slot: conn.slot }, entry.target, how);
     }
 
@@ -307,9 +307,11 @@ impl Uring {
         let Some(entry) = self.table.get_mut(conn) else { return };
         if !done.more {
             entry.receiving = Receiving::No;
-        } else if entry.dying || entry.receiving == Receiving::Ending {
+        } else if (entry.dying || entry.receiving == Receiving::Ending)
+            && self.turns > entry.cancelled_in_turn + 1
+        {
             // The cancellation met it at a bad moment, or before it had begun.
-            self.ring.cancel(done.tag);
+            Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
         let live = entry.is_live();
         if let Gift::Buffer(id) = done.gift {
@@ -399,15 +401,19 @@ impl Uring {
         self.tell_failure(conn, error, events);
     }
 
+    fn cancel_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry, turn: u64) {
+        entry.receiving = Receiving::Ending;
+        entry.cancelled_in_turn = turn;
+        ring.cancel(Tag { kind: kind::RECEIVE, slot: conn.slot });
+    }
+
     /// Makes the receive tell of a failure, after what the peer said before it went; or tells of it.
     fn tell_failure(&mut self, conn: Conn, error: NetError, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.broken = true;
         match entry.receiving {
             // Asked again when the last completion has come: that one meets the error.
-            Receiving::Yes => {
-                entry.receiving = Receiving::Ending;
-                self.ring.cancel(Tag { kind: kind::RECEIVE, slot: conn.slot });
-            }
+            Receiving::Yes => Self::cancel_receive(&mut self.ring, conn, entry, self.turns),
             Receiving::Ending => {}
             Receiving::No if entry.failed => {}
             Receiving::No => {
@@ -677,8 +683,7 @@ impl Transport for Uring {
         let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
         entry.paused = true;
         if entry.receiving == Receiving::Yes {
-            entry.receiving = Receiving::Ending;
-            self.ring.cancel(Tag { kind: kind::RECEIVE, slot: conn.slot });
+            Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
     }
 
