@@ -236,12 +236,12 @@ impl<T: Transport> Engine<T> {
 
     /// Gives a connection as many requests as it has room for.
     fn fill(&mut self, conn: Conn, now: Time) {
+        let depth = self.orders.depth;
         loop {
-            let depth = self.orders.depth;
             let Some(session) = self.session(conn) else { return };
             let room = session.room(depth);
             if room == 0 {
-                return;
+                break;
             }
             if let Some(run) = self.again.pop_front() {
                 self.send_again(conn, run, room, now);
@@ -252,7 +252,7 @@ impl<T: Transport> Engine<T> {
         }
         self.set_low_water(conn, now);
         let Some(session) = self.session(conn) else { return };
-        if !session.listed && session.phase == Phase::Open {
+        if !session.listed && session.room(depth) > 0 {
             session.listed = true;
             self.ready.push_back(conn);
         }
