@@ -1,0 +1,1 @@
+//! HTTP calls seen in packets: what a capture tells of them. Words here are "seen", never "proved".

@@ -1,0 +1,41 @@
+//! Links move packets: whole IP packets in, whole IP packets out. What is under them (Ethernet, addresses of cards) is the link's
+//! own business. Links think nothing of TCP; the stack that does never sees what they are made of.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::Time;
+
+/// Who makes and checks the checksums of TCP and IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// The stack makes and checks them all.
+    Full,
+    /// The link's peer is on this very machine and sends partial ones: they are made, but not checked.
+    Trust,
+}
+
+/// Moves IP packets. Packets are lent in both directions, so that ring memory cannot escape.
+pub trait Link {
+    /// The time now.
+    fn now(&mut self) -> Time;
+
+    /// Lends up to `max` received packets to `take`, each beginning with its IP header. Returns how many there were.
+    fn receive(&mut self, max: usize, take: impl FnMut(&mut [u8])) -> usize;
+
+    /// Has a packet of `len` bytes written by `fill` and sends it towards `to`. `false` when there is no room now (nothing was
+    /// called) or no way to `to` is known yet; the stack then tries again after the next [`Link::wait`] or lets its timers do it.
+    fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
+
+    /// Lets everything handed to [`Link::transmit`] go.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Waits for packets until `until` (`None`: as long as it takes), or for another reason to look again.
+    fn wait(&mut self, until: Option<Time>) -> io::Result<()>;
+
+    /// The largest packet, IP header included, bytes.
+    fn mtu(&self) -> usize;
+
+    /// Who makes and checks checksums.
+    fn checksums(&self) -> Checksums;
+}
