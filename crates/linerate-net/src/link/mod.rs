@@ -4,7 +4,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::Time;
+use crate::{Time, Waker};
 
 /// Who makes and checks the checksums of TCP and IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,12 @@ pub trait Link {
     /// Lets everything handed to [`Link::transmit`] go.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Waits for packets until `until` (`None`: as long as it takes), or for another reason to look again.
-    fn wait(&mut self, until: Option<Time>) -> io::Result<()>;
+    /// Waits for packets until `until` (`None`: as long as it takes; a time in the past: only looks). It may end early for
+    /// reasons of its own. Says whether [`Link::waker`]'s handle was used since the last call.
+    fn wait(&mut self, until: Option<Time>) -> io::Result<bool>;
+
+    /// A handle that ends [`Link::wait`] from another thread.
+    fn waker(&self) -> Waker;
 
     /// The largest packet, IP header included, bytes.
     fn mtu(&self) -> usize;
