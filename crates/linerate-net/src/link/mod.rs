@@ -37,8 +37,9 @@ pub trait Link {
     /// A handle that ends [`Link::wait`] from another thread.
     fn waker(&self) -> Waker;
 
-    /// The largest packet, IP header included, bytes.
-    fn mtu(&self) -> usize;
+    /// The largest packet towards `to`, IP header included, bytes. Asked when a connection begins, and again when one is not
+    /// answered: where the system knows of a narrower path (ICMP stays with the kernel), it is told here.
+    fn mtu(&mut self, to: IpAddr) -> usize;
 
     /// Who makes and checks checksums.
     fn checksums(&self) -> Checksums;
