@@ -1,54 +1,12 @@
 //! `linerate serve`, from its start to its end by a signal.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+mod serving;
+
+use std::process::Command;
 use std::time::Duration;
 
-struct Server {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-    address: String,
-}
-
-fn serve(arguments: &[&str]) -> Server {
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
-        .args(["serve", "--listen", "127.0.0.1:0"])
-        .args(arguments)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("{line}"));
-    Server { address: address.to_owned(), child, stderr }
-}
-
-impl Server {
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Its exit code, and what else it said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.stderr.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
-    }
-}
+use serving::serve;
 
 #[test]
 fn it_serves_files_and_routes_and_drains_at_sigterm() {

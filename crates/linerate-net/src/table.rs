@@ -28,6 +28,11 @@ impl<T> Table<T> {
         self.free.len() + (self.limit as usize).saturating_sub(self.slots.len())
     }
 
+    /// Entries there are, those counted that are out of generations.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.room() == 0
     }

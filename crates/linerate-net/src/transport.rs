@@ -236,6 +236,13 @@ pub trait Transport {
     /// way, with the bytes that waited for it.
     fn close(&mut self, conn: Conn, how: Close);
 
+    /// Connections that hold something still: those that are open, and those closed by the application whose last bytes or whose
+    /// peer's FIN are waited for. Whoever drops the transport before it is 0 may destroy last answers. A transport for which a
+    /// close is over at once says 0.
+    fn unfinished(&self) -> usize {
+        0
+    }
+
     /// TCP's counters, where the transport has them.
     fn info(&mut self, conn: Conn) -> Option<TcpInfo>;
 

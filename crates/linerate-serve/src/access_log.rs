@@ -60,6 +60,8 @@ pub enum LogTarget {
 enum Message {
     Lines(Vec<u8>),
     Reopen,
+    /// All lines before are written: say so.
+    Flush(SyncSender<()>),
 }
 
 /// An access log: cheap to clone, shared by all threads.
@@ -84,6 +86,11 @@ impl AccessLog {
                 let result = match message {
                     Message::Lines(lines) => sink.write(&lines),
                     Message::Reopen => Sink::open(&target).map(|s| sink = s),
+                    Message::Flush(done) => {
+                        // Who asked may have gone.
+                        let _ = done.try_send(());
+                        continue;
+                    }
                 };
                 // A full disk is said once, and so is that it is over.
                 match (result, failing) {
@@ -106,6 +113,15 @@ impl AccessLog {
     pub fn reopen(&self) {
         // Full or gone: the next rotation will do.
         let _ = self.to_writer.try_send(Message::Reopen);
+    }
+
+    /// Waits until the lines handed over so far are written, at most for `limit`.
+    pub fn flush(&self, limit: Duration) {
+        let (done, written) = mpsc::sync_channel(1);
+        if self.to_writer.try_send(Message::Flush(done)).is_ok() {
+            // Too slow: what is not written by then is lost, as the disk has it.
+            let _ = written.recv_timeout(limit);
+        }
     }
 
     /// Lines dropped because the disk was too slow.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linerate_http::server::{BodyReader, RequestHead};
-use linerate_net::{Close, Conn, Time};
+use linerate_net::{Close, Conn, Listener, Time};
 
 use crate::body::{BodyError, Shared};
 use crate::limits::{PIPELINED, UNSENT};
@@ -18,6 +18,8 @@ use crate::response::BodyStream;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) conn: Conn,
+    /// Where it was accepted.
+    pub(crate) listener: Listener,
     pub(crate) peer: SocketAddr,
     pub(crate) work: Option<Box<Work>>,
     /// Requests read.
@@ -26,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) closing: Option<Close>,
     pub(crate) peer_ended: bool,
     pub(crate) paused: bool,
+    /// Its listener is gone: it ends behind the answers that are due.
+    pub(crate) leaving: bool,
     /// In the list of those to be settled at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) waits: Waits,
@@ -139,15 +143,17 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Connection {
-    pub(crate) fn new(conn: Conn, peer: SocketAddr, now: Time) -> Connection {
+    pub(crate) fn new(conn: Conn, listener: Listener, peer: SocketAddr, now: Time) -> Connection {
         Connection {
             conn,
+            listener,
             peer,
             work: None,
             requests: 0,
             closing: None,
             peer_ended: false,
             paused: false,
+            leaving: false,
             dirty: false,
             waits: Waits::Idle,
             since: now,

@@ -134,6 +134,22 @@ impl Counts {
         }
     }
 
+    /// Adds what another server has done.
+    pub fn merge(&mut self, other: &Counts) {
+        self.requests += other.requests;
+        self.accepted += other.accepted;
+        self.open += other.open;
+        self.refused += other.refused;
+        self.waiting += other.waiting;
+        self.panics += other.panics;
+        self.blocked += other.blocked;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        for (status, n) in &other.by_status {
+            *self.by_status.entry(*status).or_default() += n;
+        }
+    }
+
     /// As `/stats` shows it.
     pub fn to_json(&self) -> String {
         let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();

@@ -41,6 +41,8 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) log: Option<LogBuffer>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
     serial: u64,
+    /// Received bytes behind the request that is worked on.
+    behind: usize,
 }
 
 impl<H: Handler> Engine<H> {
@@ -60,7 +62,14 @@ impl<H: Handler> Engine<H> {
             log: None,
             watch: None,
             serial: 0,
+            behind: 0,
         }
+    }
+
+    /// Grants something else from now on.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.reader = HeadReader::new(limits.request);
+        self.limits = limits;
     }
 
     /// Takes received bytes: what can't be used yet is kept.
@@ -130,7 +139,7 @@ impl<H: Handler> Engine<H> {
             head: Some(Rc::clone(&head)),
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
-            keep: head.keep_alive() && !worn_out && !self.draining,
+            keep: head.keep_alive() && !worn_out,
         };
         if !asked.keep {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
@@ -159,6 +168,7 @@ impl<H: Handler> Engine<H> {
                 }
             },
         };
+        self.behind = rest.len() - used;
         let request = Request::new(head, body, c.peer);
         self.enter();
         let handler = &self.handler;
@@ -267,6 +277,11 @@ impl<H: Handler> Engine<H> {
                 c.cut_body();
             }
         }
+        if (self.draining || c.leaving) && asked.keep && self.behind == 0 {
+            // What was received is answered, whatever is being drained; this is the last of it.
+            asked.keep = false;
+            c.closing.get_or_insert(Close::Lingering);
+        }
         self.answer(c, asked, response);
     }
 
@@ -293,6 +308,7 @@ impl<H: Handler> Engine<H> {
         let Some(Answer::Waiting { asked, .. }) = behind.pop_front() else { return };
         c.progressed = true;
         if newest {
+            self.behind = work.input.len();
             self.complete(c, asked, response);
             return;
         }

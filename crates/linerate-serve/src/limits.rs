@@ -77,3 +77,7 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Finished coroutines' boxes that a thread keeps for the next ones. Reason: a handler that does not wait must cost no
 /// allocation; more than this many rarely wait and end in one turn.
 pub(crate) const TASKS_KEPT: usize = 4096;
+
+/// Turns in which a stopped server accepts who waits already, before it stops listening. Reason: a crowd that goes on coming must
+/// not keep it.
+pub(crate) const LAST_ACCEPTS: usize = 64;

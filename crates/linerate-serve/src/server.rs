@@ -49,7 +49,10 @@ pub struct Server<T: Transport, H: Handler> {
     events: Vec<Event>,
     connections: Vec<Option<Connection>>,
     open: usize,
-    listeners: Vec<Listener>,
+    listeners: Vec<(SocketAddr, Listener)>,
+    /// Connections whose listener is gone, and when they are cut.
+    leaving: usize,
+    leaving_until: Time,
     deadlines: Deadlines,
     timers: Rc<RefCell<Timers>>,
     ready: Arc<Ready>,
@@ -75,6 +78,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             connections: Vec::new(),
             open: 0,
             listeners: Vec::new(),
+            leaving: 0,
+            leaving_until: Time::NEVER,
             deadlines: Deadlines::new(),
             timers: Rc::default(),
             ready,
@@ -125,8 +130,45 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// As the transport says.
     pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
         let (listener, address) = self.transport.listen(at, options)?;
-        self.listeners.push(listener);
+        self.listeners.push((address, listener));
         Ok(address)
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listeners.iter().map(|(at, _)| *at)
+    }
+
+    /// Stops listening at an address that [`Server::listen`] gave. Its connections are told to close behind the answers that are
+    /// due; those that have not ended after `drain` are cut.
+    pub fn unlisten(&mut self, at: SocketAddr, drain: Duration) {
+        let now = self.transport.now();
+        for (_, gone) in self.listeners.extract_if(.., |(address, _)| *address == at) {
+            self.transport.unlisten(gone);
+            for c in self.connections.iter_mut().flatten().filter(|c| c.listener == gone && !c.leaving) {
+                c.leaving = true;
+                self.leaving += 1;
+            }
+            self.leaving_until = now + drain;
+        }
+    }
+
+    /// Grants something else from now on, to connections that are open as well.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.engine.set_limits(limits);
+        for c in self.connections.iter().flatten() {
+            self.deadlines.arm(c.conn.slot(), self.deadline(c));
+        }
+    }
+
+    /// As [`Server::with_close_after`], for one that runs.
+    pub fn set_close_after(&mut self, requests: Option<u32>) {
+        self.engine.close_after = requests;
+    }
+
+    /// As [`Server::with_access_log`], for one that runs: lines of the log before are handed over.
+    pub fn set_access_log(&mut self, log: Option<AccessLog>) {
+        self.engine.log = log.map(LogBuffer::new);
     }
 
     /// What it has done so far.
@@ -141,6 +183,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.open
     }
 
+    /// Connections open now, or closed and not over: their last bytes are still to leave.
+    pub fn unfinished(&self) -> usize {
+        self.open.max(self.transport.unfinished())
+    }
+
     /// The transport, for tests that script it.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
@@ -149,7 +196,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Stops accepting; every answer from now on says that its connection ends, and idle ones are closed.
     pub fn drain(&mut self) {
         self.engine.draining = true;
-        for listener in self.listeners.drain(..) {
+        for (_, listener) in self.listeners.drain(..) {
             self.transport.unlisten(listener);
         }
     }
@@ -200,7 +247,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     fn drain_tick(&self) -> Option<Time> {
-        (self.engine.draining && self.open > 0).then(|| self.engine.now + DRAIN_QUIET / 2)
+        ((self.engine.draining && self.open > 0) || self.leaving > 0)
+            .then(|| self.engine.now + DRAIN_QUIET / 2)
     }
 
     fn begin_turn(&mut self) {
@@ -221,7 +269,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Accepted { conn, peer, .. } => self.accept(conn, peer),
+            Event::Accepted { conn, peer, listener } => self.accept(conn, listener, peer),
             Event::Readable { conn, data } => self.readable(conn, data),
             Event::Drained { conn } => {
                 if let Some(c) = self.take(conn) {
@@ -238,7 +286,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    fn accept(&mut self, conn: Conn, peer: SocketAddr) {
+    fn accept(&mut self, conn: Conn, listener: Listener, peer: SocketAddr) {
         self.engine.counts.accepted();
         if self.open >= self.engine.limits.connections {
             self.engine.counts.refused();
@@ -249,7 +297,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if self.connections.len() <= conn.slot() {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
-        let c = Connection::new(conn, peer, self.engine.now);
+        let c = Connection::new(conn, listener, peer, self.engine.now);
         self.deadlines.arm(conn.slot(), self.deadline(&c));
         self.connections[conn.slot()] = Some(c);
         self.open += 1;
@@ -391,7 +439,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
         }
         self.due = due;
-        if self.engine.draining {
+        if self.engine.draining || self.leaving > 0 {
             self.close_idle();
         }
     }
@@ -424,11 +472,16 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// While draining: those that have been quiet for a moment go.
     fn close_idle(&mut self) {
-        let quiet_since = self.engine.now;
+        let (now, draining) = (self.engine.now, self.engine.draining);
+        let overdue = now >= self.leaving_until;
         for slot in 0..self.connections.len() {
-            let idle = |c: &mut Connection| c.waits == Waits::Idle && c.since + DRAIN_QUIET <= quiet_since;
+            let idle = |c: &mut Connection| {
+                (draining || c.leaving) && c.waits == Waits::Idle && c.since + DRAIN_QUIET <= now
+            };
             if let Some(c) = self.connections[slot].take_if(idle) {
                 self.close(c, Close::Lingering);
+            } else if let Some(c) = self.connections[slot].take_if(|c| overdue && c.leaving) {
+                self.close(c, Close::Abort);
             }
         }
     }
@@ -576,6 +629,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
         self.engine.rest(&mut c);
         self.engine.counts.closed();
+        self.leaving -= usize::from(c.leaving);
         self.open -= 1;
     }
 }

@@ -1,45 +1,132 @@
 //! What `linerate serve` answers: files where there are some, the built-in routes else.
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use linerate_http::server::Method;
 
 use crate::files::{FileRoot, Files};
 use crate::routes::Routes;
 use crate::{Request, Response};
 
+/// What a site consists of.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// The directory whose files come first.
+    pub root: Option<FileRoot>,
+    /// Whether the built-in routes are answered as well.
+    pub routes: bool,
+}
+
+impl Default for Content {
+    /// The built-in routes alone.
+    fn default() -> Self {
+        Content { root: None, routes: true }
+    }
+}
+
+/// The content that all threads of a site answer with; it can be replaced while they run.
+#[derive(Clone, Debug, Default)]
+pub struct SharedContent(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    content: Mutex<Content>,
+    version: AtomicU64,
+}
+
+impl SharedContent {
+    /// This content, until it is replaced.
+    pub fn new(content: Content) -> SharedContent {
+        SharedContent(Arc::new(Shared { content: Mutex::new(content), version: AtomicU64::new(0) }))
+    }
+
+    /// Requests from now on are answered with this.
+    pub fn replace(&self, content: Content) {
+        *self.0.content.lock().unwrap_or_else(PoisonError::into_inner) = content;
+        self.0.version.fetch_add(1, Ordering::Release);
+    }
+
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    fn get(&self) -> Content {
+        self.0.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Files and built-in routes together; can be sent to the threads that will each make a [`Site`] of it.
 #[derive(Clone)]
 pub struct SitePlan {
     routes: Routes,
-    root: Option<FileRoot>,
+    content: SharedContent,
 }
 
 impl SitePlan {
-    /// `root`: the directory whose files come first.
-    pub fn new(routes: Routes, root: Option<FileRoot>) -> SitePlan {
-        SitePlan { routes, root }
+    /// `content`: where the files are.
+    pub fn new(routes: Routes, content: SharedContent) -> SitePlan {
+        SitePlan { routes, content }
     }
 
     /// For one thread.
     pub fn site(&self) -> Site {
-        Site { routes: self.routes.clone(), files: self.root.as_ref().map(FileRoot::files) }
+        let version = self.content.version();
+        let page = Page::new(&self.content.get());
+        let (plan, version, page) = (self.clone(), Cell::new(version), RefCell::new(page));
+        Site(Rc::new(Own { plan, version, page }))
     }
 }
 
 /// One thread's.
 #[derive(Clone)]
-pub struct Site {
-    routes: Routes,
+pub struct Site(Rc<Own>);
+
+struct Own {
+    plan: SitePlan,
+    version: Cell<u64>,
+    page: RefCell<Page>,
+}
+
+/// One thread's view of the content.
+#[derive(Clone)]
+struct Page {
     files: Option<Files>,
+    routes: bool,
+}
+
+impl Page {
+    fn new(content: &Content) -> Page {
+        Page { files: content.root.as_ref().map(FileRoot::files), routes: content.routes }
+    }
 }
 
 impl Site {
+    /// The files and whether the routes count, as they are now.
+    fn page(&self) -> Page {
+        let (own, shared) = (&self.0, &self.0.plan.content);
+        let version = shared.version();
+        if own.version.get() != version {
+            own.version.set(version);
+            own.page.replace(Page::new(&shared.get()));
+        }
+        own.page.borrow().clone()
+    }
+
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
+        let page = self.page();
         let reads = matches!(request.method(), Method::Get | Method::Head);
-        let Some(files) = self.files.filter(|_| reads) else { return self.routes.answer(request).await };
+        let routes = self.0.plan.routes.clone();
+        let Some(files) = page.files.filter(|_| reads || !page.routes) else {
+            return routes.answer(request).await;
+        };
         // A file's name may be a route's too: the file is what was put there.
-        if request.path() != "/" && Routes::knows(request.path()) && !files.has(&request) {
-            return self.routes.answer(request).await;
+        let is_route = page.routes && request.path() != "/" && Routes::knows(request.path());
+        if is_route && !files.has(&request) {
+            return routes.answer(request).await;
         }
         files.answer(request).await
     }

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
 use linerate_net::uring::Uring;
-use linerate_net::{ListenOptions, Transport, Waker, machine};
+use linerate_net::{ListenOptions, Time, Transport, Waker, machine};
 
 use crate::Handler;
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
-use crate::files::FileRoot;
 use crate::limits::{self, Limits};
 use crate::notice::Notices;
+use crate::reload::{Order, Post};
 use crate::routes::Routes;
 use crate::runtime::tokio_handle;
 use crate::server::Server;
-use crate::site::SitePlan;
+use crate::site::{SharedContent, SitePlan};
 use crate::watch::Watchdog;
 
 /// What moves the bytes.
@@ -47,6 +47,9 @@ impl std::str::FromStr for Io {
         }
     }
 }
+
+/// How long TCP_DEFER_ACCEPT waits for first bytes. Reason: beyond it the connection is accepted, and has its time for a head.
+const DEFER: Duration = Duration::from_secs(3);
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -96,10 +99,19 @@ impl Default for ServerOptions {
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Handle {
-    addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<SocketAddr>,
     counts: Arc<Vec<Arc<ThreadCounts>>>,
     stop: Arc<AtomicBool>,
-    threads: Vec<(JoinHandle<()>, Waker)>,
+    threads: Vec<Running>,
+    /// What each address was asked as: port 0 stands for the one that was chosen.
+    pub(crate) asked: Vec<SocketAddr>,
+}
+
+/// One of its threads.
+#[derive(Debug)]
+struct Running {
+    thread: JoinHandle<()>,
+    post: Post,
 }
 
 impl Handle {
@@ -133,17 +145,21 @@ impl Handle {
 
     /// Whether all its threads have ended by themselves, which they only do when the transport fails.
     pub fn is_dead(&self) -> bool {
-        self.threads.iter().all(|(thread, _)| thread.is_finished())
+        self.threads.iter().all(|running| running.thread.is_finished())
+    }
+
+    pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
+        self.threads.iter().map(|running| &running.post)
     }
 
     fn shut_down(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        for (_, waker) in &self.threads {
-            waker.wake();
+        for running in &self.threads {
+            running.post.waker.wake();
         }
-        for (thread, _) in self.threads.drain(..) {
+        for running in self.threads.drain(..) {
             // It can only have panicked, which was printed already.
-            let _ = thread.join();
+            let _ = running.thread.join();
         }
     }
 }
@@ -167,16 +183,16 @@ fn sum(counts: &[Arc<ThreadCounts>]) -> Counts {
 /// # Errors
 /// When an address can't be listened on, or the kernel lacks a facility.
 pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
-    spawn_site(options, None)
+    spawn_site(options, SharedContent::default())
 }
 
-/// Starts a server with the files of a directory, where there is one, and the built-in routes.
+/// Starts a server with files of a directory, the built-in routes, or both.
 ///
 /// # Errors
 /// As [`spawn`].
-pub fn spawn_site(options: ServerOptions, root: Option<FileRoot>) -> io::Result<Handle> {
+pub fn spawn_site(options: ServerOptions, content: SharedContent) -> io::Result<Handle> {
     spawn_counting(options, |counts| {
-        let plan = SitePlan::new(Routes::new(counts), root);
+        let plan = SitePlan::new(Routes::new(counts), content);
         move || {
             let site = plan.site();
             move |request| site.clone().answer(request)
@@ -212,16 +228,19 @@ where
         counts,
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
+        asked: options.listen.clone(),
     };
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     for index in 0..count {
         let (tell, told) = mpsc::channel();
+        let (orders, inbox) = mpsc::channel();
         let thread = Thread {
             index,
             options: ServerOptions { listen: handle.addresses.clone(), ..options.clone() },
             counts: Arc::clone(&handle.counts[index]),
             stop: Arc::clone(&handle.stop),
             watchdog: watchdog.clone(),
+            inbox,
         };
         let make = make.clone();
         let thread = std::thread::Builder::new()
@@ -229,17 +248,18 @@ where
             .spawn(move || thread.run(make, &tell))?;
         let (addresses, waker) = told.recv().map_err(|_| io::Error::other("the server's thread ended"))??;
         handle.addresses = addresses;
-        handle.threads.push((thread, waker));
+        handle.threads.push(Running { thread, post: Post { orders, waker } });
     }
     Ok(handle)
 }
 
-struct Thread {
+pub(crate) struct Thread {
     index: usize,
-    options: ServerOptions,
+    pub(crate) options: ServerOptions,
     counts: Arc<ThreadCounts>,
     stop: Arc<AtomicBool>,
     watchdog: Option<Watchdog>,
+    inbox: mpsc::Receiver<Order>,
 }
 
 enum Moving {
@@ -270,7 +290,7 @@ impl Thread {
         }
     }
 
-    fn serve<T: Transport, H: Handler>(self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
+    fn serve<T: Transport, H: Handler>(mut self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
         if let Some(&core) = self.options.cores.get(self.index % self.options.cores.len().max(1)) {
             // Unpinned it is slower, not wrong.
             let _ = machine::pin_to_core(core);
@@ -281,15 +301,10 @@ impl Thread {
             .with_close_after(self.options.close_after)
             .with_access_log(self.options.access_log.clone())
             .with_watchdog(self.watchdog.as_ref());
-        let listen = ListenOptions {
-            reuse_port: self.options.threads > 1,
-            defer: self.options.defer_accept.then_some(Duration::from_secs(3)),
-            ..ListenOptions::default()
-        };
-        let addresses: Result<Vec<SocketAddr>, _> =
-            self.options.listen.iter().map(|at| server.listen(*at, &listen)).collect();
+        let listen = |at: &SocketAddr| self.listen(&mut server, *at);
+        let addresses: io::Result<Vec<SocketAddr>> = self.options.listen.iter().map(listen).collect();
         let failed = addresses.is_err();
-        let told = addresses.map(|a| (a, waker)).map_err(|e| io::Error::other(e.to_string()));
+        let told = addresses.map(|a| (a, waker));
         if tell.send(told).is_err() || failed {
             return;
         }
@@ -298,13 +313,49 @@ impl Thread {
         }
     }
 
-    fn turns<T: Transport, H: Handler>(&self, server: &mut Server<T, H>) -> io::Result<()> {
+    /// Listens at one more address; the error names it.
+    pub(crate) fn listen<T: Transport, H: Handler>(
+        &self,
+        server: &mut Server<T, H>,
+        at: SocketAddr,
+    ) -> io::Result<SocketAddr> {
+        let listen = ListenOptions {
+            reuse_port: self.options.threads > 1,
+            defer: self.options.defer_accept.then_some(DEFER),
+            ..ListenOptions::default()
+        };
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));
+        if self.index == 0 && listen.reuse_port && at.port() != 0 {
+            // Another server of the same user, with threads as well, would share the port with us unnoticed.
+            drop(std::net::TcpListener::bind(at).map_err(named)?);
+        }
+        server.listen(at, &listen).map_err(|e| match e.errno {
+            0 => io::Error::other(format!("{at}: {e}")),
+            errno => named(io::Error::from_raw_os_error(errno)),
+        })
+    }
+
+    fn turns<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>) -> io::Result<()> {
         while !self.stop.load(Ordering::SeqCst) {
             server.turn(None)?;
+            if server.take_woken() {
+                while let Ok(order) = self.inbox.try_recv() {
+                    self.obey(server, order);
+                }
+            }
+        }
+        // Those whose handshake is over and who wait to be accepted may have sent their request.
+        for _ in 0..limits::LAST_ACCEPTS {
+            let before = server.counts().accepted;
+            server.turn(Some(Time::ZERO))?;
+            if server.counts().accepted == before {
+                break;
+            }
         }
         server.drain();
         let until = machine::monotonic_now() + self.options.drain;
-        while server.open() > 0 && machine::monotonic_now() < until {
+        // Last answers, too, are still on their way when no connection is open any more.
+        while server.unfinished() > 0 && machine::monotonic_now() < until {
             server.turn(Some(until))?;
         }
         Ok(())

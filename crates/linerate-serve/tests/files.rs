@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use linerate_serve::{FileRoot, Handle, ServerOptions, spawn_site};
+use linerate_serve::{Content, FileRoot, Handle, ServerOptions, SharedContent, spawn_site};
 
 struct Site {
     server: Handle,
@@ -20,8 +20,9 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("www")).unwrap();
         fs::write(dir.path().join("secret"), "secret").unwrap();
-        let root = FileRoot::open(&dir.path().join("www")).unwrap();
-        Site { server: spawn_site(ServerOptions::default(), Some(root)).unwrap(), dir }
+        let root = Some(FileRoot::open(&dir.path().join("www")).unwrap());
+        let content = SharedContent::new(Content { root, routes: true });
+        Site { server: spawn_site(ServerOptions::default(), content).unwrap(), dir }
     }
 
     fn www(&self) -> std::path::PathBuf {

@@ -495,6 +495,10 @@ impl Transport for Epoll {
         }
     }
 
+    fn unfinished(&self) -> usize {
+        self.table.len()
+    }
+
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
         let entry = self.live(conn)?;
         socket::tcp_info(&entry.fd).ok()

@@ -712,6 +712,10 @@ impl Transport for Uring {
         }
     }
 
+    fn unfinished(&self) -> usize {
+        self.table.len()
+    }
+
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
         let entry = self.table.get_mut(conn).filter(|entry| entry.is_live())?;
         match (&entry.fd, entry.target) {

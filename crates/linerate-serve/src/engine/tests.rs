@@ -14,8 +14,8 @@ fn accepted() -> (Mem, Connection) {
     while events.is_empty() {
         mem.turn(Some(Time::from_nanos(1_000_000)), &mut events).unwrap();
     }
-    let Some(Event::Accepted { conn, peer, .. }) = events.first() else { panic!("{events:?}") };
-    let connection = Connection::new(*conn, *peer, Time::ZERO);
+    let Some(Event::Accepted { listener, conn, peer }) = events.first() else { panic!("{events:?}") };
+    let connection = Connection::new(*conn, *listener, *peer, Time::ZERO);
     (mem, connection)
 }
 

@@ -2,14 +2,14 @@
 
 mod error;
 mod requests;
-mod table;
+pub mod table;
 
 use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 pub use error::FileError;
 
@@ -121,34 +121,13 @@ pub struct PlanFile {
 impl PlanFile {
     /// Reads a plan file and the files it names. Nothing is left half-done: it is all there and sound, or an error.
     pub fn load(path: &Path) -> Result<PlanFile, FileError> {
-        let cannot = |e: &std::io::Error| FileError::whole(path, format!("cannot be read: {}", said(e)));
-        let file = std::fs::File::open(path).map_err(|e| cannot(&e))?;
-        let mut bytes = Vec::new();
-        file.take(MAX_PLAN_BYTES + 1).read_to_end(&mut bytes).map_err(|e| cannot(&e))?;
-        if bytes.len() as u64 > MAX_PLAN_BYTES {
-            let most = MAX_PLAN_BYTES >> 20;
-            return Err(FileError::whole(
-                path,
-                format!("is larger than {most} MiB; large data goes into [[data]] files"),
-            ));
-        }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => PlanFile::parse(text, path),
-            Err(e) => {
-                let at = e.valid_up_to();
-                let text = String::from_utf8_lossy(&bytes);
-                Err(FileError::at(path, &text, at..at + 1, "is not UTF-8 text here; TOML files are"))
-            }
-        }
+        PlanFile::parse(&read_text(path, "large data goes into [[data]] files")?, path)
     }
 
     /// As [`PlanFile::load`], of text; `path` is what errors name, and what file names in it are relative to.
     pub fn parse(text: &str, path: &Path) -> Result<PlanFile, FileError> {
         let source = Source { path, text };
-        let parsed = DeTable::parse(text).map_err(|e| {
-            let message = e.message().lines().collect::<Vec<_>>().join(", ");
-            source.error(e.span().unwrap_or(0..0), format!("not TOML: {message}"))
-        })?;
+        let parsed = source.parse()?;
         let top = Table::new(source, 0..0, parsed.get_ref(), TOP)?;
         let mut plan = read_run(&top)?;
         let data = read_data(&top)?;
@@ -173,6 +152,26 @@ impl PlanFile {
             }
         }
     }
+}
+
+/// The text of a file for people to write; `advice` for one that is too large.
+///
+/// # Errors
+/// When it can't be read, is larger than [`MAX_PLAN_BYTES`], or is no text.
+pub fn read_text(path: &Path, advice: &str) -> Result<String, FileError> {
+    let cannot = |e: &std::io::Error| FileError::whole(path, format!("cannot be read: {}", said(e)));
+    let file = std::fs::File::open(path).map_err(|e| cannot(&e))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_PLAN_BYTES + 1).read_to_end(&mut bytes).map_err(|e| cannot(&e))?;
+    if bytes.len() as u64 > MAX_PLAN_BYTES {
+        let most = MAX_PLAN_BYTES >> 20;
+        return Err(FileError::whole(path, format!("is larger than {most} MiB; {advice}")));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(e.as_bytes());
+        FileError::at(path, &text, at..at + 1, "is not UTF-8 text here; TOML files are")
+    })
 }
 
 fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {

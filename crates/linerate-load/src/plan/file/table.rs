@@ -1,4 +1,5 @@
-//! Tables of a plan file, read key by key: each value knows its place, so each error can show it.
+//! Tables of a TOML file, read key by key: each value knows its place, so each error can show it. Plan files are read with it,
+//! and other files of the command as well.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -12,44 +13,63 @@ use super::error::FileError;
 use crate::plan::limits::MAX_DURATION;
 use crate::plan::units::{parse_duration, quoted};
 
-/// A plan file's name and text.
+/// A file's name and text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) path: &'a Path,
-    pub(super) text: &'a str,
+pub struct Source<'a> {
+    /// What errors call it.
+    pub path: &'a Path,
+    /// All of it.
+    pub text: &'a str,
 }
 
 impl Source<'_> {
-    pub(super) fn error(&self, span: Range<usize>, message: impl Into<String>) -> FileError {
+    /// An error at these bytes of the text.
+    pub fn error(&self, span: Range<usize>, message: impl Into<String>) -> FileError {
         FileError::at(self.path, self.text, span, message)
+    }
+
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// When it is not TOML.
+    pub fn parse(&self) -> Result<Spanned<DeTable<'_>>, FileError> {
+        DeTable::parse(self.text).map_err(|e| {
+            let message = e.message().lines().collect::<Vec<_>>().join(", ");
+            self.error(e.span().unwrap_or(0..0), format!("not TOML: {message}"))
+        })
     }
 }
 
 /// A table whose keys are all known.
 #[derive(Clone, Debug)]
-pub(super) struct Table<'a> {
-    pub(super) source: Source<'a>,
+pub struct Table<'a> {
+    /// The file.
+    pub source: Source<'a>,
     /// Where it begins: its header, or its braces.
-    pub(super) span: Range<usize>,
+    pub span: Range<usize>,
     items: Vec<Item<'a>>,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'a> {
-    pub(super) source: Source<'a>,
+pub struct Item<'a> {
+    /// The file.
+    pub source: Source<'a>,
     /// As the documentation writes it.
-    pub(super) key: String,
-    pub(super) key_span: Range<usize>,
-    pub(super) value: &'a Spanned<DeValue<'a>>,
+    pub key: String,
+    /// Where the key stands.
+    pub key_span: Range<usize>,
+    /// The value, with its place.
+    pub value: &'a Spanned<DeValue<'a>>,
 }
 
 /// Keys that a table takes, and where others are at home.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keys {
-    pub(super) known: &'static [&'static [&'static str]],
+pub struct Keys {
+    /// In groups.
+    pub known: &'static [&'static [&'static str]],
     /// Keys of another place, with what to say of them.
-    pub(super) elsewhere: &'static [(&'static [&'static str], &'static str)],
+    pub elsewhere: &'static [(&'static [&'static str], &'static str)],
 }
 
 /// What other tools call it.
@@ -74,7 +94,7 @@ const ALIASES: [(&str, &str); 16] = [
 
 impl<'a> Table<'a> {
     /// Takes a table apart; a key that is not known is an error.
-    pub(super) fn new(
+    pub fn new(
         source: Source<'a>,
         span: Range<usize>,
         table: &'a DeTable<'a>,
@@ -99,16 +119,17 @@ impl<'a> Table<'a> {
     }
 
     /// One without keys.
-    pub(super) fn empty(source: Source<'a>) -> Table<'a> {
+    pub fn empty(source: Source<'a>) -> Table<'a> {
         Table { source, span: 0..0, items: Vec::new() }
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Item<'a>> {
+    /// The item of that key.
+    pub fn get(&self, key: &str) -> Option<&Item<'a>> {
         self.items.iter().find(|item| item.key == key)
     }
 
     /// Reads a key that may be absent.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         key: &str,
         read: impl FnOnce(&Item<'a>) -> Result<T, FileError>,
@@ -118,7 +139,7 @@ impl<'a> Table<'a> {
 }
 
 /// The entries of a table in the order of the file, whatever its keys.
-pub(super) fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> Vec<Item<'a>> {
+pub fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> Vec<Item<'a>> {
     let item = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
         let name: &std::borrow::Cow<'a, str> = key.get_ref();
         Item { source, key: name.to_string(), key_span: key.span(), value }
@@ -129,17 +150,18 @@ pub(super) fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> 
 }
 
 impl<'a> Item<'a> {
-    pub(super) fn span(&self) -> Range<usize> {
+    /// Where the value stands.
+    pub fn span(&self) -> Range<usize> {
         self.value.span()
     }
 
     /// An error at the value.
-    pub(super) fn error(&self, message: impl Into<String>) -> FileError {
+    pub fn error(&self, message: impl Into<String>) -> FileError {
         self.source.error(self.span(), message)
     }
 
     /// An error at byte `at` of a string's value, where the file has it as it is, without escapes.
-    pub(super) fn error_within(&self, value: &str, at: usize, message: impl Into<String>) -> FileError {
+    pub fn error_within(&self, value: &str, at: usize, message: impl Into<String>) -> FileError {
         let span = self.span();
         let written = self.source.text.get(span.clone()).unwrap_or("");
         match written.find(value).filter(|_| !value.is_empty()) {
@@ -152,21 +174,23 @@ impl<'a> Item<'a> {
         self.error(format!("{} must be {what}, not {}", self.key, found(self.value.get_ref())))
     }
 
-    pub(super) fn text(&self, what: &str) -> Result<&'a str, FileError> {
+    /// A string; `what` is what to ask for when it isn't one.
+    pub fn text(&self, what: &str) -> Result<&'a str, FileError> {
         self.value.get_ref().as_str().ok_or_else(|| self.wanted(what))
     }
 
     /// A string, or a number or truth value as it would be written.
-    pub(super) fn scalar(&self) -> Result<String, FileError> {
+    pub fn scalar(&self) -> Result<String, FileError> {
         scalar(self.value.get_ref()).ok_or_else(|| self.wanted("a string or a number"))
     }
 
-    pub(super) fn flag(&self) -> Result<bool, FileError> {
+    /// `true` or `false`.
+    pub fn flag(&self) -> Result<bool, FileError> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wanted("true or false"))
     }
 
     /// A whole number from `least` to `most`.
-    pub(super) fn whole(&self, least: u64, most: u64) -> Result<u64, FileError> {
+    pub fn whole(&self, least: u64, most: u64) -> Result<u64, FileError> {
         let wanted = || match (least, most) {
             (0, u64::MAX) => "a whole number".to_owned(),
             (_, u64::MAX) => format!("a whole number of at least {least}"),
@@ -180,11 +204,12 @@ impl<'a> Item<'a> {
     }
 
     /// A number above zero.
-    pub(super) fn positive(&self) -> Result<f64, FileError> {
+    pub fn positive(&self) -> Result<f64, FileError> {
         self.number().filter(|n| n.is_finite() && *n > 0.0).ok_or_else(|| self.wanted("a number above 0"))
     }
 
-    pub(super) fn number(&self) -> Option<f64> {
+    /// A number, whole or not.
+    pub fn number(&self) -> Option<f64> {
         match self.value.get_ref() {
             DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
             DeValue::Float(n) => n.as_str().parse().ok(),
@@ -193,7 +218,7 @@ impl<'a> Item<'a> {
     }
 
     /// `"10s"`, or a number of seconds.
-    pub(super) fn duration(&self, least: Duration, most: Duration) -> Result<Duration, FileError> {
+    pub fn duration(&self, least: Duration, most: Duration) -> Result<Duration, FileError> {
         let duration = match (self.value.get_ref(), self.number()) {
             (DeValue::String(text), _) => {
                 parse_duration(text).map_err(|why| self.error(format!("{}: {why}", self.key)))?
@@ -213,7 +238,7 @@ impl<'a> Item<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FileError> {
+    pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, FileError> {
         let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let wanted = match names.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -228,24 +253,24 @@ impl<'a> Item<'a> {
     }
 
     /// The values of an array, each as an item of the same key.
-    pub(super) fn array(&self, what: &str) -> Result<Vec<Item<'a>>, FileError> {
+    pub fn array(&self, what: &str) -> Result<Vec<Item<'a>>, FileError> {
         let array = self.value.get_ref().as_array().ok_or_else(|| self.wanted(what))?;
         Ok(array.iter().map(|value| Item { value, ..self.clone() }).collect())
     }
 
     /// The values of an array, or the value itself.
-    pub(super) fn one_or_more(&self) -> Vec<Item<'a>> {
+    pub fn one_or_more(&self) -> Vec<Item<'a>> {
         self.array("").unwrap_or_else(|_| vec![self.clone()])
     }
 
     /// A table whose keys are names of the user's.
-    pub(super) fn entries(&self, what: &str) -> Result<Vec<Item<'a>>, FileError> {
+    pub fn entries(&self, what: &str) -> Result<Vec<Item<'a>>, FileError> {
         let table = self.value.get_ref().as_table().ok_or_else(|| self.wanted(what))?;
         Ok(items_in_order(self.source, table))
     }
 
     /// The tables of `[[key]]`.
-    pub(super) fn tables(&self, keys: Keys) -> Result<Vec<Table<'a>>, FileError> {
+    pub fn tables(&self, keys: Keys) -> Result<Vec<Table<'a>>, FileError> {
         let key = &self.key;
         if self.value.get_ref().is_table() {
             return Err(self

@@ -1,0 +1,176 @@
+//! What can be said of a server: by flags, by a configuration file, with the same words for both.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use linerate_load::plan::units::{parse_count, parse_duration};
+use linerate_serve::misbehave::Fault as Wrong;
+use linerate_serve::{Io, LogFormat};
+
+const LIMITS: &str = "Limits";
+
+/// Answer requests: files, built-in routes, on an event loop per core
+///
+/// Without --dir it answers the built-in routes alone: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /block/MS (blocks,
+/// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats. POST / gives the body back.
+///
+/// SIGTERM and Ctrl-C: no more connections are accepted, what was received is answered, then it ends; a second one ends it at
+/// once. SIGHUP: the configuration file is read again and the access log opened anew.
+#[derive(Args, Clone, Debug, Default)]
+#[command(
+    after_long_help = "Examples:\n  linerate serve --dir public --access-log access.log --metrics 127.0.0.1:9090\n  \
+                             linerate serve --config serve.toml\n  \
+                             linerate serve --listen 127.0.0.1:0 --misbehave nagle-split"
+)]
+pub(crate) struct ServeArgs {
+    /// Read a configuration file: the same words as these flags, which win over it; read again at SIGHUP
+    #[arg(long, value_name = "FILE.toml")]
+    pub(super) config: Option<PathBuf>,
+    /// Where to listen; port 0 picks one; repeatable (127.0.0.1:8080)
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub(super) listen: Vec<SocketAddr>,
+    /// Threads, each with its own loop and connections (as many as there are cores)
+    #[arg(short, long, value_name = "N", value_parser = threads)]
+    pub(super) threads: Option<usize>,
+    /// Pin each thread to a core of its own
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) pin: Option<bool>,
+    /// What moves the bytes: auto, epoll or uring (auto)
+    #[arg(long, value_name = "IO")]
+    pub(super) io: Option<Io>,
+    /// Serve the files of this directory; what is not there falls to the built-in routes
+    #[arg(long, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Answer with files alone: no built-in routes, for servers that others can reach
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) files_only: Option<bool>,
+    /// Write a line per answer to this file, - for standard output
+    #[arg(long, value_name = "FILE|-")]
+    pub(super) access_log: Option<String>,
+    /// How its lines look: common, combined or json (combined)
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) log_format: Option<LogFormat>,
+    /// Counters for Prometheus at this address
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub(super) metrics: Option<SocketAddr>,
+    /// Connections open at once; those beyond are refused (200000)
+    #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
+    pub(super) max_connections: Option<u64>,
+    /// Largest request body in bytes; beyond it 413 (16 MiB)
+    #[arg(long, value_name = "BYTES", value_parser = count, help_heading = LIMITS)]
+    pub(super) max_body: Option<u64>,
+    /// Largest request head in bytes; beyond it 431 (32 KiB)
+    #[arg(long, value_name = "BYTES", value_parser = head_bytes, help_heading = LIMITS)]
+    pub(super) max_head: Option<usize>,
+    /// Most header fields of a request; beyond it 431 (128)
+    #[arg(long, value_name = "N", value_parser = fields, help_heading = LIMITS)]
+    pub(super) max_fields: Option<usize>,
+    /// Time for a request's head; then 408 (15s)
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
+    pub(super) header_timeout: Option<Duration>,
+    /// Time for a request's body, beside what 500 bytes a second would take; then 408 (20s)
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
+    pub(super) body_timeout: Option<Duration>,
+    /// Time between an answer and the next request; then the connection is closed (75s)
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
+    pub(super) idle_timeout: Option<Duration>,
+    /// Time in which a client must take something of its answer; then the connection is cut (20s)
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = LIMITS)]
+    pub(super) write_timeout: Option<Duration>,
+    /// How long answers on their way are waited for at the end (10s)
+    #[arg(long, value_name = "TIME", value_parser = drain, help_heading = LIMITS)]
+    pub(super) drain: Option<Duration>,
+    /// Accept a connection only when it has sent something (TCP_DEFER_ACCEPT); cheaper for short ones
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) defer_accept: Option<bool>,
+    /// Do it wrong on purpose, for teaching and tests; repeatable
+    ///
+    /// Each shows a symptom. nagle-split: calls after the first take about 40 ms more. tiny-chunks[=BYTES]: a packet per few
+    /// bytes. close-after=N: new connections all the time. stall=MS: half of each answer, a pause, the rest. slow-read[=BYTES_PER_S]:
+    /// uploads wait on a zero window. accept-delay=MS: connecting takes whole seconds under load. no-100-continue: clients that
+    /// expect it send their body late. think=MS: the first byte is late. lanes=N: with think, time grows with the
+    /// concurrency. no-keep-alive: each call pays for a connection.
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(super) misbehave: Vec<Wrong>,
+}
+
+impl ServeArgs {
+    /// These, and where they say nothing, `others`.
+    pub(super) fn over(self, others: ServeArgs) -> ServeArgs {
+        fn either<T>(one: Vec<T>, other: Vec<T>) -> Vec<T> {
+            if one.is_empty() { other } else { one }
+        }
+        ServeArgs {
+            config: self.config.or(others.config),
+            listen: either(self.listen, others.listen),
+            threads: self.threads.or(others.threads),
+            pin: self.pin.or(others.pin),
+            io: self.io.or(others.io),
+            dir: self.dir.or(others.dir),
+            files_only: self.files_only.or(others.files_only),
+            access_log: self.access_log.or(others.access_log),
+            log_format: self.log_format.or(others.log_format),
+            metrics: self.metrics.or(others.metrics),
+            max_connections: self.max_connections.or(others.max_connections),
+            max_body: self.max_body.or(others.max_body),
+            max_head: self.max_head.or(others.max_head),
+            max_fields: self.max_fields.or(others.max_fields),
+            header_timeout: self.header_timeout.or(others.header_timeout),
+            body_timeout: self.body_timeout.or(others.body_timeout),
+            idle_timeout: self.idle_timeout.or(others.idle_timeout),
+            write_timeout: self.write_timeout.or(others.write_timeout),
+            drain: self.drain.or(others.drain),
+            defer_accept: self.defer_accept.or(others.defer_accept),
+            misbehave: either(self.misbehave, others.misbehave),
+        }
+    }
+}
+
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "an address and a port are needed, as in 127.0.0.1:8080 or [::1]:8080".to_owned())
+}
+
+pub(super) fn threads(text: &str) -> Result<usize, String> {
+    match parse_count(text)? {
+        n @ 1..=1024 => Ok(n as usize),
+        n => Err(format!("{n} threads: 1 to 1024 are possible")),
+    }
+}
+
+pub(super) fn count(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        0 => Err("0 would answer nothing; at least 1 is needed".to_owned()),
+        n => Ok(n),
+    }
+}
+
+/// A head that is larger than a request line is allowed to be keeps its meaning; a tiny one answers nobody.
+pub(super) fn head_bytes(text: &str) -> Result<usize, String> {
+    match parse_count(text)? {
+        n @ 256..=1_048_576 => Ok(n as usize),
+        n => Err(format!("a head of {n} bytes: 256 to 1048576 are possible")),
+    }
+}
+
+pub(super) fn fields(text: &str) -> Result<usize, String> {
+    match parse_count(text)? {
+        n @ 1..=65536 => Ok(n as usize),
+        n => Err(format!("{n} fields: 1 to 65536 are possible")),
+    }
+}
+
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => {
+            Err("no time at all would close every connection; write for example 10s".to_owned())
+        }
+        time => Ok(time),
+    }
+}
+
+pub(super) fn drain(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}

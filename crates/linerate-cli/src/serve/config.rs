@@ -1,0 +1,176 @@
+//! The configuration file: TOML with the words of the flags. Each value is read as the flag's would be; what can't be points
+//! at its line and column.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use linerate_load::plan::file::table::{Item, Keys, Source, Table};
+use linerate_load::plan::file::{FileError, read_text};
+
+use super::args::{self, ServeArgs};
+use crate::fault::said;
+
+const KEYS: Keys = Keys {
+    known: &[&[
+        "listen",
+        "threads",
+        "pin",
+        "io",
+        "dir",
+        "files_only",
+        "access_log",
+        "log_format",
+        "metrics",
+        "max_connections",
+        "max_body",
+        "max_head",
+        "max_fields",
+        "header_timeout",
+        "body_timeout",
+        "idle_timeout",
+        "write_timeout",
+        "drain",
+        "defer_accept",
+        "misbehave",
+    ]],
+    elsewhere: &[(&["config"], "can't be said in the file itself")],
+};
+
+/// Reads it. What it does not say is `None`.
+pub(super) fn read(path: &Path) -> Result<ServeArgs, FileError> {
+    parse(&read_text(path, "a server's configuration is a screen of text")?, path)
+}
+
+fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
+    let source = Source { path, text };
+    let parsed = source.parse()?;
+    let top = Table::new(source, 0..0, parsed.get_ref(), KEYS)?;
+    let flag = |key: &str| top.read(key, Item::flag);
+    let time = |key: &str| top.read(key, |i| value(i, args::time));
+    let count = |key: &str| top.read(key, |i| value(i, args::count));
+    Ok(ServeArgs {
+        config: None,
+        listen: values(&top, "listen", args::address)?,
+        threads: top.read("threads", |i| value(i, args::threads))?,
+        pin: flag("pin")?,
+        io: top.read("io", parsed_word)?,
+        dir: top.read("dir", |i| directory(i, path))?,
+        files_only: flag("files_only")?,
+        access_log: top.read("access_log", |i| log(i, path))?,
+        log_format: top.read("log_format", parsed_word)?,
+        metrics: top.read("metrics", |i| value(i, args::address))?,
+        max_connections: count("max_connections")?,
+        max_body: count("max_body")?,
+        max_head: top.read("max_head", |i| value(i, args::head_bytes))?,
+        max_fields: top.read("max_fields", |i| value(i, args::fields))?,
+        header_timeout: time("header_timeout")?,
+        body_timeout: time("body_timeout")?,
+        idle_timeout: time("idle_timeout")?,
+        write_timeout: time("write_timeout")?,
+        drain: top.read("drain", |i| value(i, args::drain))?,
+        defer_accept: flag("defer_accept")?,
+        misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
+    })
+}
+
+/// A value as the flag reads it.
+fn value<T>(item: &Item<'_>, read: impl Fn(&str) -> Result<T, String>) -> Result<T, FileError> {
+    read(&item.scalar()?).map_err(|why| item.error(format!("{}: {why}", item.key)))
+}
+
+/// One of them, or several in an array.
+fn values<T>(
+    top: &Table<'_>,
+    key: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, FileError> {
+    let Some(item) = top.get(key) else { return Ok(Vec::new()) };
+    let items = item.one_or_more();
+    if items.is_empty() {
+        return Err(item.error(format!("{key}: none is written here; leave the key out for the default")));
+    }
+    items.iter().map(|i| value(i, &read)).collect()
+}
+
+fn parsed_word<T: FromStr<Err = String>>(item: &Item<'_>) -> Result<T, FileError> {
+    value(item, |text| text.parse())
+}
+
+/// A path; what is not absolute lies beside the file.
+fn beside(item: &Item<'_>, config: &Path) -> Result<PathBuf, FileError> {
+    let name = item.text("a path such as \"public\"")?;
+    let folder = config.parent().unwrap_or(Path::new(""));
+    Ok(folder.join(name))
+}
+
+fn directory(item: &Item<'_>, config: &Path) -> Result<PathBuf, FileError> {
+    let dir = beside(item, config)?;
+    match dir.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(dir),
+        Ok(_) => Err(item.error(format!("dir: {} is no directory", dir.display()))),
+        Err(e) => Err(item.error(format!("dir: {} cannot be served: {}", dir.display(), said(&e)))),
+    }
+}
+
+fn log(item: &Item<'_>, config: &Path) -> Result<String, FileError> {
+    if item.text("a file, or \"-\" for standard output")? == "-" {
+        return Ok("-".to_owned());
+    }
+    let file = beside(item, config)?;
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(item.error(format!("access_log: there is no directory {}", folder.display())));
+    }
+    file.into_os_string().into_string().map_err(|_| item.error("access_log: the path is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        parse(text, Path::new("serve.toml")).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn everything_that_flags_say() {
+        let text = "listen = [\"127.0.0.1:1\", \"[::1]:2\"]\nthreads = 2\npin = true\nio = \"uring\"\ndir = \".\"\n\
+            files-only = false\naccess_log = \"-\"\nlog_format = \"json\"\nmetrics = \"127.0.0.1:9\"\n\
+            max_connections = \"10k\"\nmax_body = 5\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
+            body_timeout = 4\nidle_timeout = \"500ms\"\nwrite_timeout = \"1m\"\ndrain = 0\ndefer_accept = true\n\
+            misbehave = \"stall=5\"\n";
+        let all = parse(text, Path::new("serve.toml")).expect("sound");
+        assert_eq!((all.listen.len(), all.threads, all.max_connections), (2, Some(2), Some(10_000)));
+        assert_eq!(all.idle_timeout.map(|d| d.as_millis()), Some(500));
+        assert_eq!((all.pin, all.files_only, all.misbehave.len()), (Some(true), Some(false), 1));
+        let flags = ServeArgs { threads: Some(1), ..ServeArgs::default() };
+        let both = flags.over(all);
+        assert_eq!((both.threads, both.max_fields), (Some(1), Some(7)), "flags win");
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        let all: Vec<String> = [
+            "lisen = \"127.0.0.1:1\"",
+            "threads = 1\nlisten = \"8080\"",
+            "listen = []",
+            "threads = 0",
+            "pin = 1",
+            "io = \"dpdk\"",
+            "dir = \"no/such\"",
+            "dir = 5",
+            "access_log = \"no/such/file\"",
+            "log_format = \"apache\"",
+            "header_timeout = \"soon\"",
+            "max_body = -1",
+            "misbehave = [\"think\"]",
+            "config = \"other.toml\"",
+            "threads = ",
+        ]
+        .map(wrong)
+        .to_vec();
+        insta::with_settings!({ omit_expression => true }, {
+            insta::assert_snapshot!(all.join("\n"));
+        });
+    }
+}

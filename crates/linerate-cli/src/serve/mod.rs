@@ -1,0 +1,173 @@
+//! `linerate serve`: what was typed and what the configuration file says, the servers it means, and the signals that end them or
+//! make them read it again.
+
+mod args;
+mod config;
+mod running;
+
+use std::io::Write;
+
+use linerate_net::machine;
+use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
+use linerate_serve::{Counts, Limits, ServerOptions};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+pub(crate) use args::ServeArgs;
+
+use self::running::{Running, cannot_listen};
+use crate::fault::{Exit, Fault};
+
+/// Runs the command until a signal ends it.
+pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
+    let args = settled(typed)?;
+    let counts = if args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_))) {
+        well(typed, args, &mut signals)?
+    } else {
+        badly(&args, &mut signals)?
+    };
+    say(&format!(
+        "answered {} requests on {} connections{}",
+        counts.requests,
+        counts.accepted,
+        if counts.open > 0 {
+            format!("; {} were still open after --drain", counts.open)
+        } else {
+            String::new()
+        }
+    ));
+    Ok(Exit::Fine)
+}
+
+/// What flags and file mean together.
+fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
+    let mut args = match &typed.config {
+        Some(path) => typed.clone().over(config::read(path).map_err(|e| Fault::input(e.to_string()))?),
+        None => typed.clone(),
+    };
+    if args.listen.is_empty() {
+        args.listen.push(([127, 0, 0, 1], 8080).into());
+    }
+    for (i, at) in args.listen.iter().enumerate() {
+        if at.port() != 0 && args.listen[..i].contains(at) {
+            return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
+        }
+    }
+    if args.files_only == Some(true) && args.dir.is_none() {
+        return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
+    }
+    if args.log_format.is_some() && args.access_log.is_none() {
+        return Err(Fault::input("--log-format says how the access log looks, but there is none")
+            .hint("name one by --access-log"));
+    }
+    Ok(args)
+}
+
+/// Serves until it is told to end.
+fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
+    // Descriptors are what many connections need first; fewer are fewer connections.
+    let _ = machine::raise_nofile();
+    let mut running = Running::start(args)?;
+    running.announce();
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        if typed.config.is_none() {
+            running.reopen_log();
+            continue;
+        }
+        match settled(typed).and_then(|args| running.reload(args)) {
+            Ok(()) => running.announce(),
+            Err(fault) => say(&format!("the configuration stays as it was: {fault}")),
+        }
+    }
+    Ok(while_second_signal_kills(signals, || running.stop()))
+}
+
+/// Misbehaves until it is told to end.
+fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
+    if args.dir.is_some() || args.access_log.is_some() {
+        return Err(Fault::input("--misbehave answers the built-in routes alone, without files and log")
+            .hint("leave out --dir and --access-log"));
+    }
+    if args.metrics.is_some() {
+        return Err(
+            Fault::input("--metrics does not go with this --misbehave").hint("ask for /stats instead")
+        );
+    }
+    let servers: Result<Vec<_>, Fault> = (args.listen.iter())
+        .map(|at| {
+            let how = args.misbehave.iter().copied().collect();
+            MisbehavingServer::spawn(*at, how)
+                .map_err(|e| cannot_listen(&std::io::Error::new(e.kind(), format!("{at}: {e}"))))
+        })
+        .collect();
+    let servers = servers?;
+    servers.iter().for_each(|server| say(&format!("listening on http://{}", server.addr())));
+    signals.forever().find(|signal| *signal != SIGHUP);
+    Ok(while_second_signal_kills(signals, || {
+        let mut counts = Counts::default();
+        servers.into_iter().for_each(|server| counts.merge(&server.counts()));
+        counts
+    }))
+}
+
+/// From now on a second signal ends it at once, as it would any program.
+fn while_second_signal_kills<T>(signals: &mut Signals, end: impl FnOnce() -> T) -> T {
+    let handle = signals.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            signals
+                .forever()
+                .find(|s| *s != SIGHUP)
+                .is_some_and(|_| std::process::exit(Exit::Interrupted as i32))
+        });
+        let result = end();
+        // It ends when the handle is closed.
+        handle.close();
+        result
+    })
+}
+
+/// What the library is told.
+fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
+    let mut limits = Limits::default();
+    limits.header_time = args.header_timeout.unwrap_or(limits.header_time);
+    limits.body_time = args.body_timeout.unwrap_or(limits.body_time);
+    limits.idle_time = args.idle_timeout.unwrap_or(limits.idle_time);
+    limits.write_time = args.write_timeout.unwrap_or(limits.write_time);
+    limits.request.body = args.max_body.unwrap_or(limits.request.body);
+    limits.request.fields = args.max_fields.unwrap_or(limits.request.fields);
+    if let Some(head) = args.max_head {
+        limits.request.head = head;
+        limits.request.request_line = limits.request.request_line.min(head);
+    }
+    if let Some(most) = args.max_connections {
+        // The threads share nothing: each has its part.
+        limits.connections = usize::try_from(most.div_ceil(threads as u64)).unwrap_or(usize::MAX);
+    }
+    let defaults = ServerOptions::default();
+    ServerOptions {
+        listen: args.listen.clone(),
+        threads,
+        cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
+        io: args.io.unwrap_or_default(),
+        // The only misbehaviour that the fast server does itself.
+        close_after: args.misbehave.iter().find_map(|w| match w {
+            Wrong::CloseAfter(n) => Some(*n),
+            _ => None,
+        }),
+        defer_accept: args.defer_accept == Some(true),
+        limits,
+        drain: args.drain.unwrap_or(defaults.drain),
+        ..defaults
+    }
+}
+
+/// A line on standard error; when nobody reads it, the server serves all the same.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,155 @@
+//! A server that runs, and what it becomes when its configuration changes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_net::machine;
+use linerate_serve::{
+    AccessLog, Content, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response, ServerOptions,
+    SharedContent, spawn_site, spawn_with,
+};
+
+use super::{ServeArgs, options, say};
+use crate::fault::{Fault, said};
+
+/// How long the end waits for the last lines of the access log. Reason: a disk that stands still must not hold it for ever.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server and what it was told.
+pub(super) struct Running {
+    args: ServeArgs,
+    threads: usize,
+    server: Handle,
+    content: SharedContent,
+    log: Option<AccessLog>,
+    metrics: Option<Handle>,
+}
+
+impl Running {
+    pub(super) fn start(args: ServeArgs) -> Result<Running, Fault> {
+        let threads = args.threads.unwrap_or_else(|| machine::allowed_cores().len());
+        let content = SharedContent::new(content(&args)?);
+        let log = access_log(&args)?;
+        let options = ServerOptions { access_log: log.clone(), ..options(&args, threads) };
+        let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
+        let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
+        Ok(Running { args, threads, server, content, log, metrics })
+    }
+
+    /// Becomes what `args` say; all of it, or, with an error, nothing.
+    pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
+        if self.needs_restart(&args) {
+            return Err(Fault::input("threads, pin, io and misbehave hold until a restart"));
+        }
+        let content = content(&args)?;
+        let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
+        let log = if same_log { self.log.clone() } else { access_log(&args)? };
+        let same_metrics = args.metrics == self.args.metrics;
+        let metrics = match args.metrics.filter(|_| !same_metrics) {
+            Some(at) => Some(serve_metrics(at, &self.server)?),
+            None => None,
+        };
+        let options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
+        self.server.reload(&options).map_err(|e| cannot_listen(&e))?;
+        self.content.replace(content);
+        self.log = log;
+        if same_log {
+            self.reopen_log();
+        }
+        if !same_metrics {
+            self.metrics = metrics;
+        }
+        self.args = args;
+        Ok(())
+    }
+
+    fn needs_restart(&self, args: &ServeArgs) -> bool {
+        let threads = args.threads.is_some_and(|n| n != self.threads);
+        let io = args.io.unwrap_or_default() != self.args.io.unwrap_or_default();
+        let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
+        threads || io || pin || args.misbehave != self.args.misbehave
+    }
+
+    /// The access log is opened anew, after it was renamed.
+    pub(super) fn reopen_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    /// Says where it listens.
+    pub(super) fn announce(&self) {
+        for address in self.server.addrs() {
+            say(&format!("listening on http://{address}"));
+        }
+        if let Some(metrics) = &self.metrics {
+            say(&format!("metrics on http://{}/metrics", metrics.addr()));
+        }
+    }
+
+    pub(super) fn stop(self) -> Counts {
+        let counts = self.server.stop();
+        if let Some(log) = &self.log {
+            log.flush(LOG_PATIENCE);
+        }
+        counts
+    }
+}
+
+fn content(args: &ServeArgs) -> Result<Content, Fault> {
+    let open = |dir: &std::path::PathBuf| {
+        FileRoot::open(dir).map_err(|e| {
+            let fault =
+                Fault::input(format!("the directory {} cannot be served: {}", dir.display(), said(&e)));
+            if e.kind() == io::ErrorKind::Unsupported {
+                return fault.hint("files need openat2, which Linux has since 5.6");
+            }
+            fault
+        })
+    };
+    let root = args.dir.as_ref().map(open).transpose()?;
+    Ok(Content { root, routes: args.files_only != Some(true) })
+}
+
+fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
+    let Some(place) = &args.access_log else { return Ok(None) };
+    let target = if place == "-" { LogTarget::Stdout } else { LogTarget::File(place.into()) };
+    AccessLog::open(target, args.log_format.unwrap_or_default(), Notices::default())
+        .map(Some)
+        .map_err(|e| Fault::input(format!("the access log {place} cannot be written: {}", said(&e))))
+}
+
+/// The error names the address.
+pub(super) fn cannot_listen(error: &io::Error) -> Fault {
+    let fault = Fault::ours(format!("cannot listen on {}", said(error)));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            fault.hint("another program listens there; port 0 picks a free one").hint("ss -ltnp names it")
+        }
+        io::ErrorKind::PermissionDenied => {
+            fault.hint("ports below 1024 need root or CAP_NET_BIND_SERVICE; 8080 does not")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            fault.hint("this machine has no such address; 0.0.0.0 and [::] stand for all it has")
+        }
+        _ => fault,
+    }
+}
+
+fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
+    let counter = server.counter();
+    let options = ServerOptions { listen: vec![at], ..ServerOptions::default() };
+    spawn_with(options, move || {
+        let counter = counter.clone();
+        move |request: Request| {
+            let answer = match request.path() {
+                "/metrics" | "/" => Response::text(counter().to_prometheus())
+                    .with_content_type("text/plain; version=0.0.4; charset=utf-8"),
+                _ => Response::status(404),
+            };
+            std::future::ready(answer)
+        }
+    })
+    .map_err(|e| cannot_listen(&e))
+}

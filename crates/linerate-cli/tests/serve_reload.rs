@@ -1,0 +1,169 @@
+//! SIGHUP: the configuration file is read again.
+#![allow(clippy::unwrap_used)]
+
+mod serving;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use serving::{Server, connect, get, started};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["one", "two"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("index.html"), name).unwrap();
+        }
+        Folder(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path().join("serve.toml"), text).unwrap();
+    }
+
+    fn serve(&self, flags: &[&str]) -> Server {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        command.arg("serve").arg("--config").arg(self.path().join("serve.toml")).args(flags);
+        started(command)
+    }
+}
+
+/// One answer of a connection that stays open.
+fn ask(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap();
+    let length = head.split("content-length: ").nth(1).and_then(|t| t.split('\r').next()).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    head + &String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn listeners_come_and_go_and_the_directory_changes() {
+    let folder = Folder::new();
+    for io in serving::transports() {
+        folder
+            .write("listen = [\"127.0.0.1:0\", \"127.0.0.2:0\"]\ndir = \"one\"\naccess_log = \"one.log\"\n");
+        let server = folder.serve(&["--io", io, "--threads", "2"]);
+        let second = server.listening();
+        assert!(server.get("/").ends_with("one"));
+        let mut stays = connect(&server.address);
+        let mut goes = connect(&second);
+        assert!(ask(&mut stays, "/").ends_with("one") && ask(&mut goes, "/").ends_with("one"));
+        let mut waits = connect(&second);
+        waits.write_all(b"GET /delay/500 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        while !server.get("/stats").contains("\"waiting\":1") {}
+
+        folder.write("listen = [\"127.0.0.1:0\", \"127.0.0.3:0\"]\ndir = \"two\"\naccess_log = \"two.log\"\nmax_fields = 3\n");
+        server.signal("-HUP");
+        assert_eq!(server.listening(), server.address, "the same address keeps its port");
+        let third = server.listening();
+        assert!(third.starts_with("127.0.0.3:"), "{third}");
+        // Old and new connections get the new directory and limits.
+        assert!(ask(&mut stays, "/").ends_with("two"));
+        assert!(get(&third, "/").ends_with("two"));
+        let many = "GET / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\nC: 3\r\nConnection: close\r\n\r\n";
+        let mut stream = connect(&third);
+        stream.write_all(many.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+        // What was received at the address that is gone is answered; then its connections end.
+        let mut rest = String::new();
+        waits.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("connection: close") && rest.ends_with("waited\n"), "{rest}");
+        assert_eq!(goes.read(&mut [0]).unwrap(), 0);
+        let refused = TcpStream::connect(&second).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+
+        let (code, said) = server.stop();
+        assert_eq!(code, Some(0), "{said}");
+        let (one, two) = ["one.log", "two.log"]
+            .map(|name| std::fs::read_to_string(folder.path().join(name)).unwrap())
+            .into();
+        assert!(one.contains("/delay/500") || two.contains("/delay/500"), "{one}{two}");
+        assert!(two.contains(" 431 ") && !one.contains(" 431 "), "{one}{two}");
+        for name in ["one.log", "two.log"] {
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_named_once() {
+    let folder = Folder::new();
+    folder.write("listen = \"127.0.0.1:0\"\ndir = \"one\"\n");
+    let server = folder.serve(&[]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    for (text, said) in [
+        ("listen = \"127.0.0.1:0\"\ndir = \"three\"\n".to_owned(), ":2:7: dir: "),
+        ("listen = \"127.0.0.1:0\"\nidle_time = 5\n".to_owned(), ":2:1: unknown key"),
+        (
+            format!("listen = [\"127.0.0.1:0\", \"127.0.0.4:0\", \"{taken}\"]\n"),
+            "cannot listen on 127.0.0.1:",
+        ),
+        ("threads = 77\n".to_owned(), "hold until a restart"),
+    ] {
+        folder.write(&text);
+        server.signal("-HUP");
+        let mut first = server.line();
+        while !first.contains("stays as it was") {
+            // The rest of the error before.
+            first = server.line();
+        }
+        assert!(first.contains("stays as it was") && first.contains(said), "{first}");
+        assert!(server.get("/").ends_with("one"), "{text}");
+    }
+    // Nothing of the half that could be opened is left.
+    let listening = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    assert!(!listening.lines().any(|l| l.contains(" 0400007F:") && l.contains(" 0A ")), "{listening}");
+    folder.write("listen = \"127.0.0.1:0\"\ndir = \"two\"\n");
+    server.signal("-HUP");
+    loop {
+        // Lines of the errors before lie in between.
+        if server.line().starts_with("listening on ") {
+            break;
+        }
+    }
+    assert!(server.get("/").ends_with("two"));
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn flags_win_over_the_file_and_its_errors_name_their_place() {
+    let folder = Folder::new();
+    folder.write("listen = \"127.0.0.9:0\"\ndir = \"one\"\nfiles_only = true\n");
+    let server =
+        folder.serve(&["--listen", "127.0.0.1:0", "--dir", folder.path().join("two").to_str().unwrap()]);
+    assert!(server.address.starts_with("127.0.0.1:"));
+    assert!(server.get("/").ends_with("two"));
+    assert!(server.get("/block/1").starts_with("HTTP/1.1 404"));
+    assert!(server.get("/stats").starts_with("HTTP/1.1 404"));
+    assert_eq!(server.stop().0, Some(0));
+
+    folder.write("listen = \"127.0.0.1:0\"\nheader-timeout = \"soon\"\n");
+    let file = folder.path().join("serve.toml");
+    let output = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+        .args(["serve", "--config", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("serve.toml:2:18: header_timeout: \"soon\" is no duration"), "{text}");
+}

@@ -1,0 +1,122 @@
+//! `linerate serve` as a process, for the tests that talk to it.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// How long a test waits for something that must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server. Killed when the test fails before its end.
+pub(crate) struct Server {
+    child: Child,
+    lines: Mutex<Receiver<String>>,
+    /// Where it listens first.
+    pub(crate) address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts one on a port of its own.
+pub(crate) fn serve(arguments: &[&str]) -> Server {
+    let mut all = vec!["--listen", "127.0.0.1:0"];
+    all.extend_from_slice(arguments);
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+    command.arg("serve").args(all);
+    started(command)
+}
+
+/// Starts what is a `linerate serve` in the end.
+pub(crate) fn started(mut command: Command) -> Server {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (say, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            // The test may be over.
+            let _ = say.send(line);
+        }
+    });
+    let mut server = Server { child, lines: Mutex::new(lines), address: String::new() };
+    server.address = server.listening();
+    server
+}
+
+impl Server {
+    /// The next line it says.
+    pub(crate) fn line(&self) -> String {
+        self.lines.lock().unwrap().recv_timeout(PATIENCE).expect("it says something")
+    }
+
+    /// The address of the next line, which must be one of listening.
+    pub(crate) fn listening(&self) -> String {
+        let line = self.line();
+        line.strip_prefix("listening on http://").unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        connect(&self.address)
+    }
+
+    /// The answer to a request on a connection of its own.
+    pub(crate) fn get(&self, path: &str) -> String {
+        get(&self.address, path)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Its exit code, and what else it said.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let said: Vec<String> = self.lines.lock().unwrap().iter().collect();
+        (self.child.wait().unwrap().code(), said.join("\n"))
+    }
+
+    /// Ends it by SIGTERM: the same.
+    pub(crate) fn stop(self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        self.end()
+    }
+}
+
+pub(crate) fn connect(to: &str) -> TcpStream {
+    let stream = TcpStream::connect(to).unwrap_or_else(|e| panic!("{to}: {e}"));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub(crate) fn get(to: &str, path: &str) -> String {
+    let mut stream = connect(to);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Whether io_uring can be had here; said when not.
+pub(crate) fn transports() -> Vec<&'static str> {
+    match linerate_net::uring::Uring::new() {
+        Ok(_) => vec!["epoll", "uring"],
+        Err(e) => {
+            println!("over uring: not run: {e}");
+            vec!["epoll"]
+        }
+    }
+}
