@@ -39,6 +39,8 @@ enum Command {
 enum Bench {
     /// `linerate load` against raw clients, wrk, h2load, ab, hey and oha, in turns.
     Load(bench::Options),
+    /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
+    Serve(bench::serve::Options),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
+        Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
     };

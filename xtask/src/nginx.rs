@@ -28,7 +28,8 @@ impl Nginx {
         let dir = tempfile::tempdir()?;
         // Bound and let go: nginx cannot tell which port it got from 0.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        std::fs::write(dir.path().join("nginx.conf"), configuration(address, body))?;
+        let locations = format!("location / {{ {} }}", hello(body));
+        std::fs::write(dir.path().join("nginx.conf"), configuration(address, "", &locations))?;
         let mut words = wrapper.iter().cloned().chain([nginx.display().to_string()]);
         let mut command = Command::new(words.next().context("no program")?);
         command.args(words).arg("-p").arg(dir.path()).args(["-c", "nginx.conf", "-e", "error.log"]);
@@ -75,17 +76,24 @@ impl Drop for Nginx {
     }
 }
 
-fn configuration(address: SocketAddr, body: usize) -> String {
+/// What answers with so many bytes from memory (at most 4 kB: nginx takes no longer words).
+pub(crate) fn hello(body: usize) -> String {
     let body = "Hello, World!\n".chars().cycle().take(body).collect::<String>().replace('\n', "\\n");
+    format!("default_type text/plain; return 200 \"{body}\";")
+}
+
+/// One process; `listening` is said of the listener besides.
+pub(crate) fn configuration(address: SocketAddr, listening: &str, locations: &str) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid; worker_rlimit_nofile 20000;
-events {{ worker_connections 8192; multi_accept on; }}
+events {{ worker_connections 16384; multi_accept on; }}
 http {{
     access_log off; tcp_nodelay on; keepalive_timeout 60s; keepalive_requests 1000000000;
     client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+    sendfile on; open_file_cache max=100;
     server {{
-        listen {address} backlog=4096;
-        location / {{ default_type text/plain; return 200 \"{body}\"; }}
+        listen {address} backlog=4096{listening};
+        {locations}
         location /status {{ stub_status; }}
     }}
 }}

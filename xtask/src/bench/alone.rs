@@ -43,7 +43,8 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(what: &str, wanted: String, got: String, ok: bool) -> Finding {
+    /// Prints it, too.
+    pub(crate) fn new(what: &str, wanted: String, got: String, ok: bool) -> Finding {
         println!("  {what}: {got} (wanted: {wanted})");
         Finding { what: what.into(), wanted, got, ok }
     }
@@ -79,7 +80,7 @@ fn load(t: &Tools, flags: &str, seconds: f64, server_options: &[&str]) -> Result
 
 fn command(t: &Tools, flags: &str, seconds: f64, at: SocketAddr, dir: &Path) -> Vec<String> {
     let json = dir.join("outcome.json");
-    let all = format!("load http://{at}/ -t 1 -d {seconds}s --quiet {flags} {}", t.options.flags);
+    let all = format!("load http://{at}/ -t 1 -d {seconds}s --quiet {flags} {}", t.flags);
     let mut words = vec![t.linerate.display().to_string()];
     words.extend(all.split_whitespace().map(str::to_owned));
     words.extend(["--json".into(), json.display().to_string()]);
@@ -116,9 +117,9 @@ fn memory(t: &Tools) -> Result<Vec<Finding>> {
 }
 
 fn rate(t: &Tools) -> Result<Vec<Finding>> {
-    let seconds = t.options.seconds.max(5.0);
+    let seconds = t.seconds.max(5.0);
     let (mut errors, mut lateness, mut unsent, mut waited) = (Vec::new(), Vec::new(), 0.0, Vec::new());
-    for _ in 0..t.options.rounds {
+    for _ in 0..t.rounds {
         let o = load(t, &format!("-c 64 -r {RATE}"), seconds, &[])?;
         errors.push((number(&o.json, "/rate_rps")? / RATE - 1.0).abs());
         lateness.push(number(&o.json, "/client/lateness_us_p99")?);

@@ -75,8 +75,9 @@ impl Contender {
 
     /// Program and arguments. What `json` is named after is written by ours alone; `dir` takes scripts.
     pub(crate) fn command(self, t: &Tools, shape: &Shape, at: SocketAddr, dir: &Path) -> Result<Vec<String>> {
-        let (c, d, url) = (shape.connections.to_string(), shape.depth.to_string(), format!("http://{at}/"));
-        let seconds = t.options.seconds;
+        let (c, d, url) =
+            (shape.connections.to_string(), shape.depth.to_string(), format!("http://{at}{}", shape.path));
+        let seconds = t.seconds;
         let whole = format!("{}", seconds.ceil());
         let raw = t.raw.display().to_string();
         let words = match self {
@@ -93,7 +94,7 @@ impl Contender {
             }
             Contender::Wrk if shape.depth > 1 => {
                 let script = dir.join("pipeline.lua");
-                std::fs::write(&script, wrk_script(shape.depth))?;
+                std::fs::write(&script, wrk_script(shape))?;
                 format!("wrk -t1 -c{c} -d{whole} -s {} {url}", script.display())
             }
             Contender::Wrk => format!("wrk -t1 -c{c} -d{whole} {url}"),
@@ -147,17 +148,14 @@ fn linerate(t: &Tools, shape: &Shape, url: &str, dir: &Path) -> Vec<String> {
     let Shape { connections, depth, .. } = shape;
     let json = dir.join("outcome.json");
     let mut words = vec![t.linerate.display().to_string()];
-    words.extend(split(&format!(
-        "load {url} -t 1 -c {connections} -p {depth} -d {}s --quiet",
-        t.options.seconds
-    )));
+    words.extend(split(&format!("load {url} -t 1 -c {connections} -p {depth} -d {}s --quiet", t.seconds)));
     if shape.short {
         words.extend(split("--per-connection 1"));
     }
     if shape.nginx {
         words.push("--throughput".into());
     }
-    words.extend(split(&t.options.flags));
+    words.extend(split(&t.flags));
     words.extend(["--json".into(), json.display().to_string()]);
     words
 }
@@ -179,9 +177,9 @@ fn said_by_linerate(json: &Path) -> Result<Said> {
     Ok(Said { rate, answered, slack: sent - answered + n("resent")? })
 }
 
-fn wrk_script(depth: usize) -> String {
+fn wrk_script(Shape { depth, path, .. }: &Shape) -> String {
     format!(
-        "init = function(args)\n  local r = {{}}\n  for i = 1, {depth} do r[i] = wrk.format(\"GET\", \"/\") end\n  \
+        "init = function(args)\n  local r = {{}}\n  for i = 1, {depth} do r[i] = wrk.format(\"GET\", \"{path}\") end\n  \
          all = table.concat(r)\nend\nrequest = function() return all end\n"
     )
 }

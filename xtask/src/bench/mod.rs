@@ -1,10 +1,11 @@
-//! `bench load`: the table of docs/PERFORMANCE.md, measured in turns: server on one core, client on another.
+//! `bench load` and `bench serve`: the tables of docs/PERFORMANCE.md, measured in turns: server on one core, client on another.
 
 mod alone;
 mod contender;
 mod figures;
 mod round;
 mod scenario;
+pub(crate) mod serve;
 mod server;
 mod table;
 
@@ -20,9 +21,9 @@ use crate::shell;
 /// Set in the namespace that a run as root gives itself.
 const IN_NAMESPACE: &str = "LINERATE_BENCH_NAMESPACE";
 
-/// What to measure.
+/// What both kinds are told.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Common {
     /// Only these scenarios (comma-separated; --list names them).
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -32,6 +33,19 @@ pub(crate) struct Options {
     /// Seconds of each run.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
+    /// Write the tables to PATH.md and every single run to PATH.json.
+    #[arg(long, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// Name the scenarios and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What to measure of clients.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
     /// Programs to compare with, of those installed (wrk, h2load, ab, hey, oha, or none).
     #[arg(long, value_delimiter = ',', default_value = "wrk,h2load,ab")]
     peers: Vec<String>,
@@ -44,16 +58,10 @@ pub(crate) struct Options {
     /// The bare server never sleeps: the client then never pays for waking it.
     #[arg(long)]
     spin: bool,
-    /// Write the tables to PATH.md and every single run to PATH.json.
-    #[arg(long, value_name = "PATH")]
-    out: Option<PathBuf>,
-    /// Name the scenarios and stop.
-    #[arg(long)]
-    list: bool,
 }
 
 /// The programs that are measured and those that measure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tools {
     /// The release build of the command.
     linerate: PathBuf,
@@ -61,52 +69,102 @@ pub(crate) struct Tools {
     raw: PathBuf,
     /// Cores of server and client.
     cores: [usize; 2],
-    options: Options,
+    rounds: usize,
+    seconds: f64,
+    flags: String,
+    spin: bool,
 }
 
-/// Measures; `false` when a binding figure was missed.
+impl Tools {
+    fn new(common: &Common, flags: &str, spin: bool) -> Result<Tools> {
+        ensure!(common.rounds > 0 && common.seconds > 0.0, "at least one round of more than no time");
+        let bin = |name: &str| shell::target_dir().join("release").join(name);
+        let cpus = std::thread::available_parallelism()?.get();
+        if cpus < 2 {
+            println!("warning: only one core: server and client share it, and no figure here means much");
+        }
+        let cores = [0, usize::from(cpus > 1)];
+        let (linerate, raw) = (bin("linerate"), bin("linerate-bench-raw"));
+        Ok(Tools {
+            linerate,
+            raw,
+            cores,
+            rounds: common.rounds,
+            seconds: common.seconds,
+            flags: flags.into(),
+            spin,
+        })
+    }
+}
+
+/// Measures clients; `false` when a binding figure was missed.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    if options.list {
+    let common = &options.common;
+    if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
         return Ok(true);
     }
-    ensure!(options.rounds > 0 && options.seconds > 0.0, "at least one round of more than no time");
-    let scenarios = chosen(&options.only)?;
-    build(options)?;
-    if std::env::var_os(IN_NAMESPACE).is_none() && can_have_namespace() {
-        return in_own_namespace();
+    let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
+    if outside() {
+        build(options)?;
+        if can_have_namespace() {
+            return in_own_namespace();
+        }
     }
-    let bin = |name: &str| shell::target_dir().join("release").join(name);
-    let cpus = std::thread::available_parallelism()?.get();
-    let tools = Tools {
-        linerate: bin("linerate"),
-        raw: bin("linerate-bench-raw"),
-        cores: [0, usize::from(cpus > 1)],
-        options: options.clone(),
-    };
-    if cpus < 2 {
-        println!("warning: only one core: server and client share it, and no figure here means much");
-    }
-    let mut page = table::Page::new(&tools);
+    let tools = Tools::new(common, &options.flags, options.spin)?;
+    let mut page = table::Page::new(head(options, &tools));
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
         match s.sort {
-            Sort::InTurns { .. } => page.add_turns(s, round::run_all(&tools, s, &contenders(options, s)?)?),
+            Sort::InTurns { .. } => page.add_turns(s, &round::run_all(&tools, s, &contenders(options, s)?)?),
             _ if options.without_linerate => println!("  (of linerate alone: left out)"),
-            _ => page.add_alone(s, alone::run(&tools, s)?),
+            _ => page.add_alone(s.name, s.what, alone::run(&tools, s)?),
         }
         // After each scenario: an interrupted run has lost nothing of what it measured.
-        page.write(options.out.as_deref())?;
+        page.write(common.out.as_deref())?;
     }
     println!("\n{}", page.markdown());
     Ok(page.all_reached())
 }
 
-fn chosen(only: &[String]) -> Result<Vec<&'static Scenario>> {
+/// The command and the machine.
+fn head(o: &Options, t: &Tools) -> String {
+    let spin = if o.spin { " --spin" } else { "" };
+    let flags = if o.flags.is_empty() { String::new() } else { format!(" --flags={:?}", o.flags) };
+    format!(
+        "`cargo xtask bench load {} --peers {}{spin}{flags}`\n\n{}",
+        typed(&o.common),
+        o.peers.join(","),
+        circumstances(t)
+    )
+}
+
+/// The common options as typed.
+fn typed(c: &Common) -> String {
+    let only = if c.only.is_empty() { String::new() } else { format!(" --only {}", c.only.join(",")) };
+    format!("--rounds {} --seconds {}{only}", c.rounds, c.seconds)
+}
+
+fn circumstances(t: &Tools) -> String {
+    format!(
+        "{}; server on core {}, client on core {}; medians of {} rounds in turns.\n",
+        machine(),
+        t.cores[0],
+        t.cores[1],
+        t.rounds
+    )
+}
+
+/// Whether this is not yet the run in a namespace of its own: what has to be built is built before, where the network is.
+fn outside() -> bool {
+    std::env::var_os(IN_NAMESPACE).is_none()
+}
+
+fn chosen<S>(only: &[String], all: &'static [S], name: impl Fn(&S) -> &str) -> Result<Vec<&'static S>> {
     if only.is_empty() {
-        return Ok(SCENARIOS.iter().collect());
+        return Ok(all.iter().collect());
     }
-    let find = |name: &String| SCENARIOS.iter().find(|s| s.name == name);
+    let find = |wanted: &String| all.iter().find(|s| name(s) == wanted);
     only.iter().map(|n| find(n).with_context(|| format!("no scenario {n}; --list names them"))).collect()
 }
 
@@ -146,8 +204,8 @@ fn can_have_namespace() -> bool {
 /// Runs this same command in a network namespace of its own: nothing of the machine's traffic, firewall and
 /// connections in TIME-WAIT is in the figures, and the port range is wide enough for short connections.
 fn in_own_namespace() -> Result<bool> {
-    const SET_UP: &str =
-        "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
+    const SET_UP: &str = "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && \
+         { ulimit -n 65536 || true; } && exec \"$@\"";
     let mut c = Command::new("unshare");
     c.args(["--net", "sh", "-c", SET_UP, "sh"])
         .arg(std::env::current_exe()?)

@@ -31,7 +31,7 @@ pub(crate) struct Run {
     pub(crate) answered: u64,
     /// What the server counted.
     pub(crate) server_requests: Option<u64>,
-    /// Client's processor time per request, microseconds.
+    /// Processor time per request of what is measured (the client in `bench load`, the server in `bench serve`), microseconds.
     pub(crate) cpu_us: f64,
     /// The server's processor time as a share of the run.
     pub(crate) server_busy: f64,
@@ -46,7 +46,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn failed(program: &'static str, round: usize, fault: String) -> Run {
+    /// A run that came to nothing.
+    pub(crate) fn failed(program: &'static str, round: usize, fault: String) -> Run {
         let (rate, cpu_us, server_busy, client_busy, waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let (answered, server_requests, max_rss_kb) = (0, None, 0);
         let fault = Some(fault);
@@ -100,7 +101,7 @@ pub(crate) struct Cost {
 pub(crate) fn run_all(t: &Tools, s: &Scenario, who: &[Contender]) -> Result<Vec<Run>> {
     let Sort::InTurns { shape, .. } = s.sort else { return Ok(Vec::new()) };
     let mut all = Vec::new();
-    for round in 0..t.options.rounds {
+    for round in 0..t.rounds {
         for i in 0..who.len() {
             let c = who[(i + round) % who.len()];
             let run =
@@ -112,11 +113,12 @@ pub(crate) fn run_all(t: &Tools, s: &Scenario, who: &[Contender]) -> Result<Vec<
     Ok(all)
 }
 
-fn line(r: &Run) -> String {
+/// A run in one line.
+pub(crate) fn line(r: &Run) -> String {
     match &r.fault {
-        Some(fault) => format!("round {} {:<10} {fault}", r.round + 1, r.program),
+        Some(fault) => format!("round {} {:<22} {fault}", r.round + 1, r.program),
         None => format!(
-            "round {} {:<10} {:>12.0}/s {:>8.3} us/request, client {:>3.0} % server {:>3.0} % busy, waited {:.0} %",
+            "round {} {:<22} {:>12.0}/s {:>8.3} us/request, client {:>3.0} % server {:>3.0} % busy, waited {:.0} %",
             r.round + 1,
             r.program,
             r.rate,
@@ -135,7 +137,7 @@ fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
         false => Server::bare(t, dir.path(), &["--body", &shape.body.to_string()])?,
     };
     let command = c.command(t, shape, server.address(), dir.path())?;
-    let done = measured(t, &command, t.options.seconds + GRACE_S, dir.path());
+    let done = measured(t, &command, t.seconds + GRACE_S, dir.path());
     let seen = server.end()?;
     let (out, cost) = done?;
     let said = c.said(&out, dir.path())?;

@@ -51,7 +51,7 @@ impl Server {
     pub(crate) fn bare(t: &Tools, dir: &Path, options: &[&str]) -> Result<Server> {
         let mut c = Command::new(&t.raw);
         c.args(&wrapper(t, dir)[1..]).arg(&t.raw).args(["serve", "--until-stdin-ends", "true"]);
-        c.args(["--spin", if t.options.spin { "true" } else { "false" }]).args(options);
+        c.args(["--spin", if t.spin { "true" } else { "false" }]).args(options);
         let mut child =
             c.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the bare server")?;
         let stdin = child.stdin.take();
@@ -95,7 +95,7 @@ impl Server {
 }
 
 /// What pins a server, favours it and limits its life.
-fn wrapper(t: &Tools, dir: &Path) -> Vec<String> {
+pub(crate) fn wrapper(t: &Tools, dir: &Path) -> Vec<String> {
     let (raw, cost) = (t.raw.display().to_string(), dir.join("server.json").display().to_string());
     let (core, limit) = (t.cores[0].to_string(), LIMIT_S.to_string());
     [&raw, "run", "--core", &core, "--limit-s", &limit, "--out", &cost, "--"].map(str::to_owned).into()

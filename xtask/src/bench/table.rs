@@ -9,7 +9,7 @@ use super::alone::Finding;
 use super::figures::{Ratio, better_raw, of_program, ratio, reached};
 use super::round::{Run, doubts};
 use super::scenario::{Figure, RAW, Scenario, Shape, Sort, Want};
-use super::{Tools, machine, with_ending};
+use super::with_ending;
 
 const PROGRAMS: [&str; 8] = ["linerate", "raw epoll", "raw uring", "wrk", "h2load", "ab", "hey", "oha"];
 
@@ -18,6 +18,7 @@ const PROGRAMS: [&str; 8] = ["linerate", "raw epoll", "raw uring", "wrk", "h2loa
 pub(crate) struct Page {
     head: String,
     figures: Vec<String>,
+    blocks: Vec<String>,
     wants: Vec<String>,
     alone: Vec<String>,
     doubts: Vec<String>,
@@ -26,85 +27,75 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// An empty page with the command and the machine.
-    pub(crate) fn new(t: &Tools) -> Page {
-        let o = &t.options;
-        let only = if o.only.is_empty() { String::new() } else { format!(" --only {}", o.only.join(",")) };
-        let spin = if o.spin { " --spin" } else { "" };
-        let flags = if o.flags.is_empty() { String::new() } else { format!(" --flags={:?}", o.flags) };
-        let head = format!(
-            "`cargo xtask bench load --rounds {} --seconds {} --peers {}{only}{spin}{flags}`\n\n{}; server on core {}, client on \
-             core {}; medians of {} rounds in turns.\n",
-            o.rounds,
-            o.seconds,
-            o.peers.join(","),
-            machine(),
-            t.cores[0],
-            t.cores[1],
-            o.rounds
-        );
-        let [figures, wants, alone, doubts] = [const { Vec::new() }; 4];
-        Page { head, figures, wants, alone, doubts, json: Vec::new(), missed: 0 }
+    /// An empty page: command, machine and how it was measured.
+    pub(crate) fn new(head: String) -> Page {
+        let [figures, blocks, wants, alone, doubts] = [const { Vec::new() }; 5];
+        Page { head, figures, blocks, wants, alone, doubts, json: Vec::new(), missed: 0 }
     }
 
-    /// Adds a scenario that was measured in turns.
-    pub(crate) fn add_turns(&mut self, s: &Scenario, runs: Vec<Run>) {
+    /// Adds a scenario of clients that was measured in turns.
+    pub(crate) fn add_turns(&mut self, s: &Scenario, runs: &[Run]) {
         let Sort::InTurns { shape, wants } = s.sort else { return };
-        self.figures.push(figures_row(s, &shape, &runs));
+        self.figures.push(figures_row(s, &shape, runs));
+        self.add_compared(s.name, s.what, wants, runs);
+    }
+
+    /// Adds what was wanted of runs in turns, what came out, the doubts, and every run.
+    pub(crate) fn add_compared(&mut self, name: &str, what: &str, wants: &[Want], runs: &[Run]) {
         let mut ratios = Vec::new();
         for w in wants {
-            let r = ratio(&runs, "linerate", w.against, w.figure);
-            self.add_want(s, w, r.as_ref(), &runs);
+            let r = ratio(runs, w.ours, w.against, w.figure);
+            self.add_want(what, w, r.as_ref(), runs);
             ratios.push(json!({
-                "figure": name(w.figure), "against": w.against, "limit": w.limit, "median": r.map(|r| r.median),
-                "least": r.map(|r| r.least), "most": r.map(|r| r.most), "reached": r.map(|r| reached(w, &r)),
+                "figure": figure_name(w.figure), "of": w.ours, "against": w.against, "limit": w.limit,
+                "median": r.map(|r| r.median), "least": r.map(|r| r.least), "most": r.map(|r| r.most),
+                "reached": r.map(|r| reached(w, &r)),
             }));
         }
-        self.doubts.extend(doubts(&runs).iter().map(|d| format!("{}: {d}", s.name)));
-        self.json.push(json!({ "scenario": s.name, "ratios": ratios, "runs": runs }));
+        self.doubts.extend(doubts(runs).iter().map(|d| format!("{name}: {d}")));
+        self.json.push(json!({ "scenario": name, "what": what, "ratios": ratios, "runs": runs }));
     }
 
-    fn add_want(&mut self, s: &Scenario, w: &Want, r: Option<&Ratio>, runs: &[Run]) {
+    /// Adds text of its own.
+    pub(crate) fn add_block(&mut self, markdown: String) {
+        self.blocks.push(markdown);
+    }
+
+    /// Adds a doubt.
+    pub(crate) fn add_doubt(&mut self, doubt: String) {
+        self.doubts.push(doubt);
+    }
+
+    fn add_want(&mut self, what: &str, w: &Want, r: Option<&Ratio>, runs: &[Run]) {
         let whom = if w.against == RAW { better_raw(runs).unwrap_or(RAW) } else { w.against };
         let sign = if w.figure == Figure::Rate { ">=" } else { "<=" };
-        let binding =
-            w.against == RAW || matches!(s.sort, Sort::InTurns { shape: Shape { nginx: true, .. }, .. });
+        let whose = if w.ours == "linerate" { String::new() } else { format!(" of {}", w.ours) };
+        let wanted = format!("{}{whose} {sign} {} x {whom}", figure_name(w.figure), w.limit);
         let Some(r) = r else {
-            self.wants.push(format!(
-                "| {} | {} {sign} {} x {whom} | - | not measured |",
-                s.what,
-                name(w.figure),
-                w.limit
-            ));
+            self.wants.push(format!("| {what} | {wanted} | - | not measured |"));
             return;
         };
         let ok = reached(w, r);
-        self.missed += u32::from(binding && !ok);
-        let verdict = match (ok, binding) {
+        self.missed += u32::from(w.binds && !ok);
+        let verdict = match (ok, w.binds) {
             (true, _) => "ok",
             (false, true) => "**short**",
             (false, false) => "short (an aim)",
         };
+        let (median, least, most, rounds) = (r.median, r.least, r.most, r.rounds);
         self.wants.push(format!(
-            "| {} | {} {sign} {} x {whom} | {:.2} ({:.2} to {:.2}, {} rounds) | {verdict} |",
-            s.what,
-            name(w.figure),
-            w.limit,
-            r.median,
-            r.least,
-            r.most,
-            r.rounds
+            "| {what} | {wanted} | {median:.2} ({least:.2} to {most:.2}, {rounds} rounds) | {verdict} |"
         ));
     }
 
     /// Adds a scenario that needs no rival.
-    pub(crate) fn add_alone(&mut self, s: &Scenario, findings: Vec<Finding>) {
+    pub(crate) fn add_alone(&mut self, name: &str, what: &str, findings: Vec<Finding>) {
         for f in &findings {
             let verdict = if f.ok { "ok" } else { "**short**" };
-            self.alone.push(format!("| {} | {} | {} | {} | {verdict} |", s.what, f.what, f.wanted, f.got));
+            self.alone.push(format!("| {what} | {} | {} | {} | {verdict} |", f.what, f.wanted, f.got));
             self.missed += u32::from(!f.ok);
         }
-        self.json.push(json!({ "scenario": s.name, "findings": findings }));
+        self.json.push(json!({ "scenario": name, "findings": findings }));
     }
 
     /// Whether no binding figure was missed.
@@ -115,14 +106,12 @@ impl Page {
     /// The whole page.
     pub(crate) fn markdown(&self) -> String {
         let mut page = self.head.clone();
-        let mut table = |head: &str, rows: &[String]| {
-            if !rows.is_empty() {
-                let columns = head.matches('|').count() - 1;
-                page += &format!("\n{head}\n|{}\n{}\n", " --- |".repeat(columns), rows.join("\n"));
-            }
-        };
         let head = format!("| requests/s (client's CPU us per request) | {} |", PROGRAMS.join(" | "));
-        table(&head, &self.figures);
+        page += &as_table(&head, &self.figures);
+        for block in &self.blocks {
+            page += &format!("\n{block}");
+        }
+        let mut table = |head: &str, rows: &[String]| page += &as_table(head, rows);
         table("| scenario | wanted | got: median of paired rounds (least to most) | |", &self.wants);
         table("| scenario | what | wanted | got | |", &self.alone);
         if !self.doubts.is_empty() {
@@ -143,7 +132,16 @@ impl Page {
     }
 }
 
-fn name(f: Figure) -> &'static str {
+/// A table with its head, or nothing when there are no rows.
+pub(crate) fn as_table(head: &str, rows: &[String]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let columns = head.matches('|').count() - 1;
+    format!("\n{head}\n|{}\n{}\n", " --- |".repeat(columns), rows.join("\n"))
+}
+
+fn figure_name(f: Figure) -> &'static str {
     match f {
         Figure::Rate => "rate",
         Figure::Cpu => "CPU",
@@ -164,7 +162,7 @@ fn figures_row(s: &Scenario, shape: &Shape, runs: &[Run]) -> String {
 }
 
 /// 1234567.8 as "1,234,568".
-fn thousands(x: f64) -> String {
+pub(crate) fn thousands(x: f64) -> String {
     let digits = format!("{x:.0}");
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {

@@ -1,0 +1,3 @@
+module linerate/bench/peers
+
+go 1.21

@@ -1,0 +1,117 @@
+//! `linerate-bench-peers NAME ADDR:PORT`: one server, for ever. Each answers `/` at once and `/delay/10` after 10 ms.
+
+mod threads;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use axum::Router;
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use linerate_serve::{Io, Request, Response, ServerOptions, spawn_with, tower};
+
+/// What every server here answers.
+const HELLO: &str = "Hello, World!\n";
+const TEXT: &str = "text/plain; charset=utf-8";
+const WAIT: Duration = Duration::from_millis(10);
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [name, at] = words.as_slice() else { bail!("usage: linerate-bench-peers NAME ADDR:PORT") };
+    let at: SocketAddr = at.parse().with_context(|| format!("{at} is no address with a port"))?;
+    match name.as_str() {
+        "hyper" => runtime()?.block_on(hyper(at)),
+        "axum" => runtime()?.block_on(axum(at, false)),
+        "axum-nodelay" => runtime()?.block_on(axum(at, true)),
+        "linerate-axum-epoll" => linerate_axum(at, Io::Epoll),
+        "linerate-axum-uring" => linerate_axum(at, Io::Uring),
+        "linerate-tokio-epoll" => linerate_tokio(at, Io::Epoll),
+        "linerate-tokio-uring" => linerate_tokio(at, Io::Uring),
+        "threads" => threads::serve(at),
+        _ => bail!("no server {name}"),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// hyper as one would use it for speed: answers of one read leave in one write.
+async fn hyper(at: SocketAddr) -> Result<()> {
+    let listener = tokio::net::TcpListener::bind(at).await?;
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        // It can only fail on a connection that failed.
+        let _ = stream.set_nodelay(true);
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let service = hyper::service::service_fn(hyper_answer);
+        let served =
+            hyper::server::conn::http1::Builder::new().pipeline_flush(true).serve_connection(io, service);
+        // A connection's failure is its own.
+        tokio::spawn(async { drop(served.await) });
+    }
+}
+
+async fn hyper_answer(
+    request: hyper::Request<hyper::body::Incoming>,
+) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
+    if request.uri().path() == "/delay/10" {
+        tokio::time::sleep(WAIT).await;
+    }
+    let mut answer = hyper::Response::new(Full::new(Bytes::from_static(HELLO.as_bytes())));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+    Ok(answer)
+}
+
+/// The app that `axum::serve` and our bridge both run, unchanged.
+fn app() -> Router {
+    let wait = || async {
+        tokio::time::sleep(WAIT).await;
+        HELLO
+    };
+    Router::new().route("/", get(|| async { HELLO })).route("/delay/10", get(wait))
+}
+
+/// As its documentation shows it; `nodelay`: without Nagle's algorithm, as the other servers here.
+async fn axum(at: SocketAddr, nodelay: bool) -> Result<()> {
+    let listener = tokio::net::TcpListener::bind(at).await?;
+    if !nodelay {
+        return Ok(axum::serve(listener, app()).await?);
+    }
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    Ok(axum::serve(listener, app()).await?)
+}
+
+fn options(at: SocketAddr, io: Io) -> ServerOptions {
+    ServerOptions { listen: vec![at], io, ..ServerOptions::default() }
+}
+
+fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {
+    let app = app();
+    let server = spawn_with(options(at, io), move || tower(app.clone()))?;
+    for_ever(&server)
+}
+
+/// Our server with a handler that waits by tokio's timer, as hyper's does.
+fn linerate_tokio(at: SocketAddr, io: Io) -> Result<()> {
+    let server = spawn_with(options(at, io), || linerate_answer)?;
+    for_ever(&server)
+}
+
+async fn linerate_answer(request: Request) -> Response {
+    if request.path() == "/delay/10" {
+        tokio::time::sleep(WAIT).await;
+    }
+    Response::text(Bytes::from_static(HELLO.as_bytes()))
+}
+
+fn for_ever(_: &linerate_serve::Handle) -> Result<()> {
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,296 @@
+//! The servers in the ring: how each is built, started, and asked what it cost.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::scenario::{AXUM_NODELAY, NETTY, THREADS};
+use crate::bench::Tools;
+use crate::bench::server::wrapper;
+use crate::{nginx, shell};
+
+/// A JVM takes its time.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const CLOCK_TICKS: f64 = 100.0;
+
+/// One server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// `linerate serve` with these flags.
+    Linerate(&'static str, &'static str),
+    /// A server of bench/peers, by its name there.
+    Rust(&'static str, &'static str),
+    /// nginx, with what its listener is told.
+    Nginx(&'static str, &'static str),
+    /// Netty on NIO; `true`: handlers block their loop.
+    Netty(&'static str, bool),
+    /// net/http of Go.
+    Go,
+    /// Swoole of PHP.
+    Swoole,
+}
+
+use Peer::{Go, Linerate, Netty, Nginx, Rust, Swoole};
+
+const PEERS: [Peer; 18] = [
+    Linerate("linerate epoll", "--io epoll"),
+    Linerate("linerate uring", "--io uring"),
+    Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
+    Linerate("linerate uring deferred", "--io uring --defer-accept"),
+    Rust("linerate epoll tokio", "linerate-tokio-epoll"),
+    Rust("linerate uring tokio", "linerate-tokio-uring"),
+    Rust("linerate epoll axum", "linerate-axum-epoll"),
+    Rust("linerate uring axum", "linerate-axum-uring"),
+    Rust("hyper", "hyper"),
+    Rust("axum", "axum"),
+    Rust(AXUM_NODELAY, "axum-nodelay"),
+    Rust(THREADS, "threads"),
+    Nginx("nginx", ""),
+    Nginx("nginx deferred", " deferred"),
+    Netty(NETTY, false),
+    Netty("netty blocking", true),
+    Go,
+    Swoole,
+];
+
+fn bench_dir() -> PathBuf {
+    shell::target_dir().join("bench")
+}
+
+fn sources(of: &str) -> PathBuf {
+    shell::root().join("bench/peers").join(of)
+}
+
+/// Builds all of them; what can't be built is said, and is missing later.
+pub(crate) fn build() -> Result<()> {
+    let mut cargo = shell::cargo();
+    cargo.args(["build", "--release", "--quiet", "-p", "linerate-cli", "-p", "linerate-bench-raw"]);
+    shell::run(cargo.args(["-p", "linerate-bench-peers"]))?;
+    for (what, built) in [("netty", build_netty()), ("go", build_go())] {
+        if let Err(e) = built {
+            println!("{what} cannot be built: {e:#}");
+        }
+    }
+    Ok(())
+}
+
+fn jars() -> PathBuf {
+    bench_dir().join("netty/jars")
+}
+
+fn go() -> PathBuf {
+    bench_dir().join("go/peer")
+}
+
+fn build_netty() -> Result<()> {
+    let maven = shell::find("mvn").context("mvn is not installed")?;
+    let changed = |p: PathBuf| std::fs::metadata(p).and_then(|m| m.modified()).ok();
+    let newest = [sources("netty/pom.xml"), sources("netty/src/main/java/linerate/Server.java")].map(changed);
+    if changed(jars()).is_some_and(|built| newest.iter().flatten().all(|source| *source < built)) {
+        return Ok(());
+    }
+    // Nothing is measured that is not what the sources say.
+    let _ = std::fs::remove_dir_all(bench_dir().join("netty"));
+    let mut c = shell::program(maven);
+    c.args(["--quiet", "--batch-mode", "package"]).arg("-f").arg(sources("netty/pom.xml"));
+    shell::output(c.arg(format!("-Doutput={}", bench_dir().join("netty").display()))).map(drop)
+}
+
+fn build_go() -> Result<()> {
+    let program = shell::find("go").context("go is not installed")?;
+    let _ = std::fs::remove_file(go());
+    let mut c = shell::program(program);
+    shell::output(c.current_dir(sources("go")).args(["build", "-o"]).arg(go()).arg(".")).map(drop)
+}
+
+impl Peer {
+    /// The server of this name.
+    pub(crate) fn of(name: &str) -> Option<Peer> {
+        PEERS.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Linerate(name, _) | Rust(name, _) | Nginx(name, _) | Netty(name, _) => name,
+            Go => "go",
+            Swoole => "swoole",
+        }
+    }
+
+    /// Why it is not there, if it is not.
+    pub(crate) fn missing(self) -> Option<String> {
+        let there = match self {
+            Linerate(..) | Rust(..) => true,
+            Nginx(..) => shell::find("nginx").is_some(),
+            Netty(..) => shell::find("java").is_some() && jars().is_dir(),
+            Go => go().is_file(),
+            Swoole => has_swoole(),
+        };
+        (!there).then(|| match self {
+            Swoole => "php with swoole is not installed".into(),
+            Netty(..) => "no java, or it could not be built".into(),
+            _ => format!("{} is not installed, or could not be built", self.name()),
+        })
+    }
+
+    /// Path that asks it for what others give at `path`.
+    pub(crate) fn path(self, path: &'static str) -> &'static str {
+        if self == Netty("netty blocking", true) && path == "/delay/10" { "/block/10" } else { path }
+    }
+
+    /// Program and arguments.
+    fn command(self, t: &Tools, at: SocketAddr, dir: &Path) -> Result<Vec<String>> {
+        let words = |all: String| all.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let release = shell::target_dir().join("release").join("linerate-bench-peers");
+        Ok(match self {
+            Linerate(_, flags) => {
+                words(format!("{} serve --listen {at} --threads 1 {flags} {}", t.linerate.display(), t.flags))
+            }
+            Rust(_, name) => words(format!("{} {name} {at}", release.display())),
+            Go => words(format!("{} {at}", go().display())),
+            Swoole => {
+                let script = sources("swoole/server.php");
+                words(format!("php {} {} {}", script.display(), at.ip(), at.port()))
+            }
+            Netty(..) => {
+                let (classes, jars) = (bench_dir().join("netty/classes"), jars());
+                let path = format!("{}:{}/*", classes.display(), jars.display());
+                words(format!("java -cp {path} linerate.Server {} {}", at.ip(), at.port()))
+            }
+            Nginx(_, listening) => {
+                let program = shell::find("nginx").context("nginx is not installed")?;
+                std::fs::write(
+                    dir.join("nginx.conf"),
+                    nginx::configuration(at, listening, &locations(dir)?),
+                )?;
+                words(format!("{} -p {} -c nginx.conf -e error.log", program.display(), dir.display()))
+            }
+        })
+    }
+}
+
+fn has_swoole() -> bool {
+    let modules = shell::find("php").map(|php| shell::output(shell::program(php).arg("-m")));
+    matches!(modules, Some(Ok(text)) if text.lines().any(|l| l.trim() == "swoole"))
+}
+
+/// What our own server has built in: hello at /, bytes at /bytes/N; beyond what nginx can hold in a word, from files.
+fn locations(dir: &Path) -> Result<String> {
+    let mut all = format!(
+        "location = / {{ {} }}\n        location = /bytes/3700 {{ {} }}",
+        nginx::hello(14),
+        nginx::hello(3_700)
+    );
+    for bytes in [32_000, 1_000_000] {
+        let file = dir.join(format!("{bytes}.bin"));
+        std::fs::write(&file, vec![b'x'; bytes])?;
+        all += &format!(
+            "\n        location = /bytes/{bytes} {{ default_type application/octet-stream; alias {}; }}",
+            file.display()
+        );
+    }
+    Ok(all)
+}
+
+/// A server that runs, pinned and favoured.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) peer: Peer,
+    pub(crate) address: SocketAddr,
+    wrapper: Child,
+    pid: u32,
+    dir: tempfile::TempDir,
+}
+
+/// What a server has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    /// Processor time of all its threads, those that ended too, seconds.
+    pub(crate) cpu_s: f64,
+    /// For how long its threads were runnable and had no core, seconds.
+    pub(crate) waited_s: f64,
+}
+
+impl Running {
+    /// Starts it and waits until it takes connections.
+    pub(crate) fn start(t: &Tools, peer: Peer) -> Result<Running> {
+        let dir = tempfile::tempdir()?;
+        // Bound and let go: not every server can say which port it got from 0.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut words = wrapper(t, dir.path());
+        words.extend(peer.command(t, address, dir.path())?);
+        let mut c = Command::new(&words[0]);
+        let output = std::fs::File::create(dir.path().join("output"))?;
+        c.args(&words[1..]).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let wrapper = c.spawn().context("cannot start the wrapper")?;
+        let mut started = Running { peer, address, wrapper, pid: 0, dir };
+        started.wait_until_ready()?;
+        Ok(started)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            if let Some(status) = self.wrapper.try_wait()? {
+                bail!("{} ended at once ({status}): {}", self.peer.name(), self.output());
+            }
+            ensure!(start.elapsed() < READY_WITHIN, "{} is not ready: {}", self.peer.name(), self.output());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = self.wrapper.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        self.pid = children.split_whitespace().next().context("the wrapper has no child")?.parse()?;
+        Ok(())
+    }
+
+    fn output(&self) -> String {
+        let read = |name| std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        (read("output") + &read("error.log")).trim().to_owned()
+    }
+
+    /// What it has used so far.
+    pub(crate) fn used(&self) -> Result<Used> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
+            .with_context(|| format!("{} is gone: {}", self.peer.name(), self.output()))?;
+        let fields = stat.rsplit_once(") ").map_or("", |s| s.1).split_whitespace().skip(11);
+        let ticks: u64 = fields.take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
+        let waited = tasks.flatten().filter_map(|task| {
+            let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_whitespace().nth(1)?.parse::<u64>().ok()
+        });
+        Ok(Used { cpu_s: ticks as f64 / CLOCK_TICKS, waited_s: waited.sum::<u64>() as f64 / 1e9 })
+    }
+
+    /// A figure of /proc/PID/status, kB: VmRSS is what it holds, VmHWM the most it has held.
+    pub(crate) fn memory_kb(&self, name: &str) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let line = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok()).with_context(|| format!("no {name}"))
+    }
+
+    /// Asks once; the length of the whole answer.
+    pub(crate) fn ask(&self, path: &str) -> Result<usize> {
+        let mut c = TcpStream::connect(self.address)?;
+        c.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(c, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        let mut answer = Vec::new();
+        c.read_to_end(&mut answer)?;
+        let good = answer.starts_with(b"HTTP/1.1 200");
+        ensure!(good, "{} answers {path}: {}", self.peer.name(), String::from_utf8_lossy(&answer));
+        Ok(answer.len())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The server dies with its wrapper.
+        let _ = self.wrapper.kill();
+        let _ = self.wrapper.wait();
+    }
+}

@@ -1,0 +1,175 @@
+//! What is measured of servers and what it must reach.
+
+use crate::bench::scenario::{Figure, Shape, Want};
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// For `--only`.
+    pub(crate) name: &'static str,
+    /// In words.
+    pub(crate) what: &'static str,
+    /// How it is measured.
+    pub(crate) sort: Sort,
+    /// The servers, by name.
+    pub(crate) who: &'static [&'static str],
+}
+
+/// How a scenario is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sort {
+    /// By load generators, in turns.
+    InTurns {
+        /// What is sent.
+        shape: Shape,
+        /// What must be reached.
+        wants: &'static [Want],
+    },
+    /// Memory of connections that were asked once and are quiet since.
+    Idle,
+    /// By `ab -k -c 1000`, asking for this path.
+    Ab(&'static str),
+}
+
+pub(super) const EPOLL: &str = "linerate epoll";
+pub(super) const URING: &str = "linerate uring";
+pub(super) const NETTY: &str = "netty";
+pub(super) const THREADS: &str = "16 threads";
+
+const KEEP: Shape = Shape { connections: 64, depth: 1, short: false, path: "/", body: 14, nginx: false };
+
+/// A want of the transport that `--io auto` picks binds, one of the other is an aim.
+const fn cpu(ours: &'static str, against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Cpu, ours, against, limit, binds: true }
+}
+
+const fn rate(ours: &'static str, against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Rate, ours, against, limit, binds: true }
+}
+
+const fn aim(want: Want) -> Want {
+    Want { binds: false, ..want }
+}
+
+const fn turns(
+    name: &'static str,
+    what: &'static str,
+    shape: Shape,
+    who: &'static [&'static str],
+    wants: &'static [Want],
+) -> Scenario {
+    Scenario { name, what, sort: Sort::InTurns { shape, wants }, who }
+}
+
+const ALL: &[&str] = &[EPOLL, URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"];
+const BESIDE_NGINX: &[&str] = &[EPOLL, URING, "nginx"];
+const DEFERRED: &str = "linerate epoll deferred";
+const DEFERRED_URING: &str = "linerate uring deferred";
+const TOKIO: &str = "linerate epoll tokio";
+const TOKIO_URING: &str = "linerate uring tokio";
+const AXUM: &str = "linerate epoll axum";
+/// `axum::serve` with TCP_NODELAY, as all the others here have it: its default lets Nagle gather a pipeline's answers.
+pub(super) const AXUM_NODELAY: &str = "axum nodelay";
+const AXUM_URING: &str = "linerate uring axum";
+/// What large answers must reach.
+const NO_MORE_THAN_NGINX: &[Want] = &[cpu(EPOLL, "nginx", 1.0), aim(cpu(URING, "nginx", 1.0))];
+
+const fn body(
+    name: &'static str,
+    what: &'static str,
+    path: &'static str,
+    body: usize,
+    depth: usize,
+) -> Scenario {
+    // Megabytes in a pipeline are asked for on few connections.
+    let connections = if depth > 1 { 8 } else { 64 };
+    turns(name, what, Shape { path, body, depth, connections, ..KEEP }, BESIDE_NGINX, NO_MORE_THAN_NGINX)
+}
+
+/// All of them, in the table's order.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    turns(
+        "pipe16",
+        "pipelined x 16, c=64",
+        Shape { depth: 16, ..KEEP },
+        ALL,
+        &[
+            cpu(EPOLL, "nginx", 0.10),
+            cpu(EPOLL, "hyper", 0.75),
+            aim(cpu(URING, "nginx", 0.10)),
+            aim(cpu(URING, "hyper", 0.75)),
+        ],
+    ),
+    turns(
+        "keep1000",
+        "keep-alive, c=1000",
+        Shape { connections: 1000, ..KEEP },
+        ALL,
+        &[cpu(EPOLL, "nginx", 0.70), aim(cpu(URING, "nginx", 0.70))],
+    ),
+    turns(
+        "keep64",
+        "keep-alive, c=64",
+        KEEP,
+        ALL,
+        &[cpu(EPOLL, "nginx", 1.0), aim(cpu(URING, "nginx", 1.0)), aim(cpu(EPOLL, "nginx", 0.95))],
+    ),
+    turns(
+        "short64",
+        "short connections, c=64",
+        Shape { short: true, ..KEEP },
+        &[EPOLL, URING, DEFERRED, DEFERRED_URING, "nginx", "nginx deferred", "hyper"],
+        &[
+            cpu(DEFERRED, "nginx", 0.60),
+            cpu(DEFERRED, "nginx deferred", 0.90),
+            aim(cpu(EPOLL, "nginx", 0.60)),
+            aim(cpu(DEFERRED_URING, "nginx", 0.60)),
+            aim(cpu(DEFERRED_URING, "nginx deferred", 0.90)),
+        ],
+    ),
+    turns(
+        "wait10",
+        "10 ms wait in the handler, c=1000",
+        Shape { connections: 1000, path: "/delay/10", ..KEEP },
+        &[EPOLL, URING, TOKIO, TOKIO_URING, "hyper", "axum", NETTY, "go", "swoole"],
+        &[
+            cpu(TOKIO, "hyper", 0.90),
+            rate(TOKIO, "hyper", 1.0),
+            aim(cpu(TOKIO_URING, "hyper", 0.90)),
+            aim(rate(TOKIO_URING, "hyper", 1.0)),
+            aim(cpu(EPOLL, "hyper", 0.90)),
+            aim(rate(EPOLL, "hyper", 1.0)),
+        ],
+    ),
+    turns(
+        "axum16",
+        "an axum app, unchanged, pipelined x 16, c=64",
+        Shape { depth: 16, ..KEEP },
+        &[AXUM, AXUM_URING, "axum", AXUM_NODELAY],
+        &[rate(AXUM, AXUM_NODELAY, 4.0), rate(AXUM, "axum", 4.0), aim(rate(AXUM_URING, AXUM_NODELAY, 4.0))],
+    ),
+    body("body3k7", "3.7 kB, keep-alive c=64 (nginx: from memory)", "/bytes/3700", 3_700, 1),
+    body("body32k", "32 kB, keep-alive c=64 (nginx: sendfile)", "/bytes/32000", 32_000, 1),
+    body("body1m", "1 MB, keep-alive c=64 (nginx: sendfile)", "/bytes/1000000", 1_000_000, 1),
+    body("pipe3k7", "3.7 kB, pipelined 8 x 16 (nginx: from memory)", "/bytes/3700", 3_700, 16),
+    body("pipe32k", "32 kB, pipelined 8 x 16 (nginx: sendfile)", "/bytes/32000", 32_000, 16),
+    body("pipe1m", "1 MB, pipelined 8 x 16 (nginx: sendfile)", "/bytes/1000000", 1_000_000, 16),
+    Scenario {
+        name: "idle10k",
+        what: "10,000 idle keep-alive connections",
+        sort: Sort::Idle,
+        who: &[EPOLL, URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"],
+    },
+    Scenario {
+        name: "ab-hello",
+        what: "ab -k -c 1000 -n 200000, hello world",
+        sort: Sort::Ab("/"),
+        who: &[EPOLL, URING, NETTY, "nginx", "go", "swoole"],
+    },
+    Scenario {
+        name: "ab-wait",
+        what: "ab -k -c 1000 -n 200000, 10 ms wait in each handler",
+        sort: Sort::Ab("/delay/10"),
+        who: &[EPOLL, URING, NETTY, "netty blocking", "go", "swoole", THREADS],
+    },
+];
