@@ -1,0 +1,41 @@
+//! A network to test in, for kernels without netem: two namespaces, each with one interface, and between them a box that
+//! delays, loses, repeats, reorders and slows down what they send each other.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use linerate_netbox::{NetBox, Way};
+//!
+//! let net = NetBox::builder()
+//!     .delay(Duration::from_millis(20))
+//!     .loss(0.01)
+//!     .drop_frames(Way::Up, "syn=1".parse()?)
+//!     .start()?;
+//! let listener = net.server().run(|| std::net::TcpListener::bind("10.99.2.1:80"))??;
+//! let stream = net.client().run(|| std::net::TcpStream::connect("10.99.2.1:80"))??;
+//! # drop((listener, stream));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The namespaces have no names: processes and open files alone hold them, so that nothing is left when a test is killed.
+//! What thinks ([`Conditions`], the queue, [`Rule`]) does no I/O and runs in virtual time; one thread relays.
+//! Interfaces are TAPs without offloads: each frame that the box sees is a segment of its own with a whole checksum.
+#![forbid(unsafe_code)]
+
+mod conditions;
+mod error;
+pub mod limits;
+mod namespace;
+mod netbox;
+mod packet;
+mod queue;
+mod random;
+mod relay;
+mod reply;
+mod rule;
+
+pub use conditions::{Conditions, ConditionsError};
+pub use error::NetBoxError;
+pub use namespace::{INTERFACE, Namespace, Running};
+pub use netbox::{Builder, NetBox, Report, Way};
+pub use queue::Counts;
+pub use rule::{ParseRuleError, Rule};

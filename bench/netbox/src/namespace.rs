@@ -1,0 +1,354 @@
+//! A network namespace without a name: it lives as long as something is in it or holds it, and so leaves nothing behind.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+use crate::error::NetBoxError;
+use crate::limits;
+use crate::packet::Mac;
+
+/// The name of the interface on each side.
+pub const INTERFACE: &str = "net0";
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What distinguishes the two sides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Ipv6Addr,
+    pub(crate) mac: Mac,
+}
+
+pub(crate) const CLIENT: Place = Place {
+    name: "client",
+    v4: Ipv4Addr::new(10, 99, 1, 1),
+    v6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 1, 1),
+    mac: [2, 0, 0, 0, 1, 1],
+};
+
+pub(crate) const SERVER: Place = Place {
+    name: "server",
+    v4: Ipv4Addr::new(10, 99, 2, 1),
+    v6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 2, 1),
+    mac: [2, 0, 0, 0, 2, 1],
+};
+
+/// One side of the box: a network namespace (and a mount namespace, so that it can have files of its own).
+#[derive(Debug)]
+pub struct Namespace {
+    place: Place,
+    net: File,
+    mounts: File,
+    /// Its own thread starts all its processes: they die with it, even when this process is killed.
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    files: Vec<(PathBuf, tempfile::NamedTempFile)>,
+}
+
+impl Namespace {
+    /// A namespace with one interface, whose other end is the device; `files` lie over those of the machine.
+    pub(crate) fn new(
+        place: Place,
+        other: Place,
+        files: &[(PathBuf, String)],
+    ) -> Result<(Namespace, SyncDevice), NetBoxError> {
+        let files = written(files)?;
+        let paths: Vec<(PathBuf, PathBuf)> =
+            files.iter().map(|(at, file)| (at.clone(), file.path().to_owned())).collect();
+        let (jobs, work) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("netbox {}", place.name))
+            .spawn(move || {
+                if ready.send(set_up(place, other, &paths)).is_ok() {
+                    work.into_iter().for_each(|job| job());
+                }
+            })
+            .map_err(|e| NetBoxError::io("cannot start a thread", e))?;
+        let made = is_ready.recv().unwrap_or_else(|_| Err(NetBoxError::Ended(place.name)));
+        let (net, mounts, device) = made?;
+        let namespace = Namespace { place, net, mounts, jobs: Some(jobs), thread: Some(thread), files };
+        Ok((namespace, device))
+    }
+
+    /// Its IPv4 address. The whole of its /24 leads to it; a user-space stack may take others from it.
+    pub fn ip(&self) -> Ipv4Addr {
+        self.place.v4
+    }
+
+    /// Its IPv6 address.
+    pub fn ip6(&self) -> Ipv6Addr {
+        self.place.v6
+    }
+
+    /// Both addresses.
+    pub fn addresses(&self) -> [IpAddr; 2] {
+        [self.place.v4.into(), self.place.v6.into()]
+    }
+
+    /// The hardware address of its interface.
+    pub fn mac(&self) -> [u8; 6] {
+        self.place.mac
+    }
+
+    /// The files that lie over those of the machine here.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(at, _)| at.as_path())
+    }
+
+    /// Runs `f` in it, on a thread of its own. Sockets made there belong to the namespace, wherever they are used later.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> io::Result<R> {
+        std::thread::scope(|s| {
+            let inside = s.spawn(|| {
+                // A thread that shares its root and working directory with others may not change its mounts.
+                unshare(CloneFlags::CLONE_FS)?;
+                setns(&self.net, CloneFlags::CLONE_NEWNET)?;
+                setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
+                Ok(f())
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// A command that dies with the box, also when the box's process is killed. To be started by [`spawn`](Self::spawn).
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut c = Command::new("setpriv");
+        c.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        c
+    }
+
+    /// Starts a command in it.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`].
+    pub fn spawn(&self, mut command: Command) -> io::Result<Running> {
+        Ok(Running(self.in_thread(move || command.spawn())??, true))
+    }
+
+    /// Runs `f` on the namespace's own thread.
+    fn in_thread<R: Send + 'static>(&self, f: impl FnOnce() -> R + Send + 'static) -> io::Result<R> {
+        let (done, result) = mpsc::channel();
+        let job: Job = Box::new(move || {
+            let _ = done.send(f());
+        });
+        let gone = || io::Error::other("the namespace has ended");
+        self.jobs.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
+        result.recv().map_err(|_| gone())
+    }
+
+    /// Runs a command in it to its end and returns what it wrote to standard output.
+    ///
+    /// # Errors
+    /// When it cannot be started or fails; its standard error comes with the error.
+    pub fn output(&self, mut command: Command) -> io::Result<String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let words = format!("{command:?}");
+        let out = self.in_thread(move || command.output())??;
+        if !out.status.success() {
+            let error = String::from_utf8_lossy(&out.stderr).into_owned();
+            return Err(io::Error::other(format!("{words}: {}: {}", out.status, error.trim_end())));
+        }
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    /// Sets a kernel setting of the namespace, for instance `net/ipv4/tcp_slow_start_after_idle`.
+    ///
+    /// # Errors
+    /// When it does not exist in a namespace or the value is refused.
+    pub fn sysctl(&self, name: &str, value: &str) -> io::Result<()> {
+        let path = Path::new("/proc/sys").join(name);
+        self.run(|| std::fs::write(&path, value))?
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    }
+
+    /// TCP ports that somebody listens on here, on whatever address.
+    ///
+    /// # Errors
+    /// When the kernel's table cannot be read.
+    pub fn listening(&self) -> io::Result<Vec<u16>> {
+        let table = |p| std::fs::read_to_string(p).unwrap_or_default();
+        let text = self.run(|| table("/proc/thread-self/net/tcp") + &table("/proc/thread-self/net/tcp6"))?;
+        Ok(text.lines().filter_map(listening_port).collect())
+    }
+
+    /// Frames that its interface had no room for, so that the box never saw them.
+    pub(crate) fn missed(&self) -> u64 {
+        let text = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
+        let text = text.and_then(|t| t).unwrap_or_default();
+        let row = text.lines().find_map(|l| l.trim().strip_prefix(INTERFACE)?.strip_prefix(':'));
+        // Eight columns of what was received, then bytes, packets, errs, drop.
+        row.and_then(|r| r.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A process in a namespace; killed when dropped.
+#[derive(Debug)]
+pub struct Running(Child, bool);
+
+impl Running {
+    /// Whether it has ended.
+    pub fn ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Lets it go on when this is dropped; it still dies with the box.
+    pub fn let_go(&mut self) {
+        self.1 = false;
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.1 {
+            return;
+        }
+        let _ = self.0.kill();
+        let start = Instant::now();
+        while !self.ended() && start.elapsed() < limits::ENDING {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What [`set_up`] makes: the namespace, its mounts, and the other end of its interface.
+type Made = (File, File, SyncDevice);
+
+/// Makes the namespace of the calling thread.
+fn set_up(place: Place, other: Place, files: &[(PathBuf, PathBuf)]) -> Result<Made, NetBoxError> {
+    let io = |what: &str| {
+        let what = format!("{} namespace: {what}", place.name);
+        move |e| NetBoxError::io(&what, e)
+    };
+    unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
+        .map_err(|e| io("cannot be made (that takes root)")(e.into()))?;
+    own_files(files).map_err(io("its own files"))?;
+    let device = DeviceBuilder::new()
+        .name(INTERFACE)
+        .layer(Layer::L2)
+        .mac_addr(place.mac)
+        .tx_queue_len(limits::INTERFACE_QUEUE)
+        .build_sync()
+        .map_err(io("no TAP interface (needs /dev/net/tun)"))?;
+    device.set_nonblocking(true).map_err(io("TAP interface"))?;
+    configure(place, other).map_err(io("ip"))?;
+    let handle =
+        |kind: &str| File::open(format!("/proc/thread-self/ns/{kind}")).map_err(io("/proc/thread-self/ns"));
+    Ok((handle("net")?, handle("mnt")?, device))
+}
+
+/// Lays files over those of the machine, for this namespace alone.
+fn own_files(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?;
+    for (at, file) in files {
+        // What a link leads to is what gets covered.
+        let target =
+            at.canonicalize().map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", at.display())))?;
+        mount(Some(file), &target, none, MsFlags::MS_BIND, none)?;
+    }
+    Ok(())
+}
+
+/// Addresses, and the other side as a neighbour for good, so that no ARP is in any figure.
+fn configure(place: Place, other: Place) -> io::Result<()> {
+    let lladdr = other.mac.map(|b| format!("{b:02x}")).join(":");
+    let mut script = format!(
+        "link set lo up
+         link set {INTERFACE} up
+         addr add {}/16 dev {INTERFACE}
+         neigh replace {} lladdr {lladdr} dev {INTERFACE} nud permanent
+",
+        place.v4, other.v4
+    );
+    if Path::new("/proc/sys/net/ipv6").exists() {
+        script = format!("link set {INTERFACE} addrgenmode none\n{script}");
+        script += &format!(
+            "addr add {}/64 dev {INTERFACE} nodad
+             neigh replace {} lladdr {lladdr} dev {INTERFACE} nud permanent
+",
+            place.v6, other.v6
+        );
+    }
+    let mut ip = Command::new("ip");
+    ip.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = ip.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(script.as_bytes())?;
+    }
+    let out = child.wait_with_output()?;
+    if !out.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).trim_end().to_owned()));
+    }
+    Ok(())
+}
+
+fn written(files: &[(PathBuf, String)]) -> Result<Vec<(PathBuf, tempfile::NamedTempFile)>, NetBoxError> {
+    let write = |(at, text): &(PathBuf, String)| {
+        use std::os::unix::fs::PermissionsExt;
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+        Ok((at.clone(), file))
+    };
+    files.iter().map(write).collect::<io::Result<_>>().map_err(|e| NetBoxError::io("temporary file", e))
+}
+
+/// The port of a row of /proc/net/tcp that is a listener.
+fn listening_port(row: &str) -> Option<u16> {
+    let mut columns = row.split_whitespace().skip(1);
+    let (local, _, state) = (columns.next()?, columns.next()?, columns.next()?);
+    let port = local.rsplit_once(':')?.1;
+    if state == "0A" { u16::from_str_radix(port, 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_in_the_kernels_table() {
+        let row = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0";
+        assert_eq!(listening_port(row), Some(8080));
+        assert_eq!(listening_port(&row.replace(" 0A ", " 01 ")), None);
+        assert_eq!(listening_port("  sl  local_address rem_address   st"), None);
+    }
+}

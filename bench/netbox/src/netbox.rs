@@ -1,0 +1,232 @@
+//! The box: two namespaces and what is between them.
+
+use std::io::{PipeWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::conditions::Conditions;
+use crate::error::NetBoxError;
+use crate::namespace::{CLIENT, Namespace, SERVER};
+use crate::queue::{Counts, Direction};
+use crate::relay::{Order, Relay, Side, prefer_this_thread};
+use crate::rule::Rule;
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From client to server.
+    Up,
+    /// From server to client.
+    Down,
+}
+
+/// What the box did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// From client to server.
+    pub up: Counts,
+    /// From server to client.
+    pub down: Counts,
+    /// Frames that an interface dropped before the box saw them, since it was not woken in time. A run with any is not what it
+    /// says.
+    pub missed: u64,
+}
+
+/// A network between two namespaces. Dropping it ends everything in it.
+#[derive(Debug)]
+pub struct NetBox {
+    client: Namespace,
+    server: Namespace,
+    orders: Sender<Order>,
+    bell: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+    counts: Arc<Mutex<[Counts; 2]>>,
+    real_time: bool,
+}
+
+/// How a box shall be. Without a direction, a setting holds for both.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    up: Conditions,
+    down: Conditions,
+    client_files: Vec<(PathBuf, String)>,
+}
+
+impl Builder {
+    fn both(mut self, set: impl Fn(&mut Conditions)) -> Builder {
+        set(&mut self.up);
+        set(&mut self.down);
+        self
+    }
+
+    /// One-way delay: the round trip takes twice as long.
+    pub fn delay(self, delay: Duration) -> Builder {
+        self.both(|c| c.delay = delay)
+    }
+
+    /// Up to so much more delay, evenly spread; frames keep their order.
+    pub fn jitter(self, jitter: Duration) -> Builder {
+        self.both(|c| c.jitter = jitter)
+    }
+
+    /// The probability that a frame is lost, 0 to 1.
+    pub fn loss(self, probability: f64) -> Builder {
+        self.both(|c| c.loss = probability)
+    }
+
+    /// The probability that a frame arrives twice, 0 to 1.
+    pub fn duplicate(self, probability: f64) -> Builder {
+        self.both(|c| c.duplicate = probability)
+    }
+
+    /// The probability that a frame comes late by `by`, behind later ones.
+    pub fn reorder(self, probability: f64, by: Duration) -> Builder {
+        self.both(|c| (c.reorder, c.reorder_by) = (probability, by))
+    }
+
+    /// Bits per second.
+    pub fn rate(self, bits_per_second: u64) -> Builder {
+        self.both(|c| c.rate = Some(bits_per_second))
+    }
+
+    /// Bytes that may wait for the rate.
+    pub fn queue(self, bytes: usize) -> Builder {
+        self.both(|c| c.queue = Some(bytes))
+    }
+
+    /// Largest IP packet, bytes; for larger ones the box sends "fragmentation needed" as a router would.
+    pub fn mtu(self, bytes: usize) -> Builder {
+        self.both(|c| c.mtu = Some(bytes))
+    }
+
+    /// What exceeds the MTU vanishes without a word.
+    pub fn black_hole(self) -> Builder {
+        self.both(|c| c.black_hole = true)
+    }
+
+    /// A targeted drop in one direction.
+    pub fn drop_frames(self, way: Way, rule: Rule) -> Builder {
+        self.way(way, |c| c.drops.push(rule))
+    }
+
+    /// What chance grows from. The directions get different chance from it.
+    pub fn seed(mut self, seed: u64) -> Builder {
+        (self.up.seed, self.down.seed) = (seed, seed ^ 0x5555_5555_5555_5555);
+        self
+    }
+
+    /// Sets the conditions of one direction.
+    pub fn way(mut self, way: Way, set: impl FnOnce(&mut Conditions)) -> Builder {
+        match way {
+            Way::Up => set(&mut self.up),
+            Way::Down => set(&mut self.down),
+        }
+        self
+    }
+
+    /// What the client's programs see at `path` (which must exist), for instance a resolv.conf of its own.
+    pub fn client_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
+        self.client_files.push((path.into(), text.into()));
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// When conditions cannot be, or this process may not make namespaces and interfaces (that takes root, /dev/net/tun and
+    /// the program `ip`).
+    pub fn start(self) -> Result<NetBox, NetBoxError> {
+        self.up.check()?;
+        self.down.check()?;
+        let (client, client_end) = Namespace::new(CLIENT, SERVER, &self.client_files)?;
+        let (server, server_end) = Namespace::new(SERVER, CLIENT, &[])?;
+        let (orders, taken) = mpsc::channel();
+        let (listens, bell) = std::io::pipe().map_err(|e| NetBoxError::io("pipe", e))?;
+        let counts = Arc::default();
+        let sides = [
+            Side { place: CLIENT, device: client_end, outward: Direction::new(self.up) },
+            Side { place: SERVER, device: server_end, outward: Direction::new(self.down) },
+        ];
+        let relay = Relay::new(sides, taken, listens, Arc::clone(&counts));
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("netbox relay".to_owned())
+            .spawn(move || {
+                if ready.send(prefer_this_thread()).is_ok() {
+                    relay.run();
+                }
+            })
+            .map_err(|e| NetBoxError::io("cannot start a thread", e))?;
+        let real_time = is_ready.recv().map_err(|_| NetBoxError::Ended("relay"))?;
+        Ok(NetBox { client, server, orders, bell: Some(bell), thread: Some(thread), counts, real_time })
+    }
+}
+
+impl NetBox {
+    /// A box that only connects; say what is wrong with it, then [`start`](Builder::start).
+    pub fn builder() -> Builder {
+        Builder::default().seed(1)
+    }
+
+    /// Why there can be no box here, if so: for tests that then say that they did not run.
+    pub fn unavailable() -> Option<String> {
+        if !nix::unistd::geteuid().is_root() {
+            return Some("network namespaces take root".to_owned());
+        }
+        if !Path::new("/dev/net/tun").exists() {
+            return Some("there is no /dev/net/tun".to_owned());
+        }
+        NetBox::builder().start().err().map(|e| e.to_string())
+    }
+
+    /// Where clients run.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// Where servers run.
+    pub fn server(&self) -> &Namespace {
+        &self.server
+    }
+
+    /// Whether the relay runs before all ordinary threads of the machine; otherwise delays are as exact as the machine is idle.
+    pub fn real_time(&self) -> bool {
+        self.real_time
+    }
+
+    /// From now on these conditions in one direction. Rules count and chance begins anew; what is under way arrives as was
+    /// decided.
+    ///
+    /// # Errors
+    /// When they cannot be, or the relay has ended.
+    pub fn change(&self, way: Way, conditions: Conditions) -> Result<(), NetBoxError> {
+        conditions.check()?;
+        self.order(Order::Change(way as usize, conditions))
+    }
+
+    fn order(&self, order: Order) -> Result<(), NetBoxError> {
+        self.orders.send(order).map_err(|_| NetBoxError::Ended("relay"))?;
+        let Some(mut bell) = self.bell.as_ref() else { return Ok(()) };
+        bell.write_all(&[1]).map_err(|e| NetBoxError::io("relay", e))
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> Report {
+        let [up, down] = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        Report { up, down, missed: self.client.missed() + self.server.missed() }
+    }
+}
+
+impl Drop for NetBox {
+    fn drop(&mut self) {
+        let _ = self.order(Order::Stop);
+        drop(self.bell.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed already.
+            let _ = thread.join();
+        }
+    }
+}
