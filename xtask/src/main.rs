@@ -3,6 +3,7 @@
 mod bench;
 mod fuzz;
 mod icount;
+mod net;
 mod nginx;
 mod shell;
 mod test;
@@ -33,6 +34,9 @@ enum Command {
     Icount(icount::Options),
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::Options),
+    /// Programs in a network of their own, with delay, loss, rate and MTU (takes root).
+    #[command(subcommand)]
+    Net(net::Net),
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Net(net) => return net::main(&net),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
