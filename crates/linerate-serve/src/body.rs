@@ -153,6 +153,8 @@ struct State {
     wanted: bool,
     abandoned: bool,
     waker: Option<Waker>,
+    /// Whoever reads the connection: to be woken when there is room again, since the body may be read on another thread.
+    source: Option<Waker>,
 }
 
 impl Shared {
@@ -188,6 +190,11 @@ impl Shared {
         self.lock().abandoned
     }
 
+    /// Who is to be woken when there is room again.
+    pub(crate) fn set_source(&self, waker: Option<Waker>) {
+        self.lock().source = waker;
+    }
+
     /// Whether so much waits that the connection should not be read.
     pub(crate) fn is_full(&self) -> bool {
         self.lock().buffered >= BODY_BUFFERED
@@ -196,7 +203,13 @@ impl Shared {
     fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut state = self.lock();
         if let Some(piece) = state.pieces.pop_front() {
+            let was_full = state.buffered >= BODY_BUFFERED;
             state.buffered -= piece.len();
+            if was_full && state.buffered < BODY_BUFFERED {
+                let source = state.source.clone();
+                drop(state);
+                source.inspect(Waker::wake_by_ref);
+            }
             return Poll::Ready(Some(Ok(piece)));
         }
         match state.ended {

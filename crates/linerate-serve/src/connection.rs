@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// Its listener is gone: it ends behind the answers that are due.
     pub(crate) leaving: bool,
+    /// What comes behind a request that asks for an upgrade is not looked at before it is answered.
+    pub(crate) held: bool,
     /// In the list of those to be settled at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) waits: Waits,
@@ -75,7 +77,8 @@ pub(crate) struct Work {
 /// A request body that is arriving.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    pub(crate) reader: BodyReader,
+    /// `None`: the connection was handed over, and everything that comes is passed on.
+    pub(crate) reader: Option<BodyReader>,
     pub(crate) shared: Arc<Shared>,
     /// The client waits for `100 Continue`, and has not been told.
     pub(crate) expects_continue: bool,
@@ -154,6 +157,7 @@ impl Connection {
             peer_ended: false,
             paused: false,
             leaving: false,
+            held: false,
             dirty: false,
             waits: Waits::Idle,
             since: now,
@@ -183,6 +187,9 @@ impl Connection {
 
     /// Whether the next bytes must wait: for answers to leave, or for a handler to read its body.
     pub(crate) fn is_blocked(&self, about_to_send: usize) -> bool {
+        if self.held {
+            return true;
+        }
         let Some(work) = &self.work else { return about_to_send >= UNSENT };
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
         work.queue.len() >= PIPELINED || about_to_send + self.unsent + work.ready >= UNSENT || body_full
@@ -193,8 +200,10 @@ impl Connection {
         if self.unsent > 0 {
             return Waits::Write;
         }
-        match &self.work {
-            Some(work) if work.body.is_some() && !self.is_blocked(0) => Waits::Body,
+        match self.work.as_deref() {
+            Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. }) if !self.is_blocked(0) => {
+                Waits::Body
+            }
             Some(work) if !work.queue.is_empty() => Waits::Handler,
             Some(work) if !work.input.is_empty() => Waits::Head,
             _ => Waits::Idle,

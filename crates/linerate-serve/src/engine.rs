@@ -145,6 +145,10 @@ impl<H: Handler> Engine<H> {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
+        // HTTP/2 by Upgrade is no more (RFC 9113 section 3.1); a request with a body can be asked again without.
+        c.held = head.upgrade()
+            && head.framing() == Framing::None
+            && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
         if head.method() == Method::Connect {
             // No tunnels here; what follows is not HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
@@ -169,7 +173,7 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        let request = Request::new(head, body, c.peer);
+        let request = Request::new(head, body, c.peer).asking_to_upgrade(c.held);
         self.enter();
         let handler = &self.handler;
         let started = self.tasks.start(|| handler.call(request));
@@ -178,6 +182,7 @@ impl<H: Handler> Engine<H> {
             (_, Polled::Ready(response)) => self.complete(c, asked, response),
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
+                self.watch_room(c, task);
                 self.work(c).queue.push_back(Answer::Waiting { task, asked });
             }
             (_, Polled::Panicked) => {
@@ -186,6 +191,13 @@ impl<H: Handler> Engine<H> {
             }
         }
         used
+    }
+
+    /// Whoever reads the arriving body may do so on another thread: the task is woken when there is room for more.
+    fn watch_room(&self, c: &Connection, task: u32) {
+        if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
+            body.shared.set_source(self.tasks.waker(task));
+        }
     }
 
     /// A body that isn't all there, or comes in chunks.
@@ -200,7 +212,7 @@ impl<H: Handler> Engine<H> {
         let shared = Arc::new(Shared::default());
         let began = self.now;
         let body = Incoming {
-            reader,
+            reader: Some(reader),
             shared: Arc::clone(&shared),
             expects_continue: head.expects_continue() && rest.is_empty(),
             received: 0,
@@ -237,7 +249,12 @@ impl<H: Handler> Engine<H> {
     fn feed(&mut self, c: &mut Connection, bytes: &[u8]) -> Result<usize, Fault> {
         let Some(work) = &mut c.work else { return Ok(0) };
         let Some(body) = &mut work.body else { return Ok(0) };
-        let step = match body.reader.step(bytes) {
+        let Some(reader) = &mut body.reader else {
+            body.received += bytes.len() as u64;
+            body.shared.push(Bytes::copy_from_slice(bytes));
+            return Ok(bytes.len());
+        };
+        let step = match reader.step(bytes) {
             Ok(step) => step,
             Err(fault) => {
                 body.shared.end(Err(BodyError::Fault(fault)), Vec::new());
@@ -257,7 +274,7 @@ impl<H: Handler> Engine<H> {
             body.shared.push(Bytes::copy_from_slice(&bytes[step.data]));
         }
         if step.ended {
-            let trailers = body.reader.trailers().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+            let trailers = reader.trailers().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
             body.shared.end(Ok(()), trailers);
             work.body = None;
             c.progressed = true;
@@ -349,7 +366,8 @@ impl<H: Handler> Engine<H> {
 
     /// Puts an answer behind those that are there already: straight into `out` when there are none.
     /// Returns whether it is the connection's last.
-    fn answer(&mut self, c: &mut Connection, asked: Asked, response: Response) -> bool {
+    fn answer(&mut self, c: &mut Connection, asked: Asked, mut response: Response) -> bool {
+        c.held = false;
         self.counts.answered(response.status);
         if let Some(log) = &mut self.log {
             let bytes = match &response.body {
@@ -360,13 +378,20 @@ impl<H: Handler> Engine<H> {
             let line = Line { peer: c.peer, head: asked.head.as_deref(), status: response.status, bytes };
             log.add(self.now, &self.date, &line);
         }
-        let keep = asked.keep && !response.close;
+        let tunnel = response.tunnel.take();
+        let keep = asked.keep && !response.close && tunnel.is_none();
         if !keep {
             c.closing.get_or_insert(Close::Lingering);
         }
         let direct = c.queue_is_empty();
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
-        let later = self.write(&mut head, c, &asked, keep, response);
+        let later = match (tunnel, response.body) {
+            (Some(shared), ResponseBody::Stream(stream)) => {
+                self.hand_over(c, shared);
+                Some(Later::Stream(stream, StreamEnd::Close))
+            }
+            (_, body) => self.write(&mut head, c, &asked, keep, Response { body, ..response }),
+        };
         let last = !keep || matches!(later, Some(Later::Stream(_, StreamEnd::Close)));
         let head = if direct {
             self.out = head;
@@ -378,6 +403,9 @@ impl<H: Handler> Engine<H> {
             return last;
         }
         let task = matches!(later, Some(Later::Stream(..))).then(|| self.tasks.reserve(c.conn));
+        if let Some(task) = task {
+            self.watch_room(c, task);
+        }
         let work = self.work(c);
         work.ready += head.len();
         let answer = match (later, task) {
@@ -392,6 +420,20 @@ impl<H: Handler> Engine<H> {
         };
         work.queue.push_back(answer);
         last
+    }
+
+    /// Everything that comes from now on goes to whoever took the connection.
+    fn hand_over(&mut self, c: &mut Connection, shared: Arc<Shared>) {
+        let began = self.now;
+        self.work(c).body = Some(Incoming {
+            reader: None,
+            shared,
+            expects_continue: false,
+            received: 0,
+            announced: None,
+            discarded: 0,
+            began,
+        });
     }
 
     /// Writes the head, and the body when it is small.

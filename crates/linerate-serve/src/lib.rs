@@ -38,6 +38,7 @@ mod spawn;
 mod tasks;
 mod timers;
 mod tower;
+mod tunnel;
 mod watch;
 
 pub use access_log::{AccessLog, LogFormat, LogTarget};

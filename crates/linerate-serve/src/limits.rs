@@ -81,3 +81,7 @@ pub(crate) const TASKS_KEPT: usize = 4096;
 /// Turns in which a stopped server accepts who waits already, before it stops listening. Reason: a crowd that goes on coming must
 /// not keep it.
 pub(crate) const LAST_ACCEPTS: usize = 64;
+
+/// Bytes written on a connection that was handed over and not sent yet; beyond it, its writer waits. Reason: back-pressure, as for
+/// bodies.
+pub(crate) const TUNNEL_BUFFERED: usize = 64 << 10;

@@ -13,11 +13,21 @@ pub struct Request {
     head: Rc<RequestHead>,
     body: RequestBody,
     peer: SocketAddr,
+    upgrade: bool,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer }
+        Request { head, body, peer, upgrade: false }
+    }
+
+    pub(crate) fn asking_to_upgrade(self, upgrade: bool) -> Request {
+        Request { upgrade, ..self }
+    }
+
+    /// Whether it asks to go on with another protocol, and the connection can be handed over.
+    pub(crate) fn wants_upgrade(&self) -> bool {
+        self.upgrade
     }
 
     /// The head, with all its fields.

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use linerate_http::server::{BadField, Fields};
+
+use crate::body::Shared;
 
 /// An answer. `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` are the server's business.
 #[derive(Debug)]
@@ -17,6 +20,9 @@ pub struct Response {
     pub(crate) close: bool,
     /// What Content-Length says in an answer to HEAD that has no body to measure.
     pub(crate) announced: Option<u64>,
+    /// The connection is handed over: what it receives from now on goes there, and the body, sent without a head, is what it
+    /// says.
+    pub(crate) tunnel: Option<Arc<Shared>>,
 }
 
 impl Response {
@@ -30,6 +36,7 @@ impl Response {
             body: ResponseBody::Whole(Bytes::new()),
             close: false,
             announced: None,
+            tunnel: None,
         }
     }
 

@@ -1,19 +1,25 @@
 //! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
-use http::header::{HeaderName, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use linerate_http::server::{Fields, Version};
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
 use crate::engine::explained;
 use crate::response::{BodyStream, ResponseBody};
+use crate::tunnel::Tunnel;
 use crate::{Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -37,11 +43,16 @@ where
 
 async fn call<S, B>(mut service: S, request: Request) -> Response
 where
-    S: Service<http::Request<TowerBody>, Response = http::Response<B>>,
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
+    S::Future: 'static,
     B: Body + 'static,
+    B::Data: 'static,
     B::Error: Into<Failure>,
 {
+    if request.wants_upgrade() {
+        return hand_over(service, &request).await;
+    }
     let request = match to_http(request) {
         Ok(request) => request,
         Err(error) => return explained(400, &error.to_string()),
@@ -53,6 +64,48 @@ where
         Ok(response) => from_http(response).await,
         Err(error) => explained(500, &error.to_string()),
     }
+}
+
+/// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
+/// the connection behind an answer that is no upgrade.
+async fn hand_over<S, B>(service: S, request: &Request) -> Response
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: std::fmt::Display,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Data: 'static,
+    B::Error: Into<Failure>,
+{
+    let peer = Peer(request.peer());
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let mut service = service.clone();
+        async move {
+            let mut request = request.map(TowerBody::incoming);
+            request.extensions_mut().insert(peer);
+            let failed = |error: S::Error| io::Error::other(error.to_string());
+            poll_fn(|context| service.poll_ready(context)).await.map_err(failed)?;
+            let mut response = service.call(request).await.map_err(failed)?;
+            if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+                // The next request deserves our own reader again.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, io::Error>(response)
+        }
+    });
+    let incoming = Arc::default();
+    let begun = Bytes::copy_from_slice(request.head().bytes());
+    let mut tunnel = Tunnel::new(begun, &incoming, |io| {
+        http1::Builder::new().serve_connection(io, service).with_upgrades()
+    });
+    let Some(first) = poll_fn(|context| tunnel.poll_first(context)).await else {
+        return explained(500, "the service gave no answer");
+    };
+    let status = first.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    let mut response = Response::status(200).with_stream(tunnel);
+    response.status = status.unwrap_or(500);
+    response.tunnel = Some(incoming);
+    response
 }
 
 fn to_http(request: Request) -> Result<http::Request<TowerBody>, http::Error> {
@@ -170,15 +223,26 @@ where
 
 /// The body of a request, as services get it.
 #[derive(Debug)]
-pub struct TowerBody {
-    body: RequestBody,
-    trailers: Option<Trailers>,
+pub struct TowerBody(Source);
+
+#[derive(Debug)]
+enum Source {
+    Ours {
+        body: RequestBody,
+        trailers: Option<Trailers>,
+    },
+    /// Of a connection that was handed over.
+    Hyper(Incoming),
 }
 
 impl TowerBody {
     fn new(body: RequestBody) -> TowerBody {
         let trailers = (!body.is_empty()).then(|| body.trailers());
-        TowerBody { body, trailers }
+        TowerBody(Source::Ours { body, trailers })
+    }
+
+    fn incoming(body: Incoming) -> TowerBody {
+        TowerBody(Source::Hyper(body))
     }
 }
 
@@ -190,11 +254,18 @@ impl Body for TowerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.body.poll_next(context) {
+        let (body, trailers) = match &mut self.0 {
+            Source::Ours { body, trailers } => (body, trailers),
+            Source::Hyper(body) => {
+                let ended = |frame: Result<_, hyper::Error>| frame.map_err(|_| BodyError::Ended);
+                return Pin::new(body).poll_frame(context).map(|frame| frame.map(ended));
+            }
+        };
+        match body.poll_next(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(piece)) => Poll::Ready(Some(piece.map(Frame::data))),
             Poll::Ready(None) => {
-                let fields = self.trailers.take().map(|t| t.get()).unwrap_or_default();
+                let fields = trailers.take().map(|t| t.get()).unwrap_or_default();
                 let mut map = http::HeaderMap::new();
                 for (name, value) in &fields {
                     if let (Ok(name), Ok(value)) =
@@ -209,10 +280,18 @@ impl Body for TowerBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_empty() && self.trailers.is_none()
+        match &self.0 {
+            Source::Ours { body, trailers } => body.is_empty() && trailers.is_none(),
+            Source::Hyper(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.known_length().map_or_else(SizeHint::default, |n| SizeHint::with_exact(n as u64))
+        match &self.0 {
+            Source::Ours { body, .. } => {
+                body.known_length().map_or_else(SizeHint::default, |n| SizeHint::with_exact(n as u64))
+            }
+            Source::Hyper(body) => body.size_hint(),
+        }
     }
 }

@@ -141,3 +141,66 @@ fn handlers_use_tokio() {
         ["hello a", "hello\n", "slept"].map(|t| answers.find(t).unwrap_or_else(|| panic!("{answers}")));
     assert!(order.is_sorted());
 }
+
+/// A handler that asks another service by hyper's client, which keeps its connections: over and over, many at once, with time-outs.
+#[test]
+fn handlers_use_an_http_client() {
+    use http_body_util::{BodyExt, Full};
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
+
+    let other = server();
+    let address = other.addr();
+    let make = move || {
+        let client: Client<_, Full<bytes::Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+        move |request: Request| {
+            let client = client.clone();
+            async move {
+                let uri = format!("http://{address}{}", request.path()).parse().unwrap();
+                let asked = tokio::time::timeout(Duration::from_secs(20), client.get(uri)).await;
+                let Ok(Ok(answer)) = asked else { return Response::status(502) };
+                let status = answer.status().as_u16();
+                match answer.into_body().collect().await {
+                    Ok(body) if status == 200 => Response::text(body.to_bytes()),
+                    _ => Response::status(status),
+                }
+            }
+        }
+    };
+    let server = spawn_with(ServerOptions { threads: 2, ..ServerOptions::default() }, make).unwrap();
+    std::thread::scope(|scope| {
+        for i in 0..8 {
+            let at = server.addr();
+            scope.spawn(move || {
+                let requests: String = (0..20).map(|n| get_it(&format!("/greet/{i}-{n}"))).collect();
+                let answers = exchange(at, &(requests + &get_it("/sleep") + &get_it("/none")));
+                let order: Vec<usize> =
+                    (0..20).map(|n| answers.find(&format!("hello {i}-{n}\n")).unwrap()).collect();
+                assert!(order.is_sorted(), "{answers}");
+                assert!(answers.contains("slept") && answers.contains("HTTP/1.1 404"), "{answers}");
+            });
+        }
+    });
+    assert_eq!(server.stop().requests, 8 * 22);
+}
+
+/// A body that a task of its own reads, on another thread: it is more than may wait at once.
+#[test]
+fn a_body_may_be_read_by_another_task() {
+    let handler = |request: Request| async move {
+        let mut body = request.into_body();
+        let read = tokio::spawn(async move {
+            let mut bytes = 0;
+            while let Some(Ok(piece)) = body.next().await {
+                bytes += piece.len();
+            }
+            bytes
+        });
+        Response::text(format!("{} bytes", read.await.unwrap()))
+    };
+    let server = spawn_with(ServerOptions::default(), move || handler).unwrap();
+    let body = "x".repeat(5_000_000);
+    let request = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let answer = exchange(server.addr(), &request);
+    assert!(answer.ends_with("5000000 bytes"), "{answer}");
+}

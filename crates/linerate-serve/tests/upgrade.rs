@@ -1,0 +1,207 @@
+//! WebSocket: an axum handler, unchanged, whose connection is handed over; a real client.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::routing::{any, get};
+use futures_util::{SinkExt, StreamExt};
+use linerate_serve::{Handle, Io, Limits, ServerOptions, spawn_with, tower};
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message as ClientMessage;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn router() -> Router {
+    let echo = |ws: WebSocketUpgrade| async move {
+        ws.on_upgrade(|mut socket| async move {
+            while let Some(Ok(message)) = socket.recv().await {
+                let echoed = matches!(message, Message::Text(_) | Message::Binary(_));
+                if matches!(message, Message::Close(_)) || echoed && socket.send(message).await.is_err() {
+                    return;
+                }
+            }
+        })
+    };
+    Router::new().route("/echo", any(echo)).route("/", get(|| async { "hello\n" })).route(
+        "/slow",
+        get(|| async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            "slow\n"
+        }),
+    )
+}
+
+/// Runs a test on a server of each kind that this machine has.
+fn with(options: &ServerOptions, test: impl Fn(Handle)) {
+    for io in [Io::Epoll, Io::Uring] {
+        let app = router();
+        match spawn_with(ServerOptions { io, ..options.clone() }, move || tower(app.clone())) {
+            Ok(server) => test(server),
+            Err(error) if io == Io::Uring => println!("over uring: not run: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn connect(server: &Handle) -> TcpStream {
+    let stream = TcpStream::connect(server.addr()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn upgrade(path: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+}
+
+/// A masked text frame, as clients send it (RFC 6455 section 5.2).
+fn frame(text: &str) -> Vec<u8> {
+    let mask = [1u8, 2, 3, 4];
+    let mut frame = vec![0x81, 0x80 | text.len() as u8];
+    frame.extend(mask);
+    frame.extend(text.bytes().zip(mask.iter().cycle()).map(|(b, m)| b ^ m));
+    frame
+}
+
+#[test]
+fn messages_small_and_large_come_back_in_order() {
+    with(&ServerOptions::default(), |server| {
+        runtime().block_on(async {
+            let url = format!("ws://{}/echo", server.addr());
+            let (mut socket, answer) = connect_async(url).await.unwrap();
+            assert_eq!(answer.status(), 101);
+            for size in [0, 1, 125, 126, 70_000, 3_000_000] {
+                let message = ClientMessage::binary(vec![7u8; size]);
+                socket.send(message.clone()).await.unwrap();
+                let back = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+                assert_eq!(back, message, "{size}");
+            }
+            // Many at once, none of them read meanwhile: the limits on what waits hold the server back, not up.
+            let (mut sending, mut receiving) = socket.split();
+            let all = tokio::spawn(async move {
+                for i in 0..2000 {
+                    sending.send(ClientMessage::text(format!("{i:01000}"))).await.unwrap();
+                }
+                sending.send(ClientMessage::Close(None)).await.unwrap();
+                sending
+            });
+            for i in 0..2000 {
+                let back = tokio::time::timeout(PATIENCE, receiving.next()).await.unwrap().unwrap().unwrap();
+                assert_eq!(back.into_text().unwrap().as_str(), format!("{i:01000}"));
+            }
+            drop(all.await.unwrap());
+        });
+        let counts = server.stop();
+        assert_eq!((counts.requests, counts.by_status.get(&101), counts.open), (1, Some(&1), 0));
+    });
+}
+
+#[test]
+fn bytes_read_with_the_request_belong_to_the_new_protocol() {
+    with(&ServerOptions::default(), |server| {
+        // Requests before it are answered first; the frames came with the same segment, one of them cut.
+        let mut stream = connect(&server);
+        let before = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        let mut bytes = (before.to_owned() + &upgrade("/echo")).into_bytes();
+        bytes.extend(frame("early"));
+        let second = frame("late");
+        bytes.extend(&second[..3]);
+        stream.write_all(&bytes).unwrap();
+        let mut said = Vec::new();
+        let mut buffer = [0; 4096];
+        while !said.ends_with(b"\x81\x05early") {
+            let n = stream.read(&mut buffer).unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&buffer[..n]);
+        }
+        let text = String::from_utf8_lossy(&said).into_owned();
+        let order = ["slow\n", "hello\n", "HTTP/1.1 101 "].map(|t| text.find(t).unwrap());
+        assert!(order.is_sorted(), "{text}");
+        stream.write_all(&second[3..]).unwrap();
+        let mut back = [0; 6];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"\x81\x04late");
+        // The peer's end reaches the handler, whose end ends the connection.
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut buffer).unwrap(), 0);
+        while server.counts().open > 0 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn what_is_no_upgrade_is_answered_and_closed_and_h2c_is_ignored() {
+    with(&ServerOptions::default(), |server| {
+        for (path, status) in [("/", "HTTP/1.1 200 "), ("/none", "HTTP/1.1 404 ")] {
+            let mut stream = connect(&server);
+            stream.write_all(upgrade(path).as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(status) && answer.contains("connection: close"), "{answer}");
+        }
+        // curl --http2 and Java's client ask for it on every first request.
+        let mut stream = connect(&server);
+        let h2c = "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+                   HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+        stream.write_all((h2c.to_owned() + h2c).as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+    });
+}
+
+#[test]
+fn a_drain_lets_them_talk_until_its_time_is_over() {
+    let drain = Duration::from_millis(1500);
+    with(&ServerOptions { drain, ..ServerOptions::default() }, |server| {
+        let mut stream = connect(&server);
+        stream.write_all(upgrade("/echo").as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let address = server.addr();
+        let counter = server.counter();
+        let stopping = std::thread::spawn(move || server.stop());
+        while TcpStream::connect(address).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stream.write_all(&frame("still")).unwrap();
+        let mut back = [0; 7];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"\x81\x05still");
+        let counts = stopping.join().unwrap();
+        assert_eq!(counts.open, 1, "{:?}", counter());
+        assert!(!matches!(stream.read(&mut back), Ok(1..)));
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_cut() {
+    let limits = Limits { write_time: Duration::from_millis(300), ..Limits::default() };
+    with(&ServerOptions { limits, ..ServerOptions::default() }, |server| {
+        let mut stream = connect(&server);
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(upgrade("/echo").as_bytes()).unwrap();
+        let mut message = frame("");
+        message[1] = 0x80 | 127;
+        message.splice(2..2, 1_000_000u64.to_be_bytes());
+        message.extend(vec![0; 1_000_000]);
+        let cut = (0..200).any(|_| stream.write_all(&message).is_err());
+        assert!(cut, "200 MB were taken from a client that reads nothing");
+    });
+}
