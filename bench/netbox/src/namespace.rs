@@ -32,17 +32,19 @@ pub(crate) struct Place {
     pub(crate) mac: Mac,
 }
 
+/// The IPv6 addresses are of the documentation's range (RFC 3849), which programs prefer to IPv4 as they do on the Internet; unique
+/// local ones they would not (RFC 6724, section 2.1).
 pub(crate) const CLIENT: Place = Place {
     name: "client",
     v4: Ipv4Addr::new(10, 99, 1, 1),
-    v6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 1, 1),
+    v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, 1),
     mac: [2, 0, 0, 0, 1, 1],
 };
 
 pub(crate) const SERVER: Place = Place {
     name: "server",
     v4: Ipv4Addr::new(10, 99, 2, 1),
-    v6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 2, 1),
+    v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 2, 1),
     mac: [2, 0, 0, 0, 2, 1],
 };
 

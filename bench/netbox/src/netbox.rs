@@ -53,6 +53,7 @@ pub struct Builder {
     up: Conditions,
     down: Conditions,
     client_files: Vec<(PathBuf, String)>,
+    server_files: Vec<(PathBuf, String)>,
 }
 
 impl Builder {
@@ -133,6 +134,12 @@ impl Builder {
         self
     }
 
+    /// The same for the server's programs.
+    pub fn server_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
+        self.server_files.push((path.into(), text.into()));
+        self
+    }
+
     /// Builds it.
     ///
     /// # Errors
@@ -142,7 +149,7 @@ impl Builder {
         self.up.check()?;
         self.down.check()?;
         let (client, client_end) = Namespace::new(CLIENT, SERVER, &self.client_files)?;
-        let (server, server_end) = Namespace::new(SERVER, CLIENT, &[])?;
+        let (server, server_end) = Namespace::new(SERVER, CLIENT, &self.server_files)?;
         let (orders, taken) = mpsc::channel();
         let (listens, bell) = std::io::pipe().map_err(|e| NetBoxError::io("pipe", e))?;
         let counts = Arc::default();

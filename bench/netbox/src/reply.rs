@@ -7,7 +7,7 @@ use crate::packet::{ETHERNET, Mac};
 /// The address of the router that the box plays.
 pub(crate) const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 254);
 /// The same for IPv6.
-pub(crate) const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 0xfe);
+pub(crate) const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe);
 /// Its hardware address.
 pub(crate) const ROUTER_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 

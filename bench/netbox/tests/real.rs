@@ -166,9 +166,9 @@ fn other_addresses_of_a_side_are_answered_for() {
 
 #[test]
 fn files_settings_and_programs_of_a_side() {
-    let Some(net) = start(NetBox::builder().client_file("/etc/resolv.conf", "nameserver 10.99.2.1\n")) else {
-        return;
-    };
+    let own = "nameserver 10.99.2.1\n";
+    let b = NetBox::builder().client_file("/etc/resolv.conf", own).server_file("/etc/hosts", own);
+    let Some(net) = start(b) else { return };
     let mut cat = Command::new("cat");
     cat.arg("/etc/resolv.conf");
     assert_eq!(net.client().output(cat).expect("it runs"), "nameserver 10.99.2.1\n");

@@ -66,7 +66,14 @@ fn tiny_chunks() {
 
 #[test]
 fn stall_think_and_lanes_take_their_time() {
-    for faults in [&["stall=100"][..], &["think=100"], &["lanes=1", "think=50"]] {
+    for faults in [
+        &["stall=100"][..],
+        &["think=100"],
+        &["lanes=1", "think=50"],
+        &["workers=1", "think=50"],
+        &["think=100-120"],
+        &["late-body=100"],
+    ] {
         let server = server(&[faults, &["no-keep-alive"]].concat());
         let begin = Instant::now();
         let mut streams = [connect(&server), connect(&server)];
@@ -112,4 +119,23 @@ fn slow_read_takes_an_upload_slowly_and_whole() {
     stream.write_all(&body).unwrap();
     assert!(until_closed(stream).ends_with("xxx"));
     assert!(begin.elapsed() >= Duration::from_millis(150));
+}
+
+#[test]
+fn late_body_sends_its_head_at_once() {
+    let server = server(&["late-body=60000"]);
+    let mut stream = connect(&server);
+    stream.write_all(get("/").as_bytes()).unwrap();
+    let mut head = [0; 15];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200 OK");
+}
+
+#[test]
+fn idle_close_says_nothing_before() {
+    let server = server(&["idle-close=30"]);
+    let mut stream = connect(&server);
+    stream.write_all(get("/").as_bytes()).unwrap();
+    let text = until_closed(stream);
+    assert!(text.starts_with("HTTP/1.1 200") && !text.contains("connection:"), "{text}");
 }

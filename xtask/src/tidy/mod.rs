@@ -128,7 +128,9 @@ fn files(root: &Path) -> Result<Vec<File>> {
                 if !skipped_folder(&name, &path) {
                     folders.push(path);
                 }
+            // In a linked checkout .git is a file.
             } else if name != "Cargo.lock"
+                && name != ".git"
                 && let Ok(text) = std::fs::read_to_string(entry.path())
             {
                 all.push(File { path: path.to_string_lossy().replace('\\', "/"), text });

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use linerate_http::server::{
@@ -33,7 +33,11 @@ const SILENCE: Duration = Duration::from_secs(75);
 pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(!shared.how.nagle_split)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(shared.how.idle_close.unwrap_or(PATIENCE).min(PATIENCE)))?;
+    shared.workers.with(|| requests(stream, peer, shared, routes))
+}
+
+fn requests(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
     let mut reader = HeadReader::new(Limits::default());
     let mut connection = Connection { stream, shared, input: Vec::new() };
     let mut requests = 0;
@@ -56,8 +60,8 @@ pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes
         let keep = head.keep_alive() && !worn_out && !shared.how.no_keep_alive && !shared.stopping();
         let request = Request::new(Rc::clone(&head), RequestBody::whole(body), peer);
         let response = shared.lanes.with(|| {
-            if let Some(time) = shared.how.think {
-                shared.pause(time);
+            if let Some(think) = shared.how.think {
+                shared.pause(think.time(shared.chance()));
             }
             wait_for(routes.clone().answer(request))
         });
@@ -79,7 +83,9 @@ impl Connection<'_> {
     /// Reads something; `false` at the end.
     fn more(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 16 << 10];
-        let mut waited = Duration::ZERO;
+        let since = Instant::now();
+        // Between requests, not within one.
+        let silence = self.shared.how.idle_close.filter(|_| self.input.is_empty()).unwrap_or(SILENCE);
         loop {
             match self.stream.read(&mut buffer) {
                 Ok(n) => {
@@ -88,8 +94,7 @@ impl Connection<'_> {
                     return Ok(n > 0);
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    waited += PATIENCE;
-                    if self.shared.stopping() || waited >= SILENCE {
+                    if self.shared.stopping() || since.elapsed() >= silence {
                         return Ok(false);
                     }
                 }
@@ -203,8 +208,9 @@ impl Connection<'_> {
                 write_last_chunk(&mut out, &linerate_http::server::Fields::new());
                 self.write(&out)
             }
-            None if self.shared.how.nagle_split => {
+            None if self.shared.how.nagle_split || self.shared.how.late_body.is_some() => {
                 self.write(&out)?;
+                self.shared.pause(self.shared.how.late_body.unwrap_or_default());
                 self.halves(&body)
             }
             None => {

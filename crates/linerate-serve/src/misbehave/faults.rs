@@ -27,8 +27,22 @@ pub enum Fault {
     No100Continue,
     /// `think=MS`: works so long on each request. Symptom: the first byte is late by that, whatever the network.
     Think(Duration),
+    /// `think=MIN-MAX`: works between so many milliseconds, evenly spread. Symptom: as `think`, and no two calls alike.
+    ThinkBetween(Duration, Duration),
+    /// `think=exp:MS`: works so long on average, exponentially distributed. Symptom: most calls are quick, some take several times as
+    /// long.
+    ThinkAbout(Duration),
+    /// `late-body=MS`: the head of an answer leaves at once, its body after so much work. Symptom: the first byte is early and the
+    /// rest late, as with a stalled second write, but no acknowledgement makes it come earlier.
+    LateBody(Duration),
     /// `lanes=N`: at most N requests are worked on at once. Symptom: with `think`, the time grows with the concurrency.
     Lanes(usize),
+    /// `workers=N`: at most N connections are served at once; the others are accepted and wait until one ends. Symptom: while N
+    /// connections are held open, a call on a new one waits for as long as they live.
+    Workers(usize),
+    /// `idle-close=MS`: a connection that was silent so long is closed, and no answer says so before. Symptom: requests on connections
+    /// that rested fail by a reset or a close, and succeed on new ones.
+    IdleClose(Duration),
     /// `no-keep-alive`: closes behind every answer. Symptom: each call pays for a connection.
     NoKeepAlive,
 }
@@ -56,7 +70,8 @@ pub enum ParseFaultError {
 
 /// All names, for messages and help.
 pub const KNOWN: &str = "nagle-split, tiny-chunks[=BYTES], close-after=N, stall=MS, slow-read[=BYTES_PER_S], accept-delay=MS, \
-                         no-100-continue, think=MS, lanes=N, no-keep-alive";
+                         no-100-continue, think=MS, think=MS-MS, think=exp:MS, late-body=MS, lanes=N, workers=N, idle-close=MS, \
+                         no-keep-alive";
 
 /// Longest pause of any of them. Reason: a test that waits for an hour by mistake should say so instead.
 const LONGEST: u64 = 600_000;
@@ -97,10 +112,49 @@ impl FromStr for Fault {
                 Ok(Fault::CloseAfter(u32::try_from(n).unwrap_or(u32::MAX)))
             }
             "lanes" => Ok(Fault::Lanes(number("a number of requests at once", "lanes=1")? as usize)),
+            "workers" => Ok(Fault::Workers(number("a number of connections at once", "workers=2")? as usize)),
+            "late-body" => millis("late-body=40").map(Fault::LateBody),
+            "idle-close" => millis("idle-close=100").map(Fault::IdleClose),
             "stall" => millis("stall=200").map(Fault::Stall),
             "accept-delay" => millis("accept-delay=500").map(Fault::AcceptDelay),
-            "think" => millis("think=40").map(Fault::Think),
+            "think" => think(value.unwrap_or_default())
+                .ok_or_else(|| error("milliseconds up to 600000, alone, MIN-MAX or exp:MEAN", "think=40")),
             _ => Err(ParseFaultError::Unknown { name: name.to_owned() }),
+        }
+    }
+}
+
+/// `MS`, `MIN-MAX` or `exp:MEAN`.
+fn think(value: &str) -> Option<Fault> {
+    let time =
+        |text: &str| text.parse().ok().filter(|ms| (1..=LONGEST).contains(ms)).map(Duration::from_millis);
+    if let Some(mean) = value.strip_prefix("exp:") {
+        return time(mean).map(Fault::ThinkAbout);
+    }
+    match value.split_once('-') {
+        None => time(value).map(Fault::Think),
+        Some((least, most)) => {
+            let (least, most) = (time(least)?, time(most)?);
+            (least <= most).then_some(Fault::ThinkBetween(least, most))
+        }
+    }
+}
+
+/// How long a request is worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Think {
+    Always(Duration),
+    Between(Duration, Duration),
+    About(Duration),
+}
+
+impl Think {
+    /// The time of one request, from a number between 0 and 1.
+    pub(crate) fn time(self, chance: f64) -> Duration {
+        match self {
+            Think::Always(time) => time,
+            Think::Between(least, most) => least + (most - least).mul_f64(chance),
+            Think::About(mean) => mean.mul_f64(-(1.0 - chance).max(f64::MIN_POSITIVE).ln()),
         }
     }
 }
@@ -115,8 +169,11 @@ pub struct Misbehaviour {
     pub(crate) slow_read: Option<u64>,
     pub(crate) accept_delay: Option<Duration>,
     pub(crate) no_100_continue: bool,
-    pub(crate) think: Option<Duration>,
+    pub(crate) think: Option<Think>,
+    pub(crate) late_body: Option<Duration>,
     pub(crate) lanes: Option<usize>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) idle_close: Option<Duration>,
     pub(crate) no_keep_alive: bool,
 }
 
@@ -132,7 +189,12 @@ impl FromIterator<Fault> for Misbehaviour {
                 Fault::SlowRead(n) => how.slow_read = Some(n),
                 Fault::AcceptDelay(t) => how.accept_delay = Some(t),
                 Fault::No100Continue => how.no_100_continue = true,
-                Fault::Think(t) => how.think = Some(t),
+                Fault::Think(t) => how.think = Some(Think::Always(t)),
+                Fault::ThinkBetween(least, most) => how.think = Some(Think::Between(least, most)),
+                Fault::ThinkAbout(mean) => how.think = Some(Think::About(mean)),
+                Fault::LateBody(t) => how.late_body = Some(t),
+                Fault::Workers(n) => how.workers = Some(n),
+                Fault::IdleClose(t) => how.idle_close = Some(t),
                 Fault::Lanes(n) => how.lanes = Some(n),
                 Fault::NoKeepAlive => how.no_keep_alive = true,
             }
@@ -160,15 +222,33 @@ mod tests {
             "stall=9999999",
             "lanes=-1",
             "nagle-split=1",
+            "think",
+            "think=50-30",
+            "think=0-3",
+            "think=exp:x",
+            "workers=0",
         ] {
             let error = bad.parse::<Fault>().unwrap_err().to_string();
             assert!(error.contains("known are") || error.contains("as in"), "{bad}: {error}");
         }
+        assert_eq!("think=40".parse(), Ok(Fault::Think(Duration::from_millis(40))));
+        assert_eq!("think=exp:20".parse(), Ok(Fault::ThinkAbout(Duration::from_millis(20))));
         // Whatever the list of names promises is understood.
         for name in KNOWN.split(", ") {
             let text = name.replace(['[', ']'], "").replace("=BYTES_PER_S", "=5").replace("=BYTES", "=5");
-            let text = text.replace("=MS", "=5").replace("=N", "=5");
+            let text = text.replace("MS", "5").replace("=N", "=5");
             text.parse::<Fault>().unwrap();
         }
+    }
+
+    #[test]
+    fn times_of_thinking() {
+        let ms = Duration::from_millis;
+        let between = Think::Between(ms(30), ms(50));
+        assert_eq!((between.time(0.0), between.time(0.5)), (ms(30), ms(40)));
+        let about = Think::About(ms(20));
+        let mean = (0..1000).map(|i| about.time((f64::from(i) + 0.5) / 1000.0)).sum::<Duration>() / 1000;
+        assert!(mean.abs_diff(ms(20)) < ms(1), "{mean:?}");
+        assert!(about.time(1.0) < Duration::from_secs(60), "chance has an end");
     }
 }

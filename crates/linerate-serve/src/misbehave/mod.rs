@@ -8,7 +8,7 @@ mod faults;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -40,6 +40,9 @@ struct Shared {
     open: AtomicUsize,
     stop: AtomicBool,
     lanes: Lanes,
+    workers: Lanes,
+    /// What the times of thinking are drawn from.
+    chance: AtomicU64,
 }
 
 impl MisbehavingServer {
@@ -52,6 +55,8 @@ impl MisbehavingServer {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             lanes: Lanes::new(how.lanes),
+            workers: Lanes::new(how.workers),
+            chance: AtomicU64::new(0),
             how,
             counts: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -102,6 +107,14 @@ impl Shared {
 
     fn stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// A number from 0 up to 1, another one each time: SplitMix64 of a counter.
+    fn chance(&self) -> f64 {
+        let z = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Sleeps, unless it is told to stop.
