@@ -1,6 +1,8 @@
 //! Links move packets: whole IP packets in, whole IP packets out. What is under them (Ethernet, addresses of cards) is the link's
 //! own business. Links think nothing of TCP; the stack that does never sees what they are made of.
 
+pub mod xdp;
+
 use std::io;
 use std::net::IpAddr;
 

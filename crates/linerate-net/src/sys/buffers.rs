@@ -1,41 +1,15 @@
 //! Receive buffers that the kernel picks from (a provided-buffer ring).
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
+use super::pages::Pages;
+
 const CACHE_LINE: usize = 64;
 /// Added to each buffer's size.
 const STAGGER: usize = 5 * CACHE_LINE;
-
-/// Pages from the kernel, zeroed.
-struct Pages {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Pages {
-    fn new(len: usize) -> io::Result<Pages> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh anonymous mapping touches no memory of ours.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Pages { start, len }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours and, as the struct goes, nobody refers to it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
 
 /// Whose a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +62,7 @@ impl Buffers {
 
     /// Where the ring is, for the kernel.
     pub(crate) fn ring_address(&self) -> u64 {
-        self.ring.start.as_ptr() as u64
+        self.ring.start() as u64
     }
 
     pub(crate) fn count(&self) -> u16 {
@@ -122,7 +96,7 @@ impl Buffers {
         // SAFETY: `at` is below the number of entries the mapping has room for. The entry is not visible to the kernel
         // until `publish`: there are never more than `count` buffers, so the tail cannot overtake the kernel's head.
         // The tail itself shares the first entry's last two bytes, which none of these setters touches.
-        let entry = unsafe { &mut *self.ring.start.as_ptr().cast::<BufRingEntry>().add(at) };
+        let entry = unsafe { &mut *self.ring.start().cast::<BufRingEntry>().add(at) };
         entry.set_addr(self.address(id) as u64);
         entry.set_len(self.size as u32);
         entry.set_bid(id);
@@ -131,7 +105,7 @@ impl Buffers {
     }
 
     fn publish(&self) {
-        let base = self.ring.start.as_ptr().cast::<BufRingEntry>();
+        let base = self.ring.start().cast::<BufRingEntry>();
         // SAFETY: the address of the tail within a mapping that is page-aligned, hence aligned for u16, and lives as
         // long as we do; the kernel only reads it.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(base).cast_mut()) };
@@ -140,7 +114,7 @@ impl Buffers {
 
     fn address(&self, id: u16) -> *mut u8 {
         // SAFETY: ids are below `count`, so the offset lies within the mapping.
-        unsafe { self.data.start.as_ptr().add(usize::from(id) * self.stride) }
+        unsafe { self.data.start().add(usize::from(id) * self.stride) }
     }
 
     /// The kernel has put bytes into a buffer: it is ours now.

@@ -3,11 +3,13 @@
 
 mod buffers;
 mod event_fd;
+mod pages;
 mod poll;
 pub(crate) mod ring;
 pub(crate) mod ring_check;
 pub(crate) mod socket;
 pub(crate) mod thread;
+pub(crate) mod xdp;
 
 pub(crate) use event_fd::EventFd;
 pub(crate) use poll::{Interest, Poll, Ready, has_pwait2};

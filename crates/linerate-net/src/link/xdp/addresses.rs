@@ -1,0 +1,74 @@
+//! A client's source addresses: the interface has them while we live, so that the kernel answers ARP and NDP for them.
+
+use std::net::IpAddr;
+
+use crate::Time;
+
+use super::limits::{ADDRESS_LIFE_S, ADDRESS_RENEWAL};
+use super::netlink::Netlink;
+use super::preflight::{self, XdpError};
+
+/// Addresses that were given to an interface. They go when this does, or by themselves some seconds after the process was killed.
+#[derive(Debug)]
+pub(super) struct BorrowedAddresses {
+    interface: u32,
+    addresses: Vec<IpAddr>,
+    renew_at: Time,
+}
+
+impl BorrowedAddresses {
+    /// Gives the interface those of `wanted` that it does not have; `None`: it has all.
+    pub(super) fn borrow(
+        netlink: &mut Netlink,
+        interface: u32,
+        name: &str,
+        wanted: &[IpAddr],
+        now: Time,
+    ) -> Result<Option<BorrowedAddresses>, XdpError> {
+        let present = netlink.addresses().map_err(|e| preflight::kernel("its addresses", &e))?;
+        for &address in wanted {
+            if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+                return Err(preflight::no_source(address));
+            }
+            match present.iter().find(|(_, a)| *a == address) {
+                Some((there, _)) if *there != interface => return Err(preflight::address_elsewhere(name, address)),
+                Some(_) => preflight::address_in_use(name, address)?,
+                None => {}
+            }
+        }
+        let mut borrowed = BorrowedAddresses { interface, addresses: Vec::new(), renew_at: now + ADDRESS_RENEWAL };
+        for &address in wanted {
+            if present.iter().any(|(_, a)| *a == address) || borrowed.addresses.contains(&address) {
+                continue;
+            }
+            netlink
+                .add_address(interface, address, ADDRESS_LIFE_S)
+                .map_err(|e| preflight::cannot_add(name, address, &e))?;
+            borrowed.addresses.push(address);
+        }
+        Ok(if borrowed.addresses.is_empty() { None } else { Some(borrowed) })
+    }
+
+    /// Renews them when it is time.
+    pub(super) fn renew(&mut self, now: Time) {
+        if now < self.renew_at {
+            return;
+        }
+        self.renew_at = now + ADDRESS_RENEWAL;
+        let Ok(mut netlink) = Netlink::open() else { return };
+        for &address in &self.addresses {
+            // Should it fail, there is another try before the lifetime ends.
+            let _ = netlink.add_address(self.interface, address, ADDRESS_LIFE_S);
+        }
+    }
+}
+
+impl Drop for BorrowedAddresses {
+    fn drop(&mut self) {
+        let Ok(mut netlink) = Netlink::open() else { return };
+        for &address in &self.addresses {
+            // What cannot be taken away ends with its lifetime.
+            let _ = netlink.delete_address(self.interface, address);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Every limit of this link, with its reason.
+
+use std::time::Duration;
+
+/// Frames, and entries of the rings, for each direction of a queue. Reason: a thousand connections that all move at once are two
+/// thousand packets; more would only be memory that falls out of the cache.
+pub(super) const FRAMES: u32 = 2048;
+
+/// Addresses and ports that packets are compared with one by one. Reason: it costs a nanosecond or so for each packet and rule.
+pub(super) const RULES: usize = 128;
+
+/// Receive queues of one thread. Reason: it waits for all of them with one list.
+pub(super) const QUEUES_PER_THREAD: usize = crate::sys::xdp::SOCKETS_PER_WAIT;
+
+/// Remembered neighbours. Reason: 4096 are 128 KiB, and a slot that is taken costs two questions to the kernel.
+pub(super) const NEIGHBOUR_SLOTS: usize = 4096;
+
+/// Questions to the kernel before what frames show must do. Reason: each costs about 5 us; a flood from invented addresses may
+/// not cost more than a hundredth of the time.
+pub(super) const QUESTIONS_PER_EPOCH: u32 = 10_000;
+
+/// How long an answer of the kernel on neighbours holds. Reason: a neighbour that changes its card is found again before TCP gives up.
+pub(super) const EPOCH: Duration = Duration::from_secs(5);
+
+/// How long between two looks at whether a neighbour has answered. Reason: a network answers within a millisecond or two.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// How often a busy link looks whether it was woken. Reason: a look is a system call.
+pub(super) const WAKE_LOOK: Duration = Duration::from_millis(1);
+
+/// How long a queue may be busy with a socket that closes.
+pub(super) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Lifetime of an address that we give an interface, seconds: how long it stays after our death. Reason: renewed in time also
+/// by a thread that was kept from its core for seconds.
+pub(super) const ADDRESS_LIFE_S: u32 = 30;
+
+/// How often it is renewed.
+pub(super) const ADDRESS_RENEWAL: Duration = Duration::from_secs(10);
+
+/// How long a peer's card is looked for before anything is sent. Reason: ARP tries three times, a second apart.
+pub(super) const FIRST_LOOK: Duration = Duration::from_secs(3);

@@ -1,0 +1,206 @@
+//! To whose card a packet goes. The kernel is asked, its answers are remembered for a while; where it does not know, or is asked
+//! too often, a packet goes back to where the last one of that address came from.
+
+use std::net::IpAddr;
+
+use super::ethernet::Mac;
+use super::limits::{NEIGHBOUR_SLOTS, QUESTIONS_PER_EPOCH};
+
+/// What the kernel says of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hop {
+    /// To this card.
+    Known(Mac),
+    /// The network was asked; nothing is known yet.
+    Asked,
+    /// It knows no way by this interface.
+    None,
+}
+
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Nobody,
+    /// From a frame; the kernel was not asked yet.
+    Seen,
+    /// From the kernel, or from a frame when it did not know.
+    Sure,
+    /// The kernel has asked the network.
+    Asked,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    address: u128,
+    /// The entry holds for this epoch.
+    epoch: u32,
+    mac: Mac,
+    source: Source,
+}
+
+/// A table of fixed size: two addresses that share a slot only cost questions.
+pub(super) struct Neighbours {
+    slots: Box<[Slot]>,
+    epoch: u32,
+    /// Questions left in this epoch.
+    questions: u32,
+}
+
+fn key(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    }
+}
+
+impl Neighbours {
+    pub(super) fn new() -> Neighbours {
+        let empty = Slot { address: 0, epoch: 0, mac: Mac::default(), source: Source::Nobody };
+        Neighbours {
+            slots: vec![empty; NEIGHBOUR_SLOTS].into_boxed_slice(),
+            epoch: 1,
+            questions: QUESTIONS_PER_EPOCH,
+        }
+    }
+
+    /// What is remembered is asked for again.
+    pub(super) fn next_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.questions = QUESTIONS_PER_EPOCH;
+    }
+
+    fn slot(&mut self, address: u128) -> &mut Slot {
+        let folded = (address as u64) ^ ((address >> 64) as u64);
+        let hash = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        &mut self.slots[hash as usize % NEIGHBOUR_SLOTS]
+    }
+
+    /// A frame came from this card with this source address.
+    #[inline]
+    pub(super) fn seen(&mut self, address: IpAddr, mac: Mac) {
+        let (address, epoch) = (key(address), self.epoch);
+        let slot = self.slot(address);
+        if slot.address == address && slot.epoch == epoch && slot.source == Source::Sure {
+            return;
+        }
+        *slot = Slot { address, epoch, mac, source: Source::Seen };
+    }
+
+    /// The card for packets to an address; `None` when it is not known (yet). `ask` is called when the kernel has to be asked.
+    #[inline]
+    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Mac> {
+        let (address, epoch) = (key(to), self.epoch);
+        let slot = self.slot(address);
+        if slot.address == address && slot.epoch == epoch {
+            match slot.source {
+                Source::Sure => return Some(slot.mac),
+                Source::Asked => return None,
+                Source::Seen | Source::Nobody => {}
+            }
+        }
+        self.find_anew(to, ask)
+    }
+
+    #[cold]
+    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Mac> {
+        let (address, epoch) = (key(to), self.epoch);
+        let may_ask = self.questions > 0;
+        self.questions = self.questions.saturating_sub(1);
+        let slot = self.slot(address);
+        // What an earlier epoch knew is better than nothing.
+        let known = slot.address == address && !matches!(slot.source, Source::Nobody | Source::Asked);
+        let before = known.then_some(slot.mac);
+        let (mac, source) = match if may_ask { ask() } else { Hop::None } {
+            Hop::Known(mac) => (Some(mac), Source::Sure),
+            Hop::Asked | Hop::None if before.is_some() => (before, Source::Sure),
+            Hop::Asked => (None, Source::Asked),
+            Hop::None => (None, Source::Nobody),
+        };
+        *slot = Slot { address, epoch, mac: mac.unwrap_or_default(), source };
+        mac
+    }
+
+    /// Answers of the network may have come: the kernel is asked again for what was asked for.
+    pub(super) fn look_again(&mut self, to: IpAddr) {
+        let address = key(to);
+        let slot = self.slot(address);
+        if slot.address == address && slot.source == Source::Asked {
+            slot.source = Source::Nobody;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+    fn ip(n: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, n).into()
+    }
+
+    fn never() -> Hop {
+        panic!("not to be asked")
+    }
+
+    #[test]
+    fn the_kernel_is_asked_once_in_an_epoch() {
+        let mut table = Neighbours::new();
+        assert_eq!(table.find(ip(1), || Hop::Known(A)), Some(A));
+        assert_eq!(table.find(ip(1), never), Some(A));
+        table.next_epoch();
+        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+        assert_eq!(table.find(ip(1), never), Some(B));
+    }
+
+    #[test]
+    fn the_kernels_word_goes_before_what_was_seen() {
+        let mut table = Neighbours::new();
+        table.seen(ip(1), A);
+        assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
+        table.seen(ip(1), A);
+        assert_eq!(table.find(ip(1), never), Some(B));
+    }
+
+    #[test]
+    fn what_was_seen_helps_where_the_kernel_does_not_know() {
+        let mut table = Neighbours::new();
+        for answer in [Hop::None, Hop::Asked] {
+            table.next_epoch();
+            table.seen(ip(1), A);
+            assert_eq!(table.find(ip(1), || answer), Some(A));
+            assert_eq!(table.find(ip(1), never), Some(A));
+        }
+    }
+
+    #[test]
+    fn an_unknown_neighbour_is_asked_for_once_and_looked_for_again() {
+        let mut table = Neighbours::new();
+        assert_eq!(table.find(ip(1), || Hop::Asked), None);
+        assert_eq!(table.find(ip(1), never), None);
+        table.look_again(ip(1));
+        assert_eq!(table.find(ip(1), || Hop::Known(A)), Some(A));
+        table.look_again(ip(1));
+        assert_eq!(table.find(ip(1), never), Some(A));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_is_answered_without_asking_for_each() {
+        let mut table = Neighbours::new();
+        let mut asked = 0;
+        for n in 0..QUESTIONS_PER_EPOCH * 2 {
+            let address = IpAddr::from(Ipv4Addr::from(n + 1));
+            table.seen(address, A);
+            let found = table.find(address, || {
+                asked += 1;
+                Hop::Known(B)
+            });
+            assert!(found.is_some());
+        }
+        assert_eq!(asked, QUESTIONS_PER_EPOCH);
+    }
+}

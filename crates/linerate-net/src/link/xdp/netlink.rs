@@ -1,0 +1,433 @@
+//! What the kernel knows of interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549): questions and answers as bytes.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::ethernet::Mac;
+
+/// Message types (linux/rtnetlink.h).
+mod kind {
+    pub(super) const ERROR: u16 = 2;
+    pub(super) const DONE: u16 = 3;
+    pub(super) const GET_LINK: u16 = 18;
+    pub(super) const NEW_ADDRESS: u16 = 20;
+    pub(super) const DELETE_ADDRESS: u16 = 21;
+    pub(super) const GET_ADDRESS: u16 = 22;
+    pub(super) const GET_ROUTE: u16 = 26;
+    pub(super) const NEW_NEIGHBOUR: u16 = 28;
+    pub(super) const GET_NEIGHBOUR: u16 = 30;
+}
+
+/// Flags of a message (linux/netlink.h).
+mod flag {
+    pub(super) const REQUEST: u16 = 0x1;
+    pub(super) const ACK: u16 = 0x4;
+    pub(super) const REPLACE: u16 = 0x100;
+    pub(super) const DUMP: u16 = 0x300;
+    pub(super) const CREATE: u16 = 0x400;
+}
+
+/// Attributes, by message (linux/if_link.h, if_addr.h, rtnetlink.h, neighbour.h).
+mod attribute {
+    pub(super) const LINK_ADDRESS: u16 = 1;
+    pub(super) const LINK_NAME: u16 = 3;
+    pub(super) const LINK_MTU: u16 = 4;
+    pub(super) const LINK_XDP: u16 = 43;
+    pub(super) const XDP_ATTACHED: u16 = 2;
+    pub(super) const ADDRESS: u16 = 1;
+    pub(super) const LOCAL: u16 = 2;
+    pub(super) const CACHE_INFO: u16 = 6;
+    pub(super) const FLAGS: u16 = 8;
+    pub(super) const DESTINATION: u16 = 1;
+    pub(super) const OUT_INTERFACE: u16 = 4;
+    pub(super) const GATEWAY: u16 = 5;
+    pub(super) const VIA: u16 = 18;
+    pub(super) const NEIGHBOUR: u16 = 1;
+    pub(super) const LINK_LAYER: u16 = 2;
+}
+
+const HEADER: usize = 16;
+/// IFA_F_NODAD, IFA_F_NOPREFIXROUTE
+const PLAIN_ADDRESS: u32 = 0x02 | 0x200;
+/// NTF_USE: ask the network for it.
+const USE: u8 = 1;
+/// Neighbour states in which the address is good: permanent, no-ARP, reachable, stale, delay, probe.
+const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x04 | 0x08 | 0x10;
+/// Those in which the kernel has reason to doubt it.
+const STALE: u16 = 0x04;
+/// How long an answer may take. Reason: the kernel gives it within the call.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Messages of one dump, at most. Reason: bounded; no interface has so many addresses.
+const DUMPED: usize = 1 << 16;
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) index: u32,
+    /// `None`: it is not Ethernet.
+    pub(super) mac: Option<Mac>,
+    pub(super) mtu: usize,
+    pub(super) up: bool,
+    pub(super) running: bool,
+    pub(super) loopback: bool,
+    /// An XDP program is there already.
+    pub(super) has_program: bool,
+}
+
+/// Where packets to an address go next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// Out of this interface.
+    pub(super) interface: u32,
+    /// To this neighbour; `None`: the address is one itself.
+    pub(super) gateway: Option<IpAddr>,
+}
+
+/// A neighbour's card, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Neighbour {
+    pub(super) mac: Mac,
+    /// It was not heard of for a while.
+    pub(super) stale: bool,
+}
+
+/// A request in the making: header, fixed part, attributes.
+struct Request(Vec<u8>);
+
+impl Request {
+    fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(flags | flag::REQUEST).to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        Request(bytes)
+    }
+
+    fn with(mut self, attribute: u16, value: &[u8]) -> Request {
+        self.0.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
+        self.0.extend_from_slice(&attribute.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn finish(mut self, sequence: u32) -> Vec<u8> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.0
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// The attributes in `bytes`: type and value each. Ends at what is malformed.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)? & 0x3fff;
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(k, _)| *k == kind).map(|(_, value)| value)
+}
+
+/// The messages in `bytes`: type, sequence number, body each. Ends at what is malformed.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = u32_at(bytes, 0)? as usize;
+        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, 8)?);
+        let body = bytes.get(HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, sequence, body))
+    })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(Ipv4Addr::from(four).into());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| Ipv6Addr::from(sixteen).into())
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}
+
+fn family(address: IpAddr) -> u8 {
+    (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// `struct ifinfomsg` and its attributes.
+fn parse_link(body: &[u8]) -> Option<Interface> {
+    const ETHER: u16 = 1; // ARPHRD_ETHER
+    let (hardware, flags) = (u16_at(body, 2)?, u32_at(body, 8)? as libc::c_int);
+    let rest = body.get(16..)?;
+    let mac = find(rest, attribute::LINK_ADDRESS).and_then(|a| a.try_into().ok()).map(Mac);
+    let attached = find(rest, attribute::LINK_XDP).and_then(|x| find(x, attribute::XDP_ATTACHED));
+    Some(Interface {
+        index: u32_at(body, 4)?,
+        mac: mac.filter(|_| hardware == ETHER),
+        mtu: find(rest, attribute::LINK_MTU).and_then(|m| u32_at(m, 0))? as usize,
+        up: flags & libc::IFF_UP != 0,
+        running: flags & libc::IFF_RUNNING != 0,
+        loopback: flags & libc::IFF_LOOPBACK != 0,
+        has_program: attached.is_some_and(|a| a.first() != Some(&0)),
+    })
+}
+
+/// `struct ifaddrmsg` and its attributes: the interface and the address.
+fn parse_address(body: &[u8]) -> Option<(u32, IpAddr)> {
+    let rest = body.get(8..)?;
+    // On a point-to-point interface ADDRESS is the other end.
+    let own = find(rest, attribute::LOCAL).or_else(|| find(rest, attribute::ADDRESS))?;
+    Some((u32_at(body, 4)?, address(own)?))
+}
+
+/// `struct rtmsg` and its attributes.
+fn parse_route(body: &[u8]) -> Option<Route> {
+    const UNICAST: u8 = 1; // RTN_UNICAST
+    let rest = body.get(12..).filter(|_| body[7] == UNICAST)?;
+    let gateway = find(rest, attribute::GATEWAY)
+        // `struct rtvia`: a gateway of the other family
+        .or_else(|| find(rest, attribute::VIA).and_then(|via| via.get(2..)))
+        .and_then(address);
+    Some(Route { interface: find(rest, attribute::OUT_INTERFACE).and_then(|o| u32_at(o, 0))?, gateway })
+}
+
+/// `struct ndmsg` and its attributes.
+fn parse_neighbour(body: &[u8]) -> Option<Neighbour> {
+    let state = u16_at(body, 8)?;
+    let mac = find(body.get(12..)?, attribute::LINK_LAYER)?;
+    (state & USABLE != 0).then_some(())?;
+    Some(Neighbour { mac: Mac(mac.try_into().ok()?), stale: state & STALE != 0 })
+}
+
+/// A conversation with the kernel.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    pub(super) fn open() -> io::Result<Netlink> {
+        let socket = Socket::new(
+            Domain::from(libc::AF_NETLINK),
+            Type::RAW.cloexec(),
+            Some(Protocol::from(libc::NETLINK_ROUTE)),
+        )?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(Netlink { socket, sequence: 0, buffer: vec![0; 64 << 10] })
+    }
+
+    /// Asks, and hands each message of the answer to `take`.
+    fn ask(&mut self, request: Request, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = request.finish(self.sequence);
+        let dump = u16_at(&request, 6).is_some_and(|flags| flags & flag::DUMP == flag::DUMP);
+        self.socket.write_all(&request)?;
+        for _ in 0..DUMPED {
+            let len = self.socket.read(&mut self.buffer)?;
+            for (kind, sequence, body) in messages(&self.buffer[..len]) {
+                if sequence != self.sequence {
+                    continue; // the rest of an answer that was given up
+                }
+                match kind {
+                    kind::DONE => return Ok(()),
+                    kind::ERROR => {
+                        let errno = u32_at(body, 0).unwrap_or(0) as i32;
+                        let failed = errno != 0;
+                        return if failed { Err(io::Error::from_raw_os_error(-errno)) } else { Ok(()) };
+                    }
+                    _ => take(kind, body),
+                }
+                if !dump {
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::Error::other("the kernel's answer does not end"))
+    }
+
+    fn one<T>(&mut self, request: Request, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+        let mut found = None;
+        self.ask(request, |_, body| found = parse(body))?;
+        Ok(found)
+    }
+
+    /// The interface of this name; `None` when there is none.
+    pub(super) fn interface(&mut self, name: &str) -> io::Result<Option<Interface>> {
+        let mut zero_ended = name.as_bytes().to_vec();
+        zero_ended.push(0);
+        let request = Request::new(kind::GET_LINK, 0, &[0; 16]).with(attribute::LINK_NAME, &zero_ended);
+        match self.one(request, parse_link) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL)) => Ok(None),
+            result => result,
+        }
+    }
+
+    /// All addresses of this machine (in this network namespace), with the indices of their interfaces.
+    pub(super) fn addresses(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
+        let mut all = Vec::new();
+        self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
+            all.extend(parse_address(body));
+        })?;
+        Ok(all)
+    }
+
+    /// How packets to an address leave this machine; `None`: there is no way.
+    pub(super) fn route(&mut self, to: IpAddr) -> io::Result<Option<Route>> {
+        let fixed = [family(to), bits(to), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let request = Request::new(kind::GET_ROUTE, 0, &fixed).with(attribute::DESTINATION, &octets(to));
+        match self.one(request, parse_route) {
+            Err(e) if e.raw_os_error().is_some() => Ok(None),
+            result => result,
+        }
+    }
+
+    fn neighbour_fixed(interface: u32, of: IpAddr, flags: u8) -> [u8; 12] {
+        let mut fixed = [0; 12];
+        fixed[0] = family(of);
+        fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
+        fixed[10] = flags;
+        fixed
+    }
+
+    /// A neighbour's card; `None`: not known (yet).
+    pub(super) fn neighbour(&mut self, interface: u32, of: IpAddr) -> io::Result<Option<Neighbour>> {
+        let fixed = Netlink::neighbour_fixed(interface, of, 0);
+        let request = Request::new(kind::GET_NEIGHBOUR, 0, &fixed).with(attribute::NEIGHBOUR, &octets(of));
+        match self.one(request, parse_neighbour) {
+            Err(e) if e.raw_os_error().is_some() => Ok(None),
+            result => result,
+        }
+    }
+
+    /// Has the kernel ask the network for a neighbour (ARP, NDP), or make sure of it.
+    pub(super) fn look_for(&mut self, interface: u32, neighbour: IpAddr) -> io::Result<()> {
+        let fixed = Netlink::neighbour_fixed(interface, neighbour, USE);
+        let request = Request::new(kind::NEW_NEIGHBOUR, flag::CREATE | flag::ACK, &fixed)
+            .with(attribute::NEIGHBOUR, &octets(neighbour));
+        self.ask(request, |_, _| {})
+    }
+
+    /// Gives an interface an address, or renews it, for `lasting` seconds; the kernel uses it for no connection of its own.
+    pub(super) fn add_address(&mut self, interface: u32, address: IpAddr, lasting: u32) -> io::Result<()> {
+        let mut cache_info = [0; 16];
+        cache_info[4..8].copy_from_slice(&lasting.to_ne_bytes()); // valid; preferred stays 0
+        let request = Netlink::address_request(
+            kind::NEW_ADDRESS,
+            flag::CREATE | flag::REPLACE | flag::ACK,
+            interface,
+            address,
+        );
+        let request =
+            request.with(attribute::FLAGS, &PLAIN_ADDRESS.to_ne_bytes()).with(attribute::CACHE_INFO, &cache_info);
+        self.ask(request, |_, _| {})
+    }
+
+    pub(super) fn delete_address(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
+        self.ask(
+            Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address),
+            |_, _| {},
+        )
+    }
+
+    fn address_request(kind: u16, flags: u16, interface: u32, address: IpAddr) -> Request {
+        let mut fixed = [0; 8];
+        fixed[0] = family(address);
+        fixed[1] = bits(address);
+        fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
+        Request::new(kind, flags, &fixed)
+            .with(attribute::LOCAL, &octets(address))
+            .with(attribute::ADDRESS, &octets(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_end_at_what_is_malformed() {
+        let request = Request::new(1, 0, &[]).with(3, b"eth0\0").with(4, &9000u32.to_ne_bytes()).finish(7);
+        let found: Vec<_> = messages(&request).collect();
+        assert_eq!(found.len(), 1);
+        let (kind, sequence, body) = found[0];
+        assert_eq!((kind, sequence), (1, 7));
+        assert_eq!(find(body, 3), Some(&b"eth0\0"[..]));
+        assert_eq!(find(body, 4).and_then(|m| u32_at(m, 0)), Some(9000));
+        for cut in 0..request.len() {
+            assert_eq!(messages(&request[..cut]).count(), 0, "cut at {cut}");
+        }
+        for cut in 0..body.len() {
+            assert!(attributes(&body[..cut]).count() < 2, "cut at {cut}");
+        }
+        assert_eq!(attributes(&[0, 0, 1, 0]).count(), 0, "a length of nothing");
+        assert_eq!(messages(&[0; 16]).count(), 0);
+    }
+
+    #[test]
+    fn the_loopback_interface_is_what_it_is() {
+        let mut netlink = Netlink::open().expect("rtnetlink");
+        let lo = netlink.interface("lo").expect("an answer").expect("there is one");
+        assert!(lo.loopback && lo.mtu > 0 && !lo.has_program);
+        assert_eq!(netlink.interface("no-such-if").expect("an answer"), None);
+        assert_eq!(netlink.interface("a-name-that-is-much-too-long").expect("an answer"), None);
+        for (interface, address) in netlink.addresses().expect("a list") {
+            assert!(interface > 0, "{address}");
+        }
+    }
+
+    #[test]
+    fn routes_that_lead_nowhere_are_none() {
+        let mut netlink = Netlink::open().expect("rtnetlink");
+        // An address of our own is no neighbour's.
+        assert_eq!(netlink.route(Ipv4Addr::LOCALHOST.into()).expect("an answer"), None);
+        assert_eq!(netlink.neighbour(1, Ipv4Addr::new(127, 9, 9, 9).into()).expect("an answer"), None);
+    }
+
+    #[test]
+    fn a_route_and_a_neighbour_are_read() {
+        let route = Request::new(24, 0, &[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0])
+            .with(attribute::OUT_INTERFACE, &5u32.to_ne_bytes())
+            .with(attribute::GATEWAY, &[10, 0, 0, 1])
+            .finish(1);
+        let expected = Route { interface: 5, gateway: Some(Ipv4Addr::new(10, 0, 0, 1).into()) };
+        assert_eq!(parse_route(&route[HEADER..]), Some(expected));
+        let neighbour = |state: u16| {
+            let mut fixed = Netlink::neighbour_fixed(5, Ipv4Addr::new(10, 0, 0, 1).into(), 0);
+            fixed[8..10].copy_from_slice(&state.to_ne_bytes());
+            let bytes = Request::new(28, 0, &fixed).with(attribute::LINK_LAYER, &[2, 0, 0, 0, 0, 1]).finish(1);
+            parse_neighbour(&bytes[HEADER..])
+        };
+        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        assert_eq!(neighbour(0x02), Some(Neighbour { mac, stale: false }));
+        assert_eq!(neighbour(0x04), Some(Neighbour { mac, stale: true }));
+        assert_eq!(neighbour(0x01), None, "incomplete");
+        assert_eq!(neighbour(0x20), None, "failed");
+        assert_eq!(parse_route(&[]), None);
+        assert_eq!(parse_neighbour(&[]), None);
+    }
+}

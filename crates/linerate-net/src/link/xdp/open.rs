@@ -1,0 +1,334 @@
+//! Taking a part of an interface: everything is checked and opened before the first packet is steered.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::clock::{Clock, monotonic};
+use crate::link::Checksums;
+use crate::sys::EventFd;
+use crate::sys::xdp::{self, Attachment, BusyPoll, Config, Mode, Program, QueueSocket, XskMap};
+
+use super::addresses::BorrowedAddresses;
+use super::netlink::{Interface, Netlink};
+use super::neighbours::Neighbours;
+use super::preflight::{self, XdpError};
+use super::program::{Ours, program};
+use super::{Steer, Xdp, XdpCounts, ethernet, limits};
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, with zero-copy where it can; else in the kernel's receive path.
+    #[default]
+    Auto,
+    /// In the driver, copying.
+    Native,
+    /// In the kernel's receive path, which every interface can.
+    Generic,
+}
+
+/// Polling the card from the thread that works, instead of by interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPolling {
+    /// For how long at a time, microseconds.
+    pub for_us: u32,
+    /// Packets at once.
+    pub budget: u32,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct XdpOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// Which packets are ours.
+    pub steer: Steer,
+    /// Links, one for each thread that will drive one. There are never more than the interface has receive queues.
+    pub threads: usize,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Poll instead of interrupts.
+    pub busy_poll: Option<BusyPolling>,
+    /// Who checks checksums.
+    pub checksums: Checksums,
+}
+
+impl XdpOptions {
+    /// The usual: one thread, best mode, all checksums checked.
+    pub fn new(interface: impl Into<String>, steer: Steer) -> XdpOptions {
+        XdpOptions {
+            interface: interface.into(),
+            steer,
+            threads: 1,
+            mode: XdpMode::default(),
+            busy_poll: None,
+            checksums: Checksums::Full,
+        }
+    }
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// One for each thread; each has its part of the receive queues.
+    pub links: Vec<Xdp>,
+    /// A server's places, with the ports chosen where 0 was asked for.
+    pub listen: Vec<SocketAddr>,
+    /// The interface's addresses: what an unspecified address stands for.
+    pub addresses: Vec<IpAddr>,
+    /// How packets move: "native, zero-copy", "native, copy" or "generic, copy".
+    pub how: &'static str,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// What the links of an interface have in common. With the last of them the program leaves the interface.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) interface: String,
+    _attachment: Attachment,
+    _map: XskMap,
+    /// Keep others from the server's ports: nobody listens here.
+    _reserved: Vec<Socket>,
+}
+
+/// Opens an interface.
+///
+/// # Errors
+/// When something is missing or in the way, in words, with what to do about it. Then nothing has changed.
+pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
+    let name = &options.interface;
+    preflight::capabilities()?;
+    let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
+    let interface = usable(&mut netlink, name)?;
+    let mac = interface.mac.ok_or_else(|| preflight::not_ethernet(name))?;
+    // What cannot be raised shows where it is missing.
+    let _ = xdp::memory_limit_raised();
+    let queues = xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+    let mut notes = Vec::new();
+    let threads = threads(options, queues, &mut notes);
+    if queues as usize > threads * limits::QUEUES_PER_THREAD {
+        let most = threads * limits::QUEUES_PER_THREAD;
+        return Err(preflight::error(
+            format!("{name} has {queues} receive queues, too many for {threads} threads"),
+            format!("more threads, or fewer queues: ethtool -L {name} combined {most}"),
+        ));
+    }
+    let (steer, reserved) = reserve(&options.steer)?;
+    let own: Vec<IpAddr> = (netlink.addresses().map_err(|e| preflight::kernel("its addresses", &e))?.into_iter())
+        .filter(|(of, _)| *of == interface.index)
+        .map(|(_, address)| address)
+        .collect();
+    let rules = steer.rules(&own);
+    if rules.is_empty() || rules.len() > limits::RULES {
+        return Err(preflight::error(
+            format!("{name} has {} addresses and ports to be steered by", rules.len()),
+            format!("1 to {} are possible: name the address to listen on, or fewer of them", limits::RULES),
+        ));
+    }
+    let from = if let Steer::From(from) = &steer { &from[..] } else { &[] };
+    let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;
+    let taken = take(options, &interface, queues, |map| program(&rules, Ours::ToSocket { map }))?;
+    notes.extend(taken.note);
+    let shared = Arc::new(Shared {
+        interface: name.clone(),
+        _attachment: taken.attachment,
+        _map: taken.map,
+        _reserved: reserved,
+    });
+    let mtu = interface.mtu.min(frame_bytes(&interface) - xdp::HEADROOM - ethernet::HEADER);
+    let mut parts: Vec<Vec<QueueSocket>> = (0..threads).map(|_| Vec::new()).collect();
+    for (queue, socket) in taken.sockets.into_iter().enumerate() {
+        parts[queue % threads].push(socket);
+    }
+    let link = |queues: Vec<QueueSocket>| -> io::Result<Xdp> {
+        Ok(Xdp {
+            queues,
+            mac,
+            interface: interface.index,
+            mtu,
+            checksums: options.checksums,
+            neighbours: Neighbours::new(),
+            netlink: Netlink::open()?,
+            looked_for: Vec::new(),
+            look_again: crate::Time::ZERO,
+            next_epoch: monotonic() + limits::EPOCH,
+            wake: Arc::new(EventFd::new()?),
+            look_for_wake: crate::Time::ZERO,
+            clock: Clock::default(),
+            counts: XdpCounts::default(),
+            addresses: borrowed.take(),
+            shared: Arc::clone(&shared),
+        })
+    };
+    let links: io::Result<Vec<Xdp>> = parts.into_iter().map(link).collect();
+    let links = links.map_err(|e| preflight::refused("a descriptor", &e))?;
+    let listen = if let Steer::Listen(places) = steer { places } else { Vec::new() };
+    Ok(Opened { links, listen, addresses: own, how: taken.how, notes })
+}
+
+/// The interface, if it can be used.
+fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
+    let interface = netlink.interface(name).map_err(|e| preflight::kernel("about interfaces", &e))?;
+    let interface = interface.ok_or_else(|| preflight::no_interface(name))?;
+    match () {
+        () if interface.mac.is_none() || interface.loopback => Err(preflight::not_ethernet(name)),
+        () if !interface.up => Err(preflight::is_down(name)),
+        () if interface.has_program => Err(preflight::has_program(name)),
+        () => Ok(interface),
+    }
+}
+
+/// How many threads can have a part.
+fn threads(options: &XdpOptions, queues: u32, notes: &mut Vec<String>) -> usize {
+    let name = &options.interface;
+    let wanted = options.threads.max(1);
+    let mut most = queues as usize;
+    // Answers to a client come on the queue that the card's hash says. Only veth keeps them on the queue they left by.
+    if matches!(options.steer, Steer::From(_)) && queues > 1 && !xdp::is_veth(name) {
+        most = 1;
+        if wanted > 1 {
+            notes.push(format!("one thread drives all {queues} receive queues of {name}: answers come on any of them"));
+        }
+    } else if wanted > most {
+        notes.push(format!(
+            "{most} of {wanted} threads: {name} has {queues} receive queue{} (ethtool -L {name} may give it more)",
+            if queues == 1 { "" } else { "s" }
+        ));
+    }
+    wanted.min(most)
+}
+
+/// Binds a server's places with the kernel, without listening there: so nobody else takes the port, a connection of the kernel's
+/// own neither, and port 0 picks one.
+fn reserve(steer: &Steer) -> Result<(Steer, Vec<Socket>), XdpError> {
+    let Steer::Listen(places) = steer else { return Ok((steer.clone(), Vec::new())) };
+    let mut sockets = Vec::new();
+    let mut bound = Vec::new();
+    for &place in places {
+        let bind = || -> io::Result<(Socket, SocketAddr)> {
+            let socket = Socket::new(Domain::for_address(place), Type::STREAM.cloexec(), None)?;
+            if place.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
+            // Connections of an earlier server in TIME-WAIT are no obstacle.
+            socket.set_reuse_address(true)?;
+            socket.bind(&place.into())?;
+            let at = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+            Ok((socket, at))
+        };
+        let (socket, at) = bind().map_err(|e| preflight::cannot_reserve(place, &e))?;
+        sockets.push(socket);
+        bound.push(at);
+    }
+    Ok((Steer::Listen(bound), sockets))
+}
+
+fn frame_bytes(interface: &Interface) -> usize {
+    let needed = interface.mtu + ethernet::HEADER + xdp::HEADROOM;
+    if needed <= 2048 { 2048 } else { 4096 }
+}
+
+struct Taken {
+    sockets: Vec<QueueSocket>,
+    map: XskMap,
+    attachment: Attachment,
+    how: &'static str,
+    note: Option<String>,
+}
+
+/// One way of taking an interface: where the program runs, and whether the card uses our memory.
+type Way = (Mode, bool, &'static str);
+
+const WAYS: [Way; 3] = [
+    (Mode::Native, true, "native, zero-copy"),
+    (Mode::Native, false, "native, copy"),
+    (Mode::Generic, false, "generic, copy"),
+];
+
+/// Opens a socket on each queue and attaches the program, in the best way that works.
+fn take(
+    options: &XdpOptions,
+    interface: &Interface,
+    queues: u32,
+    program: impl Fn(u32) -> Vec<u64>,
+) -> Result<Taken, XdpError> {
+    let ways = match options.mode {
+        XdpMode::Auto => &WAYS[..],
+        XdpMode::Native => &WAYS[1..2],
+        XdpMode::Generic => &WAYS[2..],
+    };
+    let mut first_refusal: Option<io::Error> = None;
+    for &way in ways {
+        match take_by(options, interface, queues, &program, way)? {
+            Ok(mut taken) => {
+                taken.note = first_refusal.filter(|_| way.0 == Mode::Generic).map(|e| {
+                    format!("the driver of {} cannot run XDP programs ({e}): generic mode, slower", options.interface)
+                });
+                return Ok(taken);
+            }
+            // What the copying way in the driver says tells most.
+            Err(e) => first_refusal = Some(e),
+        }
+    }
+    let error = first_refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
+    Err(preflight::refused(&format!("an XDP program on {}", options.interface), &error))
+}
+
+/// Tries one way. The inner error means: another way may work.
+fn take_by(
+    options: &XdpOptions,
+    interface: &Interface,
+    queues: u32,
+    program: impl Fn(u32) -> Vec<u64>,
+    (mode, zero_copy, how): Way,
+) -> Result<Result<Taken, io::Error>, XdpError> {
+    let config = Config {
+        frames: limits::FRAMES,
+        frame_bytes: frame_bytes(interface),
+        zero_copy,
+        busy_poll: options.busy_poll.map(|b| BusyPoll { for_us: b.for_us, budget: b.budget }),
+    };
+    let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
+    let mut sockets = Vec::new();
+    for queue in 0..queues {
+        match open_patiently(interface.index, queue, &config) {
+            Ok(socket) => {
+                use std::os::fd::AsFd;
+                map.set(queue, socket.as_fd()).map_err(|e| preflight::refused("the map of sockets", &e))?;
+                sockets.push(socket);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(preflight::queue_busy(&options.interface, queue));
+            }
+            Err(e) if zero_copy => return Ok(Err(e)),
+            Err(e) => return Err(preflight::refused("an AF_XDP socket", &e)),
+        }
+    }
+    let loaded = Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
+    match Attachment::new(&loaded, interface.index, mode) {
+        Ok(attachment) => Ok(Ok(Taken { sockets, map, attachment, how, note: None })),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
+            Err(preflight::has_program(&options.interface))
+        }
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(preflight::refused("the XDP program", &e)),
+        Err(e) => Ok(Err(e)),
+    }
+}
+
+/// A queue is busy for a moment after another socket on it was closed.
+fn open_patiently(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {
+    let until = monotonic() + limits::BUSY_PATIENCE;
+    loop {
+        match QueueSocket::open(interface, queue, config) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && monotonic() < until => {
+                thread::sleep(limits::LOOK_AGAIN);
+            }
+            result => return result,
+        }
+    }
+}

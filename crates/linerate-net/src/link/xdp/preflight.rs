@@ -1,0 +1,219 @@
+//! What is missing, in words, and what to do about it.
+
+use std::net::IpAddr;
+use std::{fs, io};
+
+/// Why the link cannot be had on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}; {hint}")]
+pub struct XdpError {
+    /// What is missing or in the way.
+    pub problem: String,
+    /// What to do.
+    pub hint: String,
+}
+
+pub(super) fn error(problem: impl Into<String>, hint: impl Into<String>) -> XdpError {
+    XdpError { problem: problem.into(), hint: hint.into() }
+}
+
+/// A capability: its bit, its name, what it is for.
+const CAPABILITIES: [(u32, &str, &str); 3] = [
+    (12, "CAP_NET_ADMIN", "attaching an XDP program"),
+    (13, "CAP_NET_RAW", "AF_XDP sockets"),
+    (39, "CAP_BPF", "loading an XDP program"),
+];
+/// Stands for CAP_BPF as well.
+const SYS_ADMIN: u32 = 21;
+
+const HOW_TO_GET_THEM: &str = "run it as root, or give them to it: setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM \
+                               (a container: --cap-add=NET_ADMIN --cap-add=NET_RAW --cap-add=BPF)";
+
+/// Whether the process has what it needs.
+pub(super) fn capabilities() -> Result<(), XdpError> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match effective(&status) {
+        Some(bits) => lacking(bits),
+        // Without a word of the kernel the calls themselves will tell.
+        None => Ok(()),
+    }
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn lacking(bits: u64) -> Result<(), XdpError> {
+    let has = |bit: u32| bits & (1 << bit) != 0;
+    let missing: Vec<_> = CAPABILITIES
+        .iter()
+        .filter(|(bit, name, _)| !has(*bit) && !(*name == "CAP_BPF" && has(SYS_ADMIN)))
+        .map(|(_, name, what)| format!("{name} ({what})"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(error(format!("--io xdp needs {}, which this process does not have", missing.join(", ")), HOW_TO_GET_THEM))
+}
+
+pub(super) fn no_interface(name: &str) -> XdpError {
+    let known = interfaces();
+    let hint = if known.is_empty() { "ip link lists them".to_owned() } else { format!("there are {}", known.join(", ")) };
+    error(format!("there is no interface {name:?}"), hint)
+}
+
+/// The names of this namespace's interfaces.
+fn interfaces() -> Vec<String> {
+    let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).take(16).collect()
+}
+
+pub(super) fn is_down(name: &str) -> XdpError {
+    error(format!("the interface {name} is down"), format!("ip link set dev {name} up"))
+}
+
+pub(super) fn not_ethernet(name: &str) -> XdpError {
+    error(
+        format!("{name} is not an Ethernet interface"),
+        "--io xdp needs one (a network card, a veth); for loopback, bridges' ports and tunnels use --io epoll",
+    )
+}
+
+pub(super) fn has_program(name: &str) -> XdpError {
+    error(
+        format!("{name} has an XDP program already (another linerate, a load balancer, a filter)"),
+        format!(
+            "ip link show dev {name} names it; ip link set dev {name} xdp off removes it, unless it is held by a process"
+        ),
+    )
+}
+
+pub(super) fn queue_busy(name: &str, queue: u32) -> XdpError {
+    error(
+        format!("receive queue {queue} of {name} is in use by another AF_XDP socket"),
+        "end the other program, or use another interface",
+    )
+}
+
+pub(super) fn no_way(name: &str, peer: IpAddr) -> XdpError {
+    error(
+        format!("no way to {peer} by {name} is known: nobody there answers to ARP or NDP, or the route leads elsewhere"),
+        format!("ip route get {peer}, ip neighbour show dev {name}"),
+    )
+}
+
+pub(super) fn no_source(address: IpAddr) -> XdpError {
+    error(format!("{address} cannot be a source address"), "--from takes free addresses of the interface's network")
+}
+
+pub(super) fn address_elsewhere(name: &str, address: IpAddr) -> XdpError {
+    error(
+        format!("{address} belongs to another interface than {name}"),
+        "--from takes free addresses of the interface's network",
+    )
+}
+
+pub(super) fn cannot_add(name: &str, address: IpAddr, e: &io::Error) -> XdpError {
+    error(
+        format!("{address} cannot be given to {name}: {e}"),
+        format!("give it an address yourself: ip address add {address} dev {name}"),
+    )
+}
+
+pub(super) fn cannot_reserve(at: std::net::SocketAddr, e: &io::Error) -> XdpError {
+    error(
+        format!("{at} cannot be listened on: {e}"),
+        "another program may listen there (ss -ltn shows it), or the address is not this machine's",
+    )
+}
+
+pub(super) fn kernel(what: &str, e: &io::Error) -> XdpError {
+    error(format!("the kernel does not tell {what}: {e}"), "rtnetlink is needed")
+}
+
+/// What the kernel says when a socket, a map, a program or an attachment is refused.
+pub(super) fn refused(what: &str, e: &io::Error) -> XdpError {
+    let hint = match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => HOW_TO_GET_THEM,
+        Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EPROTONOSUPPORT) => {
+            "this kernel was built without it (CONFIG_XDP_SOCKETS, CONFIG_BPF_SYSCALL); --io epoll works on every kernel"
+        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => {
+            "too little memory may be locked: ulimit -l unlimited, or LimitMEMLOCK=infinity in a systemd unit"
+        }
+        Some(libc::EOPNOTSUPP) => "this driver cannot do it; --io epoll works on every interface",
+        _ => "--io epoll works on every kernel",
+    };
+    error(format!("{what} was refused: {e}"), hint)
+}
+
+/// Whether TCP connections or listeners of the kernel use this very address; it would take their packets away.
+pub(super) fn address_in_use(name: &str, address: IpAddr) -> Result<(), XdpError> {
+    let table = if address.is_ipv4() { "tcp" } else { "tcp6" };
+    let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
+    match uses(&text, address) {
+        0 => Ok(()),
+        n => Err(error(
+            format!("{n} TCP sockets of this machine use {address}; they would be cut off, ssh among them"),
+            format!("give --from an address that nothing else uses: a free one of {name}'s network is added for the run"),
+        )),
+    }
+}
+
+/// Sockets in the text of /proc/net/tcp whose local address is this one.
+fn uses(text: &str, address: IpAddr) -> usize {
+    let words: Vec<u8> = match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    // Words of four bytes, each printed as a number of this machine's byte order.
+    let printed: String = words.as_chunks::<4>().0.iter().map(|w| format!("{:08X}", u32::from_ne_bytes(*w))).collect();
+    // Those in TIME-WAIT (06) need no more packets to speak of.
+    let is_use = |line: &&str| {
+        let mut columns = line.split_ascii_whitespace();
+        let local = columns.nth(1).and_then(|l| l.split_once(':')).map(|(a, _)| a);
+        local == Some(&printed) && columns.nth(1) != Some("06")
+    };
+    text.lines().skip(1).filter(is_use).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_capabilities_are_named() {
+        assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective("Name:\tx\n"), None);
+        assert_eq!(lacking(u64::MAX), Ok(()));
+        assert_eq!(lacking(1 << 12 | 1 << 13 | 1 << SYS_ADMIN), Ok(()));
+        let said = lacking(1 << 12).expect_err("two are missing").to_string();
+        assert!(said.contains("needs CAP_NET_RAW (AF_XDP sockets), CAP_BPF (loading an XDP program)"), "{said}");
+        assert!(said.contains("setcap"), "{said}");
+    }
+
+    #[test]
+    fn sockets_on_an_address_are_counted() {
+        let text = "  sl  local_address rem_address   st tx_queue\n   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
+                    1: 0100007F:1F91 0100007F:0016 06 00000000:00000000\n   2: 00000000:0016 00000000:0000 0A 0\n";
+        if cfg!(target_endian = "little") {
+            assert_eq!(uses(text, [127, 0, 0, 1].into()), 1);
+        }
+        assert_eq!(uses(text, [127, 0, 0, 2].into()), 0);
+        let six = "h\n 0: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A\n";
+        if cfg!(target_endian = "little") {
+            assert_eq!(uses(six, std::net::Ipv6Addr::LOCALHOST.into()), 1);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let says = |errno: i32| refused("the socket", &io::Error::from_raw_os_error(errno)).hint;
+        assert!(says(libc::EPERM).contains("setcap"));
+        assert!(says(libc::ENOBUFS).contains("ulimit -l"));
+        assert!(says(libc::EAFNOSUPPORT).contains("CONFIG_XDP_SOCKETS"));
+        assert!(says(libc::EOPNOTSUPP).contains("--io epoll"));
+        assert!(no_interface("ethx").hint.contains("lo"));
+    }
+}

@@ -1,0 +1,242 @@
+//! The XDP program: which frames come to us. Written down as instructions, so that no compiler for BPF is needed; the kernel's
+//! verifier proves that it ends and stays within the frame.
+
+use std::net::IpAddr;
+
+use super::steer::{Ports, Rule};
+
+/// What the program says of a frame (linux/bpf.h).
+pub(super) const XDP_PASS: u32 = 2;
+
+/// The helper `bpf_redirect_map`.
+const REDIRECT_MAP: i32 = 51;
+
+/// Registers: 0 is the result, 1 to 5 are arguments and free, 6 to 9 survive calls, 10 is the stack.
+type Reg = u8;
+
+/// Instruction codes (linux/bpf_common.h, linux/bpf.h).
+mod code {
+    pub(super) const LOAD_IMM64: u8 = 0x18;
+    pub(super) const LOAD_U8: u8 = 0x71;
+    pub(super) const LOAD_U16: u8 = 0x69;
+    pub(super) const LOAD_U32: u8 = 0x61;
+    pub(super) const MOVE: u8 = 0xbf;
+    pub(super) const MOVE_IMM: u8 = 0xb7;
+    pub(super) const ADD: u8 = 0x0f;
+    pub(super) const ADD_IMM: u8 = 0x07;
+    pub(super) const AND_IMM: u8 = 0x57;
+    pub(super) const SHIFT_LEFT_IMM: u8 = 0x67;
+    /// From network order, as many bits as the immediate says.
+    pub(super) const TO_HOST: u8 = 0xdc;
+    pub(super) const JUMP: u8 = 0x05;
+    pub(super) const JUMP_GREATER: u8 = 0x2d;
+    pub(super) const JUMP_LESS_IMM: u8 = 0xa5;
+    pub(super) const JUMP_EQUAL_IMM: u8 = 0x15;
+    pub(super) const JUMP_DIFFERENT_IMM: u8 = 0x55;
+    pub(super) const JUMP_SET_IMM: u8 = 0x45;
+    /// Compares the lower 32 bits only.
+    pub(super) const JUMP_DIFFERENT_IMM32: u8 = 0x56;
+    pub(super) const CALL: u8 = 0x85;
+    pub(super) const EXIT: u8 = 0x95;
+}
+
+/// A place to jump to, known or not yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Label(usize);
+
+#[derive(Clone, Copy)]
+struct Instruction {
+    code: u8,
+    to: Reg,
+    from: Reg,
+    offset: i16,
+    value: i32,
+}
+
+impl Instruction {
+    fn encode(self) -> u64 {
+        let registers =
+            if cfg!(target_endian = "big") { self.to << 4 | self.from } else { self.from << 4 | self.to };
+        let [o0, o1] = self.offset.to_ne_bytes();
+        let [v0, v1, v2, v3] = self.value.to_ne_bytes();
+        u64::from_ne_bytes([self.code, registers, o0, o1, v0, v1, v2, v3])
+    }
+}
+
+/// Instructions in the making.
+#[derive(Default)]
+struct Assembler {
+    instructions: Vec<Instruction>,
+    /// Where each label is.
+    places: Vec<Option<usize>>,
+    /// Jumps and their labels.
+    jumps: Vec<(usize, Label)>,
+}
+
+impl Assembler {
+    fn label(&mut self) -> Label {
+        self.places.push(None);
+        Label(self.places.len() - 1)
+    }
+
+    fn place(&mut self, label: Label) {
+        self.places[label.0] = Some(self.instructions.len());
+    }
+
+    fn put(&mut self, code: u8, to: Reg, from: Reg, offset: i16, value: i32) {
+        self.instructions.push(Instruction { code, to, from, offset, value });
+    }
+
+    fn load(&mut self, code: u8, to: Reg, from: Reg, offset: i16) {
+        self.put(code, to, from, offset, 0);
+    }
+
+    fn immediate(&mut self, code: u8, to: Reg, value: i32) {
+        self.put(code, to, 0, 0, value);
+    }
+
+    fn jump(&mut self, code: u8, left: Reg, right: Reg, value: i32, label: Label) {
+        self.jumps.push((self.instructions.len(), label));
+        self.put(code, left, right, 0, value);
+    }
+
+    /// All jumps go forward to labels that were placed, and programs are short: the offsets fit.
+    fn finish(mut self) -> Vec<u64> {
+        for &(at, label) in &self.jumps {
+            let to = self.places[label.0].unwrap_or(at + 1);
+            self.instructions[at].offset = (to - at - 1) as i16;
+        }
+        self.instructions.into_iter().map(Instruction::encode).collect()
+    }
+}
+
+/// What becomes of a frame that is ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ours {
+    /// To the socket of its queue in this map; to the kernel when there is none.
+    ToSocket {
+        /// The map's descriptor.
+        map: u32,
+    },
+    /// The program only says this.
+    #[cfg(test)]
+    Say(u32),
+}
+
+// What registers hold throughout.
+const CONTEXT: Reg = 6;
+const FRAME: Reg = 2;
+const END: Reg = 3;
+const PORT: Reg = 5;
+const SCRATCH: Reg = 0;
+
+// Where things are in a frame, bytes from its start (Ethernet without a VLAN tag).
+const ETHER_TYPE: i16 = 12;
+const IP: i16 = 14;
+const IPV4_HEADER: i32 = 20;
+const IPV6_HEADER: i32 = 40;
+const TCP_HEADER: i32 = 20;
+const TCP: i32 = 6;
+
+/// The program for these rules: TCP segments that one of them describes are ours; all else goes on to the kernel, fragments and
+/// IPv6 packets with extension headers among it.
+pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
+    let mut a = Assembler::default();
+    let (pass, hit, v6) = (a.label(), a.label(), a.label());
+    a.load(code::MOVE, CONTEXT, 1, 0);
+    a.load(code::LOAD_U32, FRAME, CONTEXT, 0);
+    a.load(code::LOAD_U32, END, CONTEXT, 4);
+    must_have(&mut a, i32::from(IP) + IPV4_HEADER, pass);
+    a.load(code::LOAD_U16, SCRATCH, FRAME, ETHER_TYPE);
+    a.immediate(code::TO_HOST, SCRATCH, 16);
+    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, 0x86dd, v6);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 0x0800, pass);
+    ipv4(&mut a, rules, pass, hit);
+    a.place(v6);
+    ipv6(&mut a, rules, pass, hit);
+    a.place(pass);
+    a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
+    a.put(code::EXIT, 0, 0, 0, 0);
+    a.place(hit);
+    match ours {
+        Ours::ToSocket { map } => {
+            a.load(code::LOAD_U32, 2, CONTEXT, 16); // rx_queue_index
+            a.put(code::LOAD_IMM64, 1, 1, 0, map as i32); // BPF_PSEUDO_MAP_FD
+            a.put(0, 0, 0, 0, 0); // its second half
+            a.immediate(code::MOVE_IMM, 3, XDP_PASS as i32);
+            a.immediate(code::CALL, 0, REDIRECT_MAP);
+        }
+        #[cfg(test)]
+        Ours::Say(verdict) => a.immediate(code::MOVE_IMM, 0, verdict as i32),
+    }
+    a.put(code::EXIT, 0, 0, 0, 0);
+    a.finish()
+}
+
+/// Goes on only when the frame has so many bytes.
+fn must_have(a: &mut Assembler, bytes: i32, otherwise: Label) {
+    a.load(code::MOVE, 4, FRAME, 0);
+    a.immediate(code::ADD_IMM, 4, bytes);
+    a.jump(code::JUMP_GREATER, 4, END, 0, otherwise);
+}
+
+fn ipv4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+    a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 9);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
+    // No fragments: neither "more fragments" nor an offset.
+    a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
+    a.immediate(code::TO_HOST, SCRATCH, 16);
+    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x3fff, pass);
+    // Version 4, and a header of any length: options may be there.
+    a.load(code::LOAD_U8, SCRATCH, FRAME, IP);
+    a.load(code::MOVE, 7, SCRATCH, 0);
+    a.immediate(code::AND_IMM, SCRATCH, 0xf0);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 0x40, pass);
+    a.immediate(code::AND_IMM, 7, 0x0f);
+    a.immediate(code::SHIFT_LEFT_IMM, 7, 2);
+    a.jump(code::JUMP_LESS_IMM, 7, 0, IPV4_HEADER, pass);
+    a.load(code::MOVE, 4, FRAME, 0);
+    a.put(code::ADD, 4, 7, 0, 0);
+    a.immediate(code::ADD_IMM, 4, i32::from(IP));
+    a.load(code::MOVE, 8, 4, 0);
+    a.immediate(code::ADD_IMM, 8, TCP_HEADER);
+    a.jump(code::JUMP_GREATER, 8, END, 0, pass);
+    a.load(code::LOAD_U16, PORT, 4, 2);
+    a.immediate(code::TO_HOST, PORT, 16);
+    for rule in rules {
+        let IpAddr::V4(address) = rule.address else { continue };
+        let next = a.label();
+        a.load(code::LOAD_U32, SCRATCH, FRAME, IP + 16);
+        a.jump(code::JUMP_DIFFERENT_IMM32, SCRATCH, 0, i32::from_ne_bytes(address.octets()), next);
+        port(a, rule.ports, hit);
+        a.place(next);
+    }
+    a.jump(code::JUMP, 0, 0, 0, pass);
+}
+
+fn ipv6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+    must_have(a, i32::from(IP) + IPV6_HEADER + TCP_HEADER, pass);
+    a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
+    a.load(code::LOAD_U16, PORT, FRAME, IP + 40 + 2);
+    a.immediate(code::TO_HOST, PORT, 16);
+    for rule in rules {
+        let IpAddr::V6(address) = rule.address else { continue };
+        let next = a.label();
+        let octets = address.octets();
+        for (i, word) in (0i16..).zip(octets.as_chunks::<4>().0) {
+            a.load(code::LOAD_U32, SCRATCH, FRAME, IP + 24 + 4 * i);
+            a.jump(code::JUMP_DIFFERENT_IMM32, SCRATCH, 0, i32::from_ne_bytes(*word), next);
+        }
+        port(a, rule.ports, hit);
+        a.place(next);
+    }
+    a.jump(code::JUMP, 0, 0, 0, pass);
+}
+
+fn port(a: &mut Assembler, ports: Ports, hit: Label) {
+    match ports {
+        Ports::All => a.jump(code::JUMP, 0, 0, 0, hit),
+        Ports::Only(port) => a.jump(code::JUMP_EQUAL_IMM, PORT, 0, i32::from(port), hit),
+    }
+}

@@ -1,0 +1,150 @@
+//! What the program says of frames, asked of the kernel; that takes root.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::sys::xdp::Program;
+
+use super::Steer;
+use super::preflight;
+use super::program::{Ours, XDP_PASS, program};
+use super::steer::{Ports, Rule};
+
+const OURS: u32 = 4;
+const US: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
+const US6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 7);
+
+/// Says which frames a program with these rules takes; `None` without the right to load one.
+struct Judge(Program);
+
+impl Judge {
+    fn new(test: &str, rules: &[Rule]) -> Option<Judge> {
+        if let Err(why) = preflight::capabilities() {
+            println!("not run: {test}: {why}");
+            return None;
+        }
+        Some(Judge(Program::load(&program(rules, Ours::Say(OURS))).expect("a program the verifier takes")))
+    }
+
+    fn takes(&self, frame: &[u8]) -> bool {
+        match self.0.verdict(frame).expect("a verdict") {
+            OURS => true,
+            XDP_PASS => false,
+            other => panic!("verdict {other}"),
+        }
+    }
+}
+
+fn ethernet(kind: u16, packet: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend_from_slice(&kind.to_be_bytes());
+    frame.extend_from_slice(packet);
+    frame
+}
+
+/// A segment to `port`, within IPv4 with so many bytes of options.
+fn v4(to: Ipv4Addr, port: u16, options: usize, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut packet = vec![0; 20 + options];
+    packet[0] = 0x40 | (5 + options / 4) as u8;
+    packet[9] = 6;
+    packet[6] = 0x40; // don't fragment
+    packet[16..20].copy_from_slice(&to.octets());
+    change(&mut packet);
+    packet.extend_from_slice(&[0x1f, 0x90]);
+    packet.extend_from_slice(&port.to_be_bytes());
+    packet.resize(packet.len() + 16, 0);
+    ethernet(0x0800, &packet)
+}
+
+fn v6(to: Ipv6Addr, port: u16, next_header: u8) -> Vec<u8> {
+    let mut packet = vec![0; 40];
+    packet[0] = 0x60;
+    packet[6] = next_header;
+    packet[24..40].copy_from_slice(&to.octets());
+    packet.extend_from_slice(&[0x1f, 0x90]);
+    packet.extend_from_slice(&port.to_be_bytes());
+    packet.resize(packet.len() + 16, 0);
+    ethernet(0x86dd, &packet)
+}
+
+fn rules(steer: &Steer) -> Vec<Rule> {
+    steer.rules(&[US.into(), US6.into()])
+}
+
+#[test]
+fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
+    let any = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))];
+    let rules = rules(&Steer::Listen(any.to_vec()));
+    let Some(judge) = Judge::new("a_server_takes_its_port_on_its_addresses_and_nothing_else", &rules) else { return };
+    assert!(judge.takes(&v4(US, 8080, 0, |_| {})));
+    assert!(judge.takes(&v6(US6, 8443, 6)));
+    for (frame, what) in [
+        (v4(US, 22, 0, |_| {}), "another port"),
+        (v4(Ipv4Addr::new(10, 1, 2, 4), 8080, 0, |_| {}), "another address"),
+        (v4(US, 8080, 0, |ip| ip[9] = 17), "UDP"),
+        (v4(US, 8080, 0, |ip| ip[9] = 1), "ICMP"),
+        (v4(US, 8080, 0, |ip| ip[0] = 0x55), "version 5"),
+        (v6(US6, 8080, 6), "the other family's port"),
+        (v6(Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 8), 8443, 6), "an address that differs at its end"),
+        (v6(Ipv6Addr::new(0xfd01, 1, 2, 3, 4, 5, 6, 7), 8443, 6), "an address that differs at its start"),
+        (v6(US6, 8443, 58), "ICMPv6"),
+        (v6(US6, 8443, 0), "an extension header"),
+        (v6(US6, 8443, 44), "a fragment"),
+        (ethernet(0x0806, &[0; 46]), "ARP"),
+        (ethernet(0x8100, &[0; 46]), "a VLAN tag"),
+    ] {
+        assert!(!judge.takes(&frame), "{what}");
+    }
+}
+
+#[test]
+fn headers_of_any_length_are_read_and_fragments_are_not() {
+    let rules = rules(&Steer::Listen(vec![(US, 8080).into()]));
+    let Some(judge) = Judge::new("headers_of_any_length_are_read_and_fragments_are_not", &rules) else { return };
+    for options in (0..=40).step_by(4) {
+        assert!(judge.takes(&v4(US, 8080, options, |_| {})), "{options} bytes of options");
+        assert!(!judge.takes(&v4(US, 8081, options, |_| {})), "{options} bytes of options");
+    }
+    assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[0] = 0x44)), "a header too short to be one");
+    assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[6] = 0x20)), "a first fragment");
+    assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[7] = 1)), "a later fragment");
+    assert!(judge.takes(&v4(US, 8080, 0, |ip| ip[6] = 0)), "may be fragmented, is not");
+    let whole = v4(US, 8080, 40, |_| {});
+    // The kernel refuses to test with less than a header.
+    for len in 14..whole.len() {
+        assert!(!judge.takes(&whole[..len]), "cut at {len}");
+    }
+    let whole = v6(US6, 8080, 6);
+    for len in 14..whole.len() {
+        assert!(!judge.takes(&whole[..len]), "cut at {len}");
+    }
+}
+
+#[test]
+fn a_client_takes_all_tcp_to_its_addresses() {
+    let more: Vec<IpAddr> = (0..100).map(|n| Ipv4Addr::new(10, 9, 0, n).into()).chain([US6.into()]).collect();
+    let rules = rules(&Steer::From(more));
+    let Some(judge) = Judge::new("a_client_takes_all_tcp_to_its_addresses", &rules) else { return };
+    for port in [1, 22, 8080, 65535] {
+        assert!(judge.takes(&v4(Ipv4Addr::new(10, 9, 0, 0), port, 0, |_| {})));
+        assert!(judge.takes(&v4(Ipv4Addr::new(10, 9, 0, 99), port, 0, |_| {})));
+        assert!(judge.takes(&v6(US6, port, 6)));
+        assert!(!judge.takes(&v4(Ipv4Addr::new(10, 9, 0, 100), port, 0, |_| {})));
+        assert!(!judge.takes(&v4(US, port, 0, |_| {})), "the interface's own address is not the client's");
+    }
+}
+
+#[test]
+fn rules_are_what_was_asked_for_once() {
+    let at = |ip: IpAddr, port: u16| SocketAddr::from((ip, port));
+    let listen = Steer::Listen(vec![
+        at(Ipv4Addr::UNSPECIFIED.into(), 80),
+        at(US.into(), 80),
+        at(Ipv4Addr::new(10, 1, 2, 9).into(), 81),
+    ]);
+    let expected = [
+        Rule { address: US.into(), ports: Ports::Only(80) },
+        Rule { address: Ipv4Addr::new(10, 1, 2, 9).into(), ports: Ports::Only(81) },
+    ];
+    assert_eq!(rules(&listen), expected);
+    assert_eq!(rules(&Steer::From(vec![US.into(), US.into()])), [Rule { address: US.into(), ports: Ports::All }]);
+}

@@ -1,0 +1,58 @@
+//! Memory mappings.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// Pages from the kernel, zeroed.
+pub(super) struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and what is in it is only reached through its one owner.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// Fresh memory, zeroed.
+    pub(super) fn new(len: usize) -> io::Result<Pages> {
+        Pages::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// Memory shared with the kernel behind a descriptor.
+    pub(super) fn shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<Pages> {
+        Pages::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    }
+
+    fn map(len: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<Pages> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the kernel chooses a place where nothing is mapped, so no memory of ours is touched.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
+        match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Pages { start, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Large pages, if the kernel has some: fewer misses of the TLB. Only a wish.
+    pub(super) fn wish_huge(&self) {
+        // SAFETY: advice on a mapping of ours; what is in it does not change.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and, as the struct goes, nobody refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+

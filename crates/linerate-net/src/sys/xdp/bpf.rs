@@ -1,0 +1,248 @@
+//! bpf(2): the program that steers packets, the map that names our sockets, the link that holds the program to an interface.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::sys::check;
+
+/// Commands of bpf(2) and what they take (linux/bpf.h).
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const PROG_LOAD: libc::c_int = 5;
+#[cfg(test)]
+const PROG_TEST_RUN: libc::c_int = 10;
+const LINK_CREATE: libc::c_int = 28;
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
+
+/// Room for what the kernel's verifier says of a program it refuses.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Calls bpf(2) with an attribute structure whose pointers are valid for what the command does with them.
+///
+/// # Safety
+/// Addresses in `attr` must be valid as the command uses them.
+unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_int> {
+    // SAFETY: the structure lives through the call and its size is told; the rest is the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>() as libc::c_uint) };
+    check(result as libc::c_int)
+}
+
+/// # Safety
+/// As [`bpf`]; the command must return a descriptor.
+unsafe fn bpf_fd<T>(command: libc::c_int, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let fd = unsafe { bpf(command, attr) }?;
+    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A name that tools like bpftool show.
+const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
+
+#[repr(C)]
+#[derive(Default)]
+struct MapAttr {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    name: [u8; 16],
+    ifindex: u32,
+}
+
+/// Receive queue to socket (BPF_MAP_TYPE_XSKMAP).
+#[derive(Debug)]
+pub(crate) struct XskMap(OwnedFd);
+
+impl XskMap {
+    pub(crate) fn new(queues: u32) -> io::Result<XskMap> {
+        let mut attr = MapAttr {
+            map_type: MAP_TYPE_XSKMAP,
+            key_size: 4,
+            value_size: 4,
+            max_entries: queues.max(1),
+            name: NAME,
+            ..MapAttr::default()
+        };
+        // SAFETY: the structure has no addresses; the command returns a descriptor.
+        unsafe { bpf_fd(MAP_CREATE, &mut attr) }.map(XskMap)
+    }
+
+    /// Packets of this queue go to this socket.
+    pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        #[repr(C)]
+        struct ElementAttr {
+            map_fd: u32,
+            pad: u32,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let value = socket.as_raw_fd() as u32;
+        let mut attr = ElementAttr {
+            map_fd: self.number(),
+            pad: 0,
+            key: &raw const queue as u64,
+            value: &raw const value as u64,
+            flags: 0,
+        };
+        // SAFETY: key and value are four readable bytes each, as the map was made, and live through the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(|_| ())
+    }
+
+    /// The descriptor's number, which a program's instructions name it by while it is loaded.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.as_raw_fd() as u32
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramAttr {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    name: [u8; 16],
+    ifindex: u32,
+    expected_attach_type: u32,
+}
+
+/// A loaded XDP program.
+#[derive(Debug)]
+pub(crate) struct Program(OwnedFd);
+
+impl Program {
+    /// Loads instructions, eight bytes each.
+    pub(crate) fn load(instructions: &[u64]) -> io::Result<Program> {
+        Program::load_with(instructions, &mut []).or_else(|first| match first.raw_os_error() {
+            // The verifier refused it: once more, to hear why.
+            Some(libc::EINVAL | libc::EACCES) => {
+                let mut log = vec![0u8; LOG_BYTES];
+                Program::load_with(instructions, &mut log).map_err(|error| {
+                    let said = String::from_utf8_lossy(&log);
+                    let said = said.trim_end_matches('\0').trim_end();
+                    if said.is_empty() { error } else { io::Error::other(format!("{error}: {said}")) }
+                })
+            }
+            _ => Err(first),
+        })
+    }
+
+    fn load_with(instructions: &[u64], log: &mut [u8]) -> io::Result<Program> {
+        let license = c"GPL";
+        let mut attr = ProgramAttr {
+            prog_type: PROG_TYPE_XDP,
+            insn_cnt: instructions.len() as u32,
+            insns: instructions.as_ptr() as u64,
+            license: license.as_ptr() as u64,
+            name: NAME,
+            expected_attach_type: ATTACH_TYPE_XDP,
+            ..ProgramAttr::default()
+        };
+        if !log.is_empty() {
+            (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
+        }
+        // SAFETY: the instructions and the log are slices of the lengths told, the licence ends with a zero; all live through the
+        // call. The command returns a descriptor.
+        unsafe { bpf_fd(PROG_LOAD, &mut attr) }.map(Program)
+    }
+
+    /// What the program says of a frame.
+    #[cfg(test)]
+    pub(crate) fn verdict(&self, frame: &[u8]) -> io::Result<u32> {
+        #[repr(C)]
+        #[derive(Default)]
+        struct TestAttr {
+            prog_fd: u32,
+            retval: u32,
+            data_size_in: u32,
+            data_size_out: u32,
+            data_in: u64,
+            data_out: u64,
+            repeat: u32,
+            duration: u32,
+            rest: [u64; 5],
+        }
+        let mut attr = TestAttr {
+            prog_fd: self.0.as_raw_fd() as u32,
+            data_size_in: frame.len() as u32,
+            data_in: frame.as_ptr() as u64,
+            repeat: 1,
+            ..TestAttr::default()
+        };
+        // SAFETY: the kernel reads as many bytes of the frame as it has, and is given no place to write to.
+        unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
+        Ok(attr.retval)
+    }
+}
+
+/// Where on a packet's way the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// In the driver, before the kernel makes a packet of its own.
+    Native,
+    /// In the kernel's receive path: every driver can, slower.
+    Generic,
+}
+
+/// Holds a program to an interface. The kernel takes it away with the last descriptor, however the process ends.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    _link: OwnedFd,
+}
+
+impl Attachment {
+    pub(crate) fn new(program: &Program, interface: u32, mode: Mode) -> io::Result<Attachment> {
+        #[repr(C)]
+        #[derive(Default)]
+        struct LinkAttr {
+            prog_fd: u32,
+            target_ifindex: u32,
+            attach_type: u32,
+            flags: u32,
+            rest: [u64; 4],
+        }
+        let mut attr = LinkAttr {
+            prog_fd: program.0.as_raw_fd() as u32,
+            target_ifindex: interface,
+            attach_type: ATTACH_TYPE_XDP,
+            // XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE (linux/if_link.h)
+            flags: match mode {
+                Mode::Native => 1 << 2,
+                Mode::Generic => 1 << 1,
+            },
+            ..LinkAttr::default()
+        };
+        // SAFETY: the structure has no addresses; the command returns a descriptor.
+        unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(|link| Attachment { _link: link })
+    }
+}
+
+/// Raises the limit of locked memory as far as the process may: maps and rings counted against it before Linux 5.11, the shared
+/// memory still does. Returns the soft limit, bytes.
+pub(crate) fn memory_limit_raised() -> io::Result<u64> {
+    let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the struct lives through the call.
+    if check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const unlimited) }).is_ok() {
+        return Ok(u64::MAX);
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the struct lives through the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}

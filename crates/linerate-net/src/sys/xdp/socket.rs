@@ -1,0 +1,324 @@
+//! A socket on one receive queue: its memory, its four rings, and the frames that go round in them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::ring::{Packet, Ring};
+use super::{Frame, Umem};
+use crate::sys::poll::timespec;
+use crate::sys::{EventFd, check};
+
+/// How a socket is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    /// Frames, and entries of the rings, for each direction: a power of two.
+    pub(crate) frames: u32,
+    /// Bytes of a frame: a power of two from 2048 to the page size. The kernel keeps [`HEADROOM`] of them when it receives.
+    pub(crate) frame_bytes: usize,
+    /// Have the card itself read and write the shared memory.
+    pub(crate) zero_copy: bool,
+    /// Poll the queue from this thread instead of by interrupts.
+    pub(crate) busy_poll: Option<BusyPoll>,
+}
+
+/// Polling the queue whenever this thread asks for packets (SO_PREFER_BUSY_POLL).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BusyPoll {
+    /// For how long, microseconds.
+    pub(crate) for_us: u32,
+    /// Packets at once.
+    pub(crate) budget: u32,
+}
+
+/// What the kernel keeps free before a received packet (XDP_PACKET_HEADROOM).
+pub(crate) const HEADROOM: usize = 256;
+
+/// Packets that one call may send (XDP_MAX_TX_SKB_BUDGET, Linux 6.17; before, it is always 32).
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+/// Socket options that the C library's headers here do not name (asm-generic/socket.h).
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
+/// Calls for one `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must not hold us.
+const CALLS_PER_KICK: u32 = 512;
+
+/// Packets that did not make it, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Dropped for other reasons: too large for a frame.
+    pub(crate) dropped: u64,
+    /// The receive ring was full.
+    pub(crate) ring_full: u64,
+    /// There was no free frame to receive into.
+    pub(crate) no_frame: u64,
+}
+
+/// A bound AF_XDP socket.
+pub(crate) struct QueueSocket {
+    fd: OwnedFd,
+    umem: Umem,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    receive: Ring<Packet>,
+    transmit: Ring<Packet>,
+    /// Free for sending.
+    free: Vec<Frame>,
+    /// Pushed since the last `kick`.
+    pushed: bool,
+}
+
+impl QueueSocket {
+    /// Opens and binds. EBUSY means that the queue is taken, maybe for a moment only by a socket that is closing.
+    pub(crate) fn open(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {
+        // SAFETY: socket takes no pointers.
+        let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let (umem, mut frames) = Umem::new(config.frames * 2, config.frame_bytes)?;
+        register(&fd, &umem)?;
+        for ring in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
+        ] {
+            set(&fd, libc::SOL_XDP, ring, &config.frames)?;
+        }
+        let at = ring_offsets(&fd)?;
+        let size = config.frames;
+        let mut fill = Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), size)?;
+        let completion =
+            Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, at.cr.into(), size)?;
+        let receive = Ring::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, at.rx.into(), size)?;
+        let transmit = Ring::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, at.tx.into(), size)?;
+        for frame in frames.drain(..size as usize) {
+            fill.push(umem.address(&frame));
+        }
+        fill.publish();
+        if let Some(busy) = config.busy_poll {
+            set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1)?;
+            set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &busy.for_us)?;
+            set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &busy.budget)?;
+        }
+        // Older kernels do without.
+        let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
+        bind(&fd, interface, queue, config.zero_copy)?;
+        Ok(QueueSocket { fd, umem, fill, completion, receive, transmit, free: frames, pushed: false })
+    }
+
+    /// Lends up to `max` received frames to `take`. Returns how many.
+    pub(crate) fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+        let count = self.receive.available(u32::try_from(max).unwrap_or(u32::MAX));
+        if count == 0 {
+            return 0;
+        }
+        self.umem.prefetch(self.receive.peek(0).address);
+        for i in 0..count {
+            let packet = self.receive.peek(i);
+            if i + 1 < count {
+                self.umem.prefetch(self.receive.peek(i + 1).address);
+            }
+            let Some(mut frame) = self.umem.returned(packet.address) else { continue };
+            let within = packet.address as usize % self.umem.frame_bytes();
+            if let Some(bytes) = self.umem.bytes(&mut frame, within, packet.len as usize) {
+                take(bytes);
+            }
+            // There are as many frames for receiving as the fill ring has room for.
+            self.fill.push(self.umem.address(&frame));
+        }
+        self.receive.release(count);
+        self.fill.publish();
+        count as usize
+    }
+
+    /// Whether frames wait to be received.
+    pub(crate) fn has_received(&mut self) -> bool {
+        self.receive.available(1) > 0
+    }
+
+    /// Has a frame of `len` bytes written by `fill`; it leaves with the next `kick`. `false`: no frame is free, or none is that
+    /// large.
+    pub(crate) fn transmit(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        let Some(mut frame) = self.free.pop() else { return false };
+        let Some(bytes) = self.umem.bytes(&mut frame, 0, len) else {
+            self.free.push(frame);
+            return false;
+        };
+        fill(bytes);
+        // There are as many frames for sending as the ring has room for.
+        self.transmit.push(Packet { address: self.umem.address(&frame), len: len as u32, options: 0 });
+        self.pushed = true;
+        true
+    }
+
+    /// Whether a frame is free to be sent.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        !self.free.is_empty()
+    }
+
+    /// Takes back frames that have left.
+    fn reap(&mut self) {
+        let count = self.completion.available(u32::MAX);
+        for i in 0..count {
+            if let Some(frame) = self.umem.returned(self.completion.peek(i)) {
+                self.free.push(frame);
+            }
+        }
+        if count > 0 {
+            self.completion.release(count);
+        }
+    }
+
+    /// Has the kernel send what was transmitted, and look for room to receive into where it asks for that.
+    pub(crate) fn kick(&mut self) -> io::Result<()> {
+        if self.pushed {
+            self.transmit.publish();
+            self.pushed = false;
+        }
+        let mut left = self.transmit.waiting();
+        for _ in 0..CALLS_PER_KICK {
+            if left == 0 || !self.transmit.needs_wakeup() {
+                break;
+            }
+            // SAFETY: no address and no bytes are given.
+            let sent =
+                unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+            let before = std::mem::replace(&mut left, self.transmit.waiting());
+            match check(sent as libc::c_int).map_err(|e| (e.raw_os_error(), e)) {
+                Ok(_) => break,
+                // It sends so many at once and no more: again, while it gets somewhere.
+                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) if left < before => {}
+                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) => break,
+                Err((_, error)) => return Err(error),
+            }
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// Frames that were given to the kernel to send and have not left yet.
+    pub(crate) fn unsent(&self) -> u32 {
+        self.transmit.waiting()
+    }
+
+    /// Has the driver look for frames to receive into, where it waits for our word.
+    pub(crate) fn wake_fill(&self) {
+        if self.fill.needs_wakeup() {
+            // SAFETY: no address and no room for bytes are given.
+            unsafe {
+                libc::recvfrom(
+                    self.fd.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                );
+            }
+        }
+    }
+
+    /// Packets that did not make it so far.
+    pub(crate) fn counts(&self) -> Counts {
+        // SAFETY: the statistics are plain numbers: all zeros is a value.
+        let mut s: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        if get(&self.fd, libc::XDP_STATISTICS, &mut s).is_err() {
+            return Counts::default();
+        }
+        Counts { dropped: s.rx_dropped, ring_full: s.rx_ring_full, no_frame: s.rx_fill_ring_empty_descs }
+    }
+}
+
+impl AsFd for QueueSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Sets an option that is a plain number or a structure of such.
+fn set<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value lives through the call and its size is told; the kernel only reads it.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len) })
+        .map(|_| ())
+}
+
+/// Asks for an option of SOL_XDP: a structure of plain numbers, for which any bytes are a value.
+fn get<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a structure of that size.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            std::ptr::from_mut(value).cast(),
+            &raw mut len,
+        )
+    })
+    .map(|_| ())
+}
+
+fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
+    let registration = libc::xdp_umem_reg {
+        addr: umem.start(),
+        len: umem.len() as u64,
+        chunk_size: umem.frame_bytes() as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+}
+
+fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: the offsets are plain numbers: all zeros is a value.
+    let mut at: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+    get(fd, libc::XDP_MMAP_OFFSETS, &mut at)?;
+    Ok(at)
+}
+
+fn bind(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
+    let copying = if zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: copying | libc::XDP_USE_NEED_WAKEUP,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: the address lives through the call and its size is told.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map(|_| ())
+}
+
+/// Sockets of one wait, at most. Reason: a thread has few; the list lives on the stack of the call.
+pub(crate) const SOCKETS_PER_WAIT: usize = 64;
+
+/// Waits until one of the sockets has received something, or `wake` was signalled, at most `limit` (`None`: as long as it takes).
+/// What was transmitted is sent by this call as well, where the kernel copies. A signal ends it.
+pub(crate) fn wait_any(sockets: &[QueueSocket], wake: &EventFd, limit: Option<Duration>) -> io::Result<()> {
+    let nobody = libc::pollfd { fd: -1, events: 0, revents: 0 };
+    let mut polled = [nobody; SOCKETS_PER_WAIT + 1];
+    polled[0] = libc::pollfd { fd: wake.as_raw_fd(), events: libc::POLLIN, ..nobody };
+    for (poll, socket) in polled[1..].iter_mut().zip(sockets) {
+        *poll = libc::pollfd { fd: socket.fd.as_raw_fd(), events: libc::POLLIN, ..nobody };
+    }
+    let count = 1 + sockets.len().min(SOCKETS_PER_WAIT);
+    let spec = limit.map(timespec);
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the list has at least `count` entries; the time lives through the call; no signal mask is given.
+    let result = unsafe { libc::ppoll(polled.as_mut_ptr(), count as libc::nfds_t, spec, std::ptr::null()) };
+    match check(result) {
+        Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(()),
+        result => result.map(|_| ()),
+    }
+}

@@ -1,0 +1,137 @@
+//! Two network namespaces of our own with a cable between them, for tests that need root.
+#![allow(dead_code)] // each test program uses its part
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Our end of the cable, in the namespace [`Cable::ours`].
+pub const OURS: &str = "here";
+/// The kernel's end, in [`Cable::theirs`].
+pub const THEIRS: &str = "there";
+pub const OUR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub const THEIR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub const OUR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+pub const THEIR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+
+/// A network namespace; it goes when its keeper goes, and that one goes when we do.
+pub struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Option<Namespace> {
+        // It says that it is there, then waits for the end of its input, which we hold.
+        let mut child = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let there = child.stdout.take().is_some_and(|mut out| out.read_exact(&mut [0]).is_ok());
+        if !there {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        Some(Namespace(child))
+    }
+
+    /// The process id that commands name the namespace by.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Moves the calling thread, and what it starts, into it.
+    pub fn enter(&self) {
+        let file = File::open(format!("/proc/{}/ns/net", self.pid())).expect("the namespace");
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
+    }
+
+    /// Runs `what` on a thread in it.
+    pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                self.enter();
+                what()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs a command line in it; words are separated by single spaces.
+    pub fn command(&self, line: &str) -> Output {
+        let mut words = line.split(' ');
+        let program = words.next().expect("a program");
+        let args: Vec<&str> = words.collect();
+        self.run(|| Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{line}: {e}")))
+    }
+
+    /// The same, which must succeed; what it printed.
+    pub fn must(&self, line: &str) -> String {
+        let out = self.command(line);
+        assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Two namespaces and a veth pair: we are on one end, the kernel's stack is on the other.
+pub struct Cable {
+    pub ours: Namespace,
+    pub theirs: Namespace,
+}
+
+impl Cable {
+    /// `None`, with a word about it, where namespaces cannot be had. `queues`: of each end.
+    pub fn new(test: &str, queues: u32) -> Option<Cable> {
+        let pair = Namespace::new().zip(Namespace::new()).filter(|_| rustix::process::geteuid().is_root());
+        let Some((ours, theirs)) = pair else {
+            println!("not run: {test}: it needs root and network namespaces");
+            return None;
+        };
+        let cable = Cable { ours, theirs };
+        let (q, peer) = (queues, cable.theirs.pid());
+        cable.ours.must(&format!(
+            "ip link add {OURS} numrxqueues {q} numtxqueues {q} type veth peer name {THEIRS} numrxqueues {q} numtxqueues {q} \
+             netns {peer}"
+        ));
+        for (end, name, v4, v6) in
+            [(&cable.ours, OURS, OUR_V4, OUR_V6), (&cable.theirs, THEIRS, THEIR_V4, THEIR_V6)]
+        {
+            end.must(&format!("ip address add {v4}/24 dev {name}"));
+            end.must(&format!("ip address add {v6}/64 dev {name} nodad"));
+            end.must("ip link set lo up");
+            end.must(&format!("ip link set {name} up"));
+        }
+        // A packet of the kernel's leaves with a whole checksum, as it would on a wire.
+        cable.theirs.must(&format!("ethtool -K {THEIRS} tx off"));
+        cable.wait_for_carrier();
+        Some(cable)
+    }
+
+    fn wait_for_carrier(&self) {
+        for _ in 0..1000 {
+            if self.theirs.must(&format!("ip link show {THEIRS}")).contains("state UP") {
+                return;
+            }
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("the cable has no carrier");
+    }
+
+    /// Our addresses.
+    pub fn ours_of(&self, v4: bool) -> IpAddr {
+        if v4 { OUR_V4.into() } else { OUR_V6.into() }
+    }
+}

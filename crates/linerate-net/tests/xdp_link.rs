@@ -1,0 +1,248 @@
+//! `link::xdp` between real namespaces: packets of the kernel's, both ways. Needs root.
+
+mod namespaces;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
+use linerate_net::link::{Checksums, Link};
+use namespaces::{Cable, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIRS};
+
+const PORT: u16 = 8080;
+const A_WHILE: Duration = Duration::from_secs(5);
+
+fn listen(mode: XdpMode) -> XdpOptions {
+    let steer = Steer::Listen(vec![(OUR_V4, PORT).into(), (OUR_V6, PORT).into()]);
+    XdpOptions { mode, ..XdpOptions::new(OURS, steer) }
+}
+
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let bytes: Vec<u8> = parts.concat();
+    let mut sum = 0u32;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// A peer in its simplest form: answers each segment with a reset, so that who connects is refused.
+fn refusal(packet: &[u8]) -> (IpAddr, Vec<u8>) {
+    let v4 = packet[0] >> 4 == 4;
+    let (header, addresses) =
+        if v4 { (usize::from(packet[0] & 15) * 4, 12..20) } else { (40, 8..40) };
+    let segment = &packet[header..];
+    let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().expect("four bytes"));
+    let half = addresses.len() / 2;
+    let (from, to) = packet[addresses].split_at(half);
+    let mut answer = vec![0; 20];
+    answer[..2].copy_from_slice(&segment[2..4]);
+    answer[2..4].copy_from_slice(&segment[..2]);
+    answer[8..12].copy_from_slice(&number(4).wrapping_add(1).to_be_bytes());
+    (answer[12], answer[13]) = (0x50, 0x14); // RST, ACK
+    let sum = checksum(&[to, from, &[0, 6, 0, 20], &answer]);
+    answer[16..18].copy_from_slice(&sum.to_be_bytes());
+    let mut whole = if v4 {
+        let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+        ip.extend_from_slice(&[to, from].concat());
+        let sum = checksum(&[&ip]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        ip
+    } else {
+        let mut ip = vec![0x60, 0, 0, 0, 0, 20, 6, 64];
+        ip.extend_from_slice(&[to, from].concat());
+        ip
+    };
+    whole.extend_from_slice(&answer);
+    let peer = if v4 {
+        IpAddr::from(<[u8; 4]>::try_from(from).expect("IPv4"))
+    } else {
+        IpAddr::from(<[u8; 16]>::try_from(from).expect("IPv6"))
+    };
+    (peer, whole)
+}
+
+/// Refuses whoever connects until told to stop; how many segments came.
+fn refuse_all(link: &mut Xdp, stop: &AtomicBool) -> usize {
+    let mut segments = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut answers = Vec::new();
+        segments += link.receive(64, |packet| answers.push(refusal(packet)));
+        for (to, bytes) in answers {
+            assert!(link.transmit(to, bytes.len(), |at| at.copy_from_slice(&bytes)));
+        }
+        link.flush().expect("sent");
+        let until = link.now() + Duration::from_millis(20);
+        link.wait(Some(until)).expect("waited");
+    }
+    segments
+}
+
+/// Runs `kernel` in their namespace while everybody who connects to us is refused. How many segments came to us.
+fn while_refusing(cable: &Cable, mode: XdpMode, kernel: impl FnOnce()) -> usize {
+    let stop = AtomicBool::new(false);
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let segments = scope.spawn(|| {
+            cable.ours.enter();
+            let mut opened = open(&listen(mode)).expect("the link");
+            println!("{} {:?}", opened.how, opened.notes);
+            ready.send(()).expect("somebody waits");
+            refuse_all(&mut opened.links[0], &stop)
+        });
+        is_ready.recv().expect("the link is open");
+        kernel();
+        stop.store(true, Ordering::Relaxed);
+        segments.join().expect("no panic")
+    })
+}
+
+fn refused(at: impl Into<SocketAddr>) -> bool {
+    TcpStream::connect_timeout(&at.into(), A_WHILE).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
+}
+
+/// A byte there and back over the kernel's stack.
+fn echo(cable: &Cable, port: u16) {
+    thread::scope(|scope| {
+        let listener = cable.ours.run(|| TcpListener::bind((OUR_V4, port)).expect("the kernel's port"));
+        scope.spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a byte");
+            stream.write_all(&byte).expect("sent");
+        });
+        cable.theirs.run(|| {
+            let mut stream = TcpStream::connect_timeout(&(OUR_V4, port).into(), A_WHILE).expect("connected");
+            stream.write_all(b"x").expect("sent");
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("the byte");
+            assert_eq!(&byte, b"x");
+        });
+    });
+}
+
+fn our_port_is_ours_and_the_rest_is_the_kernels(test: &str, mode: XdpMode) {
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let segments = while_refusing(&cable, mode, || {
+        cable.theirs.run(|| {
+            assert!(refused((OUR_V4, PORT)), "IPv4");
+            assert!(refused((OUR_V6, PORT)), "IPv6");
+        });
+        // All while we have the port.
+        cable.theirs.must(&format!("ping -c 2 -i 0.05 -W 2 {OUR_V4}"));
+        cable.theirs.must(&format!("ping -c 2 -i 0.05 -W 2 {OUR_V6}"));
+        cable.theirs.must(&format!("ping -c 1 -s 4000 -W 2 {OUR_V4}")); // in fragments
+        echo(&cable, PORT + 1);
+    });
+    assert_eq!(segments, 2, "two SYNs were for us and nothing else");
+    let shown = cable.ours.must(&format!("ip link show {OURS}"));
+    assert!(!shown.contains("xdp"), "the program is gone with the link: {shown}");
+}
+
+#[test]
+fn in_the_driver_our_port_is_ours_and_the_rest_is_the_kernels() {
+    our_port_is_ours_and_the_rest_is_the_kernels(
+        "in_the_driver_our_port_is_ours_and_the_rest_is_the_kernels",
+        XdpMode::Auto,
+    );
+}
+
+#[test]
+fn in_generic_mode_too() {
+    our_port_is_ours_and_the_rest_is_the_kernels("in_generic_mode_too", XdpMode::Generic);
+}
+
+#[test]
+fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
+    let Some(cable) = Cable::new("a_clients_address_is_the_interfaces_for_as_long_as_it_lives", 1) else { return };
+    let source = Ipv4Addr::new(10, 77, 0, 9);
+    cable.ours.run(|| {
+        let mut opened = open(&XdpOptions::new(OURS, Steer::From(vec![source.into()]))).expect("the link");
+        opened.links[0].look_for(&[THEIR_V4.into()]).expect("the peer answers ARP");
+        let shown = cable.ours.must(&format!("ip -4 address show {OURS}"));
+        assert!(shown.contains("10.77.0.9/32") && shown.contains("valid_lft"), "{shown}");
+        cable.theirs.must(&format!("ping -c 1 -W 2 {source}"));
+        // A segment of ours is answered by the kernel there, to us: nobody listens, so it is a reset.
+        let link = &mut opened.links[0];
+        let (_, segment) = refusal(&syn_between(THEIR_V4, source));
+        assert!(link.transmit(THEIR_V4.into(), segment.len(), |at| at.copy_from_slice(&segment)));
+        link.flush().expect("sent");
+    });
+    let shown = cable.ours.must(&format!("ip -4 address show {OURS}"));
+    assert!(!shown.contains("10.77.0.9"), "{shown}");
+}
+
+/// What `refusal` answers, as if it came from there.
+fn syn_between(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    packet.extend_from_slice(&from.octets());
+    packet.extend_from_slice(&to.octets());
+    packet.extend_from_slice(&[0, 9, 0x30, 0x39, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0, 0, 0, 0, 0, 0]);
+    packet
+}
+
+#[test]
+fn what_is_in_the_way_is_said_in_words() {
+    let Some(cable) = Cable::new("what_is_in_the_way_is_said_in_words", 1) else { return };
+    cable.ours.run(|| {
+        let says = |options: &XdpOptions| open(options).err().map(|e| e.to_string()).unwrap_or_default();
+        let on = |name: &str| XdpOptions { interface: name.to_owned(), ..listen(XdpMode::Auto) };
+        assert!(says(&on("eth7")).starts_with("there is no interface \"eth7\"; there are"), "{}", says(&on("eth7")));
+        assert!(says(&on("lo")).contains("not an Ethernet interface"), "{}", says(&on("lo")));
+        let from = |a: Ipv4Addr| XdpOptions::new(OURS, Steer::From(vec![a.into()]));
+        assert!(says(&from(Ipv4Addr::LOCALHOST)).contains("cannot be a source address"));
+        let held = TcpListener::bind((OUR_V4, PORT)).expect("the kernel's port");
+        assert!(says(&listen(XdpMode::Auto)).contains("cannot be listened on"));
+        let said = says(&from(OUR_V4));
+        assert!(said.contains("1 TCP sockets of this machine use 10.77.0.1"), "{said}");
+        drop(held);
+        let first = open(&listen(XdpMode::Auto)).expect("the link");
+        let mut second = listen(XdpMode::Auto);
+        second.steer = Steer::Listen(vec![(OUR_V4, PORT + 1).into()]);
+        assert!(says(&second).contains("has an XDP program already"), "{}", says(&second));
+        drop(first);
+        // The queue may be busy for a moment: that is waited for.
+        drop(open(&second).expect("free again"));
+        assert!(cable.ours.command(&format!("ip link set {OURS} down")).status.success());
+        assert!(says(&second).contains("is down; ip link set dev here up"), "{}", says(&second));
+    });
+}
+
+#[test]
+fn each_queue_has_its_socket_and_each_thread_its_queues() {
+    let Some(cable) = Cable::new("each_queue_has_its_socket_and_each_thread_its_queues", 3) else { return };
+    cable.ours.run(|| {
+        let threads = |n: usize| open(&XdpOptions { threads: n, ..listen(XdpMode::Auto) }).expect("the link");
+        assert_eq!(threads(1).links.len(), 1);
+        assert_eq!(threads(2).links.len(), 2);
+        let four = threads(4);
+        assert_eq!((four.links.len(), four.notes.len()), (3, 1), "{:?}", four.notes);
+        assert!(four.notes[0].contains("3 of 4 threads"), "{:?}", four.notes);
+    });
+}
+
+#[test]
+fn a_waker_ends_the_wait() {
+    let Some(cable) = Cable::new("a_waker_ends_the_wait", 1) else { return };
+    cable.ours.run(|| {
+        let mut opened = open(&listen(XdpMode::Auto)).expect("the link");
+        let link = &mut opened.links[0];
+        assert_eq!(link.checksums(), Checksums::Full);
+        assert_eq!(link.mtu(), 1500);
+        let waker = link.waker();
+        thread::scope(|scope| {
+            scope.spawn(|| waker.wake());
+            while !link.wait(None).expect("waited") {}
+        });
+        let soon = link.now() + Duration::from_millis(5);
+        assert!(!link.wait(Some(soon)).expect("waited"));
+        assert!(link.now() >= soon);
+    });
+    let _ = THEIRS;
+}
