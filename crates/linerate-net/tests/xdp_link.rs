@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
 use linerate_net::link::{Checksums, Link};
-use namespaces::{Cable, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIRS};
+use namespaces::{Cable, OUR_V4, OUR_V6, OURS, THEIR_V4};
 
 const PORT: u16 = 8080;
 const A_WHILE: Duration = Duration::from_secs(5);
@@ -35,8 +35,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
 /// A peer in its simplest form: answers each segment with a reset, so that who connects is refused.
 fn refusal(packet: &[u8]) -> (IpAddr, Vec<u8>) {
     let v4 = packet[0] >> 4 == 4;
-    let (header, addresses) =
-        if v4 { (usize::from(packet[0] & 15) * 4, 12..20) } else { (40, 8..40) };
+    let (header, addresses) = if v4 { (usize::from(packet[0] & 15) * 4, 12..20) } else { (40, 8..40) };
     let segment = &packet[header..];
     let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().expect("four bytes"));
     let half = addresses.len() / 2;
@@ -84,6 +83,14 @@ fn refuse_all(link: &mut Xdp, stop: &AtomicBool) -> usize {
     segments
 }
 
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `kernel` in their namespace while everybody who connects to us is refused. How many segments came to us.
 fn while_refusing(cable: &Cable, mode: XdpMode, kernel: impl FnOnce()) -> usize {
     let stop = AtomicBool::new(false);
@@ -97,8 +104,10 @@ fn while_refusing(cable: &Cable, mode: XdpMode, kernel: impl FnOnce()) -> usize 
             refuse_all(&mut opened.links[0], &stop)
         });
         is_ready.recv().expect("the link is open");
+        // Also when something in between fails.
+        let stopping = Stop(&stop);
         kernel();
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         segments.join().expect("no panic")
     })
 }
@@ -160,7 +169,9 @@ fn in_generic_mode_too() {
 
 #[test]
 fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
-    let Some(cable) = Cable::new("a_clients_address_is_the_interfaces_for_as_long_as_it_lives", 1) else { return };
+    let Some(cable) = Cable::new("a_clients_address_is_the_interfaces_for_as_long_as_it_lives", 1) else {
+        return;
+    };
     let source = Ipv4Addr::new(10, 77, 0, 9);
     cable.ours.run(|| {
         let mut opened = open(&XdpOptions::new(OURS, Steer::From(vec![source.into()]))).expect("the link");
@@ -193,7 +204,11 @@ fn what_is_in_the_way_is_said_in_words() {
     cable.ours.run(|| {
         let says = |options: &XdpOptions| open(options).err().map(|e| e.to_string()).unwrap_or_default();
         let on = |name: &str| XdpOptions { interface: name.to_owned(), ..listen(XdpMode::Auto) };
-        assert!(says(&on("eth7")).starts_with("there is no interface \"eth7\"; there are"), "{}", says(&on("eth7")));
+        assert!(
+            says(&on("eth7")).starts_with("there is no interface \"eth7\"; there are"),
+            "{}",
+            says(&on("eth7"))
+        );
         assert!(says(&on("lo")).contains("not an Ethernet interface"), "{}", says(&on("lo")));
         let from = |a: Ipv4Addr| XdpOptions::new(OURS, Steer::From(vec![a.into()]));
         assert!(says(&from(Ipv4Addr::LOCALHOST)).contains("cannot be a source address"));
@@ -234,7 +249,10 @@ fn a_waker_ends_the_wait() {
         let mut opened = open(&listen(XdpMode::Auto)).expect("the link");
         let link = &mut opened.links[0];
         assert_eq!(link.checksums(), Checksums::Full);
-        assert_eq!(link.mtu(), 1500);
+        assert_eq!(link.mtu(THEIR_V4.into()), 1500);
+        cable.ours.must(&format!("ip route add 192.0.2.0/24 via {THEIR_V4} mtu 1300"));
+        link.look_for(&[[192, 0, 2, 1].into()]).expect("a way");
+        assert_eq!(link.mtu([192, 0, 2, 1].into()), 1300);
         let waker = link.waker();
         thread::scope(|scope| {
             scope.spawn(|| waker.wake());
@@ -244,5 +262,4 @@ fn a_waker_ends_the_wait() {
         assert!(!link.wait(Some(soon)).expect("waited"));
         assert!(link.now() >= soon);
     });
-    let _ = THEIRS;
 }

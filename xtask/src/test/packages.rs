@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 10] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -22,6 +22,8 @@ const NEEDS: [Need; 8] = [
     need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
     need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
     need("ip", "iproute2", "tests in network namespaces"),
+    need("ethtool", "ethtool", "tests of --io xdp"),
+    need("ping", "iputils-ping", "tests of --io xdp"),
     need("nft", "nftables", "tests with lost packets"),
 ];
 

@@ -55,4 +55,3 @@ impl Drop for Pages {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
-

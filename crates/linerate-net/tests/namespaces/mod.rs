@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -11,16 +11,16 @@ use std::thread;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Our end of the cable, in the namespace [`Cable::ours`].
-pub const OURS: &str = "here";
+pub(crate) const OURS: &str = "here";
 /// The kernel's end, in [`Cable::theirs`].
-pub const THEIRS: &str = "there";
-pub const OUR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-pub const THEIR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-pub const OUR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
-pub const THEIR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const THEIRS: &str = "there";
+pub(crate) const OUR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(crate) const THEIR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub(crate) const OUR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+pub(crate) const THEIR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
 
 /// A network namespace; it goes when its keeper goes, and that one goes when we do.
-pub struct Namespace(Child);
+pub(crate) struct Namespace(Child);
 
 impl Namespace {
     fn new() -> Option<Namespace> {
@@ -42,18 +42,18 @@ impl Namespace {
     }
 
     /// The process id that commands name the namespace by.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
     /// Moves the calling thread, and what it starts, into it.
-    pub fn enter(&self) {
+    pub(crate) fn enter(&self) {
         let file = File::open(format!("/proc/{}/ns/net", self.pid())).expect("the namespace");
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
     }
 
     /// Runs `what` on a thread in it.
-    pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 self.enter();
@@ -64,7 +64,7 @@ impl Namespace {
     }
 
     /// Runs a command line in it; words are separated by single spaces.
-    pub fn command(&self, line: &str) -> Output {
+    pub(crate) fn command(&self, line: &str) -> Output {
         let mut words = line.split(' ');
         let program = words.next().expect("a program");
         let args: Vec<&str> = words.collect();
@@ -72,7 +72,7 @@ impl Namespace {
     }
 
     /// The same, which must succeed; what it printed.
-    pub fn must(&self, line: &str) -> String {
+    pub(crate) fn must(&self, line: &str) -> String {
         let out = self.command(line);
         assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
@@ -87,14 +87,14 @@ impl Drop for Namespace {
 }
 
 /// Two namespaces and a veth pair: we are on one end, the kernel's stack is on the other.
-pub struct Cable {
-    pub ours: Namespace,
-    pub theirs: Namespace,
+pub(crate) struct Cable {
+    pub(crate) ours: Namespace,
+    pub(crate) theirs: Namespace,
 }
 
 impl Cable {
     /// `None`, with a word about it, where namespaces cannot be had. `queues`: of each end.
-    pub fn new(test: &str, queues: u32) -> Option<Cable> {
+    pub(crate) fn new(test: &str, queues: u32) -> Option<Cable> {
         let pair = Namespace::new().zip(Namespace::new()).filter(|_| rustix::process::geteuid().is_root());
         let Some((ours, theirs)) = pair else {
             println!("not run: {test}: it needs root and network namespaces");
@@ -128,10 +128,5 @@ impl Cable {
             thread::sleep(std::time::Duration::from_millis(5));
         }
         panic!("the cable has no carrier");
-    }
-
-    /// Our addresses.
-    pub fn ours_of(&self, v4: bool) -> IpAddr {
-        if v4 { OUR_V4.into() } else { OUR_V6.into() }
     }
 }

@@ -31,12 +31,15 @@ impl BorrowedAddresses {
                 return Err(preflight::no_source(address));
             }
             match present.iter().find(|(_, a)| *a == address) {
-                Some((there, _)) if *there != interface => return Err(preflight::address_elsewhere(name, address)),
+                Some((there, _)) if *there != interface => {
+                    return Err(preflight::address_elsewhere(name, address));
+                }
                 Some(_) => preflight::address_in_use(name, address)?,
                 None => {}
             }
         }
-        let mut borrowed = BorrowedAddresses { interface, addresses: Vec::new(), renew_at: now + ADDRESS_RENEWAL };
+        let mut borrowed =
+            BorrowedAddresses { interface, addresses: Vec::new(), renew_at: now + ADDRESS_RENEWAL };
         for &address in wanted {
             if present.iter().any(|(_, a)| *a == address) || borrowed.addresses.contains(&address) {
                 continue;

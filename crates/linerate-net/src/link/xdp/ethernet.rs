@@ -8,7 +8,7 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// A card's address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mac(pub(super) [u8; 6]);
 
 /// Who sent a frame, and the IP packet in it; `None` when it carries something else.

@@ -28,8 +28,9 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How often a busy link looks whether it was woken. Reason: a look is a system call.
 pub(super) const WAKE_LOOK: Duration = Duration::from_millis(1);
 
-/// How long a queue may be busy with a socket that closes.
-pub(super) const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a queue may be taken by a socket that closes, and an interface by a program that leaves. Reason: both take the kernel a
+/// moment, longer while a process that is being started still has copies of the descriptors.
+pub(super) const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Lifetime of an address that we give an interface, seconds: how long it stays after our death. Reason: renewed in time also
 /// by a thread that was kept from its core for seconds.

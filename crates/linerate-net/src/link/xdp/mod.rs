@@ -33,7 +33,7 @@ use crate::{Time, Waker};
 use super::{Checksums, Link};
 use addresses::BorrowedAddresses;
 use ethernet::Mac;
-use neighbours::{Hop, Neighbours};
+use neighbours::{Hop, Neighbours, Way};
 use netlink::Netlink;
 use open::Shared;
 
@@ -99,7 +99,7 @@ impl Xdp {
     pub fn look_for(&mut self, peers: &[IpAddr]) -> Result<(), XdpError> {
         let until = monotonic() + limits::FIRST_LOOK;
         for &peer in peers {
-            while self.card(peer).is_none() {
+            while self.way(peer).is_none() {
                 if monotonic() >= until {
                     return Err(preflight::no_way(&self.shared.interface, peer));
                 }
@@ -111,7 +111,7 @@ impl Xdp {
     }
 
     #[inline]
-    fn card(&mut self, to: IpAddr) -> Option<Mac> {
+    fn way(&mut self, to: IpAddr) -> Option<Way> {
         let (netlink, interface) = (&mut self.netlink, self.interface);
         self.neighbours.find(to, || next_hop(netlink, interface, to))
     }
@@ -160,6 +160,7 @@ fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
     if route.interface != interface {
         return Hop::None;
     }
+    let mtu = route.mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(u16::MAX);
     let hop = route.gateway.unwrap_or(to);
     match netlink.neighbour(interface, hop) {
         Ok(Some(neighbour)) => {
@@ -167,7 +168,7 @@ fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
                 // It is used all the same; should the network not confirm it, the kernel will say so.
                 let _ = netlink.look_for(interface, hop);
             }
-            Hop::Known(neighbour.mac)
+            Hop::Known(Way { card: neighbour.mac, mtu })
         }
         _ => match netlink.look_for(interface, hop) {
             Ok(()) => Hop::Asked,
@@ -201,7 +202,7 @@ impl Link for Xdp {
     }
 
     fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        let Some(card) = self.card(to) else {
+        let Some(Way { card, .. }) = self.way(to) else {
             self.unknown_card(to);
             return false;
         };
@@ -252,8 +253,8 @@ impl Link for Xdp {
         Waker(Arc::clone(&self.wake))
     }
 
-    fn mtu(&self) -> usize {
-        self.mtu
+    fn mtu(&mut self, to: IpAddr) -> usize {
+        self.way(to).map_or(self.mtu, |way| self.mtu.min(usize::from(way.mtu)))
     }
 
     fn checksums(&self) -> Checksums {

@@ -6,11 +6,19 @@ use std::net::IpAddr;
 use super::ethernet::Mac;
 use super::limits::{NEIGHBOUR_SLOTS, QUESTIONS_PER_EPOCH};
 
+/// How packets to an address leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// To this card.
+    pub(super) card: Mac,
+    /// At most so large, IP header included, bytes; `u16::MAX`: as the interface says.
+    pub(super) mtu: u16,
+}
+
 /// What the kernel says of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
-    /// To this card.
-    Known(Mac),
+    Known(Way),
     /// The network was asked; nothing is known yet.
     Asked,
     /// It knows no way by this interface.
@@ -34,9 +42,11 @@ struct Slot {
     address: u128,
     /// The entry holds for this epoch.
     epoch: u32,
-    mac: Mac,
+    way: Way,
     source: Source,
 }
+
+const NO_WAY: Way = Way { card: Mac([0; 6]), mtu: u16::MAX };
 
 /// A table of fixed size: two addresses that share a slot only cost questions.
 pub(super) struct Neighbours {
@@ -55,7 +65,7 @@ fn key(address: IpAddr) -> u128 {
 
 impl Neighbours {
     pub(super) fn new() -> Neighbours {
-        let empty = Slot { address: 0, epoch: 0, mac: Mac::default(), source: Source::Nobody };
+        let empty = Slot { address: 0, epoch: 0, way: NO_WAY, source: Source::Nobody };
         Neighbours {
             slots: vec![empty; NEIGHBOUR_SLOTS].into_boxed_slice(),
             epoch: 1,
@@ -83,17 +93,17 @@ impl Neighbours {
         if slot.address == address && slot.epoch == epoch && slot.source == Source::Sure {
             return;
         }
-        *slot = Slot { address, epoch, mac, source: Source::Seen };
+        *slot = Slot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: Source::Seen };
     }
 
     /// The card for packets to an address; `None` when it is not known (yet). `ask` is called when the kernel has to be asked.
     #[inline]
-    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Mac> {
+    pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
         let slot = self.slot(address);
         if slot.address == address && slot.epoch == epoch {
             match slot.source {
-                Source::Sure => return Some(slot.mac),
+                Source::Sure => return Some(slot.way),
                 Source::Asked => return None,
                 Source::Seen | Source::Nobody => {}
             }
@@ -102,22 +112,22 @@ impl Neighbours {
     }
 
     #[cold]
-    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Mac> {
+    fn find_anew(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
         let may_ask = self.questions > 0;
         self.questions = self.questions.saturating_sub(1);
         let slot = self.slot(address);
         // What an earlier epoch knew is better than nothing.
         let known = slot.address == address && !matches!(slot.source, Source::Nobody | Source::Asked);
-        let before = known.then_some(slot.mac);
-        let (mac, source) = match if may_ask { ask() } else { Hop::None } {
-            Hop::Known(mac) => (Some(mac), Source::Sure),
+        let before = known.then_some(slot.way);
+        let (way, source) = match if may_ask { ask() } else { Hop::None } {
+            Hop::Known(way) => (Some(way), Source::Sure),
             Hop::Asked | Hop::None if before.is_some() => (before, Source::Sure),
             Hop::Asked => (None, Source::Asked),
             Hop::None => (None, Source::Nobody),
         };
-        *slot = Slot { address, epoch, mac: mac.unwrap_or_default(), source };
-        mac
+        *slot = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
+        way
     }
 
     /// Answers of the network may have come: the kernel is asked again for what was asked for.
@@ -136,8 +146,8 @@ mod tests {
 
     use super::*;
 
-    const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
-    const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
+    const A: Way = Way { card: Mac([2, 0, 0, 0, 0, 1]), mtu: u16::MAX };
+    const B: Way = Way { card: Mac([2, 0, 0, 0, 0, 2]), mtu: 1400 };
 
     fn ip(n: u8) -> IpAddr {
         Ipv4Addr::new(10, 0, 0, n).into()
@@ -160,9 +170,9 @@ mod tests {
     #[test]
     fn the_kernels_word_goes_before_what_was_seen() {
         let mut table = Neighbours::new();
-        table.seen(ip(1), A);
+        table.seen(ip(1), A.card);
         assert_eq!(table.find(ip(1), || Hop::Known(B)), Some(B));
-        table.seen(ip(1), A);
+        table.seen(ip(1), A.card);
         assert_eq!(table.find(ip(1), never), Some(B));
     }
 
@@ -171,7 +181,7 @@ mod tests {
         let mut table = Neighbours::new();
         for answer in [Hop::None, Hop::Asked] {
             table.next_epoch();
-            table.seen(ip(1), A);
+            table.seen(ip(1), A.card);
             assert_eq!(table.find(ip(1), || answer), Some(A));
             assert_eq!(table.find(ip(1), never), Some(A));
         }
@@ -194,7 +204,7 @@ mod tests {
         let mut asked = 0;
         for n in 0..QUESTIONS_PER_EPOCH * 2 {
             let address = IpAddr::from(Ipv4Addr::from(n + 1));
-            table.seen(address, A);
+            table.seen(address, A.card);
             let found = table.find(address, || {
                 asked += 1;
                 Hop::Known(B)

@@ -44,6 +44,8 @@ mod attribute {
     pub(super) const DESTINATION: u16 = 1;
     pub(super) const OUT_INTERFACE: u16 = 4;
     pub(super) const GATEWAY: u16 = 5;
+    pub(super) const METRICS: u16 = 8;
+    pub(super) const METRIC_MTU: u16 = 2;
     pub(super) const VIA: u16 = 18;
     pub(super) const NEIGHBOUR: u16 = 1;
     pub(super) const LINK_LAYER: u16 = 2;
@@ -84,6 +86,8 @@ pub(super) struct Route {
     pub(super) interface: u32,
     /// To this neighbour; `None`: the address is one itself.
     pub(super) gateway: Option<IpAddr>,
+    /// Packets on this way may be so large, where it is not only the interface that says so.
+    pub(super) mtu: Option<usize>,
 }
 
 /// A neighbour's card, as far as it is known.
@@ -212,7 +216,14 @@ fn parse_route(body: &[u8]) -> Option<Route> {
         // `struct rtvia`: a gateway of the other family
         .or_else(|| find(rest, attribute::VIA).and_then(|via| via.get(2..)))
         .and_then(address);
-    Some(Route { interface: find(rest, attribute::OUT_INTERFACE).and_then(|o| u32_at(o, 0))?, gateway })
+    let mtu = find(rest, attribute::METRICS)
+        .and_then(|m| find(m, attribute::METRIC_MTU))
+        .and_then(|m| u32_at(m, 0));
+    Some(Route {
+        interface: find(rest, attribute::OUT_INTERFACE).and_then(|o| u32_at(o, 0))?,
+        gateway,
+        mtu: mtu.map(|m| m as usize).filter(|&m| m > 0),
+    })
 }
 
 /// `struct ndmsg` and its attributes.
@@ -282,7 +293,9 @@ impl Netlink {
         zero_ended.push(0);
         let request = Request::new(kind::GET_LINK, 0, &[0; 16]).with(attribute::LINK_NAME, &zero_ended);
         match self.one(request, parse_link) {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL)) => Ok(None),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ERANGE | libc::EINVAL)) => {
+                Ok(None)
+            }
             result => result,
         }
     }
@@ -342,16 +355,14 @@ impl Netlink {
             interface,
             address,
         );
-        let request =
-            request.with(attribute::FLAGS, &PLAIN_ADDRESS.to_ne_bytes()).with(attribute::CACHE_INFO, &cache_info);
+        let request = request
+            .with(attribute::FLAGS, &PLAIN_ADDRESS.to_ne_bytes())
+            .with(attribute::CACHE_INFO, &cache_info);
         self.ask(request, |_, _| {})
     }
 
     pub(super) fn delete_address(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
-        self.ask(
-            Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address),
-            |_, _| {},
-        )
+        self.ask(Netlink::address_request(kind::DELETE_ADDRESS, flag::ACK, interface, address), |_, _| {})
     }
 
     fn address_request(kind: u16, flags: u16, interface: u32, address: IpAddr) -> Request {
@@ -410,16 +421,20 @@ mod tests {
 
     #[test]
     fn a_route_and_a_neighbour_are_read() {
+        let metric = Request::new(0, 0, &[]).with(attribute::METRIC_MTU, &1400u32.to_ne_bytes()).finish(0);
         let route = Request::new(24, 0, &[2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0])
             .with(attribute::OUT_INTERFACE, &5u32.to_ne_bytes())
+            .with(attribute::METRICS, &metric[HEADER..])
             .with(attribute::GATEWAY, &[10, 0, 0, 1])
             .finish(1);
-        let expected = Route { interface: 5, gateway: Some(Ipv4Addr::new(10, 0, 0, 1).into()) };
+        let expected =
+            Route { interface: 5, gateway: Some(Ipv4Addr::new(10, 0, 0, 1).into()), mtu: Some(1400) };
         assert_eq!(parse_route(&route[HEADER..]), Some(expected));
         let neighbour = |state: u16| {
             let mut fixed = Netlink::neighbour_fixed(5, Ipv4Addr::new(10, 0, 0, 1).into(), 0);
             fixed[8..10].copy_from_slice(&state.to_ne_bytes());
-            let bytes = Request::new(28, 0, &fixed).with(attribute::LINK_LAYER, &[2, 0, 0, 0, 0, 1]).finish(1);
+            let bytes =
+                Request::new(28, 0, &fixed).with(attribute::LINK_LAYER, &[2, 0, 0, 0, 0, 1]).finish(1);
             parse_neighbour(&bytes[HEADER..])
         };
         let mac = Mac([2, 0, 0, 0, 0, 1]);

@@ -7,16 +7,19 @@ use std::thread;
 
 use socket2::{Domain, Socket, Type};
 
+use crate::Time;
 use crate::clock::{Clock, monotonic};
 use crate::link::Checksums;
 use crate::sys::EventFd;
 use crate::sys::xdp::{self, Attachment, BusyPoll, Config, Mode, Program, QueueSocket, XskMap};
 
 use super::addresses::BorrowedAddresses;
-use super::netlink::{Interface, Netlink};
+use super::ethernet::Mac;
 use super::neighbours::Neighbours;
+use super::netlink::{Interface, Netlink};
 use super::preflight::{self, XdpError};
 use super::program::{Ours, program};
+use super::steer::Rule;
 use super::{Steer, Xdp, XdpCounts, ethernet, limits};
 
 /// Where the program runs.
@@ -104,11 +107,12 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let name = &options.interface;
     preflight::capabilities()?;
     let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
-    let interface = usable(&mut netlink, name)?;
+    let interface = patiently(|| usable(&mut netlink, name), |e| *e == preflight::has_program(name))?;
     let mac = interface.mac.ok_or_else(|| preflight::not_ethernet(name))?;
     // What cannot be raised shows where it is missing.
     let _ = xdp::memory_limit_raised();
-    let queues = xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
+    let queues =
+        xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
     let mut notes = Vec::new();
     let threads = threads(options, queues, &mut notes);
     if queues as usize > threads * limits::QUEUES_PER_THREAD {
@@ -119,17 +123,12 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
         ));
     }
     let (steer, reserved) = reserve(&options.steer)?;
-    let own: Vec<IpAddr> = (netlink.addresses().map_err(|e| preflight::kernel("its addresses", &e))?.into_iter())
-        .filter(|(of, _)| *of == interface.index)
-        .map(|(_, address)| address)
-        .collect();
-    let rules = steer.rules(&own);
-    if rules.is_empty() || rules.len() > limits::RULES {
-        return Err(preflight::error(
-            format!("{name} has {} addresses and ports to be steered by", rules.len()),
-            format!("1 to {} are possible: name the address to listen on, or fewer of them", limits::RULES),
-        ));
-    }
+    let own: Vec<IpAddr> =
+        (netlink.addresses().map_err(|e| preflight::kernel("its addresses", &e))?.into_iter())
+            .filter(|(of, _)| *of == interface.index)
+            .map(|(_, address)| address)
+            .collect();
+    let rules = rules(name, &steer, &own)?;
     let from = if let Steer::From(from) = &steer { &from[..] } else { &[] };
     let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;
     let taken = take(options, &interface, queues, |map| program(&rules, Ours::ToSocket { map }))?;
@@ -145,30 +144,55 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     for (queue, socket) in taken.sockets.into_iter().enumerate() {
         parts[queue % threads].push(socket);
     }
-    let link = |queues: Vec<QueueSocket>| -> io::Result<Xdp> {
-        Ok(Xdp {
-            queues,
-            mac,
-            interface: interface.index,
-            mtu,
-            checksums: options.checksums,
-            neighbours: Neighbours::new(),
-            netlink: Netlink::open()?,
-            looked_for: Vec::new(),
-            look_again: crate::Time::ZERO,
-            next_epoch: monotonic() + limits::EPOCH,
-            wake: Arc::new(EventFd::new()?),
-            look_for_wake: crate::Time::ZERO,
-            clock: Clock::default(),
-            counts: XdpCounts::default(),
-            addresses: borrowed.take(),
-            shared: Arc::clone(&shared),
-        })
+    let link = |queues| {
+        Xdp::new(queues, &interface, mac, mtu, options.checksums, borrowed.take(), Arc::clone(&shared))
     };
     let links: io::Result<Vec<Xdp>> = parts.into_iter().map(link).collect();
     let links = links.map_err(|e| preflight::refused("a descriptor", &e))?;
     let listen = if let Steer::Listen(places) = steer { places } else { Vec::new() };
     Ok(Opened { links, listen, addresses: own, how: taken.how, notes })
+}
+
+impl Xdp {
+    fn new(
+        queues: Vec<QueueSocket>,
+        interface: &Interface,
+        mac: Mac,
+        mtu: usize,
+        checksums: Checksums,
+        addresses: Option<BorrowedAddresses>,
+        shared: Arc<Shared>,
+    ) -> io::Result<Xdp> {
+        Ok(Xdp {
+            queues,
+            mac,
+            interface: interface.index,
+            mtu,
+            checksums,
+            neighbours: Neighbours::new(),
+            netlink: Netlink::open()?,
+            looked_for: Vec::new(),
+            look_again: Time::ZERO,
+            next_epoch: monotonic() + limits::EPOCH,
+            wake: Arc::new(EventFd::new()?),
+            look_for_wake: Time::ZERO,
+            clock: Clock::default(),
+            counts: XdpCounts::default(),
+            addresses,
+            shared,
+        })
+    }
+}
+
+fn rules(name: &str, steer: &Steer, own: &[IpAddr]) -> Result<Vec<Rule>, XdpError> {
+    let rules = steer.rules(own);
+    if (1..=limits::RULES).contains(&rules.len()) {
+        return Ok(rules);
+    }
+    Err(preflight::error(
+        format!("{name} has {} addresses and ports to be steered by", rules.len()),
+        format!("1 to {} are possible: name the address to listen on, or fewer of them", limits::RULES),
+    ))
 }
 
 /// The interface, if it can be used.
@@ -192,7 +216,9 @@ fn threads(options: &XdpOptions, queues: u32, notes: &mut Vec<String>) -> usize 
     if matches!(options.steer, Steer::From(_)) && queues > 1 && !xdp::is_veth(name) {
         most = 1;
         if wanted > 1 {
-            notes.push(format!("one thread drives all {queues} receive queues of {name}: answers come on any of them"));
+            notes.push(format!(
+                "one thread drives all {queues} receive queues of {name}: answers come on any of them"
+            ));
         }
     } else if wanted > most {
         notes.push(format!(
@@ -267,7 +293,10 @@ fn take(
         match take_by(options, interface, queues, &program, way)? {
             Ok(mut taken) => {
                 taken.note = first_refusal.filter(|_| way.0 == Mode::Generic).map(|e| {
-                    format!("the driver of {} cannot run XDP programs ({e}): generic mode, slower", options.interface)
+                    format!(
+                        "the driver of {} cannot run XDP programs ({e}): generic mode, slower",
+                        options.interface
+                    )
                 });
                 return Ok(taken);
             }
@@ -296,39 +325,38 @@ fn take_by(
     let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
     let mut sockets = Vec::new();
     for queue in 0..queues {
-        match open_patiently(interface.index, queue, &config) {
+        match patiently(|| QueueSocket::open(interface.index, queue, &config), busy) {
             Ok(socket) => {
                 use std::os::fd::AsFd;
                 map.set(queue, socket.as_fd()).map_err(|e| preflight::refused("the map of sockets", &e))?;
                 sockets.push(socket);
             }
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-                return Err(preflight::queue_busy(&options.interface, queue));
-            }
+            Err(e) if busy(&e) => return Err(preflight::queue_busy(&options.interface, queue)),
             Err(e) if zero_copy => return Ok(Err(e)),
             Err(e) => return Err(preflight::refused("an AF_XDP socket", &e)),
         }
     }
-    let loaded = Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
-    match Attachment::new(&loaded, interface.index, mode) {
+    let loaded =
+        Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
+    match patiently(|| Attachment::new(&loaded, interface.index, mode), busy) {
         Ok(attachment) => Ok(Ok(Taken { sockets, map, attachment, how, note: None })),
-        Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
-            Err(preflight::has_program(&options.interface))
-        }
+        Err(e) if busy(&e) => Err(preflight::has_program(&options.interface)),
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(preflight::refused("the XDP program", &e)),
         Err(e) => Ok(Err(e)),
     }
 }
 
-/// A queue is busy for a moment after another socket on it was closed.
-fn open_patiently(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {
+/// Tries again for a while when what is in the way is just leaving.
+fn patiently<T, E>(mut what: impl FnMut() -> Result<T, E>, leaving: impl Fn(&E) -> bool) -> Result<T, E> {
     let until = monotonic() + limits::BUSY_PATIENCE;
     loop {
-        match QueueSocket::open(interface, queue, config) {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && monotonic() < until => {
-                thread::sleep(limits::LOOK_AGAIN);
-            }
+        match what() {
+            Err(e) if leaving(&e) && monotonic() < until => thread::sleep(limits::LOOK_AGAIN),
             result => return result,
         }
     }
+}
+
+fn busy(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }

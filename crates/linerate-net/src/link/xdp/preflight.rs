@@ -48,25 +48,36 @@ fn lacking(bits: u64) -> Result<(), XdpError> {
     let has = |bit: u32| bits & (1 << bit) != 0;
     let missing: Vec<_> = CAPABILITIES
         .iter()
-        .filter(|(bit, name, _)| !has(*bit) && !(*name == "CAP_BPF" && has(SYS_ADMIN)))
+        .filter(|(bit, name, _)| !(has(*bit) || *name == "CAP_BPF" && has(SYS_ADMIN)))
         .map(|(_, name, what)| format!("{name} ({what})"))
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    Err(error(format!("--io xdp needs {}, which this process does not have", missing.join(", ")), HOW_TO_GET_THEM))
+    Err(error(
+        format!("--io xdp needs {}, which this process does not have", missing.join(", ")),
+        HOW_TO_GET_THEM,
+    ))
 }
 
 pub(super) fn no_interface(name: &str) -> XdpError {
     let known = interfaces();
-    let hint = if known.is_empty() { "ip link lists them".to_owned() } else { format!("there are {}", known.join(", ")) };
+    let hint = if known.is_empty() {
+        "ip link lists them".to_owned()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
     error(format!("there is no interface {name:?}"), hint)
 }
 
 /// The names of this namespace's interfaces.
 fn interfaces() -> Vec<String> {
     let text = fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_owned()).take(16).collect()
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name.trim().to_owned())
+        .take(16)
+        .collect()
 }
 
 pub(super) fn is_down(name: &str) -> XdpError {
@@ -98,13 +109,18 @@ pub(super) fn queue_busy(name: &str, queue: u32) -> XdpError {
 
 pub(super) fn no_way(name: &str, peer: IpAddr) -> XdpError {
     error(
-        format!("no way to {peer} by {name} is known: nobody there answers to ARP or NDP, or the route leads elsewhere"),
+        format!(
+            "no way to {peer} by {name} is known: nobody there answers to ARP or NDP, or the route leads elsewhere"
+        ),
         format!("ip route get {peer}, ip neighbour show dev {name}"),
     )
 }
 
 pub(super) fn no_source(address: IpAddr) -> XdpError {
-    error(format!("{address} cannot be a source address"), "--from takes free addresses of the interface's network")
+    error(
+        format!("{address} cannot be a source address"),
+        "--from takes free addresses of the interface's network",
+    )
 }
 
 pub(super) fn address_elsewhere(name: &str, address: IpAddr) -> XdpError {
@@ -156,7 +172,9 @@ pub(super) fn address_in_use(name: &str, address: IpAddr) -> Result<(), XdpError
         0 => Ok(()),
         n => Err(error(
             format!("{n} TCP sockets of this machine use {address}; they would be cut off, ssh among them"),
-            format!("give --from an address that nothing else uses: a free one of {name}'s network is added for the run"),
+            format!(
+                "give --from an address that nothing else uses: a free one of {name}'s network is added for the run"
+            ),
         )),
     }
 }
@@ -168,7 +186,8 @@ fn uses(text: &str, address: IpAddr) -> usize {
         IpAddr::V6(v6) => v6.octets().to_vec(),
     };
     // Words of four bytes, each printed as a number of this machine's byte order.
-    let printed: String = words.as_chunks::<4>().0.iter().map(|w| format!("{:08X}", u32::from_ne_bytes(*w))).collect();
+    let printed: String =
+        words.as_chunks::<4>().0.iter().map(|w| format!("{:08X}", u32::from_ne_bytes(*w))).collect();
     // Those in TIME-WAIT (06) need no more packets to speak of.
     let is_use = |line: &&str| {
         let mut columns = line.split_ascii_whitespace();
@@ -189,7 +208,10 @@ mod tests {
         assert_eq!(lacking(u64::MAX), Ok(()));
         assert_eq!(lacking(1 << 12 | 1 << 13 | 1 << SYS_ADMIN), Ok(()));
         let said = lacking(1 << 12).expect_err("two are missing").to_string();
-        assert!(said.contains("needs CAP_NET_RAW (AF_XDP sockets), CAP_BPF (loading an XDP program)"), "{said}");
+        assert!(
+            said.contains("needs CAP_NET_RAW (AF_XDP sockets), CAP_BPF (loading an XDP program)"),
+            "{said}"
+        );
         assert!(said.contains("setcap"), "{said}");
     }
 

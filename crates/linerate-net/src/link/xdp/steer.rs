@@ -42,7 +42,8 @@ impl Steer {
             Steer::Listen(places) => {
                 for place in places {
                     let ports = Ports::Only(place.port());
-                    let all = own.iter().filter(|a| place.ip().is_unspecified() && a.is_ipv4() == place.is_ipv4());
+                    let all =
+                        own.iter().filter(|a| place.ip().is_unspecified() && a.is_ipv4() == place.is_ipv4());
                     all.for_each(|&address| add(Rule { address, ports }));
                     if !place.ip().is_unspecified() {
                         add(Rule { address: place.ip(), ports });

@@ -72,9 +72,12 @@ fn rules(steer: &Steer) -> Vec<Rule> {
 
 #[test]
 fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
-    let any = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))];
+    let any =
+        [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))];
     let rules = rules(&Steer::Listen(any.to_vec()));
-    let Some(judge) = Judge::new("a_server_takes_its_port_on_its_addresses_and_nothing_else", &rules) else { return };
+    let Some(judge) = Judge::new("a_server_takes_its_port_on_its_addresses_and_nothing_else", &rules) else {
+        return;
+    };
     assert!(judge.takes(&v4(US, 8080, 0, |_| {})));
     assert!(judge.takes(&v6(US6, 8443, 6)));
     for (frame, what) in [
@@ -99,7 +102,9 @@ fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
 #[test]
 fn headers_of_any_length_are_read_and_fragments_are_not() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into()]));
-    let Some(judge) = Judge::new("headers_of_any_length_are_read_and_fragments_are_not", &rules) else { return };
+    let Some(judge) = Judge::new("headers_of_any_length_are_read_and_fragments_are_not", &rules) else {
+        return;
+    };
     for options in (0..=40).step_by(4) {
         assert!(judge.takes(&v4(US, 8080, options, |_| {})), "{options} bytes of options");
         assert!(!judge.takes(&v4(US, 8081, options, |_| {})), "{options} bytes of options");
@@ -146,5 +151,8 @@ fn rules_are_what_was_asked_for_once() {
         Rule { address: Ipv4Addr::new(10, 1, 2, 9).into(), ports: Ports::Only(81) },
     ];
     assert_eq!(rules(&listen), expected);
-    assert_eq!(rules(&Steer::From(vec![US.into(), US.into()])), [Rule { address: US.into(), ports: Ports::All }]);
+    assert_eq!(
+        rules(&Steer::From(vec![US.into(), US.into()])),
+        [Rule { address: US.into(), ports: Ports::All }]
+    );
 }

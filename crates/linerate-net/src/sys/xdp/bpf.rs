@@ -25,8 +25,9 @@ const LOG_BYTES: usize = 64 << 10;
 /// Addresses in `attr` must be valid as the command uses them.
 unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: the structure lives through the call and its size is told; the rest is the caller's promise.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>() as libc::c_uint) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>() as libc::c_uint)
+    };
     check(result as libc::c_int)
 }
 

@@ -55,12 +55,19 @@ impl From<libc::xdp_ring_offset> for Offsets {
 
 impl<T: Entry> Ring<T> {
     /// Maps a ring of `size` entries, which the kernel was asked for before. `size`: a power of two.
-    pub(super) fn map(fd: BorrowedFd<'_>, offset: libc::off_t, at: Offsets, size: u32) -> io::Result<Ring<T>> {
+    pub(super) fn map(
+        fd: BorrowedFd<'_>,
+        offset: libc::off_t,
+        at: Offsets,
+        size: u32,
+    ) -> io::Result<Ring<T>> {
         debug_assert!(size.is_power_of_two());
         let len = at.entries + size as usize * size_of::<T>();
         let numbers_inside = [at.producer, at.consumer, at.flags].iter().all(|&o| o % 4 == 0 && o + 4 <= len);
-        if !numbers_inside || at.entries % align_of::<T>() != 0 {
-            return Err(io::Error::other("the kernel's rings are laid out in a way this program does not know"));
+        if !numbers_inside || !at.entries.is_multiple_of(align_of::<T>()) {
+            return Err(io::Error::other(
+                "the kernel's rings are laid out in a way this program does not know",
+            ));
         }
         let pages = Pages::shared(fd, len, offset)?;
         Ok(Ring { pages, at, mask: size - 1, ours: 0, theirs: 0, entries: PhantomData })

@@ -78,17 +78,15 @@ impl QueueSocket {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (umem, mut frames) = Umem::new(config.frames * 2, config.frame_bytes)?;
         register(&fd, &umem)?;
-        for ring in [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
-        ] {
+        for ring in
+            [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING]
+        {
             set(&fd, libc::SOL_XDP, ring, &config.frames)?;
         }
         let at = ring_offsets(&fd)?;
         let size = config.frames;
-        let mut fill = Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), size)?;
+        let mut fill =
+            Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), size)?;
         let completion =
             Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, at.cr.into(), size)?;
         let receive = Ring::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, at.rx.into(), size)?;
@@ -189,13 +187,22 @@ impl QueueSocket {
                 break;
             }
             // SAFETY: no address and no bytes are given.
-            let sent =
-                unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+            let sent = unsafe {
+                libc::sendto(
+                    self.fd.as_raw_fd(),
+                    std::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null(),
+                    0,
+                )
+            };
             let before = std::mem::replace(&mut left, self.transmit.waiting());
             match check(sent as libc::c_int).map_err(|e| (e.raw_os_error(), e)) {
                 Ok(_) => break,
                 // It sends so many at once and no more: again, while it gets somewhere.
-                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) if left < before => {}
+                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) if left < before => {
+                }
                 Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) => break,
                 Err((_, error)) => return Err(error),
             }
