@@ -1,1 +1,121 @@
-//! HTTP calls seen in packets: what a capture tells of them. Words here are "seen", never "proved".
+//! HTTP calls seen in packets, from a capture file or live. Nothing is proved here: what packets show is *seen*.
+//!
+//! Packets go in, one after the other ([`Observer::packet`]); an [`Observation`] comes out: calls with the parts of their time, what
+//! is remarkable about the segments, and what was seen to cost time. [`findings::of`] says it as causes. Memory is bounded by
+//! [`Limits`], whatever the packets are.
+//!
+//! ```
+//! use linerate_explain::passive::{Limits, Observer, read};
+//!
+//! let no_capture = read(&b"not a capture"[..], Limits::default());
+//! assert_eq!(no_capture.unwrap_err().to_string(),
+//!     "it is no capture: it starts with \"not a ca\"; pcap and pcapng are read, also packed by gzip");
+//! assert_eq!(Observer::new(Limits::default()).finish().sums.requests, 0);
+//! ```
+
+pub mod cause;
+pub mod file;
+pub mod findings;
+mod flow;
+#[doc(hidden)]
+pub mod fuzz;
+mod http;
+pub mod limits;
+mod observation;
+pub mod packet;
+
+use std::io::Read;
+
+pub use file::{CaptureFile, Ending, FileError};
+pub use flow::{MarkCounts, Marks};
+pub use limits::Limits;
+pub use observation::{
+    Call, Carried, ConnectionSummary, Handshake, Note, Observation, Packets, Seen, Sums, Traced,
+};
+pub use packet::{LinkType, Packet};
+
+use flow::Flows;
+use packet::{Skip, segment};
+
+/// Watches packets.
+#[derive(Debug)]
+pub struct Observer {
+    flows: Flows,
+    packets: Packets,
+    /// Only connections with this port, when set.
+    port: Option<u16>,
+}
+
+impl Observer {
+    /// That has seen nothing yet.
+    pub fn new(limits: Limits) -> Observer {
+        Observer { flows: Flows::new(limits), packets: Packets::default(), port: None }
+    }
+
+    /// Looks only at connections that have this port at one end.
+    #[must_use]
+    pub fn only_port(mut self, port: Option<u16>) -> Observer {
+        self.port = port;
+        self
+    }
+
+    /// The next packet.
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        let p = &mut self.packets;
+        p.all += 1;
+        p.bytes += u64::from(packet.wire_len);
+        p.first_ns.get_or_insert(packet.time_ns);
+        p.backwards += u64::from(packet.time_ns < p.last_ns && p.all > 1);
+        p.last_ns = packet.time_ns;
+        p.cut += u64::from(packet.data.len() < packet.wire_len as usize);
+        match segment(packet) {
+            Ok(s) => {
+                p.tcp += 1;
+                if self.port.is_none_or(|port| s.src.port() == port || s.dst.port() == port) {
+                    self.flows.segment(&s, packet.time_ns);
+                }
+            }
+            Err(Skip::NotTcp) => p.other += 1,
+            Err(Skip::Fragment) => p.fragments += 1,
+            Err(Skip::Malformed) => p.malformed += 1,
+            Err(Skip::Link(number)) => p.unknown_link = Some(number),
+        }
+    }
+
+    /// That many packets were lost before they could be captured.
+    pub fn dropped(&mut self, packets: u64) {
+        self.packets.dropped += packets;
+    }
+
+    /// Packets and requests so far.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.packets.all, self.flows.requests())
+    }
+
+    /// All that was seen. What is open is closed: a call without its whole answer counts as unanswered.
+    pub fn finish(self) -> Observation {
+        Observation { packets: self.packets, ..self.flows.finish() }
+    }
+}
+
+/// Reads a whole capture file.
+///
+/// # Errors
+/// It is no capture, or cannot be read. One that is cut off or damaged in its middle is no error: what is before that counts, and
+/// [`Observation::ending`] says so.
+pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> {
+    read_port(input, limits, None)
+}
+
+/// As [`read`], but only connections with that port at one end.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_port(input: impl Read, limits: Limits, port: Option<u16>) -> Result<Observation, FileError> {
+    let mut file = CaptureFile::open(input)?;
+    let mut observer = Observer::new(limits).only_port(port);
+    while let Some(packet) = file.next_packet()? {
+        observer.packet(&packet);
+    }
+    Ok(Observation { ending: file.ending().cloned(), ..observer.finish() })
+}

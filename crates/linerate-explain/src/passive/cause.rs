@@ -1,0 +1,20 @@
+//! Causes that packets can show, by their stable ids.
+
+/// The server's small write waits for the client's delayed ACK.
+pub const SERVER_NAGLE: &str = "server-nagle-delayed-ack";
+/// The client's small write waits for the server's delayed ACK.
+pub const CLIENT_NAGLE: &str = "client-nagle-delayed-ack";
+/// Segments had to be sent again.
+pub const PACKET_LOSS: &str = "packet-loss";
+/// The SYN, or its answer, had to be sent again.
+pub const SYN_LOSS: &str = "syn-loss";
+/// One end did not read as fast as the other sent.
+pub const ZERO_WINDOW: &str = "zero-window";
+/// The client waited for 100 Continue.
+pub const EXPECT_CONTINUE: &str = "expect-continue";
+/// Each call paid for a connection.
+pub const NO_KEEP_ALIVE: &str = "no-keep-alive";
+/// The server took its time.
+pub const SERVER_THINK: &str = "server-think";
+/// Answers waited behind earlier ones on their connection.
+pub const HEAD_OF_LINE: &str = "head-of-line";

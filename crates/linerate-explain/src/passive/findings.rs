@@ -1,0 +1,273 @@
+//! From what was seen to what it means: pure functions over an [`Observation`].
+
+use super::cause;
+use super::flow::ms;
+use super::observation::{Call, Observation, Sums};
+
+/// Something that was seen to cost time.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its stable id.
+    pub id: &'static str,
+    /// In words.
+    pub title: &'static str,
+    /// Calls it was seen in, and calls looked at.
+    pub calls: u64,
+    /// Of so many.
+    pub of: u64,
+    /// What it costs a call it hits, on average, nanoseconds.
+    pub cost_ns: i64,
+    /// What it cost all of them together.
+    pub all_ns: i64,
+    /// How sure.
+    pub confidence: Confidence,
+    /// What was seen, in words.
+    pub evidence: Vec<String>,
+    /// What to change, by software.
+    pub fixes: Vec<Fix>,
+    /// What would prove it, or show that it is mended.
+    pub verify: String,
+    /// A call to look at.
+    pub example: Option<Call>,
+}
+
+/// How sure one can be without an experiment. Packets alone prove nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Seen once, or explained as well by something else.
+    Possible,
+    /// Seen again and again, or not easily explained by anything else.
+    Likely,
+}
+
+/// A change to software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// Which.
+    pub software: &'static str,
+    /// What to change.
+    pub change: &'static str,
+}
+
+/// What costs less than this share of the calls it hits is no cause.
+const SHARE: f64 = 0.1;
+/// What costs less than this a call is no cause, nanoseconds.
+const LEAST_NS: i64 = 2_000_000;
+/// Time of the server from which on it is named, nanoseconds.
+const THINK_NS: i64 = 10_000_000;
+
+/// What was seen to cost time, most costly first.
+pub fn of(seen: &Observation) -> Vec<Finding> {
+    let mut found: Vec<Finding> = seen.seen.iter().filter_map(|s| from_notes(seen, s)).collect();
+    found.extend(server_think(seen, &found));
+    found.extend(head_of_line(seen));
+    found.extend(no_keep_alive(seen));
+    found.sort_by_key(|f| std::cmp::Reverse(f.all_ns));
+    found
+}
+
+fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
+    let calls = i64::try_from(s.calls.max(1)).unwrap_or(i64::MAX);
+    let cost_ns = s.cost_ns / calls;
+    if cost_ns < LEAST_NS || (s.cost_ns as f64) < SHARE * s.total_ns as f64 {
+        return None;
+    }
+    let confidence = match s.id {
+        // Once may be a server that happened to be ready just then.
+        cause::SERVER_NAGLE | cause::CLIENT_NAGLE if s.calls < 3 => Confidence::Possible,
+        _ => Confidence::Likely,
+    };
+    let known = KNOWN.iter().find(|k| k.id == s.id)?;
+    Some(Finding {
+        id: s.id,
+        title: known.title,
+        calls: s.calls,
+        of: seen.sums.answered,
+        cost_ns,
+        all_ns: s.cost_ns,
+        confidence,
+        evidence: s.evidence.clone(),
+        fixes: known.fixes.iter().map(|(software, change)| Fix { software, change }).collect(),
+        verify: known.verify.to_owned(),
+        example: Some(s.example.clone()),
+    })
+}
+
+fn per(sum: i64, n: u64) -> i64 {
+    sum / i64::try_from(n.max(1)).unwrap_or(i64::MAX)
+}
+
+/// The server's own time, when it is most of the calls' time and long.
+fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
+    let s: &Sums = &seen.sums;
+    let cost_ns = per(s.think_ns, s.answered);
+    // What holds back the first byte otherwise is not thinking.
+    let explained: i64 = found.iter().filter(|f| f.id != cause::PACKET_LOSS).map(|f| f.all_ns).sum();
+    if cost_ns < THINK_NS || (s.think_ns as f64) < 0.4 * s.total_ns as f64 || explained > s.think_ns {
+        return None;
+    }
+    let example = seen.slowest.iter().max_by_key(|c| c.think_ns);
+    let [median, _, p99, most] = s.think_quantiles_ns;
+    Some(Finding {
+        id: cause::SERVER_THINK,
+        title: "the server takes its time before the first byte of its answer",
+        calls: s.answered,
+        of: s.answered,
+        cost_ns,
+        all_ns: s.think_ns,
+        confidence: if s.rtt_min_ns.is_some() { Confidence::Likely } else { Confidence::Possible },
+        evidence: vec![format!(
+            "from the request's last byte to the answer's first, the network's round trip taken off: median {}, 99 % within {}, at most {}",
+            ms(median),
+            ms(p99),
+            ms(most)
+        )],
+        fixes: vec![Fix {
+            software: "the server",
+            change: "what it waits for is not in the packets: look at its own threads, queries and calls",
+        }],
+        verify: "linerate explain URL --pid PID".to_owned(),
+        example: example.cloned(),
+    })
+}
+
+fn head_of_line(seen: &Observation) -> Option<Finding> {
+    let s = &seen.sums;
+    let cost_ns = per(s.queued_ns, s.pipelined);
+    if s.pipelined == 0 || cost_ns < LEAST_NS || (s.queued_ns as f64) < SHARE * s.total_ns as f64 {
+        return None;
+    }
+    Some(Finding {
+        id: cause::HEAD_OF_LINE,
+        title: "answers wait behind earlier ones on the same connection",
+        calls: s.pipelined,
+        of: s.answered,
+        cost_ns,
+        all_ns: s.queued_ns,
+        confidence: Confidence::Likely,
+        evidence: vec![format!(
+            "{} requests were sent before the answer to the one before (pipelining)",
+            s.pipelined
+        )],
+        fixes: vec![Fix {
+            software: "the client",
+            change: "slow requests on a connection of their own, or HTTP/2",
+        }],
+        verify: "linerate load URL --pipeline 1".to_owned(),
+        example: seen.slowest.iter().max_by_key(|c| c.queued_ns).cloned(),
+    })
+}
+
+fn no_keep_alive(seen: &Observation) -> Option<Finding> {
+    let s = &seen.sums;
+    let first = s.first_calls as f64 / s.answered.max(1) as f64;
+    let cost_ns = per(s.connect_ns, s.first_calls);
+    // Each client's first call pays in any case.
+    let clients = seen.connections.iter().filter_map(|c| c.handshake.map(|_| (c.client.ip(), c.server)));
+    let clients = clients.collect::<std::collections::HashSet<_>>().len() as u64;
+    let often = s.first_calls >= 5 && s.first_calls >= 3 * clients && first > 0.8;
+    if !often || cost_ns < LEAST_NS || (s.connect_ns as f64) < SHARE * s.total_ns as f64 {
+        return None;
+    }
+    Some(Finding {
+        id: cause::NO_KEEP_ALIVE,
+        title: "nearly every call opens a connection of its own",
+        calls: s.first_calls,
+        of: s.answered,
+        cost_ns,
+        all_ns: s.connect_ns,
+        confidence: Confidence::Likely,
+        evidence: vec![format!(
+            "{} of {} calls were the first on their connection; opening took {} each",
+            s.first_calls,
+            s.answered,
+            ms(cost_ns)
+        )],
+        fixes: vec![
+            Fix {
+                software: "the client",
+                change: "keep connections and use them again (a pool, a session, an agent with keepAlive)",
+            },
+            Fix { software: "the server", change: "do not answer Connection: close" },
+        ],
+        verify: "linerate load URL --per-connection 1, against the same without".to_owned(),
+        example: seen.slowest.iter().max_by_key(|c| c.connect_ns).cloned(),
+    })
+}
+
+/// What is said of a cause.
+struct Known {
+    id: &'static str,
+    title: &'static str,
+    fixes: &'static [(&'static str, &'static str)],
+    verify: &'static str,
+}
+
+const KNOWN: [Known; 6] = [
+    Known {
+        id: cause::SERVER_NAGLE,
+        title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
+        fixes: &[
+            ("any server", "TCP_NODELAY on accepted connections, or header and body in one write"),
+            ("JDK HttpServer", "-Dsun.net.httpserver.nodelay=true"),
+            ("Netty", "childOption(ChannelOption.TCP_NODELAY, true)"),
+            ("Node.js", "http.createServer({ noDelay: true }) (its default since 18)"),
+            (
+                "Python http.server",
+                "a handler with wbufsize = -1, so that header and body leave in one write",
+            ),
+        ],
+        verify: "linerate explain URL proves or refutes it by acknowledging at once",
+    },
+    Known {
+        id: cause::CLIENT_NAGLE,
+        title: "the client's request leaves in parts, and the rest waits for the server's delayed ACK (Nagle's algorithm)",
+        fixes: &[
+            ("any client", "TCP_NODELAY, or header and body in one write"),
+            ("Apache HttpClient", "SocketConfig.custom().setTcpNoDelay(true) (its default since 4.3)"),
+            ("Python http.client", "pass the body to request(), so that it leaves with the header"),
+        ],
+        verify: "capture again after the change: the pause inside the request is gone",
+    },
+    Known {
+        id: cause::PACKET_LOSS,
+        title: "segments were lost and had to be sent again",
+        fixes: &[(
+            "the network",
+            "look for errors and drops on the way (ethtool -S, ip -s link, a full queue)",
+        )],
+        verify: "linerate explain URL counts retransmissions with the kernel's own counters",
+    },
+    Known {
+        id: cause::SYN_LOSS,
+        title: "the connection's first packet had to be sent again",
+        fixes: &[
+            (
+                "the server",
+                "a longer accept queue (listen's backlog and net.core.somaxconn), or accept faster",
+            ),
+            ("the network", "look for drops; a firewall that drops SYNs looks the same"),
+        ],
+        verify: "nstat TcpExtListenOverflows TcpExtListenDrops on the server",
+    },
+    Known {
+        id: cause::ZERO_WINDOW,
+        title: "one end did not read as fast as the other sent: its window closed",
+        fixes: &[(
+            "the end whose window closed",
+            "read while it works, with more threads or larger buffers (net.ipv4.tcp_rmem)",
+        )],
+        verify: "capture again after the change: no zero window",
+    },
+    Known {
+        id: cause::EXPECT_CONTINUE,
+        title: "the client holds its body back until the server says 100 Continue",
+        fixes: &[
+            ("curl", "-H 'Expect:' for requests that will be accepted"),
+            ("Apache HttpClient", "RequestConfig.custom().setExpectContinueEnabled(false)"),
+            (".NET", "HttpClient.DefaultRequestHeaders.ExpectContinue = false"),
+            ("the server", "answer 100 Continue at once (RFC 9110, section 10.1.1)"),
+        ],
+        verify: "capture again with the Expect field left out",
+    },
+];

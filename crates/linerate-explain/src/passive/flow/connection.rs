@@ -1,0 +1,444 @@
+//! One TCP connection of a capture: both directions, their bytes in order, the messages in them, and the calls they make.
+
+use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
+use crate::passive::limits::Limits;
+use crate::passive::observation::{Carried, ConnectionSummary, Handshake, Traced};
+use crate::passive::packet::{Endpoint, Segment, flag};
+
+use super::Record;
+use super::calls::{Calls, Times};
+use super::reassembly::{Budget, Piece, Reassembly};
+use super::sequence::{MarkCounts, Marks, Side, analyse, before};
+use super::stall::Watch;
+use super::trace::{Kept, Trace};
+
+/// What all connections share.
+pub(super) struct Shared<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) budget: &'a Budget,
+    pub(super) record: &'a mut Record,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Direction {
+    side: Side,
+    bytes: Reassembly,
+    messages: MessageReader,
+    watch: Watch,
+    marks: MarkCounts,
+    segments: u64,
+    data_bytes: u64,
+    /// When the message being read began.
+    begun: i64,
+    /// Messages were read.
+    has_messages: bool,
+    /// Its window is closed since then.
+    closed_since: Option<i64>,
+}
+
+impl Direction {
+    fn new(limits: &Limits) -> Direction {
+        Direction {
+            side: Side::default(),
+            bytes: Reassembly::default(),
+            messages: MessageReader::new(limits.head_bytes),
+            watch: Watch::default(),
+            marks: MarkCounts::default(),
+            segments: 0,
+            data_bytes: 0,
+            begun: 0,
+            has_messages: false,
+            closed_since: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: u64,
+    pub(super) ends: [Endpoint; 2],
+    directions: [Direction; 2],
+    client: usize,
+    /// The handshake or a request has told who the client is.
+    client_known: bool,
+    handshake: Option<Handshake>,
+    trace: Trace,
+    calls: Calls,
+    carried: Carried,
+    reset: bool,
+    fins: [bool; 2],
+    first_ns: i64,
+    last_ns: i64,
+    /// Looked at since the table last searched for a quiet one.
+    pub(super) recent: bool,
+}
+
+impl Connection {
+    pub(super) fn new(id: u64, s: &Segment<'_>, now: i64, limits: &Limits) -> Connection {
+        let answers = s.has(flag::SYN) && s.has(flag::ACK);
+        // Without a handshake the lower port is mostly the server's, until a request says better.
+        let client =
+            if s.has(flag::SYN) { usize::from(answers) } else { usize::from(s.src.port() < s.dst.port()) };
+        Connection {
+            id,
+            ends: [s.src, s.dst],
+            directions: [Direction::new(limits), Direction::new(limits)],
+            client,
+            client_known: s.has(flag::SYN),
+            handshake: None,
+            trace: Trace::default(),
+            calls: Calls::default(),
+            carried: Carried::Nothing,
+            reset: false,
+            fins: [false; 2],
+            first_ns: now,
+            last_ns: now,
+            recent: true,
+        }
+    }
+
+    /// A SYN with another number than that of this connection: its ports are used again.
+    pub(super) fn is_reused_by(&self, s: &Segment<'_>) -> bool {
+        let dir = usize::from(s.src != self.ends[0]);
+        s.has(flag::SYN)
+            && !s.has(flag::ACK)
+            && self.directions[dir].side.base.is_some_and(|base| base != s.seq)
+    }
+
+    pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64, reused: bool, shared: &mut Shared<'_>) {
+        let dir = usize::from(s.src != self.ends[0]);
+        self.recent = true;
+        let since_last = now.saturating_sub(self.last_ns);
+        self.last_ns = self.last_ns.max(now);
+        let rtt = self.handshake.and_then(|h| h.whole_ns);
+        let [a, b] = &mut self.directions;
+        let (me, peer) = if dir == 0 { (a, b) } else { (b, a) };
+        let mut marks = analyse(&mut me.side, &mut peer.side, s, now, rtt);
+        if reused {
+            marks.add(Marks::REUSED_PORTS);
+        }
+        me.segments += 1;
+        me.data_bytes += u64::from(s.len);
+        if !marks.is_empty() {
+            me.marks.count(marks);
+            shared.record.marks.count(marks);
+        }
+        if s.has(flag::SYN) {
+            self.opening(dir, s, now, marks);
+        } else {
+            self.opened(dir, s, now, shared);
+        }
+        self.keep(dir, s, now, marks, shared.limits.trace);
+        self.time_losses(dir, s, now, since_last, marks);
+        self.bytes(dir, s, now, shared);
+        self.ending(dir, s, now, shared);
+    }
+
+    fn keep(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, limit: usize) {
+        let base = |d: &Direction| d.side.base.unwrap_or_default();
+        let traced = Traced {
+            time_ns: now,
+            from_client: false,
+            flags: s.flags,
+            seq: s.seq.wrapping_sub(base(&self.directions[dir])),
+            ack: if s.has(flag::ACK) { s.ack.wrapping_sub(base(&self.directions[1 - dir])) } else { 0 },
+            len: s.len,
+            window: s.window,
+            marks,
+        };
+        self.trace.push(Kept { dir, traced }, limit);
+    }
+
+    fn opening(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks) {
+        self.directions[dir].bytes.start(s.seq.wrapping_add(1));
+        // What the one can receive limits the other.
+        self.directions[1 - dir].watch.mss = s.mss;
+        if !s.has(flag::ACK) {
+            self.client = dir;
+            self.client_known = true;
+            let h = self.handshake.get_or_insert(Handshake { syn_ns: now, ..Handshake::default() });
+            h.syns += 1;
+        } else {
+            if !self.client_known {
+                self.client = 1 - dir;
+                self.client_known = true;
+            }
+            let again = marks.has(Marks::RESENT);
+            let last_syn = self.trace.last_time(|t| t.flags & (flag::SYN | flag::ACK) == flag::SYN);
+            if let Some(h) = self.handshake.as_mut().filter(|_| !again) {
+                h.to_server_ns.get_or_insert((now - last_syn.unwrap_or(h.syn_ns)).max(0));
+            }
+        }
+    }
+
+    /// The client's first segment after the SYN-ACK ends the handshake.
+    fn opened(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+        let client = self.client;
+        let Some(h) = self.handshake.as_mut() else { return };
+        if dir != client || h.whole_ns.is_some() || !s.has(flag::ACK) {
+            return;
+        }
+        if let Some(to_server) = h.to_server_ns {
+            let whole = now - h.syn_ns;
+            h.whole_ns = Some(whole);
+            let synack = self.trace.last_time(|t| t.flags & flag::SYN != 0 && t.flags & flag::ACK != 0);
+            let to_client = synack.map_or(0, |at| now - at).max(0);
+            if let Some(h) = self.handshake.as_mut() {
+                h.to_client_ns = Some(to_client);
+            }
+            shared.record.opened(to_server.saturating_add(to_client));
+        }
+    }
+
+    /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall into.
+    fn time_losses(&mut self, dir: usize, s: &Segment<'_>, now: i64, since_last: i64, marks: Marks) {
+        let from_client = dir == self.client;
+        let lost = marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0;
+        if lost {
+            self.calls.lost_segment(
+                now,
+                since_last.max(0),
+                from_client,
+                marks.has(Marks::FAST_RETRANSMISSION),
+            );
+        }
+        let me = &mut self.directions[dir];
+        if marks.has(Marks::ZERO_WINDOW) {
+            me.closed_since.get_or_insert(now);
+        } else if s.window > 0
+            && !s.has(flag::RST)
+            && let Some(since) = me.closed_since.take()
+        {
+            self.calls.closed_window(since, now - since, from_client);
+        }
+        let all = s.has(flag::ACK) && self.directions[1 - dir].side.next == Some(s.ack);
+        self.directions[1 - dir].watch.peer(s, now, all);
+        let fresh = s.len > 0 && !marks.has(Marks::RESENT) && !marks.has(Marks::OUT_OF_ORDER);
+        if !fresh {
+            return;
+        }
+        let h = self.handshake.unwrap_or_default();
+        let (to_server, to_client) = (h.to_server_ns.unwrap_or(0), h.to_client_ns.unwrap_or(0));
+        let (to_sender, to_peer) = if from_client { (to_client, to_server) } else { (to_server, to_client) };
+        let me = &mut self.directions[dir];
+        let stall = me.watch.data(s, now, to_sender, to_peer);
+        if let Some(stall) = stall
+            && (me.messages.in_message() || (!from_client && self.calls.is_waiting()))
+        {
+            self.calls.stalled(stall, from_client);
+        }
+    }
+
+    fn bytes(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+        if s.has(flag::ACK) {
+            self.directions[1 - dir].bytes.acked(s.ack);
+            if !self.directions[1 - dir].bytes.is_in_order() {
+                self.read(1 - dir, now, shared, |bytes, budget, each| bytes.skip_acked(budget, each));
+            }
+        }
+        if s.len == 0 {
+            if !s.has(flag::RST) {
+                self.directions[dir].bytes.start(s.seq);
+            }
+            return;
+        }
+        // Data in a SYN (RFC 7413) begins after it.
+        let seq = s.seq.wrapping_add(u32::from(s.has(flag::SYN)));
+        let direction = &self.directions[dir];
+        if direction.messages.is_foreign() && direction.bytes.is_in_order() {
+            return;
+        }
+        let limit = shared.limits.held_bytes_one;
+        self.read(dir, now, shared, |bytes, budget, each| {
+            bytes.segment(seq, s.len, s.data, budget, limit, each)
+        });
+    }
+
+    /// Hands what `turn` puts in order to the reader of direction `dir`.
+    fn read(
+        &mut self,
+        dir: usize,
+        now: i64,
+        shared: &mut Shared<'_>,
+        turn: impl FnOnce(&mut Reassembly, &Budget, &mut dyn FnMut(Piece<'_>)),
+    ) {
+        let mut bytes = std::mem::take(&mut self.directions[dir].bytes);
+        let budget = shared.budget;
+        turn(&mut bytes, budget, &mut |piece| self.piece(dir, piece, now, shared));
+        self.directions[dir].bytes = bytes;
+    }
+
+    fn piece(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
+        match piece {
+            Piece::Hole(n) => {
+                shared.record.sums.holes += 1;
+                let event = self.directions[dir].messages.hole(n, shared.budget);
+                event.into_iter().for_each(|e| self.event(dir, e, now, shared));
+            }
+            Piece::Data(mut data) => {
+                if dir == self.client && self.directions[dir].messages.in_message() {
+                    self.calls.request_data(now);
+                }
+                let mut starts = true;
+                while let Some(event) = self.directions[dir].messages.next(&mut data, starts, shared.budget) {
+                    starts = false;
+                    self.event(dir, event, now, shared);
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
+        match event {
+            Event::Begin => {
+                self.directions[dir].begun = now;
+                if self.calls.is_idle() && self.trace.spent {
+                    self.trace.restart();
+                }
+            }
+            Event::Head(head) => self.head(dir, &head, now, shared),
+            Event::End { cut, holed } if dir == self.client => {
+                shared.record.sums.requests_incomplete += u64::from(cut || holed);
+                self.calls.request_end(now, cut);
+            }
+            Event::End { cut, holed } => {
+                shared.record.sums.answers_incomplete +=
+                    u64::from((cut || holed) && !self.calls.in_interim());
+                let times = self.times();
+                self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
+            }
+            Event::Foreign(kind) => {
+                if self.carried != Carried::Http {
+                    self.carried = match kind {
+                        Foreign::Tls => Carried::Tls,
+                        Foreign::Http2 => Carried::Http2,
+                        Foreign::Unknown => Carried::Other,
+                    };
+                }
+            }
+            Event::Lost if dir == self.client => {
+                let open = self.calls.requests_lost();
+                shared.record.sums.requests_incomplete += u64::from(open);
+            }
+            Event::Lost => {
+                let open = self.calls.answers_lost(shared);
+                shared.record.sums.answers_incomplete += u64::from(open);
+            }
+        }
+    }
+
+    fn head(&mut self, dir: usize, head: &Head, now: i64, shared: &mut Shared<'_>) {
+        self.carried = Carried::Http;
+        self.directions[dir].has_messages = true;
+        let begun = self.directions[dir].begun;
+        let body = match &head.line {
+            Line::Request { method, target } => {
+                if !self.client_known || !self.directions[1 - dir].has_messages {
+                    self.client = dir;
+                    self.client_known = true;
+                }
+                // The client has acknowledged what the capture does not have: the answer before may be in it.
+                let unseen = self.directions[1 - dir].bytes.lacks_acked();
+                self.calls.request((method, target), head.expects, begun, now, unseen, shared);
+                head.request_body()
+            }
+            Line::Status(status) => {
+                if !self.client_known {
+                    self.client = 1 - dir;
+                    self.client_known = true;
+                }
+                self.calls.answer(*status, begun, now, shared);
+                head.answer_body(*status, self.calls.method())
+            }
+        };
+        self.directions[dir].messages.body(body);
+        if body == Body::Tunnel {
+            shared.record.sums.upgrades += 1;
+            self.directions[1 - dir].messages.body(Body::Tunnel);
+            let times = self.times();
+            self.calls.answer_end(now, false, &times, &mut self.trace, shared);
+        }
+    }
+
+    fn times(&self) -> Times {
+        Times {
+            connection: self.id,
+            client: self.client,
+            ends: (self.ends[self.client].addr(), self.ends[1 - self.client].addr()),
+            handshake: self.handshake,
+        }
+    }
+
+    fn ending(&mut self, dir: usize, s: &Segment<'_>, now: i64, shared: &mut Shared<'_>) {
+        if s.has(flag::RST) {
+            self.reset = true;
+            self.close(0, now, shared);
+            self.close(1, now, shared);
+        } else if s.has(flag::FIN) {
+            self.fins[dir] = true;
+        }
+        for d in [0, 1] {
+            // All before the FIN is there, or acknowledged and so not coming any more.
+            let next = self.directions[d].bytes.next();
+            let end = self.directions[d].side.next;
+            if self.fins[d] && next.zip(end).is_some_and(|(next, end)| !before(next.wrapping_add(1), end)) {
+                self.close(d, now, shared);
+            }
+        }
+    }
+
+    /// Nothing more is read in that direction.
+    fn close(&mut self, dir: usize, now: i64, shared: &mut Shared<'_>) {
+        if !self.directions[dir].bytes.is_in_order() {
+            self.read(dir, now, shared, |bytes, budget, each| bytes.end(budget, each));
+        }
+        let event = self.directions[dir].messages.close(shared.budget);
+        event.into_iter().for_each(|e| self.event(dir, e, now, shared));
+    }
+
+    /// The capture ends, or the connection is to be forgotten: what is open is closed, and all is summed up.
+    pub(super) fn finish(mut self, shared: &mut Shared<'_>) {
+        let now = self.last_ns;
+        self.close(0, now, shared);
+        self.close(1, now, shared);
+        self.calls.finish(shared);
+        for direction in &mut self.directions {
+            direction.bytes.drop_held(shared.budget);
+            direction.messages.free_head(shared.budget);
+        }
+        let sums = &mut shared.record.sums;
+        let [a, b] = &self.directions;
+        sums.one_direction += u64::from(a.segments == 0 || b.segments == 0);
+        sums.opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_some()));
+        sums.not_opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_none()));
+        sums.reset += u64::from(self.reset);
+        match self.carried {
+            Carried::Nothing => {}
+            Carried::Http => sums.http += 1,
+            Carried::Tls => sums.tls += 1,
+            Carried::Http2 => sums.http2 += 1,
+            Carried::Other => sums.other += 1,
+        }
+        shared.record.list(self.summary(), shared.limits.listed);
+    }
+
+    fn summary(&self) -> ConnectionSummary {
+        let (c, s) = (&self.directions[self.client], &self.directions[1 - self.client]);
+        ConnectionSummary {
+            id: self.id,
+            client: self.ends[self.client].addr(),
+            server: self.ends[1 - self.client].addr(),
+            segments: [c.segments, s.segments],
+            bytes: [c.data_bytes, s.data_bytes],
+            marks: [c.marks, s.marks],
+            handshake: self.handshake,
+            carried: self.carried,
+            requests: self.calls.requests,
+            answers: self.calls.answers,
+            reset: self.reset,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! TCP connections of a capture.
+
+mod calls;
+mod connection;
+mod reassembly;
+mod sequence;
+mod stall;
+mod trace;
+
+use std::collections::HashMap;
+
+use hdrhistogram::Histogram;
+
+pub(crate) use calls::ms;
+pub(crate) use reassembly::Budget;
+pub use sequence::{MarkCounts, Marks};
+
+use connection::{Connection, Shared};
+
+use super::limits::{EVIDENCE, Limits};
+use super::observation::{Call, ConnectionSummary, Observation, Seen, Sums};
+use super::packet::{Endpoint, Segment};
+
+/// What is kept of all connections.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) marks: MarkCounts,
+    pub(super) sums: Sums,
+    connections: Vec<ConnectionSummary>,
+    slowest: Vec<Call>,
+    seen: Vec<Seen>,
+    totals: Histogram<u64>,
+    thinks: Histogram<u64>,
+}
+
+impl Record {
+    fn new() -> Record {
+        // Three digits of up to an hour, in microseconds; what is longer counts as an hour.
+        let histogram = || {
+            let mut h = Histogram::new_with_bounds(1, 3_600_000_000, 3)
+                .unwrap_or_else(|_| unreachable!("fixed bounds"));
+            h.auto(true);
+            h
+        };
+        Record {
+            marks: MarkCounts::default(),
+            sums: Sums::default(),
+            connections: Vec::new(),
+            slowest: Vec::new(),
+            seen: Vec::new(),
+            totals: histogram(),
+            thinks: histogram(),
+        }
+    }
+
+    /// A handshake's round trip.
+    fn opened(&mut self, rtt_ns: i64) {
+        self.sums.rtt_min_ns = Some(self.sums.rtt_min_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
+    }
+
+    /// A call is whole. `trace` gives its segments, when they are wanted.
+    fn call(&mut self, mut call: Call, first: bool, limits: &Limits, trace: impl Fn(&mut Call)) {
+        let sums = &mut self.sums;
+        sums.answered += 1;
+        sums.first_calls += u64::from(first && call.connect_ns > 0);
+        sums.connect_ns += call.connect_ns;
+        sums.total_ns += call.total_ns;
+        sums.send_ns += call.send_ns;
+        sums.wait_ns += call.network_ns;
+        sums.queued_ns += call.queued_ns;
+        sums.think_ns += call.think_ns;
+        sums.receive_ns += call.receive_ns;
+        self.totals.saturating_record(micros(call.total_ns));
+        self.thinks.saturating_record(micros(call.think_ns));
+        let mut traced = false;
+        let mut wanted = |call: &mut Call| {
+            if !std::mem::replace(&mut traced, true) {
+                trace(call);
+            }
+        };
+        for id in ids(&call) {
+            let notes: Vec<_> = call.notes.iter().filter(|n| n.id == id).cloned().collect();
+            let cost: i64 = notes.iter().map(|n| n.cost_ns).sum();
+            let seen = match self.seen.iter().position(|s| s.id == id) {
+                Some(at) => &mut self.seen[at],
+                None => {
+                    self.seen.push(Seen { id, ..Seen::default() });
+                    let last = self.seen.len() - 1;
+                    &mut self.seen[last]
+                }
+            };
+            seen.calls += 1;
+            seen.cost_ns += cost;
+            seen.total_ns += call.total_ns;
+            if seen.evidence.len() < EVIDENCE {
+                seen.evidence
+                    .extend(notes.first().map(|n| format!("{} {}: {}", call.method, call.target, n.text)));
+            }
+            if cost > seen.worst_ns || seen.calls == 1 {
+                wanted(&mut call);
+                seen.worst_ns = cost;
+                seen.example = call.clone();
+            }
+        }
+        let at = self.slowest.partition_point(|c| c.total_ns >= call.total_ns);
+        if at < limits.slowest {
+            wanted(&mut call);
+            self.slowest.truncate(limits.slowest - 1);
+            self.slowest.insert(at, call);
+        }
+    }
+
+    /// A connection ended; those with most to tell are kept.
+    fn list(&mut self, summary: ConnectionSummary, most: usize) {
+        if self.connections.len() < most {
+            self.connections.push(summary);
+            return;
+        }
+        let weight = |c: &ConnectionSummary| {
+            let marks: u64 = c.marks.iter().flat_map(MarkCounts::seen).map(|(_, n)| n).sum();
+            marks * 1000 + c.requests
+        };
+        let least = self.connections.iter().enumerate().min_by_key(|(_, c)| weight(c)).map(|(at, _)| at);
+        if let Some(at) = least.filter(|at| weight(&self.connections[*at]) < weight(&summary)) {
+            self.connections[at] = summary;
+        }
+    }
+
+    fn into_observation(mut self) -> Observation {
+        const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
+        let of = |h: &Histogram<u64>| QUANTILES.map(|q| h.value_at_quantile(q) as i64 * 1000);
+        self.sums.total_quantiles_ns = of(&self.totals);
+        self.sums.think_quantiles_ns = of(&self.thinks);
+        self.connections.sort_by_key(|c| c.id);
+        Observation {
+            marks: self.marks,
+            sums: self.sums,
+            connections: self.connections,
+            slowest: self.slowest,
+            seen: self.seen,
+            ..Observation::default()
+        }
+    }
+}
+
+fn micros(ns: i64) -> u64 {
+    u64::try_from(ns / 1000).unwrap_or(0)
+}
+
+/// The causes noted in a call, each once.
+fn ids(call: &Call) -> Vec<&'static str> {
+    let mut ids: Vec<_> = call.notes.iter().map(|n| n.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// The connections being watched.
+#[derive(Debug)]
+pub(super) struct Flows {
+    limits: Limits,
+    budget: Budget,
+    record: Record,
+    by_ends: HashMap<[Endpoint; 2], usize>,
+    connections: Vec<Connection>,
+    /// Ends of the last segment and their place: segments come in runs.
+    last: Option<([Endpoint; 2], usize)>,
+    /// Where the search for a quiet connection goes on.
+    hand: usize,
+    ids: u64,
+}
+
+impl Flows {
+    pub(super) fn new(limits: Limits) -> Flows {
+        Flows {
+            limits,
+            budget: Budget::new(limits.held_bytes),
+            record: Record::new(),
+            by_ends: HashMap::new(),
+            connections: Vec::new(),
+            last: None,
+            hand: 0,
+            ids: 0,
+        }
+    }
+
+    pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64) {
+        let ends = if s.src <= s.dst { [s.src, s.dst] } else { [s.dst, s.src] };
+        let found = match self.last {
+            Some((last, at)) if last == ends => Some(at),
+            _ => self.by_ends.get(&ends).copied(),
+        };
+        let mut reused = false;
+        let at = match found {
+            Some(at) if self.connections[at].is_reused_by(s) => {
+                reused = true;
+                self.replace(at, s, now, ends);
+                at
+            }
+            Some(at) => at,
+            None => self.add(s, now, ends),
+        };
+        self.last = Some((ends, at));
+        let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+        self.connections[at].segment(s, now, reused, &mut shared);
+    }
+
+    fn fresh(&mut self, s: &Segment<'_>, now: i64) -> Connection {
+        self.ids += 1;
+        self.record.sums.connections += 1;
+        Connection::new(self.ids, s, now, &self.limits)
+    }
+
+    /// A new connection; when there is no room, the quietest gives way.
+    fn add(&mut self, s: &Segment<'_>, now: i64, ends: [Endpoint; 2]) -> usize {
+        if self.connections.len() < self.limits.connections.max(1) {
+            let fresh = self.fresh(s, now);
+            self.connections.push(fresh);
+            self.by_ends.insert(ends, self.connections.len() - 1);
+            return self.connections.len() - 1;
+        }
+        // Whoever was not heard of since the hand came by last.
+        loop {
+            self.hand = (self.hand + 1) % self.connections.len();
+            if !std::mem::take(&mut self.connections[self.hand].recent) {
+                break;
+            }
+        }
+        self.record.sums.evicted += 1;
+        let at = self.hand;
+        self.replace(at, s, now, ends);
+        at
+    }
+
+    fn replace(&mut self, at: usize, s: &Segment<'_>, now: i64, ends: [Endpoint; 2]) {
+        let fresh = self.fresh(s, now);
+        let old = std::mem::replace(&mut self.connections[at], fresh);
+        let [a, b] = old.ends;
+        self.by_ends.remove(&if a <= b { [a, b] } else { [b, a] });
+        self.by_ends.insert(ends, at);
+        let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+        old.finish(&mut shared);
+    }
+
+    /// Requests so far.
+    pub(super) fn requests(&self) -> u64 {
+        self.record.sums.requests
+    }
+
+    pub(super) fn finish(mut self) -> Observation {
+        for connection in std::mem::take(&mut self.connections) {
+            let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+            connection.finish(&mut shared);
+        }
+        self.record.into_observation()
+    }
+}

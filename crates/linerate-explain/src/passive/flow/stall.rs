@@ -1,0 +1,72 @@
+//! Delayed acknowledgements that hold back data: the sender's small segment waits (Nagle's algorithm, RFC 896) until the peer
+//! acknowledges what was sent before, and the peer takes its time to (RFC 1122, section 4.2.3.2).
+
+use crate::passive::packet::{Segment, flag};
+
+/// What one direction sent last, and the peer's acknowledgement of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watch {
+    /// When new data was sent last.
+    sent: Option<i64>,
+    /// The bare ACK of all that was sent, with nothing else in between.
+    acked: Option<i64>,
+    /// Largest segment this direction may send.
+    pub(super) mss: Option<u16>,
+}
+
+/// Acknowledging later than this, the network's part taken off, counts as delayed. Reason: no system in use delays less than 20 ms
+/// on purpose, and an idle one acknowledges within a few.
+const DELAYED_NS: i64 = 15_000_000;
+/// Data that was held back leaves at once when the ACK arrives: this is allowed for the sender's own time. Reason: on a busy
+/// machine a wake-up takes a few hundred microseconds; a server that happens to be ready as late as the ACK rarely hits it.
+const AT_ONCE_NS: i64 = 500_000;
+
+/// A stall that looks like one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stall {
+    /// When the segment before it was sent.
+    pub(super) from: i64,
+    /// From there to the ACK.
+    pub(super) ack_after: i64,
+    /// From the ACK to the data that had waited.
+    pub(super) data_after: i64,
+}
+
+impl Watch {
+    /// New data of this direction; whether it seems to have waited for the ACK. `to_sender_ns`, `to_peer_ns`: round trips from
+    /// where we capture to either end, when known.
+    pub(super) fn data(
+        &mut self,
+        s: &Segment<'_>,
+        now: i64,
+        to_sender_ns: i64,
+        to_peer_ns: i64,
+    ) -> Option<Stall> {
+        let found = self.sent.zip(self.acked).map(|(sent, acked)| Stall {
+            from: sent,
+            ack_after: acked - sent,
+            data_after: now - acked,
+        });
+        self.sent = Some(now);
+        self.acked = None;
+        // A full segment is never held back.
+        let small = self.mss.is_none_or(|mss| s.len < u32::from(mss).saturating_sub(12));
+        found.filter(|stall| {
+            small
+                && stall.ack_after >= DELAYED_NS + to_peer_ns
+                && stall.data_after >= 0
+                && stall.data_after <= to_sender_ns + to_sender_ns / 4 + AT_ONCE_NS
+        })
+    }
+
+    /// A segment of the peer. `all`: it acknowledges all that this direction sent.
+    pub(super) fn peer(&mut self, s: &Segment<'_>, now: i64, all: bool) {
+        if s.len > 0 || s.has(flag::FIN | flag::RST | flag::SYN) {
+            // What comes then may be an answer to it.
+            self.sent = None;
+            self.acked = None;
+        } else if all && self.sent.is_some() && self.acked.is_none() {
+            self.acked = Some(now);
+        }
+    }
+}

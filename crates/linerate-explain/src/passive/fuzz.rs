@@ -1,0 +1,89 @@
+//! What the fuzz targets check; ordinary tests replay their corpora.
+
+use super::{CaptureFile, Limits, LinkType, Observation, Observer, Packet, findings};
+
+/// Limits so small that each of them is met.
+fn small() -> Limits {
+    Limits {
+        connections: 4,
+        held_bytes: 4096,
+        held_bytes_one: 512,
+        head_bytes: 256,
+        pending: 4,
+        trace: 4,
+        slowest: 3,
+        listed: 3,
+    }
+}
+
+/// What holds of whatever was seen.
+fn check(seen: &Observation) {
+    let s = &seen.sums;
+    assert!(s.answered + s.unanswered <= s.requests, "no request ends twice: {s:?}");
+    assert!(s.opened + s.not_opened <= s.connections);
+    let limits = small();
+    assert!(seen.slowest.len() <= limits.slowest && seen.connections.len() <= limits.listed);
+    for call in &seen.slowest {
+        assert!(call.segments.len() <= 2 * limits.trace, "bounded");
+        assert!(call.total_ns >= 0 && call.think_ns >= 0 && call.network_ns >= 0 && call.queued_ns >= 0);
+    }
+    for finding in findings::of(seen) {
+        assert!(finding.all_ns >= 0 && finding.calls > 0);
+    }
+}
+
+/// The fuzz target for capture files.
+pub fn capture(data: &[u8]) {
+    let Ok(mut file) = CaptureFile::open(data) else { return };
+    let mut observer = Observer::new(small());
+    let mut bytes = 0;
+    while let Ok(Some(packet)) = file.next_packet() {
+        bytes += packet.data.len();
+        observer.packet(&packet);
+    }
+    // A gzip file may be longer than itself.
+    assert!(data.starts_with(b"\x1f\x8b") || bytes <= data.len(), "no byte is read twice");
+    assert!(file.ending().is_some() || data.starts_with(b"\x1f\x8b"));
+    check(&observer.finish());
+}
+
+/// The fuzz target for sequences of packets: each byte string is a script of segments on a few connections, whose numbers are
+/// near each other, so that repetitions, holes, disorder and messages in pieces come of it.
+pub fn packets(data: &[u8]) {
+    let mut observer = Observer::new(small());
+    let mut now: i64 = 1_000_000_000;
+    let mut rest = data;
+    while let Some((&[ends, flags, seq, ack, time, len], tail)) = rest.split_first_chunk::<6>() {
+        let n = usize::from(len).min(tail.len());
+        let (payload, after) = tail.split_at(n);
+        rest = after;
+        now += (i64::from(time) - 8) * 3_000_000;
+        let frame = frame(ends, flags, seq, ack, payload);
+        observer.packet(&Packet {
+            time_ns: now,
+            link: LinkType::Raw,
+            data: &frame,
+            wire_len: frame.len() as u32,
+        });
+    }
+    check(&observer.finish());
+}
+
+/// An IPv4 packet. `ends`: bit 0 the direction, bits 1 to 3 the client's port, bit 4 an initial number before the wrap, the rest a window.
+fn frame(ends: u8, flags: u8, seq: u8, ack: u8, payload: &[u8]) -> Vec<u8> {
+    let (client, server) = (40_000 + u16::from(ends >> 1 & 7), 80u16);
+    let (src, dst) = if ends & 1 == 0 { (client, server) } else { (server, client) };
+    let base: u32 = if ends & 16 == 0 { 1000 } else { u32::MAX - 50 };
+    let number = |n: u8| base.wrapping_add(u32::from(n) * 4).to_be_bytes();
+    let total = (40 + payload.len()) as u16;
+    let mut frame = vec![0x45, 0];
+    frame.extend(total.to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, ends & 1, 10, 0, 0, 1 - (ends & 1)]);
+    frame.extend(src.to_be_bytes());
+    frame.extend(dst.to_be_bytes());
+    frame.extend(number(seq));
+    frame.extend(number(ack));
+    frame.extend([0x50, flags & 0x3f, 0, ends >> 5, 0, 0, 0, 0]);
+    frame.extend(payload);
+    frame
+}

@@ -1,0 +1,478 @@
+//! HTTP/1 messages in one direction of a captured connection. More forgiving than the readers of `linerate-http`, and it
+//! steps over holes: it decides nothing, it only has to know where messages begin and end.
+
+use memchr::memmem;
+
+use super::flow::Budget;
+use super::limits::TARGET_CHARS;
+
+/// What a message's head says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The request line, or 0 and the status.
+    pub(crate) line: Line,
+    length: Option<u64>,
+    chunked: bool,
+    coded: bool,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    /// `Expect: 100-continue`.
+    pub(crate) expects: bool,
+    pub(crate) minor: u8,
+    pub(crate) bytes: u32,
+}
+
+/// A message's first line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Request { method: String, target: String },
+    Status(u16),
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Line::Status(0)
+    }
+}
+
+/// How the body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    Length(u64),
+    Chunked,
+    UntilClose,
+    /// No HTTP follows: a tunnel or another protocol.
+    Tunnel,
+}
+
+impl Head {
+    /// Of a request (RFC 9112, section 6.3).
+    pub(crate) fn request_body(&self) -> Body {
+        match (self.chunked, self.length) {
+            (true, _) => Body::Chunked,
+            (_, n) => Body::Length(n.unwrap_or(0)),
+        }
+    }
+
+    /// Of an answer to that method (RFC 9112, section 6.3).
+    pub(crate) fn answer_body(&self, status: u16, method: Option<&str>) -> Body {
+        let tunnel = status == 101 || (method == Some("CONNECT") && (200..300).contains(&status));
+        if tunnel {
+            Body::Tunnel
+        } else if matches!(status, 100..=199 | 204 | 304) || method == Some("HEAD") {
+            Body::Length(0)
+        } else if self.chunked {
+            Body::Chunked
+        } else if self.coded {
+            Body::UntilClose
+        } else {
+            self.length.map_or(Body::UntilClose, Body::Length)
+        }
+    }
+}
+
+/// What is not HTTP/1 in a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Foreign {
+    Tls,
+    Http2,
+    Unknown,
+}
+
+/// The next thing in the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A message's first byte.
+    Begin,
+    /// Its head is whole; the reader waits for [`MessageReader::body`].
+    Head(Box<Head>),
+    /// Its last byte. `cut`: the connection or the capture ended before.
+    /// `holed`: bytes of it are missing in the capture.
+    End {
+        cut: bool,
+        holed: bool,
+    },
+    Foreign(Foreign),
+    /// Messages were lost in a hole: pairing of requests and answers starts anew.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Between messages, or in a head.
+    Head,
+    /// A head was told; its body's framing is to be set.
+    Framing,
+    Length(u64),
+    /// In a chunk-size line: the size so far, and whether digits still count.
+    ChunkSize {
+        size: u64,
+        digits: bool,
+        line: u16,
+    },
+    /// In a chunk's data and the CRLF after it.
+    ChunkData(u64),
+    /// In the trailer section; true at the start of a line.
+    Trailers {
+        empty: bool,
+        bytes: u32,
+    },
+    UntilClose,
+    Tunnel,
+    /// After a hole that may have had the end of a message: a message is recognised at the start of a segment.
+    Lost,
+    /// Not HTTP.
+    Foreign,
+    Ended,
+}
+
+/// Reads one direction.
+#[derive(Debug)]
+pub(crate) struct MessageReader {
+    state: State,
+    head: Vec<u8>,
+    head_limit: usize,
+    /// `Begin` was told for the head that is being collected.
+    begun: bool,
+    /// Bytes of the message are missing.
+    holed: bool,
+}
+
+impl MessageReader {
+    pub(crate) fn new(head_limit: usize) -> MessageReader {
+        MessageReader { state: State::Head, head: Vec::new(), head_limit, begun: false, holed: false }
+    }
+
+    /// Within a message.
+    pub(crate) fn in_message(&self) -> bool {
+        match self.state {
+            State::Head => self.begun,
+            State::Lost | State::Tunnel | State::Foreign | State::Ended => false,
+            _ => true,
+        }
+    }
+
+    /// What comes is not read as HTTP (any more).
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.state, State::Tunnel | State::Foreign)
+    }
+
+    /// How the body ends whose head was just told.
+    pub(crate) fn body(&mut self, body: Body) {
+        self.state = match body {
+            Body::Length(n) => State::Length(n),
+            Body::Chunked => State::ChunkSize { size: 0, digits: true, line: 0 },
+            Body::UntilClose => State::UntilClose,
+            Body::Tunnel => State::Tunnel,
+        };
+    }
+
+    /// The next event in `data`, which is advanced; `None` when all of it is read. `starts`: `data` is the start of a segment.
+    pub(crate) fn next(&mut self, data: &mut &[u8], starts: bool, budget: &Budget) -> Option<Event> {
+        loop {
+            match self.state {
+                State::Framing | State::Tunnel | State::Foreign | State::Ended => {
+                    *data = &[];
+                    return None;
+                }
+                State::Length(0) => return Some(self.whole()),
+                _ if data.is_empty() => return None,
+                State::Head => return self.in_head(data, budget),
+                State::Length(n) => self.state = State::Length(n - skip(data, n)),
+                State::ChunkSize { size, digits, line } => {
+                    if !self.chunk_line(data, size, digits, line) {
+                        return Some(self.lost());
+                    }
+                }
+                State::ChunkData(0) => self.state = State::ChunkSize { size: 0, digits: true, line: 0 },
+                State::ChunkData(n) => self.state = State::ChunkData(n - skip(data, n)),
+                State::Trailers { empty, bytes } => {
+                    if self.trailer_byte(data, empty, bytes) {
+                        return Some(self.whole());
+                    }
+                }
+                State::UntilClose => *data = &[],
+                State::Lost => {
+                    if starts && looks_like_start(data) == Some(true) {
+                        self.state = State::Head;
+                        continue;
+                    }
+                    *data = &[];
+                }
+            }
+        }
+    }
+
+    fn whole(&mut self) -> Event {
+        self.state = State::Head;
+        self.begun = false;
+        Event::End { cut: false, holed: std::mem::take(&mut self.holed) }
+    }
+
+    fn lost(&mut self) -> Event {
+        self.state = State::Lost;
+        self.begun = false;
+        self.holed = false;
+        Event::Lost
+    }
+
+    /// Collects a head and reads it when it is whole.
+    fn in_head(&mut self, data: &mut &[u8], budget: &Budget) -> Option<Event> {
+        if !self.begun {
+            // Empty lines before a message are skipped (RFC 9112, section 2.2).
+            while let Some(rest) = data.strip_prefix(b"\r\n").or_else(|| data.strip_prefix(b"\n")) {
+                *data = rest;
+            }
+            if data.is_empty() {
+                return None;
+            }
+            if looks_like_start(data) == Some(false) {
+                return Some(self.foreign(data));
+            }
+            self.begun = true;
+            return Some(Event::Begin);
+        }
+        let searched = self.head.len().saturating_sub(3);
+        if self.head.is_empty()
+            && let Some(end) = head_end(data, 0)
+        {
+            let (head, rest) = data.split_at(end);
+            let event = self.read_head(head);
+            *data = rest;
+            return Some(event);
+        }
+        let before = self.head.len();
+        let room = self.head_limit.saturating_sub(before).min(data.len());
+        if room == 0 || !budget.take(room) {
+            self.free_head(budget);
+            return Some(self.foreign(data));
+        }
+        self.head.extend_from_slice(&data[..room]);
+        match head_end(&self.head, searched) {
+            None => {
+                *data = &data[room..];
+                if looks_like_start(&self.head) == Some(false) || self.head.len() >= self.head_limit {
+                    self.free_head(budget);
+                    return Some(self.foreign(data));
+                }
+                None
+            }
+            Some(end) => {
+                *data = data.get(end.saturating_sub(before)..).unwrap_or_default();
+                let head = std::mem::take(&mut self.head);
+                budget.give_back(head.len());
+                Some(self.read_head(&head[..end]))
+            }
+        }
+    }
+
+    pub(crate) fn free_head(&mut self, budget: &Budget) {
+        budget.give_back(self.head.len());
+        self.head = Vec::new();
+    }
+
+    fn read_head(&mut self, bytes: &[u8]) -> Event {
+        match read_head(bytes) {
+            Some(head) => {
+                self.state = State::Framing;
+                Event::Head(Box::new(head))
+            }
+            None => self.foreign(&mut &bytes[..]),
+        }
+    }
+
+    fn foreign(&mut self, data: &mut &[u8]) -> Event {
+        self.begun = false;
+        let (state, kind) = match *data {
+            [0x14..=0x17, 0x03, 0..=4, ..] => (State::Foreign, Foreign::Tls),
+            d if d.starts_with(b"PRI * HTTP/2") => (State::Foreign, Foreign::Http2),
+            // The capture may have begun within a body: messages may still follow.
+            _ => (State::Lost, Foreign::Unknown),
+        };
+        self.state = state;
+        *data = &[];
+        Event::Foreign(kind)
+    }
+
+    /// False when it is no chunk-size line.
+    fn chunk_line(&mut self, data: &mut &[u8], mut size: u64, mut digits: bool, mut line: u16) -> bool {
+        const LONGEST: u16 = 4096;
+        while let Some((b, rest)) = data.split_first() {
+            *data = rest;
+            line += 1;
+            match char::from(*b).to_digit(16) {
+                _ if *b == b'\n' && line > 1 => {
+                    self.state = match size {
+                        0 => State::Trailers { empty: true, bytes: 0 },
+                        // With the CRLF after the data.
+                        n => State::ChunkData(n.saturating_add(2)),
+                    };
+                    return true;
+                }
+                Some(digit) if digits => match size.checked_mul(16) {
+                    Some(n) => size = n | u64::from(digit),
+                    None => return false,
+                },
+                _ if line == 1 || line > LONGEST => return false,
+                _ => digits = false,
+            }
+        }
+        self.state = State::ChunkSize { size, digits, line };
+        true
+    }
+
+    /// True at the end of the trailer section.
+    fn trailer_byte(&mut self, data: &mut &[u8], empty: bool, bytes: u32) -> bool {
+        let Some((b, rest)) = data.split_first() else { return false };
+        *data = rest;
+        match b {
+            b'\n' if empty => return true,
+            b'\n' => self.state = State::Trailers { empty: true, bytes },
+            b'\r' => self.state = State::Trailers { empty, bytes: bytes + 1 },
+            // Endless trailers would be no trailers.
+            _ if bytes as usize > self.head_limit => self.state = State::Foreign,
+            _ => self.state = State::Trailers { empty: false, bytes: bytes + 1 },
+        }
+        false
+    }
+
+    /// `n` bytes are missing. What it means for the message that is being read.
+    pub(crate) fn hole(&mut self, n: u32, budget: &Budget) -> Option<Event> {
+        let n = u64::from(n);
+        self.holed = self.in_message();
+        match self.state {
+            State::Length(left) if n <= left => {
+                self.state = State::Length(left - n);
+                (n == left).then(|| self.whole())
+            }
+            State::ChunkData(left) if n <= left => {
+                self.state = State::ChunkData(left - n);
+                None
+            }
+            State::UntilClose | State::Tunnel | State::Foreign | State::Ended | State::Lost => None,
+            _ => {
+                self.free_head(budget);
+                Some(self.lost())
+            }
+        }
+    }
+
+    /// No more comes in this direction.
+    pub(crate) fn close(&mut self, budget: &Budget) -> Option<Event> {
+        self.free_head(budget);
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        let begun = std::mem::take(&mut self.begun);
+        match state {
+            State::UntilClose => Some(Event::End { cut: false, holed: self.holed }),
+            State::Head if !begun => None,
+            State::Lost | State::Tunnel | State::Foreign | State::Ended => None,
+            _ => Some(Event::End { cut: true, holed: self.holed }),
+        }
+    }
+}
+
+/// Advances `data` by at most `n` bytes; by how many.
+fn skip(data: &mut &[u8], n: u64) -> u64 {
+    let taken = usize::try_from(n).unwrap_or(usize::MAX).min(data.len());
+    *data = &data[taken..];
+    taken as u64
+}
+
+/// After the empty line that ends a head, looking from `from` on.
+fn head_end(data: &[u8], from: usize) -> Option<usize> {
+    let tail = &data[from.min(data.len())..];
+    let usual = memmem::find(tail, b"\r\n\r\n").map(|at| from + at + 4);
+    let bare = memmem::find(tail, b"\n\n").map(|at| from + at + 2);
+    match (usual, bare) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Whether bytes can be the start of a message; `None`: too few to tell.
+fn looks_like_start(data: &[u8]) -> Option<bool> {
+    const LONGEST_METHOD: usize = 32;
+    const LONGEST_LINE: usize = 16 << 10;
+    let version = b"HTTP/1.";
+    let n = data.len().min(version.len());
+    if data[..n] == version[..n] {
+        return (n == version.len()).then_some(true);
+    }
+    let method = data
+        .iter()
+        .take(LONGEST_METHOD)
+        .take_while(|b| b.is_ascii_alphanumeric() || b"-_".contains(b))
+        .count();
+    if method == 0 {
+        return Some(false);
+    }
+    match data.get(method) {
+        None if method < LONGEST_METHOD => None,
+        // A line that is malformed after a known method is a request all the same: servers answer it, mostly by 400.
+        Some(b' ' | b'\r' | b'\n') if METHODS.contains(&&data[..method]) => Some(true),
+        Some(b' ') => match memchr::memchr(b'\n', &data[..data.len().min(LONGEST_LINE)]) {
+            Some(end) => Some(memmem::rfind(&data[..end], b" HTTP/1.").is_some()),
+            None if data.len() >= LONGEST_LINE => Some(false),
+            // Every method in use is in capitals: other words are some other protocol's.
+            None if data[..method].iter().any(u8::is_ascii_lowercase) => Some(false),
+            None => None,
+        },
+        _ => Some(false),
+    }
+}
+
+/// Methods that need no version behind them to be recognised.
+const METHODS: [&[u8]; 10] =
+    [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT", b"PATCH", b"CCM_POST"];
+
+fn read_head(bytes: &[u8]) -> Option<Head> {
+    let mut lines = bytes.split(|b| *b == b'\n').map(|l| l.strip_suffix(b"\r").unwrap_or(l));
+    let first = lines.next()?;
+    let mut head = Head { bytes: bytes.len() as u32, ..Head::default() };
+    if let Some(rest) = first.strip_prefix(b"HTTP/1.") {
+        head.minor = rest.first()?.checked_sub(b'0').filter(|n| *n <= 9)?;
+        let digits = rest[1..].trim_ascii_start().get(..3)?;
+        head.line = Line::Status(std::str::from_utf8(digits).ok()?.parse().ok()?);
+    } else {
+        let at = memmem::rfind(first, b" HTTP/1.").unwrap_or(first.len());
+        let minor = first.get(at + 8).and_then(|digit| digit.checked_sub(b'0'));
+        head.minor = minor.filter(|n| *n <= 9).unwrap_or(0);
+        let space = memchr::memchr(b' ', first).unwrap_or(first.len());
+        let target = String::from_utf8_lossy(first.get(space + 1..at).unwrap_or_default());
+        head.line = Line::Request {
+            method: String::from_utf8_lossy(&first[..space]).into_owned(),
+            target: target.chars().filter(|c| !c.is_control()).take(TARGET_CHARS).collect(),
+        };
+    }
+    for line in lines {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii());
+        head.field(name, value);
+    }
+    Some(head)
+}
+
+impl Head {
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        let has =
+            |word: &[u8]| value.split(|b| *b == b',').any(|v| v.trim_ascii().eq_ignore_ascii_case(word));
+        match name.len() {
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                self.length = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.coded = !has(b"identity");
+                self.chunked = has(b"chunked");
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.close = has(b"close");
+                self.keep_alive = has(b"keep-alive");
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => self.expects = has(b"100-continue"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

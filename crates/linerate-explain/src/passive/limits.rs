@@ -1,0 +1,73 @@
+//! Every limit of the passive mode, with its reason.
+
+/// What one capture may make us hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections held at once; beyond it the one that was quiet the longest is summed up and forgotten. Reason: a capture of a
+    /// busy server has millions, one after the other; each held costs up to 20 kB (two traces, two lists of what is unacknowledged).
+    pub connections: usize,
+    /// Bytes held back on all connections together: heads of which only part has come, segments after a hole. Reason: what is
+    /// out of order is small and soon in order; a capture with holes never fills them.
+    pub held_bytes: usize,
+    /// Bytes held back in one direction of one connection. Reason: a window's worth is what can be out of order.
+    pub held_bytes_one: usize,
+    /// Bytes of one message's head. Reason: servers in use stay below 16 KiB.
+    pub head_bytes: usize,
+    /// Requests without an answer on one connection. Reason: real pipelines are below a few thousand; an endless upload of requests
+    /// whose answers are not in the capture must not grow.
+    pub pending: usize,
+    /// Segments kept at the start of what a connection is doing, and as many at its end. Reason: what a person can look at; the
+    /// middle of a long transfer is told as a count.
+    pub trace: usize,
+    /// Slowest calls kept with their segments. Reason: a screen or two.
+    pub slowest: usize,
+    /// Connections listed one by one; those with most to tell are kept, the rest are in the sums. Reason: a page, not a book.
+    pub listed: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 16_384,
+            held_bytes: 64 << 20,
+            held_bytes_one: 4 << 20,
+            head_bytes: 32 << 10,
+            pending: 4096,
+            trace: 64,
+            slowest: 10,
+            listed: 200,
+        }
+    }
+}
+
+/// Bytes of one record of a capture file. Reason: the largest snap length that tools write is 256 KiB; a length beyond this is a
+/// damaged file, and must not be believed.
+pub const RECORD_BYTES: usize = 16 << 20;
+
+/// Bytes read from a file at once. Reason: fewer, longer reads; still small beside the caches.
+pub const READ_BYTES: usize = 256 << 10;
+
+/// Interfaces of one pcapng section. Reason: their descriptions are kept.
+pub const INTERFACES: usize = 4096;
+
+/// VLAN tags before the network header. Reason: two are QinQ; more have no use.
+pub const VLAN_TAGS: usize = 4;
+
+/// IPv6 extension headers before TCP. Reason: RFC 8200, section 4.1 knows six; a chain without end is an attack.
+pub const IPV6_EXTENSIONS: usize = 8;
+
+/// Segments that are remembered as unacknowledged, in one direction. Reason: they tell a repetition from what came late; a
+/// window has a few hundred.
+pub const UNACKED: usize = 256;
+
+/// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
+pub const HELD_SEGMENTS: usize = 1024;
+
+/// Characters kept of a request's target. Reason: it is shown on a line.
+pub const TARGET_CHARS: usize = 120;
+
+/// Sentences of evidence kept for one cause. Reason: the first few show it.
+pub const EVIDENCE: usize = 4;
+
+/// Notes kept of one call. Reason: each is a line on the screen.
+pub const NOTES: usize = 16;

@@ -1,0 +1,281 @@
+//! What was seen, as plain data.
+
+use std::net::SocketAddr;
+
+use super::file::Ending;
+use super::flow::{MarkCounts, Marks};
+
+/// Everything that was seen in a capture.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// The packets, counted.
+    pub packets: Packets,
+    /// What is remarkable about the segments of all connections.
+    pub marks: MarkCounts,
+    /// Connections and calls, counted.
+    pub sums: Sums,
+    /// Connections with most to tell, at most [`Limits::listed`](super::Limits::listed).
+    pub connections: Vec<ConnectionSummary>,
+    /// The slowest calls, slowest first.
+    pub slowest: Vec<Call>,
+    /// What was seen to cost time, by kind.
+    pub seen: Vec<Seen>,
+    /// How the file ended, when it was one.
+    pub ending: Option<Ending>,
+}
+
+/// Packets of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// All.
+    pub all: u64,
+    /// With a TCP segment.
+    pub tcp: u64,
+    /// Not TCP over IP.
+    pub other: u64,
+    /// Fragments of IP packets, which are not put together.
+    pub fragments: u64,
+    /// Of a link type that isn't read; its number.
+    pub unknown_link: Option<i32>,
+    /// Whose headers are cut off or contradict themselves.
+    pub malformed: u64,
+    /// Kept only in part (a snap length).
+    pub cut: u64,
+    /// With an earlier time than the packet before.
+    pub backwards: u64,
+    /// Lost before they could be captured, as far as known.
+    pub dropped: u64,
+    /// Time of the first, nanoseconds since 1970.
+    pub first_ns: Option<i64>,
+    /// Time of the last.
+    pub last_ns: i64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+/// Connections and calls, counted.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    /// TCP connections.
+    pub connections: u64,
+    /// Whose opening was seen.
+    pub opened: u64,
+    /// That were refused, or whose SYN was not answered.
+    pub not_opened: u64,
+    /// With packets in only one direction.
+    pub one_direction: u64,
+    /// That carried HTTP/1.
+    pub http: u64,
+    /// That carried TLS: what is inside isn't readable.
+    pub tls: u64,
+    /// That carried HTTP/2 in clear.
+    pub http2: u64,
+    /// With other data.
+    pub other: u64,
+    /// That ended by a reset.
+    pub reset: u64,
+    /// Forgotten early, to hold memory bounded.
+    pub evicted: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Final answers.
+    pub answers: u64,
+    /// Interim (1xx) answers.
+    pub interim: u64,
+    /// Requests of which the capture lacks bytes.
+    pub requests_incomplete: u64,
+    /// Final answers of which the capture lacks bytes, or that were cut off.
+    pub answers_incomplete: u64,
+    /// Requests whose answer came to its end.
+    pub answered: u64,
+    /// Requests whose answer is cut off, or missing.
+    pub unanswered: u64,
+    /// Answers to no request that was seen.
+    pub orphans: u64,
+    /// Requests sent before the answer to the one before.
+    pub pipelined: u64,
+    /// Connections turned into another protocol or a tunnel.
+    pub upgrades: u64,
+    /// Holes in the streams: bytes the capture does not have.
+    pub holes: u64,
+    /// Requests that were the first on their connection, of the answered ones.
+    pub first_calls: u64,
+    /// Time those took to connect, nanoseconds.
+    pub connect_ns: i64,
+    /// Time from the request's first byte to the answer's last, of all answered calls, nanoseconds.
+    pub total_ns: i64,
+    /// Of it: sending the request.
+    pub send_ns: i64,
+    /// Waiting for the answer's first byte, less the next two.
+    pub wait_ns: i64,
+    /// Waiting behind earlier answers.
+    pub queued_ns: i64,
+    /// Of the waiting, what the server took, the network's part taken off.
+    pub think_ns: i64,
+    /// Receiving the answer.
+    pub receive_ns: i64,
+    /// Quantiles of the total time, nanoseconds: 50 %, 90 %, 99 %, 100 %.
+    pub total_quantiles_ns: [i64; 4],
+    /// Quantiles of the server's part.
+    pub think_quantiles_ns: [i64; 4],
+    /// Least round trip seen, of handshakes, nanoseconds.
+    pub rtt_min_ns: Option<i64>,
+}
+
+/// What a connection carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Carried {
+    /// No data.
+    #[default]
+    Nothing,
+    /// HTTP/1.
+    Http,
+    /// TLS.
+    Tls,
+    /// HTTP/2 in clear.
+    Http2,
+    /// Other data.
+    Other,
+}
+
+/// The opening of a connection, as seen from where the packets were captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handshake {
+    /// When the first SYN was sent.
+    pub syn_ns: i64,
+    /// SYNs that were sent.
+    pub syns: u32,
+    /// From the last SYN to the SYN-ACK: the round trip from here to the server.
+    pub to_server_ns: Option<i64>,
+    /// From the SYN-ACK to its ACK: the round trip from here to the client.
+    pub to_client_ns: Option<i64>,
+    /// From the first SYN to the client's ACK.
+    pub whole_ns: Option<i64>,
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionSummary {
+    /// Its number, by the first packet.
+    pub id: u64,
+    /// Who opened it, or sent the requests.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// Segments sent by the client and by the server.
+    pub segments: [u64; 2],
+    /// Bytes of data they sent, repetitions included.
+    pub bytes: [u64; 2],
+    /// What is remarkable about the segments of each.
+    pub marks: [MarkCounts; 2],
+    /// Its opening, when that was seen.
+    pub handshake: Option<Handshake>,
+    /// What it carried.
+    pub carried: Carried,
+    /// Requests on it.
+    pub requests: u64,
+    /// Final answers.
+    pub answers: u64,
+    /// It ended by a reset.
+    pub reset: bool,
+    /// First packet's time.
+    pub first_ns: i64,
+    /// Last packet's time.
+    pub last_ns: i64,
+}
+
+/// A call: a request and its answer, times as seen from where the packets were captured.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    /// The connection's number.
+    pub connection: u64,
+    /// Client and server.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// The request's method.
+    pub method: String,
+    /// Its target, shortened.
+    pub target: String,
+    /// The answer's status.
+    pub status: u16,
+    /// When its first packet was sent (the SYN, for the first on a connection), nanoseconds since 1970.
+    pub start_ns: i64,
+    /// Opening the connection, for the first on it.
+    pub connect_ns: i64,
+    /// From the end of the opening to the request's first byte, for the first on a connection.
+    pub idle_ns: i64,
+    /// From the request's first byte to its last.
+    pub send_ns: i64,
+    /// Waiting behind earlier answers (pipelining).
+    pub queued_ns: i64,
+    /// The network's part of the waiting: the round trip to the server.
+    pub network_ns: i64,
+    /// The server's part of the waiting.
+    pub think_ns: i64,
+    /// From the answer's first byte to its last.
+    pub receive_ns: i64,
+    /// Connecting, sending, waiting and receiving.
+    pub total_ns: i64,
+    /// Whether the handshake tells the round trip; when not, it is within the server's part.
+    pub rtt_known: bool,
+    /// What cost time in it.
+    pub notes: Vec<Note>,
+    /// Its segments, as far as kept.
+    pub segments: Vec<Traced>,
+    /// Segments in the middle that are not kept, and after how many kept ones they belong.
+    pub left_out: u64,
+    /// Where they belong among `segments`.
+    pub left_out_at: usize,
+}
+
+/// Something that was seen to cost time in a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The cause's stable id.
+    pub id: &'static str,
+    /// From when.
+    pub at_ns: i64,
+    /// How long.
+    pub cost_ns: i64,
+    /// In words.
+    pub text: String,
+}
+
+/// A segment of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// When.
+    pub time_ns: i64,
+    /// From the client to the server.
+    pub from_client: bool,
+    /// [`flag`](super::packet::flag)s.
+    pub flags: u8,
+    /// Sequence number, from the start of the connection.
+    pub seq: u32,
+    /// Acknowledgement number, from the start of the connection.
+    pub ack: u32,
+    /// Bytes of data.
+    pub len: u32,
+    /// Window as in the header.
+    pub window: u16,
+    /// What is remarkable about it.
+    pub marks: Marks,
+}
+
+/// A kind of trouble, over all calls.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The cause's stable id.
+    pub id: &'static str,
+    /// Calls in which it was seen.
+    pub calls: u64,
+    /// What it cost, all calls together, nanoseconds.
+    pub cost_ns: i64,
+    /// The most it cost one call.
+    pub worst_ns: i64,
+    /// Total time of those calls.
+    pub total_ns: i64,
+    /// The first few, in words.
+    pub evidence: Vec<String>,
+    /// The call it cost most.
+    pub example: Call,
+}

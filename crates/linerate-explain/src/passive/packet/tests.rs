@@ -1,0 +1,96 @@
+use super::*;
+
+/// IPv4 and TCP headers, then `payload`.
+fn v4(payload: &[u8]) -> Vec<u8> {
+    let mut p = vec![0x45, 0];
+    p.extend((40 + payload.len() as u16).to_be_bytes());
+    p.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    p.extend(tcp_bytes(payload));
+    p
+}
+
+fn v6(payload: &[u8], next: u8, extension: &[u8]) -> Vec<u8> {
+    let mut p = vec![0x60, 0, 0, 0];
+    p.extend((20 + payload.len() as u16 + extension.len() as u16).to_be_bytes());
+    p.extend([next, 64]);
+    p.extend([0; 15]);
+    p.push(1);
+    p.extend([0; 15]);
+    p.push(2);
+    p.extend(extension);
+    p.extend(tcp_bytes(payload));
+    p
+}
+
+fn tcp_bytes(payload: &[u8]) -> Vec<u8> {
+    let mut p = vec![0x9c, 0x40, 0, 80, 0, 0, 0, 7, 0, 0, 0, 9, 0x50, flag::ACK, 1, 0, 0, 0, 0, 0];
+    p.extend(payload);
+    p
+}
+
+/// Source, length and data of the segment in a frame.
+fn decode(link: LinkType, frame: &[u8]) -> Result<(String, u32, Vec<u8>), Skip> {
+    let packet = Packet { time_ns: 0, link, data: frame, wire_len: frame.len() as u32 };
+    segment(&packet).map(|s| (s.src.addr().to_string(), s.len, s.data.to_vec()))
+}
+
+fn ethernet(tags: &[u8], kind: [u8; 2], packet: &[u8]) -> Vec<u8> {
+    [&[0; 12][..], tags, &kind, packet].concat()
+}
+
+#[test]
+fn every_link_type_comes_off() {
+    let ip = v4(b"hi");
+    let wanted = Ok(("10.0.0.1:40000".to_owned(), 2, b"hi".to_vec()));
+    let padded = [ethernet(&[], [8, 0], &ip), vec![0; 4]].concat();
+    assert_eq!(decode(LinkType::Ethernet, &padded), wanted, "padding is no data");
+    assert_eq!(decode(LinkType::Ethernet, &ethernet(&[0x81, 0, 0, 5], [8, 0], &ip)), wanted);
+    let qinq = ethernet(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6], [8, 0], &ip);
+    assert_eq!(decode(LinkType::Ethernet, &qinq), wanted);
+    assert_eq!(decode(LinkType::Raw, &ip), wanted);
+    assert_eq!(decode(LinkType::Loopback, &[&[2, 0, 0, 0][..], &ip].concat()), wanted);
+    assert_eq!(decode(LinkType::Loopback, &[&[0, 0, 0, 2][..], &ip].concat()), wanted);
+    assert_eq!(decode(LinkType::LinuxSll, &[&[0; 14][..], &[8, 0], &ip].concat()), wanted);
+    assert_eq!(decode(LinkType::LinuxSll2, &[&[8, 0][..], &[0; 18], &ip].concat()), wanted);
+    let nflog =
+        [&[2, 0, 0, 1, 8, 0, 1, 0, 0, 0, 0, 0][..], &(4 + ip.len() as u16).to_le_bytes(), &[9, 0], &ip]
+            .concat();
+    assert_eq!(decode(LinkType::Nflog, &nflog), wanted);
+    assert_eq!(decode(LinkType::from_number(147), &ip), Err(Skip::Link(147)));
+}
+
+#[test]
+fn ipv6_and_its_extensions() {
+    let wanted = Ok(("[::1]:40000".to_owned(), 2, b"hi".to_vec()));
+    assert_eq!(decode(LinkType::Raw, &v6(b"hi", 6, &[])), wanted);
+    assert_eq!(decode(LinkType::Raw, &v6(b"hi", 60, &[6, 0, 1, 4, 0, 0, 0, 0])), wanted);
+    assert_eq!(decode(LinkType::Raw, &v6(b"hi", 44, &[6, 0, 0, 1, 0, 0, 0, 0])), Err(Skip::Fragment));
+    // A chain that never ends.
+    let endless = v6(&[60; 200], 60, &[60, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(decode(LinkType::Raw, &endless).is_err());
+}
+
+#[test]
+fn fragments_and_broken_headers_are_named() {
+    let mut fragment = v4(b"hi");
+    fragment[6] = 0x20;
+    assert_eq!(decode(LinkType::Raw, &fragment), Err(Skip::Fragment));
+    assert_eq!(decode(LinkType::Raw, &v4(b"hi")[..30]), Err(Skip::Malformed));
+    assert_eq!(decode(LinkType::Ethernet, &[0; 20]), Err(Skip::NotTcp));
+    assert_eq!(decode(LinkType::Ethernet, &[0; 5]), Err(Skip::Malformed));
+}
+
+#[test]
+fn what_a_snap_length_cut_off_still_counts_as_length() {
+    let whole = v4(b"hello");
+    let packet = Packet { time_ns: 0, link: LinkType::Raw, data: &whole[..42], wire_len: 45 };
+    let s = segment(&packet).expect("a segment");
+    assert_eq!((s.len, s.data), (5, &b"he"[..]));
+}
+
+#[test]
+fn a_length_left_to_the_card_is_what_there_is() {
+    let mut offloaded = v4(b"hello");
+    offloaded[2..4].fill(0);
+    assert_eq!(decode(LinkType::Raw, &offloaded).map(|s| s.1), Ok(5));
+}

@@ -1,0 +1,122 @@
+//! What is seen in public captures, held against tshark's counts. The captures stay outside the repository: without them this test
+//! says so.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use linerate_explain::passive::{Limits, Observation, read};
+use serde_json::Value;
+
+fn folder() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/pcaps");
+    if !folder.is_dir() {
+        println!("not run: there is no ../shared/pcaps");
+        return None;
+    }
+    Some(folder)
+}
+
+/// Where we differ from tshark, and why: file, figure, tshark's count, ours.
+const DIFFERENCES: [(&str, &str, u64, u64); 3] = [
+    // tshark also takes the packet that an ICMP error quotes for one of a connection.
+    ("ppp__tcp-reassembly.pcap", "tcp_streams", 2, 1),
+    // tshark does not put segments in order that came out of order, unless asked to, and so misses answers.
+    ("zeek__206_example_b.pcap", "resp", 2, 3),
+    ("zeek__concurrent-range-requests.pcap", "resp", 2, 3),
+];
+
+/// Our count of what the truth calls `key`.
+fn ours(seen: &Observation, key: &str) -> Option<u64> {
+    let s = &seen.sums;
+    Some(match key {
+        "packets" => seen.packets.all,
+        "tcp_streams" => s.connections,
+        // tshark counts a message when it is whole.
+        "req" => s.requests - s.requests_incomplete,
+        "resp" => s.answers + s.interim - s.answers_incomplete,
+        "retransmission"
+        | "fast_retransmission"
+        | "spurious_retransmission"
+        | "duplicate_ack"
+        | "out_of_order"
+        | "lost_segment"
+        | "ack_lost_segment"
+        | "zero_window"
+        | "window_full"
+        | "window_update"
+        | "keep_alive" => seen.marks.seen().find(|(name, _)| *name == key).map_or(0, |(_, n)| n),
+        _ => return None,
+    })
+}
+
+#[test]
+fn counts_are_those_of_tshark() {
+    let Some(folder) = folder() else { return };
+    let truth = std::fs::read_to_string(folder.join("truth.json")).expect("readable");
+    let truth: BTreeMap<String, BTreeMap<String, f64>> = serde_json::from_str(&truth).expect("JSON");
+    let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (name, figures) in &truth {
+        let seen = read(File::open(folder.join(name)).expect("there"), Limits::default()).expect("a capture");
+        let zero =
+            ["retransmission", "out_of_order", "duplicate_ack", "lost_segment", "zero_window", "req", "resp"];
+        let keys =
+            figures.keys().map(String::as_str).chain(zero.into_iter().filter(|z| !figures.contains_key(*z)));
+        for key in keys {
+            let Some(mine) = ours(&seen, key) else { continue };
+            let theirs = figures.get(key).map_or(0, |n| *n as u64);
+            let sum = sums
+                .entry(zero.into_iter().chain(["all the rest"]).find(|z| *z == key).unwrap_or("other"))
+                .or_default();
+            sum.0 += theirs;
+            sum.1 += mine;
+            let known = DIFFERENCES.iter().any(|d| *d == (name, key, theirs, mine));
+            if mine != theirs && !known {
+                wrong.push(format!("{name}: {key}: tshark {theirs}, ours {mine}"));
+            }
+        }
+    }
+    assert!(truth.len() > 50 && wrong.is_empty(), "{}", wrong.join("\n"));
+    for (key, (theirs, mine)) in sums {
+        assert!(mine.abs_diff(theirs) as f64 <= 0.02 * theirs as f64, "{key}: tshark {theirs}, ours {mine}");
+    }
+}
+
+#[test]
+fn times_of_calls_are_those_of_tshark() {
+    let Some(folder) = folder() else { return };
+    let truth = std::fs::read_to_string(folder.join("truth.json")).expect("readable");
+    let truth: Value = serde_json::from_str(&truth).expect("JSON");
+    let limits = Limits { slowest: 10_000, ..Limits::default() };
+    let (mut same, mut differ) = (0, Vec::new());
+    for (name, figures) in truth.as_object().expect("an object") {
+        let Some(theirs) = figures["http_med_ms"].as_f64() else { continue };
+        let seen = read(File::open(folder.join(name)).expect("there"), limits).expect("a capture");
+        // From the request's last byte to the answer's last: when tshark has both whole.
+        let time =
+            |c: &linerate_explain::passive::Call| c.queued_ns + c.network_ns + c.think_ns + c.receive_ns;
+        let mut times: Vec<i64> = seen.slowest.iter().map(time).collect();
+        times.sort_unstable();
+        let Some(mine) = times.get(times.len() / 2).map(|ns| *ns as f64 / 1e6) else { continue };
+        if (mine - theirs).abs() <= 0.02 * theirs + 0.02 {
+            same += 1
+        } else {
+            differ.push(format!("{name}: {theirs} {mine}"))
+        }
+    }
+    assert!(same >= 35, "{same} alike; not: {}", differ.join("\n"));
+}
+
+/// Every capture, cut anywhere: no panic, and never more than there is.
+#[test]
+fn truncated_captures_end_in_words() {
+    let Some(folder) = folder() else { return };
+    let whole = std::fs::read(folder.join("zeek__pipelined-requests.pcap")).expect("there");
+    for cut in (0..whole.len()).step_by(977) {
+        match read(&whole[..cut], Limits::default()) {
+            Ok(seen) => assert!(seen.sums.requests <= 5 && seen.ending.is_some()),
+            Err(e) => assert!(cut < 24, "{e}"),
+        }
+    }
+}
