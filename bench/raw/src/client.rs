@@ -2,9 +2,19 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use memchr::memmem;
+
+use crate::sys::{self, Peer};
+
+/// Answers from this size on get room in the kernel at once. Left to itself the kernel grows the room while answers
+/// wait for it: 5,600 instead of 9,300 answers of 1 MB per second. At 32 kB it makes no difference.
+pub const LARGE: usize = 64 << 10;
+
+/// That room, bytes. Half and four times as much were as good.
+const ROOM: i32 = 1 << 20;
 
 /// What a raw client does.
 #[derive(Clone, Debug)]
@@ -47,6 +57,18 @@ impl Options {
     pub fn request(&self) -> Vec<u8> {
         let close = if self.short { "Connection: close\r\n" } else { "" };
         format!("GET / HTTP/1.1\r\nHost: {}\r\n{}{close}\r\n", self.target, self.fields).into_bytes()
+    }
+
+    /// A connected socket that waits for nothing.
+    pub fn connect(&self, answer: usize) -> io::Result<RawFd> {
+        let fd = sys::socket(false)?;
+        if answer > LARGE {
+            sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ROOM)?;
+        }
+        sys::connect(fd, &Peer::new(self.target))?;
+        sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        sys::set_nonblocking(fd)?;
+        Ok(fd)
     }
 
     /// Sends one request and returns the length of the answer: the only one that is ever looked at.

@@ -9,11 +9,8 @@ use crate::sys::{self, Epoll, Peer};
 
 const WAIT_MS: i32 = 50;
 
-/// Bytes that one receive may bring: 32 kB hold every window measured. With more than 64 kB an answer of 1 MB no longer fits
-/// the nearest cache on its way and costs a fifth more; with 16 kB least.
-fn receive_size(o: &Options, answer: usize) -> usize {
-    o.receive.unwrap_or(if answer > 64 << 10 { 16 << 10 } else { 32 << 10 })
-}
+/// Bytes that one receive may bring: holds every window measured, and more makes no difference.
+const RECEIVE: usize = 32 << 10;
 
 struct Connection {
     fd: RawFd,
@@ -71,16 +68,13 @@ fn kept(o: &Options) -> io::Result<Counts> {
     let mut epoll = Epoll::new()?;
     let mut connections = Vec::with_capacity(o.connections);
     for i in 0..o.connections {
-        let fd = sys::socket(false)?;
-        sys::connect(fd, &Peer::new(o.target))?;
-        sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        sys::set_nonblocking(fd)?;
+        let fd = o.connect(answer)?;
         epoll.add(fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, i as u64)?;
         connections.push(Connection { fd, got: 0, unsent: o.depth * request.len(), at: 0 });
     }
     // One spare request, so that any slice of `depth` requests exists from any place in a request.
     let row = request.repeat(o.depth + 1);
-    let buffer = vec![0; receive_size(o, answer)];
+    let buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
     let mut k = Kept { row, request: request.len(), answer, buffer, counts: Counts::default() };
     let start = Instant::now();
     for c in &mut connections {
@@ -153,7 +147,7 @@ fn short(o: &Options) -> io::Result<Counts> {
     let answer = o.learn()?;
     let peer = Peer::new(o.target);
     let mut epoll = Epoll::new()?;
-    let mut buffer = vec![0; receive_size(o, answer)];
+    let mut buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
     let mut counts = Counts::default();
     let start = Instant::now();
     let mut slots = Vec::with_capacity(o.connections);

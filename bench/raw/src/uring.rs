@@ -1,7 +1,6 @@
 //! The raw client on io_uring: multishot receive into provided buffers on direct descriptors; counts bytes, parses nothing.
 
 use std::io;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, Timespec};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 
 use crate::client::{Counts, Options};
-use crate::sys::{self, Peer};
+use crate::sys::Peer;
 
 const GROUP: u16 = 0;
 /// `IORING_RECVSEND_POLL_FIRST`: the answer cannot be there yet, so do not even look.
@@ -140,7 +139,7 @@ struct Connection {
 fn kept(o: &Options) -> io::Result<Counts> {
     let request = o.request();
     let answer = o.learn()?;
-    let fds = (0..o.connections).map(|_| connected(o)).collect::<io::Result<Vec<_>>>()?;
+    let fds = (0..o.connections).map(|_| o.connect(answer)).collect::<io::Result<Vec<_>>>()?;
     let lasts = Timespec::from(o.lasts);
     let mut ring = Ring::new(o.connections * 2)?;
     ring.submitter.register_files(&fds)?;
@@ -204,13 +203,6 @@ fn kept(o: &Options) -> io::Result<Counts> {
             }
         }
     }
-}
-
-fn connected(o: &Options) -> io::Result<RawFd> {
-    let fd = sys::socket(false)?;
-    sys::connect(fd, &Peer::new(o.target))?;
-    sys::set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    Ok(fd)
 }
 
 /// socket -> connect -> send -> receive -> close as one chain of linked entries, one call for many chains.

@@ -111,6 +111,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             return in_own_namespace();
         }
     }
+    let _alone = alone_on_this_machine()?;
     let tools = Tools::new(common, &options.flags, options.spin)?;
     let mut page = table::Page::new(head(options, &tools));
     for s in scenarios {
@@ -211,6 +212,21 @@ fn in_own_namespace() -> Result<bool> {
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1));
     Ok(c.env(IN_NAMESPACE, "1").status().context("cannot start unshare")?.success())
+}
+
+/// Two measurements at once measure each other: the second waits for the first. Held until dropped.
+fn alone_on_this_machine() -> Result<std::fs::File> {
+    let path = std::env::temp_dir().join("linerate-bench.lock");
+    let lock = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .with_context(|| path.display().to_string())?;
+    if lock.try_lock().is_err() {
+        println!("another bench runs on this machine: waiting for its end");
+        lock.lock()?;
+    }
+    Ok(lock)
 }
 
 /// One line about where this was measured.
