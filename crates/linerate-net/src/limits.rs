@@ -57,6 +57,10 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
 pub(crate) const ONE_SEGMENT: usize = 500;
 
+/// Sends after which a connection's descriptor is registered with the ring. Reason: registering costs about as much as
+/// it saves in so many.
+pub(crate) const SENDS_BEFORE_DIRECT: u32 = 32;
+
 /// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
 /// peer's address; one turn accepts no more.
 pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;

@@ -54,6 +54,14 @@ impl<T> Table<T> {
         Ok(Conn { slot, generation: 0 })
     }
 
+    /// All there are.
+    pub(crate) fn conns(&self) -> Vec<Conn> {
+        let conn = |(slot, place): (usize, &Slot<T>)| {
+            place.value.as_ref().map(|_| Conn { slot: slot as u32, generation: place.generation })
+        };
+        self.slots.iter().enumerate().filter_map(conn).collect()
+    }
+
     pub(crate) fn get(&self, conn: Conn) -> Option<&T> {
         let place = self.slots.get(conn.slot())?;
         if place.generation == conn.generation { place.value.as_ref() } else { None }

@@ -234,6 +234,11 @@ impl Ring {
         check(result as libc::c_int).map(|_| ())
     }
 
+    /// Makes a direct descriptor of an ordinary one, at once: before what is queued.
+    pub(crate) fn register(&mut self, index: u32, fd: &impl AsRawFd) -> io::Result<()> {
+        self.ring.submitter().register_files_update(index, &[fd.as_raw_fd()]).map(|_| ())
+    }
+
     /// Whether the kernel knows a request by its code.
     pub(crate) fn knows(&self, code: u8) -> bool {
         let mut probe = io_uring::Probe::new();
@@ -562,14 +567,16 @@ impl Drop for Ring {
         let _ = self.enter(0, None);
         for _ in 0..DROP_ROUNDS {
             while self.next().is_some() {}
-            if self.in_flight == 0 {
+            let before = self.in_flight;
+            // All at once: the kernel does no more of its deferred work in a call than what is waited for.
+            if before == 0 || self.enter(before as usize, Some(DROP_WAIT)).is_err() {
                 break;
             }
-            let cancel = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
-            // SAFETY: it names no memory.
-            unsafe { self.push_quiet(cancel, Flags::empty()) };
-            if self.enter(1, Some(DROP_WAIT)).is_err() {
-                break;
+            while self.next().is_some() {}
+            if self.in_flight == before {
+                let cancel = opcode::AsyncCancel2::new(CancelBuilder::any().all()).build();
+                // SAFETY: it names no memory.
+                unsafe { self.push_quiet(cancel, Flags::empty()) };
             }
         }
         if self.in_flight == 0 {

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use crate::closing::Closing;
-use crate::limits::ONE_SEGMENT;
+use crate::limits::{ONE_SEGMENT, SENDS_BEFORE_DIRECT};
 use crate::outbox::Outbox;
 use crate::sys::ring::{Parcel, Target};
 use crate::{Lent, NetError};
@@ -91,7 +91,7 @@ pub(super) struct Entry {
     pub(super) requests: u32,
     /// It is in the list of those that have something to ask of the kernel.
     pub(super) queued: bool,
-    has_sent: bool,
+    sends: u32,
     nodelay: bool,
 }
 
@@ -126,7 +126,7 @@ impl Entry {
             shutting: false,
             requests: 0,
             queued: false,
-            has_sent: false,
+            sends: 0,
             nodelay: false,
         }
     }
@@ -194,9 +194,9 @@ impl Entry {
 
     /// See the epoll transport: the call is saved for connections that send once, and little. Whether it has to be made.
     pub(super) fn needs_nodelay(&mut self) -> bool {
-        let needs = !self.nodelay && (self.has_sent || self.unsent() > ONE_SEGMENT);
+        let needs = !self.nodelay && (self.sends > 0 || self.unsent() > ONE_SEGMENT);
         self.nodelay |= needs;
-        self.has_sent = true;
+        self.sends = self.sends.saturating_add(1);
         needs
     }
 
@@ -213,11 +213,8 @@ impl Entry {
         }
     }
 
-    /// What to close, once.
-    pub(super) fn let_go(&mut self) -> Target {
-        match self.fd.take() {
-            Some(fd) => Target::Plain(fd.into_raw_fd()),
-            None => self.target,
-        }
+    /// Whether a direct descriptor will pay: it saves the kernel a look-up and a reference in each request.
+    pub(super) fn should_register(&mut self) -> bool {
+        self.sends == SENDS_BEFORE_DIRECT && self.fd.is_some() && matches!(self.target, Target::Plain(_))
     }
 }
