@@ -6,6 +6,8 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::{Buf, Bytes};
+
 use crate::{Lent, NetError, NetErrorKind};
 
 /// Copies are gathered into pieces up to this size. Reason: few pieces for many small sends, and no large reallocation.
@@ -17,6 +19,7 @@ pub(crate) const GATHER: usize = 16;
 enum Piece {
     Copied { bytes: Vec<u8>, from: usize },
     Lent { lent: u32, range: Range<usize> },
+    Shared(Bytes),
 }
 
 /// Everything lent to a transport, for its whole life.
@@ -44,7 +47,7 @@ impl LentTable {
     }
 }
 
-/// A queue of copied and lent bytes.
+/// A queue of copied, lent and shared bytes.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
@@ -95,11 +98,19 @@ impl Outbox {
         self.pieces.push_back(Piece::Lent { lent: lent.0, range });
     }
 
+    pub(crate) fn push_shared(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.unsent += bytes.len();
+            self.pieces.push_back(Piece::Shared(bytes));
+        }
+    }
+
     /// The waiting bytes, piece by piece.
     pub(crate) fn pieces<'a>(&'a self, lent: &'a LentTable) -> impl Iterator<Item = &'a [u8]> {
         self.pieces.iter().map(|piece| match piece {
             Piece::Copied { bytes, from } => &bytes[*from..],
             Piece::Lent { lent: index, range } => lent.bytes(*index, range),
+            Piece::Shared(bytes) => bytes,
         })
     }
 
@@ -127,11 +138,13 @@ impl Outbox {
             let left = match piece {
                 Piece::Copied { bytes, from } => bytes.len() - *from,
                 Piece::Lent { range, .. } => range.len(),
+                Piece::Shared(bytes) => bytes.len(),
             };
             if taken < left {
                 match piece {
                     Piece::Copied { from, .. } => *from += taken,
                     Piece::Lent { range, .. } => range.start += taken,
+                    Piece::Shared(bytes) => bytes.advance(taken),
                 }
                 return;
             }
@@ -163,17 +176,21 @@ mod tests {
         /// Whatever the wire takes each time, what leaves is what was handed over, in order.
         #[test]
         fn order_is_kept(
-            pushes in prop::collection::vec((any::<bool>(), 0usize..300, 0usize..50), 0..40),
+            pushes in prop::collection::vec((0u8..3, 0usize..300, 0usize..50), 0..40),
             takes in prop::collection::vec(1usize..500, 1..20),
         ) {
             let mut lent = LentTable::default();
             let source: Arc<[u8]> = (0..400).map(|i| i as u8).collect();
             let handle = lent.add(source.clone());
             let (mut outbox, mut expected, mut left) = (Outbox::default(), Vec::new(), Vec::new());
-            for (copied, start, len) in pushes {
+            for (how, start, len) in pushes {
                 let range = start..start + len;
                 expected.extend_from_slice(&source[range.clone()]);
-                if copied { outbox.push_copy(&source[range]) } else { outbox.push_lent(handle, range) }
+                match how {
+                    0 => outbox.push_copy(&source[range]),
+                    1 => outbox.push_lent(handle, range),
+                    _ => outbox.push_shared(Bytes::copy_from_slice(&source[range])),
+                }
             }
             prop_assert_eq!(outbox.unsent(), expected.len());
             let mut takes = takes.into_iter().cycle();

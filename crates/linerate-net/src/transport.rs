@@ -36,6 +36,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::{NetError, TcpInfo, Time};
 
 /// A connection: a slot and the generation that makes it unique.
@@ -212,6 +214,19 @@ pub trait Transport {
     /// Sends a copy of `bytes`. Fails when the connection has failed, or when too much waits already; then nothing of them is
     /// taken.
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError>;
+
+    /// Sends `bytes` from where they are: what the wire does not take at once is held, not copied. For much at a time.
+    fn send_shared(&mut self, conn: Conn, bytes: Bytes) -> Result<(), NetError> {
+        self.send(conn, &bytes)
+    }
+
+    /// Sends the last bytes of a connection and closes it. As [`Transport::send`] and [`Transport::close`] after each other, but a
+    /// transport that can lets the bytes and the FIN leave in one segment. When it fails the connection is not closed.
+    fn send_last(&mut self, conn: Conn, bytes: &[u8], how: Close) -> Result<(), NetError> {
+        self.send(conn, bytes)?;
+        self.close(conn, how);
+        Ok(())
+    }
 
     /// Gives bytes into the transport's keeping, to send from often (a prebuilt batch of requests).
     fn lend(&mut self, bytes: Arc<[u8]>) -> Lent;

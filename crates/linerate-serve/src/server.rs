@@ -56,7 +56,9 @@ pub struct Server<T: Transport, H: Handler> {
     deadlines: Deadlines,
     timers: Rc<RefCell<Timers>>,
     ready: Arc<Ready>,
+    /// Tasks that were woken, and how many of them had their turn.
     woken: Vec<u32>,
+    woken_at: usize,
     due: Vec<u32>,
     /// Connections with something to do at the end of this turn, and at the next.
     dirty: Vec<Conn>,
@@ -84,6 +86,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             timers: Rc::default(),
             ready,
             woken: Vec::new(),
+            woken_at: 0,
             due: Vec::new(),
             dirty: Vec::new(),
             again: Vec::new(),
@@ -211,7 +214,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// # Errors
     /// When the transport itself fails; connections' failures are theirs alone.
     pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
-        let until = if self.again.is_empty() && self.ready.fall_asleep() {
+        let until = if self.again.is_empty() && !self.has_woken() && self.ready.fall_asleep() {
             let log = self.engine.log.as_ref().and_then(LogBuffer::due);
             let own = [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log];
             own.into_iter().flatten().chain(until).min()
@@ -326,9 +329,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     fn run_woken(&mut self) {
-        let mut woken = std::mem::take(&mut self.woken);
-        self.ready.take(&mut woken);
-        for task in woken.drain(..) {
+        if !self.has_woken() {
+            self.ready.take(&mut self.woken);
+            self.woken_at = 0;
+        }
+        for _ in 0..limits::WOKEN_PER_TURN {
+            let Some(&task) = self.woken.get(self.woken_at) else { break };
+            self.woken_at += 1;
             self.engine.tasks.unqueue(task);
             let Some(conn) = self.engine.owner(task) else { continue };
             let Some(mut c) = self.take(conn) else { continue };
@@ -344,16 +351,23 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
         }
-        self.woken = woken;
+    }
+
+    /// Whether handlers that were woken wait for their turn.
+    fn has_woken(&self) -> bool {
+        self.woken_at < self.woken.len()
     }
 
     /// Sends what can be sent, goes on with what can go on, and decides what the connection waits for next.
     fn settle(&mut self, mut c: Connection) {
         let mut budget = TURN_BYTES;
         for round in 0.. {
-            match self.pump(&mut c, &mut budget).and_then(|()| self.flush(&mut c)) {
-                Ok(()) => {}
-                Err(Gone) => return self.close(c, Close::Abort),
+            match self.pump(&mut c, &mut budget) {
+                Ok(()) if self.is_the_last(&c) => return self.send_last(c),
+                pumped => match pumped.and_then(|()| self.flush(&mut c)) {
+                    Ok(()) => {}
+                    Err(Gone) => return self.close(c, Close::Abort),
+                },
             }
             let stuck = !c.reads() || c.is_blocked(0) || !has_news(&c);
             if budget == 0 || round >= TURN_ROUNDS {
@@ -503,6 +517,26 @@ impl<T: Transport, H: Handler> Server<T, H> {
         Ok(())
     }
 
+    /// Whether what is in `out` ends the connection, and nothing else is to be waited for.
+    fn is_the_last(&self, c: &Connection) -> bool {
+        c.closing == Some(Close::Now)
+            && c.queue_is_empty()
+            && !c.is_reading_body()
+            && !self.engine.out.is_empty()
+    }
+
+    /// Gives `out` to the transport, and the end of the connection with it.
+    fn send_last(&mut self, c: Connection) {
+        let out = &mut self.engine.out;
+        self.engine.counts.sent(out.len());
+        let sent = self.transport.send_last(c.conn, out, Close::Now);
+        out.clear();
+        match sent {
+            Ok(()) => self.forget(c),
+            Err(_) => self.close(c, Close::Abort),
+        }
+    }
+
     /// Moves answers from the front of the queue to the wire as far as they are ready and the wire takes them.
     fn pump(&mut self, c: &mut Connection, budget: &mut usize) -> Result<(), Gone> {
         while *budget > 0 {
@@ -554,19 +588,24 @@ impl<T: Transport, H: Handler> Server<T, H> {
             return Ok(Pumped::Waits);
         };
         if !head.is_empty() {
+            // It leaves with the first of the body, not in a segment of its own.
             self.engine.out.append(head);
+            let with_head = body.len().min(limits::BODY_COPIED);
+            self.engine.out.extend_from_slice(&body[..with_head]);
+            *at = with_head;
             return Ok(Pumped::More);
         }
         let (slice, last) = (body.slice(*at..body.len().min(*at + limits::BODY_SLICE)), *last);
         *at += slice.len();
         let done = *at == body.len();
         self.flush(c)?;
-        let sent = self.transport.send(c.conn, &slice);
-        c.handed += slice.len() as u64;
-        self.engine.counts.sent(slice.len());
+        let len = slice.len();
+        let sent = self.transport.send_shared(c.conn, slice);
+        c.handed += len as u64;
+        self.engine.counts.sent(len);
         sent.map_err(|_| Gone)?;
         c.unsent = self.transport.unsent(c.conn);
-        *budget = budget.saturating_sub(slice.len());
+        *budget = budget.saturating_sub(len);
         Ok(if done { Pumped::Done { last } } else { Pumped::More })
     }
 

@@ -34,6 +34,33 @@ pub fn now_sends_what_waits<T: Transport>(subject: &Subject<T>) {
     assert!(bed.of(server).received.ends_with(b"and the last"));
 }
 
+pub fn the_last_bytes_come_before_the_end<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for how in [Close::Now, Close::AfterPeer, Close::Lingering] {
+        for size in [1, 1000, 70_000, subject.bulk] {
+            let (client, server) = bed.pair();
+            // Something before it, which may still wait.
+            bed.net.send(client, b"first").expect("can send");
+            bed.net.send_last(client, &pattern(size), how).expect("can send");
+            assert_eq!(bed.net.unsent(client), 0, "gone for the application");
+            bed.until("the end", |bed| bed.received(server) == size + 5 && bed.of(server).ended);
+            assert!(bed.of(server).received.ends_with(&pattern(size)), "{size} bytes, {how:?}");
+            bed.net.close(server, Close::Now);
+        }
+    }
+}
+
+/// What the peer sent and nobody read must not destroy a last answer that had a moment's time to leave.
+pub fn the_last_bytes_leave_though_something_is_unread<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    bed.net.pause(client);
+    bed.net.send(server, b"never read").expect("can send");
+    bed.for_a_while(Duration::from_millis(20));
+    bed.net.send_last(client, b"the last", Close::Lingering).expect("can send");
+    bed.until("the last bytes", |bed| bed.of(server).received == b"the last");
+}
+
 pub fn after_peer_waits_for_the_peer<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();

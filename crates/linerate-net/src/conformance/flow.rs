@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::{Subject, pattern};
 use crate::{Limits, NetErrorKind, Transport};
 
@@ -91,6 +93,29 @@ pub fn lent_and_copied_bytes_keep_their_order<T: Transport>(subject: &Subject<T>
         bed.net.send_lent(client, lent, 7..7).expect("nothing is something too");
         bed.for_a_while(Duration::from_millis(2));
     }
+    bed.net.resume(server);
+    bed.until("all bytes", |bed| bed.received(server) == expected.len());
+    assert!(bed.of(server).received == expected);
+    assert_eq!(bed.net.unsent(client), 0);
+}
+
+pub fn shared_bytes_keep_their_order<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let source = Bytes::from(pattern(subject.bulk));
+    let mut expected = Vec::new();
+    bed.net.pause(server);
+    for (i, from) in (0..subject.bulk).step_by(subject.bulk / 4).enumerate() {
+        let piece = source.slice(from..(from + subject.bulk / 4).min(source.len()));
+        expected.extend_from_slice(&piece);
+        bed.net.send_shared(client, piece).expect("can send");
+        let note = format!("<between {i}>");
+        bed.net.send(client, note.as_bytes()).expect("can send");
+        expected.extend_from_slice(note.as_bytes());
+        bed.net.send_shared(client, Bytes::new()).expect("nothing is something too");
+        bed.for_a_while(Duration::from_millis(2));
+    }
+    assert!(bed.net.unsent(client) > 0, "more than the wire buffers");
     bed.net.resume(server);
     bed.until("all bytes", |bed| bed.received(server) == expected.len());
     assert!(bed.of(server).received == expected);

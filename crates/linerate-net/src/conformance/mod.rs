@@ -66,10 +66,11 @@ macro_rules! conformance_tests {
             a_waker_ends_the_wait a_waker_used_early_is_not_lost the_past_is_not_waited_for
             a_deadline_is_kept dropped_with_everything_in_flight tcp_counters
             echo_of_all_sizes many_small_sends_keep_their_order paused_bytes_wait
-            what_waits_is_counted_and_drained lent_and_copied_bytes_keep_their_order lent_ranges_are_checked
+            what_waits_is_counted_and_drained lent_and_copied_bytes_keep_their_order shared_bytes_keep_their_order lent_ranges_are_checked
             the_limit_of_unsent_bytes_holds low_water_holds_nothing_back_for_ever both_directions_at_once
             a_flood_starves_nobody claims_may_wait pause_before_the_bytes_are_taken pause_and_resume_many_times
-            the_end_comes_after_the_bytes now_sends_what_waits after_peer_waits_for_the_peer
+            the_end_comes_after_the_bytes now_sends_what_waits the_last_bytes_come_before_the_end
+            the_last_bytes_leave_though_something_is_unread after_peer_waits_for_the_peer
             after_peer_does_not_wait_for_ever after_peer_sends_what_waits lingering_saves_the_last_bytes
             lingering_does_not_wait_for_ever abort_resets abort_with_bytes_waiting
             the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails

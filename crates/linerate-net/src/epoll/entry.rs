@@ -1,6 +1,7 @@
 //! One connection of the epoll transport.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 
 use crate::closing::Closing;
@@ -81,6 +82,11 @@ impl Entry {
         if waits { Interest::ReadWrite } else { Interest::Read }
     }
 
+    /// It is established, and nothing waits to be sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.outbox.is_empty() && !self.connecting && self.error.is_none()
+    }
+
     /// Notes what epoll said.
     pub(super) fn note(&mut self, ready: Ready) {
         self.readable |= ready.readable();
@@ -105,7 +111,21 @@ impl Entry {
     /// Sends what the socket takes at once; `Ok(0)` when it takes nothing now.
     pub(super) fn send_now(&mut self, bytes: &[u8]) -> Result<usize, NetError> {
         self.before_send(bytes.len());
-        match socket::send(&self.fd, bytes) {
+        self.send_with(bytes, false)
+    }
+
+    /// Sends the last bytes, and the FIN with them.
+    pub(super) fn send_and_end(&mut self, bytes: &[u8]) -> Result<usize, NetError> {
+        let sent = self.send_with(bytes, true)?;
+        if sent == bytes.len() {
+            // Not left to the close: with something unread that one resets, and what was held back would be lost.
+            socket::shutdown(&self.fd, Shutdown::Write);
+        }
+        Ok(sent)
+    }
+
+    fn send_with(&mut self, bytes: &[u8], more: bool) -> Result<usize, NetError> {
+        match socket::send(&self.fd, bytes, more) {
             Ok(n) => Ok(n),
             Err(e) => self.send_failed(&e).map(|()| 0),
         }

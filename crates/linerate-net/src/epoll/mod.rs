@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use self::entry::{Entry, Flushed};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
@@ -299,7 +301,7 @@ impl Epoll {
     }
 
     /// Sends what can be sent at once; the rest goes to the outbox.
-    fn send_or_keep(&mut self, conn: Conn, bytes: Bytes<'_>) -> Result<(), NetError> {
+    fn send_or_keep(&mut self, conn: Conn, bytes: Load<'_>) -> Result<(), NetError> {
         let limit = self.limits.unsent_bytes;
         let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.closing.is_none()) else {
             return Ok(());
@@ -308,8 +310,9 @@ impl Epoll {
             return Err(error);
         }
         let whole = match &bytes {
-            Bytes::Copied(bytes) => bytes,
-            Bytes::Lent(lent, range) => self.lent.range(*lent, range)?,
+            Load::Copied(bytes) => *bytes,
+            Load::Shared(bytes) => &bytes[..],
+            Load::Lent(lent, range) => self.lent.range(*lent, range)?,
         };
         if entry.outbox.unsent() + whole.len() > limit {
             return Err(NetError::of(NetErrorKind::NoMemory));
@@ -334,8 +337,9 @@ impl Epoll {
         }
         if sent < whole.len() {
             match bytes {
-                Bytes::Copied(bytes) => entry.outbox.push_copy(&bytes[sent..]),
-                Bytes::Lent(lent, range) => entry.outbox.push_lent(lent, range.start + sent..range.end),
+                Load::Copied(bytes) => entry.outbox.push_copy(&bytes[sent..]),
+                Load::Shared(bytes) => entry.outbox.push_shared(bytes.slice(sent..)),
+                Load::Lent(lent, range) => entry.outbox.push_lent(lent, range.start + sent..range.end),
             }
             Self::ask_for_room(&self.poll, conn, entry);
         }
@@ -344,8 +348,9 @@ impl Epoll {
 }
 
 /// What is to be sent.
-enum Bytes<'a> {
+enum Load<'a> {
     Copied(&'a [u8]),
+    Shared(Bytes),
     Lent(Lent, Range<usize>),
 }
 
@@ -442,7 +447,26 @@ impl Transport for Epoll {
     }
 
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
-        self.send_or_keep(conn, Bytes::Copied(bytes))
+        self.send_or_keep(conn, Load::Copied(bytes))
+    }
+
+    fn send_shared(&mut self, conn: Conn, bytes: Bytes) -> Result<(), NetError> {
+        self.send_or_keep(conn, Load::Shared(bytes))
+    }
+
+    fn send_last(&mut self, conn: Conn, bytes: &[u8], how: Close) -> Result<(), NetError> {
+        let mut sent = 0;
+        if how == Close::Now
+            && let Some(entry) = self.live(conn)
+            && entry.is_idle()
+        {
+            sent = entry.send_and_end(bytes)?;
+        }
+        if sent < bytes.len() {
+            self.send(conn, &bytes[sent..])?;
+        }
+        self.close(conn, how);
+        Ok(())
     }
 
     fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
@@ -450,7 +474,7 @@ impl Transport for Epoll {
     }
 
     fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
-        self.send_or_keep(conn, Bytes::Lent(lent, range))
+        self.send_or_keep(conn, Load::Lent(lent, range))
     }
 
     fn unsent(&self, conn: Conn) -> usize {

@@ -358,7 +358,7 @@ impl Ring {
         };
         let held = self.hold(Held::Parcel(parcel));
         // SAFETY: the header and the pieces' descriptions are in the box, which moves as a pointer only; the pieces are
-        // heap memory owned by the box's outbox or lent for the ring's life. The box is held until the completion, and
+        // heap memory owned (or, as `Bytes`, co-owned and never written to) by the box's outbox, or lent for the ring's life. The box is held until the completion, and
         // nobody can reach it meanwhile.
         unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
     }

@@ -131,11 +131,13 @@ pub(crate) fn recv(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<usize> {
     check_size(n as isize)
 }
 
-/// Sends what the socket takes, without SIGPIPE. By number, as `recv`.
-pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
+/// Sends what the socket takes, without SIGPIPE. By number, as `recv`. `more`: the end of it, what does not fill a segment, waits
+/// for what comes next.
+pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let (fd, at, len) = (fd.as_raw_fd(), bytes.as_ptr(), bytes.len());
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the kernel reads at most `len` bytes from a slice of that length, and no address is given.
-    let n = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, libc::MSG_NOSIGNAL, 0usize, 0usize) };
+    let n = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, 0usize, 0usize) };
     check_size(n as isize)
 }
 

@@ -15,6 +15,8 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use self::entry::{Entry, Link, Load, Receiving};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
@@ -148,7 +150,8 @@ impl Uring {
                     if entry.should_receive() {
                         Self::ask_receive(&mut self.ring, conn, entry);
                     }
-                    if !entry.watches_end {
+                    // What reads for the first time meets an error by itself.
+                    if !entry.watches_end && !entry.unproven {
                         Self::ask_end(&mut self.ring, conn, entry);
                     }
                 }
@@ -220,7 +223,10 @@ impl Uring {
     fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
         entry.receiving = Receiving::Yes;
         entry.requests += 1;
-        let how = Receive { once: entry.short || entry.broken, nothing_yet: entry.link == Link::Connecting };
+        let how = Receive {
+            once: entry.short || entry.broken || entry.unproven,
+            nothing_yet: entry.link == Link::Connecting,
+        };
         ring.receive(Tag { kind: kind::RECEIVE, slot: conn.slot }, entry.target, how);
     }
 
@@ -322,6 +328,7 @@ impl Uring {
         let Some(entry) = self.table.get_mut(conn) else { return };
         if !done.more {
             entry.receiving = Receiving::No;
+            entry.unproven = false;
         } else if (entry.dying || entry.receiving == Receiving::Ending)
             && self.turns > entry.cancelled_in_turn + 1
         {
@@ -702,6 +709,10 @@ impl Transport for Uring {
         self.hand_over(conn, bytes.len(), |entry| entry.outbox.push_copy(bytes))
     }
 
+    fn send_shared(&mut self, conn: Conn, bytes: Bytes) -> Result<(), NetError> {
+        self.hand_over(conn, bytes.len(), |entry| entry.outbox.push_shared(bytes))
+    }
+
     fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
         self.ring.lent().add(bytes)
     }
@@ -726,6 +737,10 @@ impl Transport for Uring {
     fn pause(&mut self, conn: Conn) {
         let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.is_live()) else { return };
         entry.paused = true;
+        if std::mem::take(&mut entry.unproven) {
+            // Nothing reads, so its end has to be watched.
+            Self::queue(&mut self.queued, conn, entry);
+        }
         if entry.receiving == Receiving::Yes {
             Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
