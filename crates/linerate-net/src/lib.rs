@@ -5,6 +5,7 @@
 //! * [`epoll`]: the kernel's TCP, edge-triggered.
 //! * [`uring`]: the kernel's TCP by io_uring: multishot receive, provided buffers, direct descriptors. [`Probe`] tells
 //!   whether this kernel has what it takes.
+//! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
 //! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!

@@ -41,7 +41,7 @@ impl LentTable {
             .ok_or(NetError::of(NetErrorKind::Misuse))
     }
 
-    fn bytes(&self, lent: u32, range: &Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, lent: u32, range: &Range<usize>) -> &[u8] {
         // Ranges were checked when they were queued, and what is lent stays.
         &self.0[lent as usize][range.clone()]
     }

@@ -72,6 +72,11 @@ impl<T> Table<T> {
         if place.generation == conn.generation { place.value.as_mut() } else { None }
     }
 
+    /// The same, to look at.
+    pub(crate) fn at(&self, slot: u32) -> Option<&T> {
+        self.slots.get(slot as usize)?.value.as_ref()
+    }
+
     /// The entry in a slot, whatever its generation.
     pub(crate) fn by_slot(&mut self, slot: u32) -> Option<(Conn, &mut T)> {
         let place = self.slots.get_mut(slot as usize)?;

@@ -1,6 +1,7 @@
 //! Links move packets: whole IP packets in, whole IP packets out. What is under them (Ethernet, addresses of cards) is the link's
 //! own business. Links think nothing of TCP; the stack that does never sees what they are made of.
 
+pub mod sim;
 pub mod xdp;
 
 use std::io;
@@ -40,7 +41,8 @@ pub trait Link {
     fn waker(&self) -> Waker;
 
     /// The largest packet towards `to`, IP header included, bytes. Asked when a connection begins, and again when one is not
-    /// answered: where the system knows of a narrower path (ICMP stays with the kernel), it is told here.
+    /// answered: where the system knows of a narrower path (ICMP stays with the kernel), it is told here. The unspecified
+    /// address asks for the link's own size.
     fn mtu(&mut self, to: IpAddr) -> usize;
 
     /// Who makes and checks checksums.

@@ -1,1 +1,388 @@
-//! TCP in user space: packets in, packets and bytes out; no I/O, no clock, no `unsafe`. RFC 9293.
+//! TCP in user space: packets in, packets and bytes out, over any [`Link`]. No `unsafe`, no clock and no system call of its own.
+//! docs/STACK.md says what is implemented, by section of the RFCs, and what is absent.
+//!
+//! A turn: what the application did since the last one leaves (data, ACK and FIN in one packet where they can); packets are
+//! taken, and timers run; what they brought is told. So an ACK waits for the answer that carries it, and no longer than
+//! until the next turn where one is due.
+
+mod cookie;
+mod core;
+mod demux;
+mod entry;
+mod flow;
+mod flush;
+mod handshake;
+mod keyed;
+mod options;
+mod pool;
+mod ports;
+mod reply;
+mod shared;
+mod stats;
+mod time_wait;
+mod tuple;
+mod wheel;
+mod wire;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::core::{Core, mss_of};
+use self::demux::Owner;
+use self::entry::Entry;
+use self::flow::Flow;
+use self::handshake::Listening;
+pub use self::options::{StackLimits, StackOptions};
+pub use self::stats::StackStats;
+use self::tuple::Tuple;
+use self::wire::Addr;
+use crate::closing::Closing;
+use crate::link::Link;
+use crate::{
+    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, NetError, NetErrorKind,
+    TcpInfo, Time, Transport, Waker,
+};
+
+/// How long a turn waits at most while the link has no room for what is to leave. Reason: it has room again soon, and not every
+/// link can say when.
+const LINK_FULL: Duration = Duration::from_micros(100);
+
+/// Of turns that have enough to do, one in so many asks the link whether its waker was used. Reason: the answer may cost a
+/// system call.
+const LOOKS: u32 = 8;
+
+/// TCP in user space over a link.
+pub struct Stack<L> {
+    link: L,
+    core: Core,
+    /// Turns that found enough to do.
+    busy: u32,
+}
+
+impl<L: Link> Stack<L> {
+    /// A stack over this link.
+    pub fn new(mut link: L, options: StackOptions) -> Stack<L> {
+        let now = link.now();
+        Stack { link, core: Core::new(options, now), busy: 0 }
+    }
+
+    /// The link.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link, to talk to. Packets are the stack's business.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// What was counted since the stack began.
+    pub fn stats(&self) -> StackStats {
+        self.core.shared.stats
+    }
+
+    /// Handshakes under way, and connections that only TIME_WAIT remembers.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.core.halves.len(), self.core.waits.len())
+    }
+
+    fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
+        self.core.table.get_mut(conn).filter(|entry| entry.closing.is_none())
+    }
+
+    /// The address that a connection to `to` comes from.
+    fn source(&self, to: Addr, from: Option<IpAddr>) -> Result<Addr, NetError> {
+        let source = match from {
+            Some(ip) => Some(Addr::from(ip)),
+            None => self.core.addresses.iter().copied().find(|addr| addr.is_v4() == to.is_v4()),
+        };
+        let source = source.ok_or(NetError::of(NetErrorKind::Unreachable))?;
+        if source.is_v4() != to.is_v4() || !source.is_somebody() || !to.is_somebody() {
+            return Err(NetError::of(NetErrorKind::Unreachable));
+        }
+        Ok(source)
+    }
+
+    /// Chooses a port; what TIME_WAIT keeps may be taken over when it is safe.
+    fn choose_port(&mut self, mut tuple: Tuple) -> Result<Tuple, NetError> {
+        let core = &mut self.core;
+        let mut ports = std::mem::take(&mut core.ports);
+        let key = core.shared.keys.ports;
+        let port = ports.choose(&tuple, key, |port| {
+            let tuple = Tuple { local_port: port, ..tuple };
+            match core.find(&tuple, core.hash(&tuple)) {
+                None => true,
+                Some(Owner::Wait(index)) => {
+                    core.waits.get(index).is_some_and(|remains| remains.may_connect_anew(core.now))
+                }
+                Some(_) => false,
+            }
+        });
+        core.ports = ports;
+        tuple.local_port = port.ok_or(NetError::of(NetErrorKind::PortsExhausted))?;
+        let hash = core.hash(&tuple);
+        if let Some(Owner::Wait(index)) = core.find(&tuple, hash) {
+            core.shared.stats.time_waits_reused += 1;
+            core.forget(index);
+        }
+        Ok(tuple)
+    }
+
+    /// Takes bytes to send, copied or lent.
+    fn hand_over(
+        &mut self,
+        conn: Conn,
+        len: usize,
+        push: impl FnOnce(&mut Flow, &mut shared::Shared) -> Result<(), NetError>,
+    ) -> Result<(), NetError> {
+        let core = &mut self.core;
+        let limit = core.limits.unsent_bytes;
+        let Some(entry) = core.table.get_mut(conn).filter(|entry| entry.closing.is_none()) else {
+            return Ok(());
+        };
+        if let Some(error) = entry.flow.error {
+            // That it was refused is told by its event.
+            let told_later = entry.connecting || core.pending.iter().any(|e| is_failure_of(e, conn));
+            return if told_later { Ok(()) } else { Err(error) };
+        }
+        if entry.flow.held_back(core.shared.limits.send_buffer) + len > limit {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        if len > 0 {
+            push(&mut entry.flow, &mut core.shared)?;
+            core.touch(conn);
+        }
+        Ok(())
+    }
+
+    /// Packets are taken in.
+    fn take_packets(&mut self, events: &mut Vec<Event>) {
+        let core = &mut self.core;
+        core.now = self.link.now();
+        let (checksums, most) = (self.link.checksums(), core.shared.limits.packets_per_turn);
+        // For a SYN's answer the link's own size will do: narrower paths are learnt when a connection is not answered.
+        let mtu = self.link.mtu(IpAddr::from([0, 0, 0, 0]));
+        self.link.receive(most, |packet| core.handle_packet(packet, checksums, mtu, events));
+        core.expire(mtu, events);
+    }
+
+    /// How long the link may wait.
+    fn patience(&mut self, until: Option<Time>) -> Option<Time> {
+        let core = &mut self.core;
+        let full = (!core.dirty.is_empty() || core.replies.front().is_some()).then(|| core.now + LINK_FULL);
+        let timers = core.next_deadline();
+        let until = until.filter(|until| *until != Time::NEVER);
+        [until, timers, full].into_iter().flatten().min()
+    }
+}
+
+fn is_failure_of(event: &Event, of: Conn) -> bool {
+    matches!(event, Event::Failed { conn, .. } if *conn == of)
+}
+
+impl<L: Link> Transport for Stack<L> {
+    fn now(&mut self) -> Time {
+        self.link.now()
+    }
+
+    fn listen(
+        &mut self,
+        at: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<(Listener, SocketAddr), NetError> {
+        let mut at = at;
+        let core = &mut self.core;
+        if at.port() == 0 {
+            let (first, last) = core.shared.limits.ports;
+            let free = (first..=last).rev().find(|port| core.is_free(SocketAddr::new(at.ip(), *port)));
+            at.set_port(free.ok_or(NetError::of(NetErrorKind::AddressInUse))?);
+        } else if !core.is_free(at) {
+            return Err(NetError::of(NetErrorKind::AddressInUse));
+        }
+        let index = core.listeners.iter().position(Option::is_none).unwrap_or(core.listeners.len());
+        if index == core.listeners.len() {
+            core.listeners.push(None);
+        }
+        core.listeners[index] = Some(Listening::new(at, options));
+        Ok((Listener(index as u32), at))
+    }
+
+    fn unlisten(&mut self, listener: Listener) {
+        let core = &mut self.core;
+        for half in core.halves.of(listener.0) {
+            core.abandon(half);
+        }
+        if let Some(place) = core.listeners.get_mut(listener.0 as usize) {
+            *place = None;
+        }
+    }
+
+    fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
+        if self.core.table.is_full() {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        let remote = Addr::from(to.ip());
+        let local = self.source(remote, options.from)?;
+        let tuple = Tuple { local, remote, local_port: 0, remote_port: to.port() };
+        let mss = mss_of(self.link.mtu(to.ip()), &remote);
+        let tuple = self.choose_port(tuple)?;
+        let core = &mut self.core;
+        core.shared.stats.active_opens += 1;
+        let flow = Flow::connect(tuple, mss, core.now, &mut core.shared);
+        let hash = core.hash(&tuple);
+        let Ok(conn) = core.table.insert(Entry::new(flow, hash, true)) else {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        };
+        core.demux.insert(hash, Owner::Flow(conn.slot));
+        core.touch(conn);
+        Ok(conn)
+    }
+
+    fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
+        let before = events.len();
+        self.flush()?;
+        self.core.report(events);
+        self.take_packets(events);
+        if events.len() > before {
+            self.busy = self.busy.wrapping_add(1);
+            return if self.busy.is_multiple_of(LOOKS) { self.look_for_waker(events) } else { Ok(()) };
+        }
+        // What came may be answered at once: a busy link is not waited for.
+        self.flush()?;
+        self.core.report(events);
+        let until = if events.len() > before { Some(Time::ZERO) } else { self.patience(until) };
+        if self.link.wait(until)? {
+            events.push(Event::Woken);
+        }
+        self.take_packets(events);
+        Ok(())
+    }
+
+    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+        let conn = data.conn;
+        let core = &mut self.core;
+        let Some(entry) = core.table.get_mut(conn).filter(|entry| entry.closing.is_none()) else {
+            return After::Gone;
+        };
+        entry.reported = false;
+        if entry.paused {
+            return After::Open;
+        }
+        let most = core.limits.receive_bytes.saturating_mul(core.limits.reads_per_turn as usize);
+        entry.flow.read(core.now, most, &mut core.shared, take);
+        let opened = entry.flow.note_read();
+        let after = if entry.flow.has_bytes() {
+            entry.reported = true;
+            core.ready.push_back(conn);
+            After::Open
+        } else if entry.flow.ended && !entry.ended {
+            entry.ended = true;
+            After::Ended
+        } else if let Some(error) = entry.flow.error.filter(|_| !entry.failed) {
+            entry.failed = true;
+            After::Failed(error)
+        } else if entry.ended {
+            After::Ended
+        } else {
+            After::Open
+        };
+        if after == After::Ended {
+            core.fail_unread(conn);
+        }
+        if opened {
+            core.touch(conn);
+        }
+        after
+    }
+
+    fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {
+        self.hand_over(conn, bytes.len(), |flow, shared| flow.push(bytes, shared))
+    }
+
+    fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
+        self.core.shared.lent.add(bytes)
+    }
+
+    fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
+        if self.live(conn).is_none() {
+            return Ok(());
+        }
+        self.core.shared.lent.range(lent, &range)?;
+        self.hand_over(conn, range.len(), |flow, shared| flow.push_lent(lent.0, range, shared))
+    }
+
+    fn unsent(&self, conn: Conn) -> usize {
+        let Some(entry) = self.core.table.get(conn).filter(|entry| entry.closing.is_none()) else { return 0 };
+        let held = entry.flow.held_back(self.core.shared.limits.send_buffer);
+        if held > 0 {
+            entry.waited.set(true);
+        }
+        held
+    }
+
+    fn pause(&mut self, conn: Conn) {
+        if let Some(entry) = self.live(conn) {
+            entry.paused = true;
+        }
+    }
+
+    fn resume(&mut self, conn: Conn) {
+        let Some(entry) = self.live(conn) else { return };
+        entry.paused = false;
+        if entry.is_readable() && !entry.reported {
+            entry.reported = true;
+            self.core.ready.push_back(conn);
+        }
+    }
+
+    fn set_low_water(&mut self, conn: Conn, bytes: usize) {
+        let Some(entry) = self.live(conn) else { return };
+        entry.low_water = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if entry.is_readable() && !entry.reported && !entry.paused {
+            entry.reported = true;
+            self.core.ready.push_back(conn);
+        }
+    }
+
+    fn close(&mut self, conn: Conn, how: Close) {
+        let Some(entry) = self.live(conn) else { return };
+        if entry.connecting || entry.flow.error.is_some() {
+            return self.core.remove(conn);
+        }
+        if how == Close::Abort {
+            let (tuple, reset) = (entry.flow.tuple, entry.flow.reset_header());
+            self.core.shared.stats.resets_out += 1;
+            self.core.replies.push(&tuple, reset);
+            return self.core.remove(conn);
+        }
+        let unread = entry.flow.has_bytes();
+        let flushed = entry.flow.all_acked();
+        let closing = match how {
+            Close::AfterPeer if entry.flow.ended => Closing::Flush,
+            Close::AfterPeer if flushed => Closing::AfterPeer,
+            Close::AfterPeer => Closing::FlushThenAfterPeer,
+            Close::Lingering if entry.flow.ended => Closing::Flush,
+            Close::Lingering if flushed => Closing::Linger,
+            Close::Lingering => Closing::FlushThenLinger,
+            Close::Now | Close::Abort => Closing::Flush,
+        };
+        entry.resets = unread && how == Close::Now;
+        self.core.begin_closing(conn, closing);
+    }
+
+    fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
+        let now = self.core.now;
+        self.live(conn).map(|entry| entry.flow.info(now))
+    }
+
+    fn waker(&self) -> Waker {
+        self.link.waker()
+    }
+
+    fn name(&self) -> &'static str {
+        "stack"
+    }
+}

@@ -1,0 +1,194 @@
+//! A network in memory: virtual time and a seed. Two or more ends hang on it; packets between them take time, are lost, overtaken
+//! or doubled as [`SimOptions`] say, and the same seed and the same calls give the same again.
+//!
+//! Ends may live in threads of their own: one of them runs at a time, and when all wait, time jumps to what comes first. A
+//! network with one end brings it its own packets back, so that a single [`Stack`](crate::stack::Stack) can be both ends of its
+//! connections.
+
+mod net;
+mod options;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use self::net::{Net, Status};
+pub use self::options::{SimOptions, SimStats};
+use super::{Checksums, Link};
+use crate::sys::EventFd;
+use crate::{Time, Waker};
+
+/// How long, in real time, an end waits for a waker when nothing is ever going to happen by itself. Reason: a test that waits for
+/// nothing has to fail, not to hang.
+const REAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+struct Shared {
+    net: Mutex<Net>,
+    moved: Condvar,
+}
+
+/// The network.
+#[derive(Clone)]
+pub struct Sim(Arc<Shared>);
+
+impl Sim {
+    /// A network that behaves like this.
+    pub fn new(options: SimOptions) -> Sim {
+        Sim(Arc::new(Shared { net: Mutex::new(Net::new(options)), moved: Condvar::new() }))
+    }
+
+    /// A network with one end, to which all packets return.
+    pub fn alone(options: SimOptions) -> io::Result<SimEnd> {
+        Sim::new(options).end(&[])
+    }
+
+    /// Another end, with these addresses. All ends have to be made before one is used. Fails when the process is out of
+    /// descriptors.
+    pub fn end(&self, addresses: &[IpAddr]) -> io::Result<SimEnd> {
+        let wake = Arc::new(EventFd::new()?);
+        let index = self.lock().add(addresses);
+        Ok(SimEnd { sim: self.clone(), index, wake, runs: false })
+    }
+
+    /// Changes how the network behaves from now on.
+    pub fn change(&self, change: impl FnOnce(&mut SimOptions)) {
+        change(&mut self.lock().options);
+    }
+
+    /// What has happened to packets so far.
+    pub fn stats(&self) -> SimStats {
+        self.lock().stats
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Net> {
+        // A test that panicked while it held the lock has told its story.
+        self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An end of the network.
+pub struct SimEnd {
+    sim: Sim,
+    index: usize,
+    wake: Arc<EventFd>,
+    /// It has had its first turn.
+    runs: bool,
+}
+
+impl SimEnd {
+    /// The network it hangs on.
+    pub fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
+    /// The first thing an end does waits for its turn, as everything later does.
+    fn begin(&mut self) {
+        if !self.runs {
+            self.runs = true;
+            let _ = self.yield_until(Some(Time::ZERO), false);
+        }
+    }
+
+    /// Lets the others run, until it is this end's turn again. `wakes`: the waker ends it, and is told of.
+    fn yield_until(&mut self, until: Option<Time>, wakes: bool) -> io::Result<bool> {
+        let mut net = self.sim.lock();
+        net.ends[self.index].status = Status::Waiting(until.unwrap_or(Time::NEVER));
+        let mut looks = 0;
+        loop {
+            if net.choose() {
+                self.sim.0.moved.notify_all();
+            }
+            if net.ends[self.index].status == Status::Running {
+                return Ok(wakes && self.wake.take());
+            }
+            if !net.is_idle() {
+                net = self.sim.0.moved.wait(net).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // Nothing is ever going to happen, unless somebody outside uses a waker.
+            if self.wake.take() {
+                net.ends[self.index].status = Status::Running;
+                return Ok(true);
+            }
+            looks += 1;
+            if LOOK * looks > REAL_PATIENCE {
+                net.ends[self.index].status = Status::Running;
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing is ever going to happen"));
+            }
+            let waited = self.sim.0.moved.wait_timeout(net, LOOK).unwrap_or_else(PoisonError::into_inner);
+            net = waited.0;
+        }
+    }
+}
+
+impl Link for SimEnd {
+    fn now(&mut self) -> Time {
+        self.sim.lock().now
+    }
+
+    fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+        self.begin();
+        let mut count = 0;
+        while count < max {
+            // The lock is not held while the packet is looked at.
+            let Some(mut packet) = self.sim.lock().arrived(self.index) else { break };
+            take(&mut packet);
+            self.sim.lock().give_back(packet);
+            count += 1;
+        }
+        count
+    }
+
+    fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.begin();
+        let mut packet = self.sim.lock().buffer(len);
+        fill(&mut packet);
+        self.sim.lock().carry(to, packet);
+        true
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
+        self.begin();
+        {
+            let net = self.sim.lock();
+            let due = net.next_arrival(self.index).is_some_and(|at| at <= net.now);
+            if due || until.is_some_and(|until| until <= net.now) {
+                drop(net);
+                return Ok(self.wake.take());
+            }
+        }
+        if self.wake.take() {
+            return Ok(true);
+        }
+        self.yield_until(until, true)
+    }
+
+    fn waker(&self) -> Waker {
+        Waker(self.wake.clone())
+    }
+
+    fn mtu(&mut self, _to: IpAddr) -> usize {
+        self.sim.lock().options.mtu
+    }
+
+    fn checksums(&self) -> Checksums {
+        self.sim.lock().options.checksums
+    }
+}
+
+impl Drop for SimEnd {
+    fn drop(&mut self) {
+        let mut net = self.sim.lock();
+        net.ends[self.index].status = Status::Gone;
+        net.choose();
+        drop(net);
+        self.sim.0.moved.notify_all();
+    }
+}

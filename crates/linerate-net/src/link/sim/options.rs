@@ -1,0 +1,72 @@
+//! How a network in memory behaves, and what it counts.
+
+use std::time::Duration;
+
+use crate::link::Checksums;
+
+/// How the network behaves. The default is a perfect one: 100 microseconds one way, and nothing goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct SimOptions {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// One way.
+    pub delay: Duration,
+    /// Bytes a second towards each address; `None`: no limit.
+    pub rate: Option<u64>,
+    /// Bytes that wait for the rate, towards each address; more are dropped.
+    pub queue: usize,
+    /// Packets lost, of a million.
+    pub loss_ppm: u32,
+    /// Packets that take up to `reorder_by` longer than others, of a million.
+    pub reorder_ppm: u32,
+    /// How much longer, at most.
+    pub reorder_by: Duration,
+    /// Packets that arrive twice, of a million.
+    pub duplicate_ppm: u32,
+    /// Packets of which a bit arrives changed, of a million.
+    pub corrupt_ppm: u32,
+    /// Packets lost, counted from 1 in the order in which they were sent: for tests of one loss. Zero: none.
+    pub lose: u64,
+    /// The largest packet, IP header included.
+    pub mtu: usize,
+    /// Who makes and checks checksums.
+    pub checksums: Checksums,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        SimOptions {
+            seed: 1,
+            delay: Duration::from_micros(100),
+            rate: None,
+            queue: 1 << 20,
+            loss_ppm: 0,
+            reorder_ppm: 0,
+            reorder_by: Duration::from_millis(1),
+            duplicate_ppm: 0,
+            corrupt_ppm: 0,
+            lose: 0,
+            mtu: 1500,
+            checksums: Checksums::Full,
+        }
+    }
+}
+
+/// What happened to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimStats {
+    /// Packets sent.
+    pub sent: u64,
+    /// Lost on the way.
+    pub lost: u64,
+    /// Dropped since the queue before the rate's limit was full.
+    pub dropped: u64,
+    /// Delayed so that others could overtake them.
+    pub reordered: u64,
+    /// Doubled.
+    pub duplicated: u64,
+    /// Changed.
+    pub corrupted: u64,
+    /// For an address that no end has.
+    pub astray: u64,
+}

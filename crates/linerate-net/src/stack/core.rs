@@ -1,0 +1,584 @@
+//! The stack without its link: packets come in here, and what is to leave is asked for in `flush`.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use super::cookie;
+use super::demux::{Demux, Owner};
+use super::entry::Entry;
+use super::flow::{Flow, Told, shift_for};
+use super::handshake::{self, Halves, Listening};
+use super::options::StackOptions;
+use super::ports::Ports;
+use super::reply::Replies;
+use super::shared::{Shared, timestamp};
+use super::time_wait::{Remains, TimeWait, Verdict};
+use super::tuple::Tuple;
+use super::wheel::Wheel;
+use super::wire::{Addr, Flags, Malformed, Packet, Seq, TcpHeader};
+use crate::closing::{Closing, ClosingQueue};
+use crate::link::Checksums;
+use crate::table::Table;
+use crate::{Conn, Data, Event, Limits, Listener, Time};
+
+/// Everything but the link.
+pub(super) struct Core {
+    pub(super) now: Time,
+    pub(super) limits: Limits,
+    pub(super) addresses: Vec<Addr>,
+    pub(super) table: Table<Entry>,
+    pub(super) demux: Demux,
+    pub(super) halves: Halves,
+    pub(super) waits: TimeWait,
+    pub(super) wheel: Wheel,
+    pub(super) shared: Shared,
+    pub(super) ports: Ports,
+    pub(super) listeners: Vec<Option<Listening>>,
+    /// Slots that were touched since the last flush.
+    pub(super) dirty: Vec<u32>,
+    /// They have something to read, and were resumed or read in part.
+    pub(super) ready: VecDeque<Conn>,
+    /// Found out between turns.
+    pub(super) pending: Vec<Event>,
+    pub(super) closing: ClosingQueue,
+    pub(super) replies: Replies,
+    /// When a handshake was answered by a cookie last.
+    cookies_at: Option<Time>,
+}
+
+/// Cookies are looked for so long after the last was sent.
+const COOKIES_NS: u64 = 130_000_000_000;
+
+impl Core {
+    pub(super) fn new(options: StackOptions, now: Time) -> Core {
+        let stack = options.stack;
+        Core {
+            now,
+            limits: options.limits,
+            addresses: options.addresses.into_iter().map(Addr::from).collect(),
+            table: Table::new(options.limits.connections.min(super::demux::MAX_INDEX)),
+            demux: Demux::new(),
+            halves: Halves::new(stack.handshakes, now),
+            waits: TimeWait::new(stack.time_wait, stack.time_wait_time),
+            wheel: Wheel::new(now),
+            shared: Shared::new(stack, options.seed),
+            ports: Ports::new(stack.ports),
+            listeners: Vec::new(),
+            dirty: Vec::new(),
+            ready: VecDeque::new(),
+            pending: Vec::new(),
+            closing: ClosingQueue::default(),
+            replies: Replies::new(stack.replies_per_s),
+            cookies_at: None,
+        }
+    }
+
+    pub(super) fn hash(&self, tuple: &Tuple) -> u64 {
+        tuple.hash(self.shared.keys.demux)
+    }
+
+    pub(super) fn find(&self, tuple: &Tuple, hash: u64) -> Option<Owner> {
+        self.demux.find(hash, |owner| match owner {
+            Owner::Flow(slot) => self.table.at(slot).is_some_and(|entry| entry.flow.tuple == *tuple),
+            Owner::Half(index) => self.halves.get(index).is_some_and(|half| half.tuple == *tuple),
+            Owner::Wait(index) => self.waits.get(index).is_some_and(|remains| remains.tuple == *tuple),
+        })
+    }
+
+    /// A packet of the link's. `mtu`: the largest it takes.
+    pub(super) fn handle_packet(
+        &mut self,
+        bytes: &[u8],
+        checksums: Checksums,
+        mtu: usize,
+        events: &mut Vec<Event>,
+    ) {
+        self.shared.stats.packets_in += 1;
+        let packet = match Packet::parse(bytes, checksums) {
+            Ok(packet) => packet,
+            Err(Malformed::Checksum) => return self.shared.stats.bad_checksum += 1,
+            Err(_) => return self.shared.stats.malformed += 1,
+        };
+        let ours = self.addresses.is_empty() || self.addresses.contains(&packet.dst);
+        if !ours || !packet.src.is_somebody() {
+            return;
+        }
+        let payload = bytes.get(packet.from..packet.to).unwrap_or_default();
+        let tuple = Tuple::of(&packet);
+        let hash = self.hash(&tuple);
+        let tcp = &packet.tcp;
+        match self.find(&tuple, hash) {
+            Some(Owner::Flow(slot)) => self.for_flow(slot, tcp, payload, events),
+            Some(Owner::Half(index)) => self.for_half(index, tcp, payload, mtu, events),
+            Some(Owner::Wait(index)) => self.for_wait(index, tuple, hash, tcp, payload, mtu),
+            None => self.for_nobody(tuple, hash, tcp, payload, mtu, events),
+        }
+    }
+
+    fn for_flow(&mut self, slot: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
+        let Some((conn, entry)) = self.table.by_slot(slot) else { return };
+        let told = entry.flow.handle_segment(self.now, tcp, payload, &mut self.shared);
+        if told.has(Told::RESET) {
+            let tuple = entry.flow.tuple;
+            // In SYN-SENT the segment was of an earlier connection; else nobody is there to take its bytes.
+            let over = !entry.connecting;
+            self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
+            if over {
+                return self.remove(conn);
+            }
+        }
+        self.act(conn, told, events);
+    }
+
+    /// Does what follows from what a flow has told.
+    pub(super) fn act(&mut self, conn: Conn, told: Told, events: &mut Vec<Event>) {
+        let now = self.now;
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if !entry.dirty && told != Told::NOTHING {
+            entry.dirty = true;
+            self.dirty.push(conn.slot);
+        }
+        if told.has(Told::ESTABLISHED) && entry.connecting {
+            entry.connecting = false;
+            events.push(Event::Connected { conn, at: now });
+        }
+        if told.has(Told::FAILED) {
+            return self.failed(conn, events);
+        }
+        if told.has(Told::READABLE) {
+            if entry.closing.is_some() {
+                entry.flow.read(now, usize::MAX, &mut self.shared, |_| {});
+                entry.flow.note_read();
+            } else if !entry.paused && !entry.reported && entry.is_readable() {
+                entry.reported = true;
+                events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+            }
+        }
+        if told.has(Told::OVER) {
+            self.retire(conn);
+        }
+    }
+
+    /// A flow has failed: its 4-tuple is free, and the application is told in its order.
+    fn failed(&mut self, conn: Conn, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let hash = entry.hash;
+        if entry.closing.is_some() {
+            return self.remove(conn);
+        }
+        let Some(error) = entry.flow.error else { return };
+        if entry.connecting {
+            self.shared.stats.failed_opens += 1;
+        }
+        if entry.connecting || entry.paused || entry.ended {
+            entry.connecting = false;
+            entry.failed = true;
+            events.push(Event::Failed { conn, error });
+        } else if !entry.reported {
+            entry.reported = true;
+            events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+        }
+        entry.flow.stop_sending(&mut self.shared);
+        self.demux.remove(hash, Owner::Flow(conn.slot));
+        self.wheel.set(conn.slot, None);
+    }
+
+    /// Takes a connection out, and gives back all it had. The application has closed it.
+    pub(super) fn remove(&mut self, conn: Conn) {
+        let Some(mut entry) = self.table.remove(conn) else { return };
+        self.demux.remove(entry.hash, Owner::Flow(conn.slot));
+        self.wheel.set(conn.slot, None);
+        entry.flow.dispose(&mut self.shared);
+    }
+
+    /// A connection is over for TCP: it leaves its slot, and where TIME_WAIT (or FIN_WAIT_2) is due, only that remains.
+    pub(super) fn retire(&mut self, conn: Conn) {
+        use super::flow::State;
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if entry.closing.is_none() {
+            return;
+        }
+        let fin_wait = match entry.flow.state {
+            State::TimeWait => false,
+            State::FinWait2 => true,
+            _ => return self.remove(conn),
+        };
+        // What is still to be acknowledged leaves with the entry's own answer.
+        let remains = Remains::new(entry.flow.tuple, entry.flow.remains(), fin_wait, self.now);
+        let (hash, owes) = (entry.hash, entry.flow.wants_to_send());
+        if self.waits.is_full()
+            && let Some(oldest) = self.waits.oldest()
+        {
+            self.shared.stats.time_waits_cut += 1;
+            self.forget(oldest);
+        }
+        let index = self.waits.insert(remains);
+        self.shared.stats.time_waits += 1;
+        self.demux.replace(hash, Owner::Flow(conn.slot), Owner::Wait(index));
+        if owes {
+            self.acknowledge(&remains);
+        }
+        if let Some(mut entry) = self.table.remove(conn) {
+            entry.flow.dispose(&mut self.shared);
+        }
+        self.wheel.set(conn.slot, None);
+    }
+
+    /// Takes an entry of TIME_WAIT out.
+    pub(super) fn forget(&mut self, index: u32) {
+        if let Some(remains) = self.waits.remove(index) {
+            let hash = self.hash(&remains.tuple);
+            self.demux.remove(hash, Owner::Wait(index));
+        }
+    }
+
+    /// The ACK of a connection that is over.
+    fn acknowledge(&mut self, remains: &Remains) {
+        let mut tcp = TcpHeader {
+            src_port: remains.tuple.local_port,
+            dst_port: remains.tuple.remote_port,
+            seq: remains.nxt,
+            ack: remains.rcv_nxt,
+            flags: Flags::ACK,
+            window: u16::MAX,
+            ..TcpHeader::default()
+        };
+        tcp.options.timestamps =
+            remains.timestamps.map(|(offset, recent)| (timestamp(self.now, offset), recent));
+        self.replies.push(&remains.tuple, tcp);
+    }
+
+    fn for_wait(&mut self, index: u32, tuple: Tuple, hash: u64, tcp: &TcpHeader, payload: &[u8], mtu: usize) {
+        match self.waits.handle_segment(self.now, index, tcp, payload.len()) {
+            Verdict::Ignore => {}
+            Verdict::Acknowledge => {
+                if let Some(remains) = self.waits.get(index).copied() {
+                    self.acknowledge(&remains);
+                }
+            }
+            Verdict::Reset => {
+                self.forget(index);
+                self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
+            }
+            Verdict::Forget => self.forget(index),
+            Verdict::Begin => {
+                let least = self.waits.get(index).map(|remains| remains.nxt);
+                self.shared.stats.time_waits_reused += 1;
+                self.forget(index);
+                self.begin(tuple, hash, tcp, mtu, least);
+            }
+        }
+    }
+
+    fn for_nobody(
+        &mut self,
+        tuple: Tuple,
+        hash: u64,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        mtu: usize,
+        events: &mut Vec<Event>,
+    ) {
+        if tcp.flags.has(Flags::RST) {
+            return;
+        }
+        let (syn, ack) = (tcp.flags.has(Flags::SYN), tcp.flags.has(Flags::ACK));
+        if self.listener_for(&tuple).is_some() {
+            if syn && !ack && !tcp.flags.has(Flags::FIN) {
+                return self.begin(tuple, hash, tcp, mtu, None);
+            }
+            if ack && !syn && self.by_cookie(tuple, hash, tcp, payload, events) {
+                return;
+            }
+        }
+        self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
+    }
+
+    pub(super) fn listener_for(&self, tuple: &Tuple) -> Option<usize> {
+        let takes =
+            |l: &Option<Listening>| l.as_ref().is_some_and(|l| l.takes(&tuple.local, tuple.local_port));
+        self.listeners.iter().position(takes)
+    }
+
+    /// A SYN for a listener. `least`: the new sequence numbers begin behind it.
+    fn begin(&mut self, tuple: Tuple, hash: u64, tcp: &TcpHeader, mtu: usize, least: Option<Seq>) {
+        let Some(index) = self.listener_for(&tuple) else {
+            return self.replies.reset(self.now, &tuple, tcp, 0, &mut self.shared.stats);
+        };
+        if self.table.is_full() {
+            return self.shared.stats.syns_dropped += 1;
+        }
+        let mss = mss_of(mtu, &tuple.remote);
+        let mut agreed = handshake::agree(self.now, tcp, &tuple, mss, &self.shared);
+        if let Some(least) = least.filter(|least| agreed.iss.le(*least + (1 << 16))) {
+            agreed.iss = least + (1 << 17);
+        }
+        let full = self.halves.is_full();
+        let Some(Some(listening)) = self.listeners.get_mut(index) else { return };
+        if full || listening.halves >= listening.backlog {
+            self.cookies_at = Some(self.now);
+            self.shared.stats.cookies_sent += 1;
+            agreed.iss = cookie::make(self.shared.keys.cookies, self.now, &tuple, &agreed);
+            let mut answer = handshake::syn_ack(self.now, &tuple, &agreed, mss, &self.shared);
+            match &mut answer.options.timestamps {
+                Some((value, _)) => *value = cookie::mark_timestamp(*value, &agreed),
+                // Without timestamps there is no room for them.
+                None => (answer.options.window_scale, answer.options.sack_permitted) = (None, false),
+            }
+            return self.replies.push(&tuple, answer);
+        }
+        listening.halves += 1;
+        let half = self.halves.insert(self.now, tuple, hash, index as u32, agreed, &self.shared.limits);
+        self.demux.insert(hash, Owner::Half(half));
+        let answer = handshake::syn_ack(self.now, &tuple, &agreed, mss, &self.shared);
+        self.replies.push(&tuple, answer);
+    }
+
+    /// The last ACK of a handshake that was answered by a cookie.
+    fn by_cookie(
+        &mut self,
+        tuple: Tuple,
+        hash: u64,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        events: &mut Vec<Event>,
+    ) -> bool {
+        if self.cookies_at.is_none_or(|at| self.now.nanos_since(at) > COOKIES_NS) {
+            return false;
+        }
+        let shift = shift_for(self.shared.limits.largest_window);
+        let Some(agreed) = cookie::check(self.shared.keys.cookies, self.now, &tuple, tcp, shift) else {
+            return false;
+        };
+        let Some(index) = self.listener_for(&tuple) else { return false };
+        self.shared.stats.cookies_taken += 1;
+        let flow = Flow::accept(tuple, &agreed, self.now, &mut self.shared);
+        self.accept(flow, hash, Listener(index as u32), tcp, payload, events)
+    }
+
+    /// A segment for a handshake under way (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
+    fn for_half(&mut self, index: u32, tcp: &TcpHeader, payload: &[u8], mtu: usize, events: &mut Vec<Event>) {
+        let Some(half) = self.halves.get(index).copied() else { return };
+        let (flags, agreed, now) = (tcp.flags, &half.agreed, self.now);
+        if flags.has(Flags::RST) {
+            if tcp.seq == agreed.irs + 1 {
+                self.abandon(index);
+            }
+            return;
+        }
+        if flags.has(Flags::SYN) {
+            // The same SYN again, or one that somebody made up: either way, our answer again.
+            if self.halves.again(now, index) {
+                self.answer(index, mtu);
+            }
+            return;
+        }
+        if !flags.has(Flags::ACK) {
+            return;
+        }
+        if tcp.ack != agreed.iss + 1 {
+            return self.replies.reset(now, &half.tuple, tcp, payload.len(), &mut self.shared.stats);
+        }
+        let offset = tcp.seq - (agreed.irs + 1);
+        let old = matches!((agreed.timestamp, tcp.options.timestamps),
+            (Some(recent), Some((value, _))) if (value.wrapping_sub(recent) as i32) < 0);
+        if offset > 0xffff || old {
+            if self.halves.again(now, index) {
+                self.answer(index, mtu);
+            }
+            return;
+        }
+        let Some(Some(listening)) = self.listeners.get(half.listener as usize) else {
+            return self.abandon(index);
+        };
+        if let Some(defer) = listening.defer
+            && payload.is_empty()
+            && !flags.has(Flags::FIN)
+        {
+            return self.halves.defer(index, now + defer);
+        }
+        self.promote(index, tcp, payload, events);
+    }
+
+    /// A handshake becomes a connection.
+    fn promote(&mut self, index: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
+        if self.table.is_full() {
+            // Its SYN-ACK goes out again, and its ACK comes again.
+            return;
+        }
+        let Some(half) = self.halves.remove(index) else { return };
+        if let Some(Some(listening)) = self.listeners.get_mut(half.listener as usize) {
+            listening.halves -= 1;
+        }
+        self.demux.remove(half.hash, Owner::Half(index));
+        let flow = Flow::accept(half.tuple, &half.agreed, self.now, &mut self.shared);
+        self.accept(flow, half.hash, Listener(half.listener), tcp, payload, events);
+    }
+
+    /// A new connection, made by this segment.
+    fn accept(
+        &mut self,
+        flow: Flow,
+        hash: u64,
+        listener: Listener,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let peer = flow.tuple.peer();
+        let Ok(conn) = self.table.insert(Entry::new(flow, hash, false)) else { return false };
+        self.demux.insert(hash, Owner::Flow(conn.slot));
+        self.shared.stats.passive_opens += 1;
+        events.push(Event::Accepted { listener, conn, peer });
+        self.for_flow(conn.slot, tcp, payload, events);
+        true
+    }
+
+    /// A handshake is given up.
+    pub(super) fn abandon(&mut self, index: u32) {
+        if let Some(half) = self.halves.remove(index) {
+            if let Some(Some(listening)) = self.listeners.get_mut(half.listener as usize) {
+                listening.halves -= 1;
+            }
+            self.demux.remove(half.hash, Owner::Half(index));
+        }
+    }
+
+    /// Its SYN-ACK again.
+    fn answer(&mut self, index: u32, mtu: usize) {
+        if let Some(half) = self.halves.get(index) {
+            let mss = mss_of(mtu, &half.tuple.remote);
+            let answer = handshake::syn_ack(self.now, &half.tuple, &half.agreed, mss, &self.shared);
+            self.replies.push(&half.tuple, answer);
+        }
+    }
+
+    /// Everything whose time has come.
+    pub(super) fn expire(&mut self, mtu: usize, events: &mut Vec<Event>) {
+        while let Some(slot) = self.wheel.pop(self.now) {
+            let Some((conn, entry)) = self.table.by_slot(slot) else { continue };
+            let told = entry.flow.handle_deadline(self.now, &mut self.shared);
+            if told == Told::NOTHING {
+                self.wheel.set(slot, entry.flow.deadline());
+            } else {
+                self.act(conn, told, events);
+            }
+        }
+        while let Some(index) = self.halves.pop(self.now) {
+            self.expire_half(index, mtu, events);
+        }
+        while let Some(index) = self.waits.expired(self.now) {
+            self.forget(index);
+        }
+        self.expire_closing();
+    }
+
+    fn expire_half(&mut self, index: u32, mtu: usize, events: &mut Vec<Event>) {
+        let Some(half) = self.halves.get(index).copied() else { return };
+        if half.deferred {
+            // No data came: the connection is accepted without.
+            let agreed = &half.agreed;
+            let mut tcp = TcpHeader {
+                seq: agreed.irs + 1,
+                ack: agreed.iss + 1,
+                flags: Flags::ACK,
+                window: agreed.window >> agreed.scale.map_or(0, |(out, _)| out),
+                ..TcpHeader::default()
+            };
+            tcp.options.timestamps = agreed.timestamp.map(|value| (value, 0));
+            return self.promote(index, &tcp, &[], events);
+        }
+        if self.halves.retry(self.now, index, &self.shared.limits) {
+            self.shared.stats.retransmits += 1;
+            self.answer(index, mtu);
+        } else {
+            self.abandon(index);
+        }
+    }
+
+    fn expire_closing(&mut self) {
+        while self.closing.next().is_some_and(|at| at <= self.now) {
+            let table = &self.table;
+            let what = |conn| table.get(conn).and_then(|entry| entry.closing);
+            let Some(conn) = self.closing.expired(self.now, what) else { return };
+            self.end_patience(conn);
+        }
+    }
+
+    /// A closed connection has waited long enough for its peer's FIN.
+    pub(super) fn end_patience(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let Some(closing) = entry.closing else { return };
+        entry.closing = Some(Closing::Flush);
+        entry.flow.deaf = true;
+        if closing == Closing::AfterPeer {
+            entry.flow.finish();
+        }
+        self.touch(conn);
+    }
+
+    /// The flow is looked at in the next flush.
+    pub(super) fn touch(&mut self, conn: Conn) {
+        if let Some(entry) = self.table.get_mut(conn)
+            && !entry.dirty
+        {
+            entry.dirty = true;
+            self.dirty.push(conn.slot);
+        }
+    }
+
+    /// The first thing that time alone brings about.
+    pub(super) fn next_deadline(&mut self) -> Option<Time> {
+        [self.wheel.next(), self.halves.next(), self.waits.next(), self.closing.next()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Reports what was found out between turns.
+    pub(super) fn report(&mut self, events: &mut Vec<Event>) {
+        for event in self.pending.drain(..) {
+            let conn = match &event {
+                Event::Failed { conn, .. } | Event::Drained { conn } => *conn,
+                _ => continue,
+            };
+            if self.table.get(conn).is_some_and(|entry| entry.closing.is_none()) {
+                events.push(event);
+            }
+        }
+        for _ in 0..self.ready.len() {
+            let Some(conn) = self.ready.pop_front() else { break };
+            let Some(entry) = self.table.get_mut(conn) else { continue };
+            if entry.closing.is_none() && !entry.paused && entry.is_readable() {
+                events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
+            } else {
+                entry.reported = false;
+            }
+        }
+    }
+
+    /// Gives a stopped connection's failure to the application, when it is not read.
+    pub(super) fn fail_unread(&mut self, conn: Conn) {
+        if let Some(entry) = self.table.get_mut(conn)
+            && let Some(error) = entry.flow.error.filter(|_| !entry.failed)
+        {
+            entry.failed = true;
+            self.pending.push(Event::Failed { conn, error });
+        }
+    }
+
+    /// A listener's address is not taken yet.
+    pub(super) fn is_free(&self, at: SocketAddr) -> bool {
+        let same = |l: &Listening| {
+            l.at.port() == at.port()
+                && (l.at.ip() == at.ip() || l.at.ip().is_unspecified() || at.ip().is_unspecified())
+        };
+        !self.listeners.iter().flatten().any(same)
+    }
+}
+
+/// Payload of a full segment towards a host, options not taken off.
+pub(super) fn mss_of(mtu: usize, to: &Addr) -> u16 {
+    let headers = to.header_len() + super::wire::TCP_HEADER;
+    u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX).max(64)
+}

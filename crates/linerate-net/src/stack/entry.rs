@@ -1,0 +1,56 @@
+//! A connection as the application knows it.
+
+use std::cell::Cell;
+
+use super::flow::Flow;
+use crate::closing::Closing;
+
+/// A connection and what the application was told of it.
+pub(crate) struct Entry {
+    pub(crate) flow: Flow,
+    /// Of its 4-tuple, for the table.
+    pub(crate) hash: u64,
+    /// `Some` once the application has closed it. `Flush`: nothing but TCP itself is still to be done.
+    pub(crate) closing: Option<Closing>,
+    pub(crate) connecting: bool,
+    pub(crate) paused: bool,
+    /// A `Readable` was handed out and not answered yet, or waits in the ready list.
+    pub(crate) reported: bool,
+    /// The end was handed over.
+    pub(crate) ended: bool,
+    /// The failure was told.
+    pub(crate) failed: bool,
+    /// It waits to be looked at.
+    pub(crate) dirty: bool,
+    /// Some of what was handed over had to wait, or `unsent` told of it: the application is told when it has left.
+    pub(crate) waited: Cell<bool>,
+    /// It closes by a reset once all has arrived, since bytes of the peer were not read.
+    pub(crate) resets: bool,
+    pub(crate) low_water: u32,
+}
+
+impl Entry {
+    pub(crate) fn new(flow: Flow, hash: u64, connecting: bool) -> Entry {
+        Entry {
+            flow,
+            hash,
+            closing: None,
+            connecting,
+            paused: false,
+            reported: false,
+            ended: false,
+            failed: false,
+            dirty: false,
+            waited: Cell::new(false),
+            resets: false,
+            low_water: 1,
+        }
+    }
+
+    /// Whether there is something to read that the application should hear of.
+    pub(crate) fn is_readable(&self) -> bool {
+        let enough = self.flow.has_bytes() && self.flow.inbox_len() >= self.flow.low_water(self.low_water);
+        let end = self.flow.ended && !self.ended;
+        enough || end || (self.flow.error.is_some() && !self.failed)
+    }
+}

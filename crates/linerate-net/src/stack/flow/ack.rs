@@ -1,0 +1,179 @@
+//! What the peer acknowledges: RFC 9293 section 3.10.7.4, fifth check, and what follows from it for loss and congestion.
+
+use super::{Flow, State, Told};
+use crate::Time;
+use crate::stack::shared::Shared;
+use crate::stack::wire::{Seq, TcpHeader};
+
+/// What one ACK has told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acked {
+    /// Bytes acknowledged in order, and bytes that are known to have arrived since this ACK.
+    pub(super) bytes: u32,
+    pub(super) delivered: u32,
+    /// When the latest of the segments was sent that arrived, if it was sent once.
+    pub(super) sample: Option<Time>,
+    /// It told of a duplicate (RFC 2883).
+    pub(super) duplicate: bool,
+    /// TSecr.
+    pub(super) echo: Option<u32>,
+}
+
+impl Flow {
+    /// The ACK of an acceptable segment; `pure`: it carries no data.
+    pub(super) fn handle_ack(&mut self, now: Time, tcp: &TcpHeader, pure: bool, shared: &mut Shared) -> Told {
+        let echo = tcp.options.timestamps.filter(|_| self.timestamps).map(|(_, echo)| echo);
+        let mut acked = Acked { echo, ..Acked::default() };
+        let window_before = self.wnd;
+        if self.sack_on && !tcp.options.sack.blocks().is_empty() {
+            self.note_sack(now, tcp, &mut acked);
+        }
+        if tcp.ack.ge(self.una) {
+            self.update_window(now, tcp);
+        }
+        let mut told = Told::NOTHING;
+        let flight = self.nxt - self.una;
+        if tcp.ack.gt(self.una) {
+            self.advance(now, tcp.ack, &mut acked, shared);
+            told = self.after_fin_acked();
+        } else if tcp.ack == self.una && pure && flight > 0 && self.wnd == window_before {
+            self.note_duplicate_ack(&mut acked);
+        }
+        if flight == 0 {
+            // Nothing was under way: it may have opened the window.
+            self.waiting_since = now;
+            if self.timer_needed() {
+                self.arm(now, shared);
+            }
+        } else {
+            self.react(now, tcp.ack, &acked, flight, shared);
+        }
+        told.add(Told::SEND);
+        told
+    }
+
+    /// While nothing is under way only a closed window is watched.
+    fn timer_needed(&mut self) -> bool {
+        if self.window_room() > 0 {
+            self.backoff = 0;
+            self.probe = false;
+        }
+        self.timer != super::Timer::None || self.unsent() > 0 || (self.fin && !self.fin_sent)
+    }
+
+    /// RFC 9293 section 3.10.7.4: only by segments that are not older than the last that did.
+    fn update_window(&mut self, now: Time, tcp: &TcpHeader) {
+        if self.wl1.lt(tcp.seq) || (self.wl1 == tcp.seq && self.wl2.le(tcp.ack)) {
+            self.wnd = u32::from(tcp.window) << self.scale_out;
+            self.max_wnd = self.max_wnd.max(self.wnd);
+            (self.wl1, self.wl2) = (tcp.seq, tcp.ack);
+            self.note_window_limit(now);
+        }
+    }
+
+    /// Keeps the time during which the peer's window was what held us back.
+    pub(super) fn note_window_limit(&mut self, now: Time) {
+        let limited = self.unsent() > 0 && (self.window_room() as usize) < self.next_len();
+        match (limited, self.window_limited_since) {
+            (true, None) => self.window_limited_since = Some(now),
+            (false, Some(since)) => {
+                self.info.rwnd_limited_us += now.nanos_since(since) / 1000;
+                self.window_limited_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything before `ack` has arrived.
+    fn advance(&mut self, now: Time, ack: Seq, acked: &mut Acked, shared: &mut Shared) {
+        acked.bytes = ack - self.una;
+        while let Some(first) = self.sent.front_mut() {
+            if first.start.ge(ack) {
+                break;
+            }
+            let end = first.end.min(ack);
+            let len = end - first.start;
+            let was = *first;
+            if was.sacked {
+                self.sacked -= len;
+            } else {
+                acked.delivered += len;
+                self.lost -= if was.lost { len } else { 0 };
+            }
+            if end == was.end {
+                self.sent.pop_front();
+            } else {
+                first.start = end;
+            }
+            if !was.sacked && end == was.end {
+                self.note_delivered(now, &was, acked);
+            }
+        }
+        let bytes = self.out.len().min(acked.bytes as usize);
+        shared.pool.consume(&mut self.out, bytes);
+        self.cursor.consumed(bytes);
+        self.una = ack;
+        if self.sent.is_empty() && self.out.is_empty() {
+            let list = std::mem::take(&mut self.sent);
+            shared.give_back(list);
+        }
+    }
+
+    fn after_fin_acked(&mut self) -> Told {
+        if !self.fin_sent || self.una != self.nxt {
+            return Told::NOTHING;
+        }
+        self.state = match self.state {
+            State::FinWait1 => State::FinWait2,
+            State::Closing => State::TimeWait,
+            State::LastAck => State::Closed,
+            other => other,
+        };
+        Told::FIN_ACKED
+    }
+
+    /// RFC 2018 section 4 and RFC 2883 section 4: which segments have arrived behind a gap, or twice.
+    fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked) {
+        let blocks = tcp.options.sack.blocks();
+        let (start, end) = blocks[0];
+        let inside = blocks.get(1).is_some_and(|(s, e)| s.le(start) && end.le(*e));
+        let duplicate = start.lt(tcp.ack) || inside;
+        if duplicate {
+            acked.duplicate = true;
+            self.info.dsack_dups = self.info.dsack_dups.wrapping_add(1);
+            self.rack.note_duplicate(self.nxt, self.una);
+        }
+        for (start, end) in &blocks[usize::from(duplicate)..] {
+            // Only what was sent and is not acknowledged can be meant.
+            if start.lt(*end) && start.ge(self.una) && end.le(self.nxt) {
+                self.mark_sacked(now, *start, *end, acked);
+            }
+        }
+    }
+
+    fn mark_sacked(&mut self, now: Time, start: Seq, end: Seq, acked: &mut Acked) {
+        let first = self.sent.partition_point(|seg| seg.start.lt(start));
+        for i in first..self.sent.len() {
+            let seg = &mut self.sent[i];
+            if seg.end.gt(end) {
+                break;
+            }
+            if seg.sacked {
+                continue;
+            }
+            let was = *seg;
+            (seg.sacked, seg.lost) = (true, false);
+            self.sacked += was.len();
+            self.lost -= if was.lost { was.len() } else { 0 };
+            acked.delivered += was.len();
+            self.note_delivered(now, &was, acked);
+        }
+    }
+
+    /// The round trip, from the segment that arrived last (RFC 6298 section 3: not from one that was sent twice).
+    pub(super) fn take_sample(&mut self, now: Time, acked: &Acked, shared: &Shared) {
+        if let Some(at) = acked.sample {
+            self.rtt.sample(now.nanos_since(at), &shared.limits);
+        }
+    }
+}

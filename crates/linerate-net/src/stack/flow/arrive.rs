@@ -1,0 +1,213 @@
+//! A segment arrives: RFC 9293 section 3.10.7, with RFC 5961's answers to those that somebody may have made up, and PAWS
+//! (RFC 7323 section 5).
+
+use super::{Agreed, Flow, State, Told};
+use crate::stack::shared::Shared;
+use crate::stack::wire::{Flags, TcpHeader};
+use crate::{NetErrorKind, Time};
+
+/// How often a connection answers segments without data that are out of place. Reason: two stacks that disagree must not talk
+/// for ever (Linux: tcp_invalid_ratelimit).
+const OUT_OF_PLACE_EVERY_NS: u64 = 500_000_000;
+
+/// TS.Recent is believed so long (RFC 7323 section 5.5: 24 days).
+const TS_RECENT_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
+
+impl Flow {
+    /// A segment of this connection. `payload` is what it carries.
+    pub(crate) fn handle_segment(
+        &mut self,
+        now: Time,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Told {
+        match self.state {
+            State::SynSent => return self.handle_in_syn_sent(now, tcp, payload, shared),
+            State::TimeWait | State::Closed => return Told::NOTHING,
+            _ => {}
+        }
+        if !self.is_acceptable(now, tcp, payload.len() as u32, shared) {
+            return if tcp.flags.has(Flags::RST) {
+                Told::NOTHING
+            } else {
+                self.out_of_place(now, payload, shared)
+            };
+        }
+        if tcp.flags.has(Flags::RST) {
+            return self.handle_reset(now, tcp, shared);
+        }
+        // RFC 5961 section 4: whatever its number, a SYN is answered by an ACK, and a peer that lost its memory will reset.
+        if tcp.flags.has(Flags::SYN) {
+            return self.challenge(now, shared);
+        }
+        if !tcp.flags.has(Flags::ACK) {
+            return Told::NOTHING;
+        }
+        if tcp.ack.gt(self.nxt) || tcp.ack.lt(self.una - self.max_wnd) {
+            // RFC 5961 section 5.
+            return self.challenge(now, shared);
+        }
+        self.note_timestamp(now, tcp);
+        let mut told = Told::NOTHING;
+        if self.state == State::SynReceived {
+            if tcp.ack.lt(self.iss + 1) {
+                return Told::RESET;
+            }
+            self.state = State::Established;
+            self.una = self.iss + 1;
+            told.add(Told::ESTABLISHED);
+        }
+        told.add(self.handle_ack(now, tcp, payload.is_empty(), shared));
+        if self.state == State::Closed || self.state == State::TimeWait {
+            told.add(Told::OVER);
+            return told;
+        }
+        told.add(self.handle_payload(now, tcp, payload, shared));
+        told
+    }
+
+    /// RFC 9293 section 3.10.7.4, first check, and PAWS before it.
+    fn is_acceptable(&mut self, now: Time, tcp: &TcpHeader, len: u32, shared: &mut Shared) -> bool {
+        if self.timestamps
+            && !tcp.flags.has(Flags::RST)
+            && let Some((value, _)) = tcp.options.timestamps
+            && (value.wrapping_sub(self.ts_recent) as i32) < 0
+            && now.nanos_since(self.ts_recent_at) < TS_RECENT_NS
+        {
+            shared.stats.paws_refused += 1;
+            return false;
+        }
+        let end = tcp.seq + len + u32::from(tcp.flags.has(Flags::FIN));
+        // A duplicate that ends where we are is let in for the sake of its ACK, and so is what begins right behind a closed
+        // window.
+        end.ge(self.rcv_nxt) && tcp.seq.le(self.rcv_edge)
+    }
+
+    /// Out of window: it is answered by an ACK, so that the peer learns where we are.
+    fn out_of_place(&mut self, now: Time, payload: &[u8], shared: &mut Shared) -> Told {
+        if payload.is_empty() && now.nanos_since(self.challenged) < OUT_OF_PLACE_EVERY_NS {
+            return Told::NOTHING;
+        }
+        if payload.is_empty() {
+            self.challenged = now;
+            shared.stats.challenges += 1;
+        }
+        self.ack_now = true;
+        Told::SEND
+    }
+
+    /// A challenge ACK, at a limited rate (RFC 5961 section 10).
+    fn challenge(&mut self, now: Time, shared: &mut Shared) -> Told {
+        self.out_of_place(now, &[], shared)
+    }
+
+    /// RFC 5961 section 3.
+    fn handle_reset(&mut self, now: Time, tcp: &TcpHeader, shared: &mut Shared) -> Told {
+        if tcp.seq != self.rcv_nxt {
+            return self.challenge(now, shared);
+        }
+        shared.stats.resets_in += 1;
+        let mut told = self.fail(NetErrorKind::Reset);
+        told.add(Told::OVER);
+        told
+    }
+
+    /// RFC 7323 section 4.3, rule (2): only of segments that are not beyond what we acknowledged last.
+    fn note_timestamp(&mut self, now: Time, tcp: &TcpHeader) {
+        if let Some((value, _)) = tcp.options.timestamps
+            && self.timestamps
+            && tcp.seq.le(self.last_ack)
+            && (value.wrapping_sub(self.ts_recent) as i32 >= 0
+                || now.nanos_since(self.ts_recent_at) >= TS_RECENT_NS)
+        {
+            (self.ts_recent, self.ts_recent_at) = (value, now);
+        }
+    }
+
+    /// RFC 9293 section 3.10.7.3.
+    fn handle_in_syn_sent(
+        &mut self,
+        now: Time,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Told {
+        let acks = tcp.flags.has(Flags::ACK);
+        if acks && tcp.ack != self.nxt {
+            // Of an earlier connection: the peer must learn that it is gone, or our SYN is never taken.
+            return if tcp.flags.has(Flags::RST) { Told::NOTHING } else { Told::RESET };
+        }
+        if tcp.flags.has(Flags::RST) {
+            if !acks {
+                return Told::NOTHING;
+            }
+            let mut told = self.fail(NetErrorKind::Refused);
+            told.add(Told::OVER);
+            return told;
+        }
+        if !tcp.flags.has(Flags::SYN) {
+            return Told::NOTHING;
+        }
+        let options = &tcp.options;
+        let sent_once = acks && self.backoff == 0;
+        let agreed = Agreed {
+            iss: self.iss,
+            irs: tcp.seq,
+            window: tcp.window,
+            scale: options.window_scale.map(|out| (out, self.scale_in)),
+            sack: options.sack_permitted,
+            timestamp: options.timestamps.map(|(value, _)| value),
+            mss: self.mss.min(options.mss.unwrap_or(536).max(64)),
+            sent_at: sent_once.then_some(self.sent_at),
+        };
+        let retried = self.backoff > 0;
+        if !acks {
+            return self.cross(&agreed, now, shared);
+        }
+        self.una = tcp.ack;
+        self.establish(&agreed, now, shared);
+        self.after_lost_handshake(retried);
+        self.ack_now = true;
+        let mut told = Told::ESTABLISHED;
+        told.add(Told::SEND);
+        told.add(self.handle_payload(now, &TcpHeader { seq: tcp.seq + 1, ..*tcp }, payload, shared));
+        told
+    }
+
+    /// Both ends asked at once (RFC 9293 section 3.5, figure 7).
+    fn cross(&mut self, agreed: &Agreed, now: Time, shared: &Shared) -> Told {
+        let una = self.una;
+        self.establish(agreed, now, shared);
+        self.una = una;
+        self.wl2 = una;
+        self.state = State::SynReceived;
+        self.syn_due = true;
+        Told::SEND
+    }
+
+    /// RFC 6298 section 5.7 and RFC 5681 section 3.1: a SYN was lost, so the first window is one segment.
+    fn after_lost_handshake(&mut self, retried: bool) {
+        if retried {
+            self.congestion.window = self.congestion.initial() / 10;
+        }
+    }
+
+    /// The peer's FIN came in order: RFC 9293 section 3.10.7.4, eighth check.
+    pub(super) fn handle_fin(&mut self) -> Told {
+        self.ended = true;
+        self.ack_now = true;
+        self.state = match self.state {
+            State::Established => State::CloseWait,
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => State::TimeWait,
+            other => other,
+        };
+        let mut told = Told::READABLE;
+        told.add(Told::SEND);
+        if self.state == State::TimeWait {
+            told.add(Told::OVER);
+        }
+        told
+    }
+}

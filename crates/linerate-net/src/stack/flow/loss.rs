@@ -1,0 +1,367 @@
+//! Losses: how they are noticed (RACK-TLP, RFC 8985; without SACK, RFC 5681 and RFC 6582), how fast what is lost goes out again
+//! (proportional rate reduction, RFC 6937), and how a loss that was none is taken back (RFC 3522 and RFC 4015).
+
+use super::ack::Acked;
+use super::{Flow, Sent, Timer};
+use crate::Time;
+use crate::stack::shared::{Shared, timestamp};
+use crate::stack::wire::Seq;
+
+/// Segments behind a gap after which it is taken for a loss at once (RFC 5681 section 3.2; RFC 8985 section 6.2.4).
+const DUPLICATES: u8 = 3;
+/// Round trips for which a wider reordering window is kept (RFC 8985 section 6.2.4).
+const PERSIST: u8 = 16;
+
+/// RFC 8985 section 6.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rack {
+    /// The segment sent last of those that arrived: when, its end, and how long it took. Zero: none yet.
+    at: Time,
+    end: Seq,
+    rtt: u64,
+    /// The furthest that arrived.
+    pub(super) furthest: Seq,
+    reordered: bool,
+    /// The reordering window in quarters of the least round trip, less one.
+    wider: u8,
+    persist: u8,
+    /// The round in which a duplicate was counted ends here.
+    round: Option<Seq>,
+}
+
+impl Rack {
+    /// RFC 8985 section 6.2.4: a retransmission was needless, so the reordering window is too small.
+    pub(super) fn note_duplicate(&mut self, nxt: Seq, una: Seq) {
+        if self.round.is_some_and(|until| una.lt(until)) {
+            return;
+        }
+        self.round = Some(nxt);
+        self.wider = self.wider.saturating_add(1);
+        self.persist = PERSIST;
+    }
+
+    fn note_recovery_over(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.wider = 0;
+        }
+    }
+}
+
+/// RFC 8985 section 7: the probe under way ends here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TailProbe {
+    pub(super) end: Option<Seq>,
+    /// It was sent before.
+    again: bool,
+}
+
+/// Recovery from losses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recovery {
+    pub(super) active: bool,
+    /// It began by a time-out.
+    pub(super) timed_out: bool,
+    /// It ends when this is acknowledged.
+    pub(super) until: Seq,
+    /// RFC 6937: bytes in flight when it began, delivered since, and sent since.
+    flight: u32,
+    delivered: u32,
+    sent: u32,
+    /// What to restore if it was needless: window, threshold, and the timestamp of the first retransmission.
+    undo: Option<(u32, u32, Option<u32>)>,
+}
+
+impl Flow {
+    /// Bytes that are thought to be on the way.
+    pub(super) fn in_flight(&self) -> u32 {
+        (self.nxt - self.una).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// A segment has arrived (RFC 8985 section 6.2, steps 1 to 3).
+    pub(super) fn note_delivered(&mut self, now: Time, seg: &Sent, acked: &mut Acked) {
+        if !seg.again {
+            if seg.end.lt(self.rack.furthest) && self.sack_on {
+                self.rack.reordered = true;
+            }
+            acked.sample = acked.sample.max(Some(seg.at));
+        }
+        self.rack.furthest = self.rack.furthest.max(seg.end);
+        let took = now.nanos_since(seg.at);
+        if seg.again {
+            // The ACK may be for the first one.
+            let earlier = acked
+                .echo
+                .is_some_and(|echo| (echo.wrapping_sub(timestamp(seg.at, self.ts_offset)) as i32) < 0);
+            if earlier || took < self.rtt.least() {
+                return;
+            }
+        }
+        if seg.at > self.rack.at || (seg.at == self.rack.at && seg.end.gt(self.rack.end)) {
+            (self.rack.at, self.rack.end, self.rack.rtt) = (seg.at, seg.end, took);
+        }
+    }
+
+    /// RFC 5681 section 2: without SACK, how many segments have left the network is guessed from duplicate ACKs.
+    pub(super) fn note_duplicate_ack(&mut self, acked: &mut Acked) {
+        self.dup_acks = self.dup_acks.saturating_add(1);
+        if self.sack_on {
+            return;
+        }
+        let mss = u32::from(self.mss);
+        let flight = self.nxt - self.una;
+        let before = self.sacked;
+        self.sacked = (self.sacked + mss).min(flight.saturating_sub(self.lost + mss));
+        acked.delivered += self.sacked.saturating_sub(before);
+        if self.dup_acks == DUPLICATES && !self.recovery.active {
+            self.first_lost();
+        }
+    }
+
+    /// The first segment that is not acknowledged is lost.
+    fn first_lost(&mut self) {
+        if let Some(first) = self.sent.front_mut().filter(|first| !first.lost && !first.sacked) {
+            first.lost = true;
+            self.lost += first.len();
+        }
+    }
+
+    /// What follows from an ACK.
+    pub(super) fn react(&mut self, now: Time, ack: Seq, acked: &Acked, flight: u32, shared: &mut Shared) {
+        self.take_sample(now, acked, shared);
+        if acked.bytes > 0 {
+            self.dup_acks = 0;
+            self.backoff = 0;
+            self.waiting_since = now;
+            self.take_back(acked, shared);
+            if !self.sack_on {
+                self.partly(acked);
+            }
+        }
+        self.note_tail_probe(ack, acked);
+        if acked.bytes > 0 || self.timer == Timer::TailProbe {
+            self.arm(now, shared);
+        }
+        if self.sack_on && acked.delivered > 0 {
+            self.detect_losses(now, shared);
+        }
+        if self.recovery.active && self.una.ge(self.recovery.until) {
+            self.recover();
+        }
+        if self.lost > 0 && !self.recovery.active {
+            self.enter_recovery();
+        }
+        if self.recovery.active && !self.recovery.timed_out {
+            self.reduce_proportionally(acked);
+        } else if acked.bytes > 0 && (self.is_limited(flight) || self.recovery.timed_out) {
+            self.congestion.acked(now, acked.bytes, self.rtt.smoothed());
+        }
+    }
+
+    /// Whether the congestion window was what held us back (RFC 9438 section 5.8, RFC 7661).
+    fn is_limited(&self, flight: u32) -> bool {
+        self.cwnd_limited || (self.congestion.in_slow_start() && flight * 2 >= self.congestion.window)
+    }
+
+    /// RFC 6582 section 3.2, step 3: a partial ACK says that the next segment is lost too.
+    fn partly(&mut self, acked: &Acked) {
+        let guessed = acked.bytes.saturating_sub(u32::from(self.mss));
+        self.sacked =
+            self.sacked.saturating_sub(guessed).min((self.nxt - self.una).saturating_sub(self.lost));
+        if self.una.ge(self.recovery.until) {
+            self.sacked = 0;
+        } else if self.recovery.active
+            && !self.recovery.timed_out
+            && self.sent.front().is_some_and(|first| !first.again)
+        {
+            self.first_lost();
+            self.sacked = self.sacked.min((self.nxt - self.una) - self.lost);
+        }
+    }
+
+    fn enter_recovery(&mut self) {
+        let before = (self.congestion.window, self.congestion.threshold, None);
+        self.congestion.lost();
+        self.recovery = Recovery {
+            active: true,
+            timed_out: false,
+            until: self.nxt,
+            flight: self.nxt - self.una,
+            delivered: 0,
+            sent: 0,
+            undo: Some(before),
+        };
+        self.tail.end = None;
+    }
+
+    fn recover(&mut self) {
+        if !self.recovery.timed_out {
+            self.congestion.window = self.congestion.threshold.max(u32::from(self.mss));
+        }
+        (self.recovery.active, self.recovery.timed_out) = (false, false);
+        self.recovery.undo = None;
+        self.dup_acks = 0;
+        self.rack.note_recovery_over();
+    }
+
+    /// RFC 6937 section 3, with its slow start reduction bound.
+    fn reduce_proportionally(&mut self, acked: &Acked) {
+        let r = &mut self.recovery;
+        r.delivered = r.delivered.saturating_add(acked.delivered);
+        let (pipe, mss) =
+            ((self.nxt - self.una).saturating_sub(self.sacked + self.lost), u32::from(self.mss));
+        let threshold = self.congestion.threshold;
+        let quota = if pipe > threshold {
+            let share = u64::from(r.delivered) * u64::from(threshold) / u64::from(r.flight.max(1));
+            (share as u32).saturating_sub(r.sent)
+        } else {
+            let limit = r.delivered.saturating_sub(r.sent).max(acked.delivered);
+            let limit = if acked.bytes > 0 { limit + mss } else { limit };
+            limit.min(threshold - pipe)
+        };
+        let quota = if r.sent == 0 { quota.max(mss) } else { quota };
+        self.congestion.window = (pipe + quota).max(mss);
+    }
+
+    /// RFC 8985 section 6.2.4.
+    fn reordering_window(&self) -> u64 {
+        let behind =
+            |n: u8| self.sent.iter().filter(|seg| seg.sacked).take(n.into()).count() >= usize::from(n);
+        if !self.rack.reordered && (self.recovery.active || behind(DUPLICATES)) {
+            return 0;
+        }
+        let quarter = self.rtt.least() / 4;
+        (quarter * (1 + u64::from(self.rack.wider))).min(self.rtt.smoothed())
+    }
+
+    /// RFC 8985 section 6.2, step 5.
+    pub(super) fn detect_losses(&mut self, now: Time, shared: &mut Shared) {
+        let (at, end) = (self.rack.at, self.rack.end);
+        if at == Time::ZERO && self.rack.rtt == 0 {
+            return;
+        }
+        let wait = std::time::Duration::from_nanos(self.rack.rtt + self.reordering_window());
+        let mut later: Option<Time> = None;
+        let mut found = 0;
+        for seg in &mut self.sent {
+            let before = seg.at < at || (seg.at == at && seg.end.lt(end));
+            if !before && !seg.again {
+                // All that follow were sent later still, or again later.
+                break;
+            }
+            if seg.sacked || seg.lost || !before {
+                continue;
+            }
+            let due = seg.at + wait;
+            if due <= now {
+                seg.lost = true;
+                found += seg.len();
+            } else {
+                later = later.max(Some(due));
+            }
+        }
+        self.lost += found;
+        if found > 0 && !self.recovery.active {
+            self.enter_recovery();
+            self.reduce_proportionally(&Acked::default());
+        }
+        if let Some(later) = later.filter(|later| *later < self.timer_at) {
+            self.set_timer(Timer::Reorder, later);
+        }
+        shared.stats.fast_retransmits += u64::from(found.div_ceil(u32::from(self.mss).max(1)));
+    }
+
+    /// RFC 6298 section 5.4 and RFC 5681 section 3.1: nothing came, so all of it is lost.
+    pub(super) fn all_lost(&mut self, _now: Time) {
+        // A peer may forget what it acknowledged selectively (RFC 2018 section 8).
+        let forgetful = self.sent.front().is_some_and(|first| first.sacked);
+        for seg in &mut self.sent {
+            if forgetful {
+                seg.sacked = false;
+            }
+            seg.lost = !seg.sacked;
+        }
+        let sum = |which: fn(&Sent) -> bool, sent: &super::Scoreboard| {
+            sent.iter().filter(|seg| which(seg)).map(Sent::len).sum::<u32>()
+        };
+        self.sacked = sum(|seg| seg.sacked, &self.sent);
+        self.lost = sum(|seg| seg.lost, &self.sent);
+        self.dup_acks = 0;
+        if !self.recovery.timed_out {
+            let before = (self.congestion.window, self.congestion.threshold, None);
+            if !self.recovery.active {
+                self.congestion.lost();
+                self.recovery.undo = Some(before);
+            }
+        }
+        self.congestion.collapse();
+        (self.recovery.active, self.recovery.timed_out, self.recovery.until) = (true, true, self.nxt);
+        self.tail.end = None;
+        self.forced = true;
+    }
+
+    /// RFC 8985 section 7.3: new data if there is some, else the last segment again.
+    pub(super) fn send_tail_probe(&mut self, now: Time, shared: &mut Shared) {
+        shared.stats.tail_probes += 1;
+        let new = self.unsent() > 0 && self.window_room() as usize >= self.next_len();
+        if !new && let Some(last) = self.sent.back_mut().filter(|last| !last.lost && !last.sacked) {
+            last.lost = true;
+            self.lost += last.len();
+        }
+        self.tail =
+            TailProbe { end: Some(self.nxt + if new { self.next_len() as u32 } else { 0 }), again: !new };
+        self.forced = true;
+        let rto = now + self.rtt.rto(self.backoff, &shared.limits);
+        self.set_timer(Timer::Retransmission, rto);
+    }
+
+    /// RFC 8985 section 7.4: whether the probe has repaired a loss, which congestion control must hear of.
+    fn note_tail_probe(&mut self, ack: Seq, acked: &Acked) {
+        let Some(end) = self.tail.end.filter(|end| ack.ge(*end)) else { return };
+        if !self.tail.again || acked.duplicate {
+            self.tail.end = None;
+        } else if ack.gt(end) {
+            self.tail.end = None;
+            self.congestion.lost();
+            self.congestion.window = self.congestion.window.min(self.congestion.threshold);
+        } else if acked.bytes == 0 {
+            self.tail.end = None;
+        }
+    }
+
+    /// A segment was sent again: the first of a recovery is remembered.
+    pub(super) fn note_retransmission(&mut self, now: Time) {
+        let value = timestamp(now, self.ts_offset);
+        if let Some((_, _, first @ None)) = &mut self.recovery.undo {
+            *first = Some(value);
+        }
+    }
+
+    /// Sent while recovering.
+    pub(super) fn note_sent(&mut self, len: u32) {
+        if self.recovery.active {
+            self.recovery.sent = self.recovery.sent.saturating_add(len);
+        }
+    }
+
+    /// RFC 3522: an ACK that echoes an earlier timestamp than that of the first retransmission is for the original, which was
+    /// late and not lost.
+    fn take_back(&mut self, acked: &Acked, shared: &mut Shared) {
+        let (Some((window, threshold, Some(first))), Some(echo)) = (self.recovery.undo, acked.echo) else {
+            return;
+        };
+        if !self.recovery.active || (echo.wrapping_sub(first) as i32) >= 0 {
+            return;
+        }
+        shared.stats.spurious += 1;
+        for seg in &mut self.sent {
+            seg.lost = false;
+        }
+        self.lost = 0;
+        self.congestion.undo(window, threshold);
+        self.recovery = Recovery { until: self.una, ..Recovery::default() };
+        if self.sack_on {
+            self.rack.reordered = true;
+        }
+    }
+}

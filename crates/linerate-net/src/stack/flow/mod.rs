@@ -1,0 +1,494 @@
+//! One connection: RFC 9293's state machine. It is handed segments and the time, and gives back segments, what happened and its
+//! next deadline; it knows neither link nor application.
+
+mod ack;
+mod arrive;
+mod cubic;
+mod loss;
+mod receive;
+mod rtt;
+mod send;
+mod timer;
+
+use std::collections::VecDeque;
+
+pub(crate) use self::cubic::Congestion;
+pub(crate) use self::loss::Recovery;
+use self::loss::{Rack, TailProbe};
+pub(crate) use self::receive::Reassembly;
+pub(crate) use self::rtt::Rtt;
+pub(crate) use self::timer::Timer;
+use super::pool::{Chain, Cursor};
+use super::shared::{Shared, timestamp};
+use super::tuple::Tuple;
+use super::wire::{Flags, Options, Seq, TcpHeader};
+use crate::{NetError, NetErrorKind, TcpInfo, Time};
+
+/// RFC 9293 section 3.3.2, without those that have tables of their own: LISTEN, the listener's SYN-RECEIVED, TIME-WAIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    SynSent,
+    /// After a simultaneous open.
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    /// Over; it waits to be moved to the table of TIME_WAIT.
+    TimeWait,
+    /// Over.
+    Closed,
+}
+
+/// A segment that was sent and not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) start: Seq,
+    pub(crate) end: Seq,
+    /// When it was sent last.
+    pub(crate) at: Time,
+    pub(crate) sacked: bool,
+    /// Thought to be lost, and not sent again since.
+    pub(crate) lost: bool,
+    /// Sent more than once.
+    pub(crate) again: bool,
+}
+
+impl Sent {
+    fn len(&self) -> u32 {
+        self.end - self.start
+    }
+}
+
+/// What was sent and not acknowledged, in order.
+pub(crate) type Scoreboard = VecDeque<Sent>;
+
+/// What became of a call, for the stack to act upon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told(u8);
+
+impl Told {
+    pub(crate) const NOTHING: Told = Told(0);
+    /// The handshake is complete.
+    pub(crate) const ESTABLISHED: Told = Told(1);
+    /// There are bytes or the end to read.
+    pub(crate) const READABLE: Told = Told(2);
+    /// It failed; `error` says why.
+    pub(crate) const FAILED: Told = Told(4);
+    /// There may be something to send.
+    pub(crate) const SEND: Told = Told(8);
+    /// Its state is TIME_WAIT or closed.
+    pub(crate) const OVER: Told = Told(16);
+    /// The segment is to be answered by a reset.
+    pub(crate) const RESET: Told = Told(32);
+    /// All that was sent, our FIN too, is acknowledged.
+    pub(crate) const FIN_ACKED: Told = Told(64);
+
+    pub(crate) fn has(self, other: Told) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn add(&mut self, other: Told) {
+        self.0 |= other.0;
+    }
+}
+
+/// What both ends agreed upon when the connection was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed {
+    /// Our first sequence number, and the peer's.
+    pub(crate) iss: Seq,
+    pub(crate) irs: Seq,
+    /// The peer's window, not scaled.
+    pub(crate) window: u16,
+    /// The peer's shift and ours; `None`: windows are not scaled.
+    pub(crate) scale: Option<(u8, u8)>,
+    pub(crate) sack: bool,
+    /// TSval of the peer's last segment.
+    pub(crate) timestamp: Option<u32>,
+    /// Payload of a full segment without options, bytes.
+    pub(crate) mss: u16,
+    /// When our SYN left, if it left once.
+    pub(crate) sent_at: Option<Time>,
+}
+
+/// A connection.
+pub(crate) struct Flow {
+    pub(crate) tuple: Tuple,
+    pub(crate) state: State,
+    /// Why it failed.
+    pub(crate) error: Option<NetError>,
+
+    // What we send.
+    iss: Seq,
+    una: Seq,
+    nxt: Seq,
+    wnd: u32,
+    max_wnd: u32,
+    wl1: Seq,
+    wl2: Seq,
+    /// Payload of a full segment, timestamps taken off.
+    mss: u16,
+    out: Chain,
+    cursor: Cursor,
+    sent: Scoreboard,
+    /// Bytes in `sent` that are selectively acknowledged, and that are thought to be lost.
+    sacked: u32,
+    lost: u32,
+    /// Our FIN follows what is queued; it was sent.
+    fin: bool,
+    fin_sent: bool,
+    /// A SYN has to leave now (SYN-SENT, SYN-RECEIVED).
+    syn_due: bool,
+    /// One segment may leave whatever the congestion window says: a retransmission after a time-out, a probe.
+    forced: bool,
+    /// The window is closed and has to be probed now.
+    probe: bool,
+    /// The last attempt to send was stopped by the congestion window, or by the peer's.
+    cwnd_limited: bool,
+    window_limited_since: Option<Time>,
+    dup_acks: u8,
+
+    pub(crate) congestion: Congestion,
+    recovery: Recovery,
+    rack: Rack,
+    tail: TailProbe,
+    rtt: Rtt,
+    timer: Timer,
+    timer_at: Time,
+    /// Time-outs in a row.
+    backoff: u8,
+    /// Since when something is unacknowledged that nothing came for.
+    waiting_since: Time,
+    /// When it sent last.
+    sent_at: Time,
+
+    // What we receive.
+    rcv_nxt: Seq,
+    /// The right edge of the window that was told.
+    rcv_edge: Seq,
+    rcv_size: u32,
+    /// Bytes handed over since the window was last looked at, and when that was.
+    rcv_taken: u32,
+    rcv_since: Time,
+    inbox: Chain,
+    early: Option<Box<Reassembly>>,
+    /// Where the peer's FIN is, once it is known.
+    fin_at: Option<Seq>,
+    /// It was received in order.
+    pub(crate) ended: bool,
+    last_ack: Seq,
+    ack_now: bool,
+    ack_at: Time,
+    /// Bytes received since the last ACK, and the largest segment.
+    ack_bytes: u32,
+    rcv_mss: u16,
+    /// A duplicate to report (RFC 2883).
+    dsack: Option<(Seq, Seq)>,
+    /// When a segment out of place was answered last.
+    challenged: Time,
+    /// Nobody takes bytes any more: new ones are answered by a reset.
+    pub(crate) deaf: bool,
+
+    // Options in use.
+    scale_out: u8,
+    scale_in: u8,
+    scaled: bool,
+    sack_on: bool,
+    timestamps: bool,
+    ts_offset: u32,
+    ts_recent: u32,
+    ts_recent_at: Time,
+
+    pub(crate) info: TcpInfo,
+}
+
+/// The shift that tells a window of `largest` bytes.
+pub(crate) fn shift_for(largest: u32) -> u8 {
+    (0..14).find(|shift| largest >> shift <= 0xffff).unwrap_or(14)
+}
+
+impl Flow {
+    fn blank(tuple: Tuple, now: Time, shared: &mut Shared) -> Flow {
+        let offset = shared.timestamp_offset(&tuple);
+        let limits = &shared.limits;
+        Flow {
+            tuple,
+            state: State::Closed,
+            error: None,
+            iss: Seq(0),
+            una: Seq(0),
+            nxt: Seq(0),
+            wnd: 0,
+            max_wnd: 0,
+            wl1: Seq(0),
+            wl2: Seq(0),
+            mss: 536,
+            out: Chain::default(),
+            cursor: Cursor::default(),
+            sent: Scoreboard::new(),
+            sacked: 0,
+            lost: 0,
+            fin: false,
+            fin_sent: false,
+            syn_due: false,
+            forced: false,
+            probe: false,
+            cwnd_limited: false,
+            window_limited_since: None,
+            dup_acks: 0,
+            congestion: Congestion::new(536),
+            recovery: Recovery::default(),
+            rack: Rack::default(),
+            tail: TailProbe::default(),
+            rtt: Rtt::new(limits.first_rto),
+            timer: Timer::None,
+            timer_at: Time::NEVER,
+            backoff: 0,
+            waiting_since: now,
+            sent_at: now,
+            rcv_nxt: Seq(0),
+            rcv_edge: Seq(0),
+            rcv_size: limits.first_window,
+            rcv_taken: 0,
+            rcv_since: now,
+            inbox: Chain::default(),
+            early: None,
+            fin_at: None,
+            ended: false,
+            last_ack: Seq(0),
+            ack_now: false,
+            ack_at: Time::NEVER,
+            ack_bytes: 0,
+            rcv_mss: 536,
+            dsack: None,
+            challenged: Time::ZERO,
+            deaf: false,
+            scale_out: 0,
+            scale_in: 0,
+            scaled: false,
+            sack_on: false,
+            timestamps: false,
+            ts_offset: offset,
+            ts_recent: 0,
+            ts_recent_at: now,
+            info: TcpInfo::default(),
+        }
+    }
+
+    /// One that asks for a connection. `mss`: payload of a full segment without options, bytes.
+    pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
+        let mut flow = Flow::blank(tuple, now, shared);
+        flow.state = State::SynSent;
+        flow.iss = Seq(shared.first_seq(now, &tuple));
+        (flow.una, flow.nxt) = (flow.iss, flow.iss + 1);
+        flow.mss = mss;
+        flow.syn_due = true;
+        flow.scale_in = shift_for(shared.limits.largest_window);
+        flow
+    }
+
+    /// One that a handshake has made.
+    pub(crate) fn accept(tuple: Tuple, agreed: &Agreed, now: Time, shared: &mut Shared) -> Flow {
+        let mut flow = Flow::blank(tuple, now, shared);
+        flow.iss = agreed.iss;
+        (flow.una, flow.nxt) = (agreed.iss + 1, agreed.iss + 1);
+        flow.establish(agreed, now, shared);
+        flow
+    }
+
+    /// The handshake is complete.
+    fn establish(&mut self, agreed: &Agreed, now: Time, shared: &Shared) {
+        self.state = State::Established;
+        self.sack_on = agreed.sack;
+        if let Some(value) = agreed.timestamp {
+            self.timestamps = true;
+            (self.ts_recent, self.ts_recent_at) = (value, now);
+        }
+        if let Some((out, into)) = agreed.scale {
+            (self.scaled, self.scale_out, self.scale_in) = (true, out, into);
+        } else {
+            self.scale_in = 0;
+            self.rcv_size = self.rcv_size.min(0xffff);
+        }
+        self.mss = agreed.mss.saturating_sub(if self.timestamps { 12 } else { 0 });
+        self.rcv_mss = self.mss;
+        self.congestion = Congestion::new(self.mss);
+        self.rcv_nxt = agreed.irs + 1;
+        self.rcv_edge = self.rcv_nxt + self.rcv_size.min(0xffff);
+        self.last_ack = self.rcv_nxt;
+        self.wnd = u32::from(agreed.window);
+        self.max_wnd = self.wnd;
+        (self.wl1, self.wl2) = (agreed.irs, self.una);
+        self.recovery.until = self.una;
+        self.rack.furthest = self.una;
+        self.backoff = 0;
+        self.set_timer(Timer::None, Time::NEVER);
+        self.waiting_since = now;
+        if let Some(at) = agreed.sent_at {
+            self.rtt.sample(now.nanos_since(at), &shared.limits);
+        }
+    }
+
+    /// The options of a SYN of ours.
+    pub(crate) fn syn_options(mss: u16, shift: u8, now: Time, offset: u32, echo: u32) -> Options {
+        Options {
+            mss: Some(mss),
+            window_scale: Some(shift),
+            sack_permitted: true,
+            timestamps: Some((timestamp(now, offset), echo)),
+            ..Options::default()
+        }
+    }
+
+    /// Bytes that were handed over and not sent yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.out.len() - self.sent_bytes()
+    }
+
+    /// Bytes of `out` that were sent: the SYN and the FIN have numbers but are not in it.
+    fn sent_bytes(&self) -> usize {
+        if self.state == State::SynSent || self.state == State::SynReceived {
+            return 0;
+        }
+        (self.nxt - self.una - u32::from(self.fin_sent && !self.fin_acked())) as usize
+    }
+
+    fn fin_acked(&self) -> bool {
+        self.fin_sent && self.una == self.nxt
+    }
+
+    /// Bytes that were handed over beyond what is buffered for the wire (a kernel's send buffer): whoever sends on waits until
+    /// there are none.
+    pub(crate) fn held_back(&self, buffered: usize) -> usize {
+        self.out.len().saturating_sub(buffered).min(self.unsent())
+    }
+
+    /// Whether bytes wait to be read.
+    pub(crate) fn has_bytes(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    pub(crate) fn inbox_len(&self) -> usize {
+        self.inbox.len()
+    }
+
+    /// Everything that was handed over has been acknowledged.
+    pub(crate) fn all_acked(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Takes bytes to send.
+    pub(crate) fn push(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), NetError> {
+        shared.pool.append(&mut self.out, bytes).map_err(|_| NetError::of(NetErrorKind::NoMemory))
+    }
+
+    /// Takes a range of lent bytes to send.
+    pub(crate) fn push_lent(
+        &mut self,
+        lent: u32,
+        range: std::ops::Range<usize>,
+        shared: &mut Shared,
+    ) -> Result<(), NetError> {
+        shared.pool.append_lent(&mut self.out, lent, range).map_err(|_| NetError::of(NetErrorKind::NoMemory))
+    }
+
+    /// Our FIN follows what is queued.
+    pub(crate) fn finish(&mut self) {
+        self.fin = true;
+    }
+
+    /// Gives everything back; the connection is over.
+    pub(crate) fn dispose(&mut self, shared: &mut Shared) {
+        shared.pool.clear(&mut self.out);
+        shared.pool.clear(&mut self.inbox);
+        self.cursor = Cursor::default();
+        if let Some(mut early) = self.early.take() {
+            early.clear(&mut shared.pool);
+        }
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.clear();
+        shared.give_back(sent);
+        (self.sacked, self.lost) = (0, 0);
+        self.state = State::Closed;
+        self.set_timer(Timer::None, Time::NEVER);
+        self.ack_at = Time::NEVER;
+    }
+
+    /// It failed: what was to be sent never will be. What was received can still be read.
+    pub(crate) fn stop_sending(&mut self, shared: &mut Shared) {
+        shared.pool.clear(&mut self.out);
+        self.cursor = Cursor::default();
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.clear();
+        shared.give_back(sent);
+        self.una = self.nxt;
+        (self.sacked, self.lost, self.fin, self.ack_now) = (0, 0, false, false);
+    }
+
+    /// From how many waiting bytes on the application is told: what it asked for, unless the window would close before.
+    pub(crate) fn low_water(&self, asked: u32) -> usize {
+        if self.error.is_some() || self.ended { 1 } else { asked.min(self.rcv_size / 2).max(1) as usize }
+    }
+
+    fn fail(&mut self, kind: NetErrorKind) -> Told {
+        self.error = Some(NetError::of(kind));
+        self.state = State::Closed;
+        self.set_timer(Timer::None, Time::NEVER);
+        self.ack_at = Time::NEVER;
+        Told::FAILED
+    }
+
+    /// The header of a reset that the peer will believe.
+    pub(crate) fn reset_header(&self) -> TcpHeader {
+        TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.nxt,
+            ack: self.rcv_nxt,
+            flags: Flags::RST | Flags::ACK,
+            ..TcpHeader::default()
+        }
+    }
+
+    /// What its entry in the table of TIME_WAIT has to know: next sequence numbers of both, the offset of our timestamps and the
+    /// peer's last one.
+    pub(crate) fn remains(&self) -> (Seq, Seq, Option<(u32, u32)>) {
+        (self.nxt, self.rcv_nxt, self.timestamps.then_some((self.ts_offset, self.ts_recent)))
+    }
+
+    /// The path takes only smaller packets now.
+    pub(crate) fn limit_mss(&mut self, mss: u16) {
+        let mss = mss.saturating_sub(if self.timestamps { 12 } else { 0 });
+        if mss < self.mss && self.state != State::SynSent {
+            self.mss = mss;
+        }
+    }
+
+    /// It waits for an answer in vain.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.backoff > 0 && self.lost > 0
+    }
+
+    /// Counters, with what is known now.
+    pub(crate) fn info(&self, now: Time) -> TcpInfo {
+        let mut info = self.info;
+        let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
+        info.rtt_us = micros(self.rtt.smoothed());
+        info.min_rtt_us = micros(self.rtt.least());
+        if let Some(since) = self.window_limited_since {
+            info.rwnd_limited_us += now.nanos_since(since) / 1000;
+        }
+        info
+    }
+
+    /// When it has to be looked at.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        Some(self.timer_at.min(self.ack_at)).filter(|at| *at != Time::NEVER)
+    }
+}
+
+#[cfg(test)]
+mod tests;

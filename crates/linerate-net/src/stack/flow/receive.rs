@@ -1,0 +1,310 @@
+//! Bytes come in: in order, early, or again (RFC 9293 section 3.10.7.4, seventh check); and how large the window is that the
+//! peer is told of.
+
+use super::{Flow, State, Told};
+use crate::Time;
+use crate::stack::pool::{Chain, Pool};
+use crate::stack::shared::Shared;
+use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
+
+/// A range received before what precedes it.
+struct Early {
+    start: Seq,
+    end: Seq,
+    chain: Chain,
+    /// The peer was not told of it yet.
+    fresh: bool,
+}
+
+/// Ranges received out of order; none touches another.
+#[derive(Default)]
+pub(crate) struct Reassembly {
+    ranges: Vec<Early>,
+    /// The one that grew last (RFC 2018 section 4: it is told of first).
+    latest: Seq,
+}
+
+impl Reassembly {
+    /// Keeps what is not there yet. Whether all of it was kept or there already.
+    fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: usize, pool: &mut Pool) -> bool {
+        self.latest = seq;
+        while !bytes.is_empty() {
+            let i = self.ranges.partition_point(|r| r.end.le(seq));
+            let until = match self.ranges.get(i) {
+                Some(next) if next.start.le(seq) => {
+                    let known = ((next.end - seq) as usize).min(bytes.len());
+                    seq += known as u32;
+                    bytes = &bytes[known..];
+                    continue;
+                }
+                Some(next) => (next.start - seq) as usize,
+                None => usize::MAX,
+            };
+            let (gap, rest) = bytes.split_at(until.min(bytes.len()));
+            if !self.fill(i, seq, gap, most, pool) {
+                return false;
+            }
+            seq += gap.len() as u32;
+            bytes = rest;
+        }
+        true
+    }
+
+    /// Puts bytes into the gap before the range at `i`.
+    fn fill(&mut self, i: usize, seq: Seq, bytes: &[u8], most: usize, pool: &mut Pool) -> bool {
+        let end = seq + bytes.len() as u32;
+        let touches_last = i > 0 && self.ranges[i - 1].end == seq;
+        if !touches_last && self.ranges.len() >= most {
+            return false;
+        }
+        let at = if touches_last {
+            if pool.append(&mut self.ranges[i - 1].chain, bytes).is_err() {
+                return false;
+            }
+            i - 1
+        } else {
+            let mut chain = Chain::default();
+            if pool.append(&mut chain, bytes).is_err() {
+                return false;
+            }
+            self.ranges.insert(i, Early { start: seq, end, chain, fresh: true });
+            i
+        };
+        self.ranges[at].end = end;
+        self.ranges[at].fresh = true;
+        if self.ranges.get(at + 1).is_some_and(|next| next.start == end) {
+            let mut next = self.ranges.remove(at + 1);
+            pool.append_chain(&mut self.ranges[at].chain, &mut next.chain);
+            self.ranges[at].end = next.end;
+        }
+        true
+    }
+
+    /// Moves what follows `next` to `inbox`; returns the new next.
+    fn absorb(&mut self, mut next: Seq, inbox: &mut Chain, pool: &mut Pool) -> Seq {
+        while self.ranges.first().is_some_and(|first| first.start.le(next)) {
+            let mut first = self.ranges.remove(0);
+            if first.end.gt(next) {
+                pool.consume(&mut first.chain, (next - first.start) as usize);
+                pool.append_chain(inbox, &mut first.chain);
+                next = first.end;
+            } else {
+                pool.clear(&mut first.chain);
+            }
+        }
+        next
+    }
+
+    /// Blocks to tell of, the latest first, then those the peer does not know yet, then the others.
+    fn blocks(&self, sack: &mut Sack, room: usize) {
+        let mut left = room.saturating_sub(sack.blocks().len());
+        let latest = self.ranges.iter().position(|r| r.start.le(self.latest) && r.end.gt(self.latest));
+        if let Some(i) = latest.filter(|_| left > 0) {
+            sack.push(self.ranges[i].start, self.ranges[i].end);
+            left -= 1;
+        }
+        for fresh in [true, false] {
+            for (i, range) in self.ranges.iter().enumerate() {
+                if left > 0 && Some(i) != latest && range.fresh == fresh {
+                    sack.push(range.start, range.end);
+                    left -= 1;
+                }
+            }
+        }
+    }
+
+    /// The peer was told of these. Whether it is still to be told of others.
+    fn told(&mut self, sack: &Sack) -> bool {
+        for (start, _) in sack.blocks() {
+            let i = self.ranges.partition_point(|r| r.start.lt(*start));
+            if let Some(range) = self.ranges.get_mut(i) {
+                range.fresh = false;
+            }
+        }
+        self.ranges.iter().any(|range| range.fresh)
+    }
+
+    pub(super) fn clear(&mut self, pool: &mut Pool) {
+        for mut range in self.ranges.drain(..) {
+            pool.clear(&mut range.chain);
+        }
+    }
+}
+
+impl Flow {
+    /// The payload and the FIN of an acceptable segment.
+    pub(super) fn handle_payload(
+        &mut self,
+        now: Time,
+        tcp: &TcpHeader,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Told {
+        let fin = tcp.flags.has(Flags::FIN);
+        if payload.is_empty() && !fin {
+            return Told::NOTHING;
+        }
+        if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
+            // The peer said that nothing follows its FIN, so this is a duplicate: its FIN was received.
+            self.ack_now = true;
+            return Told::SEND;
+        }
+        if !payload.is_empty() {
+            self.info.data_segs_in = self.info.data_segs_in.wrapping_add(1);
+        }
+        let (mut seq, mut bytes) = (tcp.seq, payload);
+        if fin {
+            self.fin_at = Some(seq + bytes.len() as u32);
+        }
+        if seq.lt(self.rcv_nxt) {
+            let known = (self.rcv_nxt - seq).min(bytes.len() as u32);
+            if known > 0 {
+                self.note_duplicate(seq, seq + known);
+            }
+            bytes = &bytes[known as usize..];
+            seq += known;
+            self.ack_now = true;
+        }
+        let room = if seq.lt(self.rcv_edge) { (self.rcv_edge - seq) as usize } else { 0 };
+        if bytes.len() > room {
+            // A window probe, or a peer that sends more than we allowed.
+            bytes = &bytes[..room];
+            self.fin_at = self.fin_at.filter(|_| !fin);
+            self.ack_now = true;
+        }
+        let mut told = Told::SEND;
+        if !bytes.is_empty() {
+            if self.deaf {
+                return Told::RESET;
+            }
+            told.add(if seq == self.rcv_nxt {
+                self.take_next(now, bytes, shared)
+            } else {
+                self.take_early(seq, bytes, shared)
+            });
+        }
+        if self.fin_at == Some(self.rcv_nxt) {
+            self.fin_at = None;
+            self.rcv_nxt += 1;
+            self.rcv_edge = self.rcv_edge.max(self.rcv_nxt);
+            told.add(self.handle_fin());
+        } else if fin {
+            self.ack_now = true;
+        }
+        told
+    }
+
+    fn take_next(&mut self, now: Time, bytes: &[u8], shared: &mut Shared) -> Told {
+        if shared.pool.append(&mut self.inbox, bytes).is_err() {
+            shared.stats.bytes_dropped += bytes.len() as u64;
+            return Told::NOTHING;
+        }
+        self.rcv_nxt += bytes.len() as u32;
+        if let Some(early) = &mut self.early {
+            self.rcv_nxt = early.absorb(self.rcv_nxt, &mut self.inbox, &mut shared.pool);
+            if early.ranges.is_empty() {
+                self.early = None;
+            }
+            // A hole was filled: the peer's recovery waits for the word (RFC 5681 section 4.2).
+            self.ack_now = true;
+        }
+        self.ack_bytes += bytes.len() as u32;
+        self.rcv_mss = self.rcv_mss.max((bytes.len()).min(usize::from(u16::MAX)) as u16);
+        if self.ack_bytes >= 2 * u32::from(self.rcv_mss) {
+            self.ack_now = true;
+        } else if self.ack_at == Time::NEVER {
+            self.ack_at = now + shared.limits.ack_delay;
+        }
+        Told::READABLE
+    }
+
+    fn take_early(&mut self, seq: Seq, bytes: &[u8], shared: &mut Shared) -> Told {
+        self.ack_now = true;
+        self.info.out_of_order = self.info.out_of_order.wrapping_add(1);
+        shared.stats.out_of_order += 1;
+        let early = self.early.get_or_insert_default();
+        let known = early.ranges.iter().any(|r| r.start.le(seq) && r.end.ge(seq + bytes.len() as u32));
+        let kept = early.insert(seq, bytes, shared.limits.ranges, &mut shared.pool);
+        if !kept {
+            shared.stats.bytes_dropped += bytes.len() as u64;
+        }
+        if early.ranges.is_empty() {
+            self.early = None;
+        }
+        if known {
+            self.note_duplicate(seq, seq + bytes.len() as u32);
+        }
+        Told::NOTHING
+    }
+
+    /// RFC 2883: the peer is told of what came twice.
+    fn note_duplicate(&mut self, start: Seq, end: Seq) {
+        if self.sack_on {
+            self.dsack = Some((start, end));
+        }
+    }
+
+    /// Ranges to acknowledge selectively (RFC 2018, RFC 2883).
+    pub(super) fn sack_blocks(&self) -> Sack {
+        let mut sack = Sack::default();
+        if self.sack_on {
+            let room = crate::stack::wire::Options::sack_room(self.timestamps);
+            if let Some((start, end)) = self.dsack {
+                sack.push(start, end);
+            }
+            if let Some(early) = &self.early {
+                early.blocks(&mut sack, room);
+            }
+        }
+        sack
+    }
+
+    /// An ACK with these blocks has left. Another one follows when they did not say all that is new.
+    pub(super) fn sack_told(&mut self, sack: &Sack) -> bool {
+        self.dsack = None;
+        self.early.as_mut().is_some_and(|early| self.sack_on && early.told(sack))
+    }
+
+    /// Lends what was received to `take`, about `most` bytes of it.
+    pub(crate) fn read(&mut self, now: Time, most: usize, shared: &mut Shared, take: impl FnMut(&mut [u8])) {
+        let len = shared.pool.take(&mut self.inbox, most, take);
+        self.rcv_taken = self.rcv_taken.saturating_add(len as u32);
+        self.grow_window(now, shared);
+    }
+
+    /// A window's worth read within few round trips: the window may be what holds the peer back.
+    fn grow_window(&mut self, now: Time, shared: &Shared) {
+        if self.rcv_taken < self.rcv_size / 2 {
+            return;
+        }
+        let most = if self.scaled { shared.limits.largest_window } else { 0xffff };
+        // Before the first sample the round trip is taken to be short.
+        let soon = (self.rtt.smoothed() * 4).max(4_000_000);
+        if now.nanos_since(self.rcv_since) < soon {
+            self.rcv_size = self.rcv_size.saturating_mul(2).min(most.max(self.rcv_size));
+        }
+        (self.rcv_taken, self.rcv_since) = (0, now);
+    }
+
+    /// The right edge of the window as far as there is room; it never moves back (RFC 9293 section 3.8.6), and it does not
+    /// move by little (section 3.8.6.2.2).
+    pub(super) fn new_edge(&self) -> Seq {
+        let free = self.rcv_size.saturating_sub(self.inbox.len() as u32);
+        let edge = self.rcv_nxt + free;
+        let step = u32::from(self.rcv_mss).min(self.rcv_size / 2);
+        if edge.ge(self.rcv_edge + step) { edge } else { self.rcv_edge }
+    }
+
+    /// After a read: whether the window opened so far that the peer should hear of it at once.
+    pub(crate) fn note_read(&mut self) -> bool {
+        let left = if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 };
+        let edge = self.new_edge();
+        let grows = if edge.gt(self.rcv_edge) { edge - self.rcv_edge } else { 0 };
+        let matters = left < self.rcv_size / 2
+            && grows >= (2 * u32::from(self.rcv_mss)).max(self.rcv_size / 4).min(self.rcv_size / 2);
+        if matters && !self.ended {
+            self.ack_now = true;
+        }
+        matters
+    }
+}

@@ -1,0 +1,50 @@
+//! Round-trip times and the retransmission time-out (RFC 6298).
+
+use std::time::Duration;
+
+use crate::stack::options::StackLimits;
+
+/// The estimate, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rtt {
+    smoothed: u64,
+    variation: u64,
+    least: u64,
+    rto: u64,
+}
+
+impl Rtt {
+    pub(crate) fn new(first_rto: Duration) -> Rtt {
+        Rtt { smoothed: 0, variation: 0, least: 0, rto: first_rto.as_nanos() as u64 }
+    }
+
+    /// A sample of a segment that was sent once (Karn's algorithm, section 3).
+    pub(crate) fn sample(&mut self, ns: u64, limits: &StackLimits) {
+        let ns = ns.max(1);
+        if self.smoothed == 0 {
+            (self.smoothed, self.variation, self.least) = (ns, ns / 2, ns);
+        } else {
+            self.variation = (3 * self.variation + self.smoothed.abs_diff(ns)) / 4;
+            self.smoothed = ((7 * self.smoothed + ns) / 8).max(1);
+            self.least = self.least.min(ns);
+        }
+        // The least RTO is what keeps it above delayed ACKs, so it bounds the variation's part (as Linux does).
+        let (least, most) = (limits.least_rto.as_nanos() as u64, limits.largest_rto.as_nanos() as u64);
+        self.rto = (self.smoothed + (4 * self.variation).max(least)).min(most);
+    }
+
+    /// Zero: no sample yet.
+    pub(crate) fn smoothed(&self) -> u64 {
+        self.smoothed
+    }
+
+    pub(crate) fn least(&self) -> u64 {
+        self.least
+    }
+
+    /// The time-out after `backoff` of them in a row (section 5.5).
+    pub(crate) fn rto(&self, backoff: u8, limits: &StackLimits) -> Duration {
+        let most = limits.largest_rto.as_nanos() as u64;
+        Duration::from_nanos(self.rto.saturating_mul(1 << backoff.min(20)).min(most))
+    }
+}

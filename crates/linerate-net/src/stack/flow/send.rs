@@ -1,0 +1,308 @@
+//! What leaves next. `next` says it and changes nothing that matters; `commit` notes that it has left. So a link that has no room
+//! changes nothing.
+
+use super::{Flow, Sent, State, Timer};
+use crate::Time;
+use crate::stack::shared::{Shared, timestamp};
+use crate::stack::wire::{Flags, Options, Seq, TcpHeader};
+
+/// A segment to send: its header, and where in the bytes that wait its payload is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) tcp: TcpHeader,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+    kind: Kind,
+    /// The right edge of the window it tells.
+    edge: Seq,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Syn,
+    New,
+    Again(usize),
+    Probe,
+    Ack,
+}
+
+impl Flow {
+    /// How much of the peer's window is left, bytes.
+    pub(super) fn window_room(&self) -> u32 {
+        let edge = self.una + self.wnd;
+        if edge.gt(self.nxt) { edge - self.nxt } else { 0 }
+    }
+
+    pub(super) fn congestion_room(&self) -> u32 {
+        self.congestion.window.saturating_sub(self.in_flight())
+    }
+
+    /// Payload of the next segment of new data, were there room for it.
+    pub(super) fn next_len(&self) -> usize {
+        self.unsent().min(self.payload_room()).max(usize::from(self.fin && !self.fin_sent))
+    }
+
+    /// Selective acknowledgements take room from the payload.
+    fn payload_room(&self) -> usize {
+        let mss = usize::from(self.mss);
+        if self.early.is_none() && self.dsack.is_none() {
+            return mss;
+        }
+        let blocks = self.sack_blocks().blocks().len();
+        mss.saturating_sub(if blocks > 0 { 4 + 8 * blocks } else { 0 }).max(1)
+    }
+
+    /// The next segment to send, if there is one now.
+    pub(crate) fn next(&mut self, now: Time) -> Option<Outgoing> {
+        match self.state {
+            State::SynSent | State::SynReceived if self.syn_due => return Some(self.syn(now)),
+            State::SynSent | State::Closed => return None,
+            State::SynReceived | State::TimeWait => {}
+            _ => {
+                if self.lost > 0
+                    && let Some(again) = self.next_lost(now)
+                {
+                    return Some(again);
+                }
+                if let Some(new) = self.next_new(now) {
+                    return Some(new);
+                }
+                if self.probe {
+                    return Some(self.window_probe(now));
+                }
+            }
+        }
+        self.ack_now.then(|| self.segment(now, Flags::ACK, self.nxt, 0, 0, Kind::Ack))
+    }
+
+    fn syn(&self, now: Time) -> Outgoing {
+        let echo = if self.timestamps { self.ts_recent } else { 0 };
+        let answers = self.state == State::SynReceived;
+        let tcp = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.iss,
+            ack: if answers { self.rcv_nxt } else { Seq(0) },
+            flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
+            window: self.rcv_size.min(0xffff) as u16,
+            options: Flow::syn_options(self.mss, self.scale_in, now, self.ts_offset, echo),
+        };
+        Outgoing { tcp, offset: 0, len: 0, kind: Kind::Syn, edge: self.rcv_nxt + self.rcv_size.min(0xffff) }
+    }
+
+    /// The first segment that is lost, when the congestion window has room for it.
+    fn next_lost(&mut self, now: Time) -> Option<Outgoing> {
+        let i = self.sent.iter().position(|seg| seg.lost)?;
+        let seg = self.sent[i];
+        if !self.forced && self.congestion_room() < seg.len().min(u32::from(self.mss)) {
+            return None;
+        }
+        // With the window taken back and nothing under way, the first of it is a probe.
+        if seg.start.ge(self.una + self.wnd.max(1)) && !self.forced {
+            return None;
+        }
+        if seg.len() > u32::from(self.mss) + 1 {
+            self.split(i);
+        }
+        let seg = self.sent[i];
+        let fin = self.fin_sent && seg.end == self.nxt;
+        let len = (seg.len() - u32::from(fin)) as usize;
+        let flags = Flags::ACK
+            | if fin { Flags::FIN } else { Flags::default() }
+            | if len > 0 { Flags::PSH } else { Flags::default() };
+        let offset = (seg.start - self.una) as usize;
+        Some(self.segment(now, flags, seg.start, offset, len, Kind::Again(i)))
+    }
+
+    /// The path takes only smaller segments than it did.
+    fn split(&mut self, i: usize) {
+        let middle = self.sent[i].start + u32::from(self.mss);
+        let rest = Sent { start: middle, ..self.sent[i] };
+        self.sent[i].end = middle;
+        self.sent.insert(i + 1, rest);
+    }
+
+    /// New data, and the FIN with the last of it.
+    fn next_new(&mut self, now: Time) -> Option<Outgoing> {
+        let unsent = self.unsent();
+        let fin_waits = self.fin && !self.fin_sent;
+        if unsent == 0 && !fin_waits {
+            self.cwnd_limited = false;
+            return None;
+        }
+        let room = self.window_room() as usize;
+        let most = self.payload_room();
+        let len = unsent.min(most).min(room);
+        let last = len == unsent;
+        if len == 0 && !(last && fin_waits) {
+            return None;
+        }
+        // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that only the window cut short waits for more room.
+        if len < most && !last && len < (self.max_wnd / 2) as usize && self.nxt != self.una {
+            return None;
+        }
+        if !self.forced && (self.congestion_room() as usize) < len {
+            self.cwnd_limited = true;
+            return None;
+        }
+        let fin = last && fin_waits;
+        let push = if last && len > 0 { Flags::PSH } else { Flags::default() };
+        let flags = Flags::ACK | push | if fin { Flags::FIN } else { Flags::default() };
+        let offset = (self.nxt - self.una) as usize;
+        Some(self.segment(now, flags, self.nxt, offset, len, Kind::New))
+    }
+
+    /// RFC 9293 section 3.8.6.1: what is answered by an ACK that tells the window. As Linux does it: a number that was
+    /// acknowledged before, so that nothing is sent against the window.
+    fn window_probe(&self, now: Time) -> Outgoing {
+        self.segment(now, Flags::ACK, self.una - 1, 0, 0, Kind::Probe)
+    }
+
+    fn segment(&self, now: Time, flags: Flags, seq: Seq, offset: usize, len: usize, kind: Kind) -> Outgoing {
+        let edge = self.new_edge();
+        let window = if edge.gt(self.rcv_nxt) { edge - self.rcv_nxt } else { 0 };
+        // Rounded up when the edge stays where it is: it must not move back.
+        let up = if edge == self.rcv_edge { (1 << self.scale_in) - 1 } else { 0 };
+        let field = ((window + up) >> self.scale_in).min(0xffff);
+        let options = Options {
+            timestamps: self.timestamps.then(|| (timestamp(now, self.ts_offset), self.ts_recent)),
+            sack: self.sack_blocks(),
+            ..Options::default()
+        };
+        let tcp = TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq,
+            ack: self.rcv_nxt,
+            flags,
+            window: field as u16,
+            options,
+        };
+        let edge = self.rcv_edge.max(self.rcv_nxt + (field << self.scale_in));
+        Outgoing { tcp, offset, len, kind, edge }
+    }
+
+    /// Writes the payload of a segment that `next` told of.
+    pub(crate) fn fill(&mut self, outgoing: &Outgoing, shared: &Shared, payload: &mut [u8]) {
+        if outgoing.len > 0 {
+            let mut fresh = super::Cursor::default();
+            let cursor = if outgoing.kind == Kind::New { &mut self.cursor } else { &mut fresh };
+            shared.pool.copy(&self.out, &shared.lent, cursor, outgoing.offset, payload);
+        }
+    }
+
+    /// A segment that `next` told of has left.
+    pub(crate) fn commit(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+        match outgoing.kind {
+            Kind::Syn => return self.commit_syn(now, shared),
+            Kind::New => self.commit_new(now, outgoing, shared),
+            Kind::Again(i) => self.commit_again(now, i, shared),
+            Kind::Probe => self.probe = false,
+            Kind::Ack => {}
+        }
+        // Every segment carries the ACK.
+        self.last_ack = self.rcv_nxt;
+        self.rcv_edge = outgoing.edge;
+        self.ack_bytes = 0;
+        self.ack_at = Time::NEVER;
+        self.ack_now = if self.early.is_some() || self.dsack.is_some() {
+            self.sack_told(&outgoing.tcp.options.sack)
+        } else {
+            false
+        };
+    }
+
+    fn commit_syn(&mut self, now: Time, shared: &mut Shared) {
+        self.syn_due = false;
+        self.sent_at = now;
+        self.rcv_edge = self.rcv_nxt + self.rcv_size.min(0xffff);
+        if self.backoff == 0 {
+            self.waiting_since = now;
+        } else {
+            shared.stats.retransmits += 1;
+            self.info.retransmits += 1;
+        }
+        self.arm(now, shared);
+    }
+
+    fn commit_new(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+        let fin = outgoing.tcp.flags.has(Flags::FIN);
+        let len = outgoing.len as u32 + u32::from(fin);
+        let idle = self.una == self.nxt;
+        if idle {
+            self.waiting_since = now;
+            self.after_idle(now, shared);
+        }
+        if self.sent.capacity() == 0 {
+            self.sent = shared.scoreboard();
+        }
+        let seg =
+            Sent { start: self.nxt, end: self.nxt + len, at: now, sacked: false, lost: false, again: false };
+        self.sent.push_back(seg);
+        self.nxt += len;
+        self.forced = false;
+        self.sent_at = now;
+        self.note_sent(len);
+        if outgoing.len > 0 {
+            self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
+        }
+        if fin {
+            self.fin_sent = true;
+            self.state = match self.state {
+                State::Established | State::SynReceived => State::FinWait1,
+                State::CloseWait => State::LastAck,
+                other => other,
+            };
+        }
+        if idle || matches!(self.timer, Timer::TailProbe | Timer::None | Timer::Persist) {
+            self.arm(now, shared);
+        }
+    }
+
+    /// RFC 5681 section 4.1: after an idle time the window says nothing about the path any more.
+    fn after_idle(&mut self, now: Time, shared: &Shared) {
+        let rto = self.rtt.rto(0, &shared.limits).as_nanos() as u64;
+        if now.nanos_since(self.sent_at) > rto && !self.recovery.active {
+            self.congestion.idle();
+        }
+    }
+
+    fn commit_again(&mut self, now: Time, i: usize, shared: &mut Shared) {
+        let Some(seg) = self.sent.get_mut(i) else { return };
+        (seg.lost, seg.again, seg.at) = (false, true, now);
+        let len = seg.len();
+        self.lost -= len;
+        self.forced = false;
+        self.sent_at = now;
+        self.note_sent(len);
+        self.note_retransmission(now);
+        self.info.retransmits = self.info.retransmits.wrapping_add(1);
+        self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
+        shared.stats.retransmits += 1;
+        if i == 0 || self.timer == Timer::None {
+            // RFC 8985 section 8: what was sent again gets its full time.
+            self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+        }
+    }
+
+    /// Whether `next` may have something to say.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.ack_now
+            || self.syn_due
+            || self.probe
+            || self.lost > 0
+            || self.unsent() > 0
+            || (self.fin && !self.fin_sent)
+    }
+
+    /// All sending attempts of a turn are over: a closed window has to be watched.
+    pub(crate) fn settle(&mut self, now: Time, shared: &Shared) {
+        let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);
+        if waits {
+            self.note_window_limit(now);
+        }
+        if waits && self.una == self.nxt && self.timer == Timer::None && self.state != State::Closed {
+            self.arm(now, shared);
+        }
+    }
+}

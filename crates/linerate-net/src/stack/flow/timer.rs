@@ -1,0 +1,147 @@
+//! The one timer of the sending side, and the one that an ACK waits for.
+
+use std::time::Duration;
+
+use super::{Flow, State, Told};
+use crate::stack::shared::Shared;
+use crate::{NetErrorKind, Time};
+
+/// What the sending side waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    None,
+    /// RFC 6298.
+    Retransmission,
+    /// RFC 8985 section 7.
+    TailProbe,
+    /// RFC 8985 section 6.2, step 5.
+    Reorder,
+    /// RFC 9293 section 3.8.6.1.
+    Persist,
+}
+
+/// A tail loss probe comes no sooner. Reason: the peer's machine may be busy, and a turn of ours too.
+const LEAST_PROBE: Duration = Duration::from_millis(5);
+/// How long a peer may keep the ACK of a single segment (RFC 8985 section 7.2). Reason: Linux waits 40 ms.
+const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
+
+/// Window probes of a connection that the application has left. Reason: it holds a slot for nobody.
+const ORPHAN_PROBES: u8 = 7;
+
+impl Flow {
+    pub(super) fn set_timer(&mut self, timer: Timer, at: Time) {
+        (self.timer, self.timer_at) = (timer, at);
+    }
+
+    /// Sets the timer anew for what is under way. `now`: something was just acknowledged or sent.
+    pub(super) fn arm(&mut self, now: Time, shared: &Shared) {
+        if self.state == State::SynSent || self.state == State::SynReceived {
+            return self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+        }
+        if self.una == self.nxt {
+            let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);
+            if waits && self.window_room() < self.next_len() as u32 {
+                if self.timer != Timer::Persist {
+                    self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
+                }
+            } else {
+                self.set_timer(Timer::None, Time::NEVER);
+            }
+            return;
+        }
+        let rto = now + self.rtt.rto(self.backoff, &shared.limits);
+        match self.tail_probe_due(now) {
+            Some(at) if at < rto => self.set_timer(Timer::TailProbe, at),
+            _ => self.set_timer(Timer::Retransmission, rto),
+        }
+    }
+
+    /// RFC 8985 section 7.2.
+    fn tail_probe_due(&self, now: Time) -> Option<Time> {
+        let quiet = !self.recovery.active && self.sacked == 0 && self.lost == 0 && self.backoff == 0;
+        if !quiet || self.tail.end.is_some() || self.rtt.smoothed() == 0 {
+            return None;
+        }
+        if !self.sack_on && self.sent.len() > 1 {
+            return None;
+        }
+        let mut wait = Duration::from_nanos(2 * self.rtt.smoothed());
+        if self.sent.len() == 1 {
+            wait += PEERS_ACK_DELAY;
+        }
+        Some(now + wait.max(LEAST_PROBE))
+    }
+
+    /// The deadline has come.
+    pub(crate) fn handle_deadline(&mut self, now: Time, shared: &mut Shared) -> Told {
+        let mut told = Told::NOTHING;
+        if self.ack_at <= now {
+            self.ack_at = Time::NEVER;
+            self.ack_now = true;
+            told.add(Told::SEND);
+        }
+        if self.timer_at > now {
+            return told;
+        }
+        told.add(Told::SEND);
+        let timer = self.timer;
+        self.set_timer(Timer::None, Time::NEVER);
+        match timer {
+            Timer::None => {}
+            Timer::Reorder => {
+                self.detect_losses(now, shared);
+                if self.timer == Timer::None {
+                    self.arm(now, shared);
+                }
+            }
+            Timer::TailProbe => self.send_tail_probe(now, shared),
+            Timer::Persist => {
+                self.backoff = self.backoff.saturating_add(1);
+                self.probe = true;
+                self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
+                // Probes that are answered go on for ever (RFC 9293 section 3.8.6.1); those that are not don't.
+                // Nor do those of a connection that the application has left.
+                if self.lacks_patience(now, shared) || (self.deaf && self.backoff > ORPHAN_PROBES) {
+                    told.add(self.give_up());
+                }
+            }
+            Timer::Retransmission => told.add(self.time_out(now, shared)),
+        }
+        told
+    }
+
+    /// Too long without a word from the peer.
+    fn lacks_patience(&self, now: Time, shared: &Shared) -> bool {
+        let limits = &shared.limits;
+        let patience = if self.deaf { limits.orphan_patience } else { limits.patience };
+        now.nanos_since(self.waiting_since) > patience.as_nanos() as u64
+    }
+
+    fn give_up(&mut self) -> Told {
+        let mut told = self.fail(NetErrorKind::TimedOut);
+        told.add(Told::OVER);
+        told
+    }
+
+    /// Nothing came for a retransmission time-out (RFC 6298 section 5.4 to 5.6).
+    fn time_out(&mut self, now: Time, shared: &mut Shared) -> Told {
+        shared.stats.timeouts += 1;
+        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let over = if handshake {
+            self.backoff >= shared.limits.handshake_retries
+        } else {
+            self.lacks_patience(now, shared)
+        };
+        if over {
+            return self.give_up();
+        }
+        self.backoff = self.backoff.saturating_add(1);
+        if handshake {
+            self.syn_due = true;
+        } else {
+            self.all_lost(now);
+        }
+        self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
+        Told::NOTHING
+    }
+}

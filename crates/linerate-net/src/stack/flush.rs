@@ -1,0 +1,170 @@
+//! What leaves: for each connection that was touched, all that may be sent now; and how closed ones move on.
+
+use std::io;
+
+use super::Stack;
+use super::core::{Core, mss_of};
+use super::flow::State;
+use super::wire::{TcpHeader, emit, headers_len};
+use crate::closing::Closing;
+use crate::link::Link;
+use crate::{Conn, Event, Time};
+
+impl<L: Link> Stack<L> {
+    /// Sends what may be sent, and lets the link have it.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.core.now = self.link.now();
+        let mut dirty = std::mem::take(&mut self.core.dirty);
+        let mut kept = 0;
+        for i in 0..dirty.len() {
+            let slot = dirty[i];
+            if !self.flush_flow(slot) {
+                dirty[kept] = slot;
+                kept += 1;
+            }
+        }
+        dirty.truncate(kept);
+        // What was touched meanwhile follows those the link had no room for.
+        dirty.append(&mut self.core.dirty);
+        self.core.dirty = dirty;
+        self.send_replies();
+        self.link.flush()
+    }
+
+    fn send_replies(&mut self) {
+        while let Some((tuple, tcp)) = self.core.replies.front() {
+            let len = headers_len(&tuple.remote, tcp);
+            let sent = self.link.transmit(tuple.remote.ip(), len, |packet| {
+                emit(&tuple.local, &tuple.remote, tcp, packet, |_| {});
+            });
+            if !sent {
+                return self.core.shared.stats.link_full += 1;
+            }
+            self.core.shared.stats.packets_out += 1;
+            self.core.replies.pop();
+        }
+    }
+
+    /// `false` when the link had no room for all of it.
+    fn flush_flow(&mut self, slot: u32) -> bool {
+        let Some((conn, entry)) = self.core.table.by_slot(slot) else { return true };
+        if !entry.dirty {
+            return true;
+        }
+        self.core.advance_closing(conn);
+        if !self.send_segments(conn) {
+            return false;
+        }
+        let core = &mut self.core;
+        core.advance_closing(conn);
+        let Some(entry) = core.table.get_mut(conn) else { return true };
+        entry.dirty = false;
+        entry.flow.settle(core.now, &core.shared);
+        if entry.flow.held_back(core.shared.limits.send_buffer) > 0 {
+            entry.waited.set(true);
+        } else if entry.waited.replace(false) && entry.closing.is_none() && entry.flow.error.is_none() {
+            core.pending.push(Event::Drained { conn });
+        }
+        core.wheel.set(slot, entry.flow.deadline());
+        true
+    }
+
+    fn send_segments(&mut self, conn: Conn) -> bool {
+        let core = &mut self.core;
+        let Some(entry) = core.table.get_mut(conn) else { return true };
+        if entry.flow.is_stalled() {
+            // Nothing comes back: the path may have become narrower.
+            let mtu = self.link.mtu(entry.flow.tuple.remote.ip());
+            entry.flow.limit_mss(mss_of(mtu, &entry.flow.tuple.remote));
+        }
+        let shared = &mut core.shared;
+        while let Some(outgoing) = entry.flow.next(core.now) {
+            let (local, remote) = (entry.flow.tuple.local, entry.flow.tuple.remote);
+            let tcp: &TcpHeader = &outgoing.tcp;
+            let len = headers_len(&remote, tcp) + outgoing.len;
+            let flow = &mut entry.flow;
+            let sent = self.link.transmit(remote.ip(), len, |packet| {
+                emit(&local, &remote, tcp, packet, |payload| flow.fill(&outgoing, shared, payload));
+            });
+            if !sent {
+                shared.stats.link_full += 1;
+                return false;
+            }
+            shared.stats.packets_out += 1;
+            entry.flow.commit(core.now, &outgoing, shared);
+        }
+        true
+    }
+
+    /// A signal that came while there was enough to do.
+    pub(super) fn look_for_waker(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        if self.link.wait(Some(Time::ZERO))? {
+            events.push(Event::Woken);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// The application has closed a connection.
+    pub(super) fn begin_closing(&mut self, conn: Conn, closing: Closing) {
+        let now = self.now;
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.closing = Some(closing);
+        let resets = entry.resets;
+        let flow = &mut entry.flow;
+        flow.read(now, usize::MAX, &mut self.shared, |_| {});
+        match closing {
+            Closing::Flush => {
+                flow.deaf = true;
+                if !resets {
+                    flow.finish();
+                }
+            }
+            Closing::Linger | Closing::FlushThenLinger => flow.finish(),
+            Closing::AfterPeer | Closing::FlushThenAfterPeer => {}
+        }
+        self.touch(conn);
+        self.await_peer(conn, closing);
+    }
+
+    /// Those that wait for the peer alone have a limit on it.
+    fn await_peer(&mut self, conn: Conn, closing: Closing) {
+        if closing.is_flush() {
+            return;
+        }
+        if let Some(oldest) = self.closing.push(&self.limits, self.now, conn, closing) {
+            self.end_patience(oldest);
+        }
+    }
+
+    /// A closed connection moves on as far as it can.
+    pub(super) fn advance_closing(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let Some(closing) = entry.closing else { return };
+        let flow = &mut entry.flow;
+        match closing {
+            Closing::Flush if entry.resets && flow.all_acked() => {
+                let (tuple, reset) = (flow.tuple, flow.reset_header());
+                self.shared.stats.resets_out += 1;
+                self.replies.push(&tuple, reset);
+                self.remove(conn);
+            }
+            Closing::Flush if flow.state == State::FinWait2 => self.retire(conn),
+            Closing::FlushThenLinger if flow.all_acked() => {
+                entry.closing = Some(Closing::Linger);
+                self.await_peer(conn, Closing::Linger);
+            }
+            Closing::AfterPeer | Closing::FlushThenAfterPeer if flow.ended => {
+                entry.closing = Some(Closing::Flush);
+                flow.deaf = true;
+                flow.finish();
+            }
+            Closing::FlushThenAfterPeer if flow.all_acked() => {
+                entry.closing = Some(Closing::AfterPeer);
+                self.await_peer(conn, Closing::AfterPeer);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Handshakes under way at listeners: SYN-RECEIVED without a connection, so that a flood of SYNs costs little.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::flow::{Agreed, Flow};
+use super::options::StackLimits;
+use super::shared::{Shared, timestamp};
+use super::tuple::Tuple;
+use super::wheel::Wheel;
+use super::wire::{Addr, Flags, Seq, TcpHeader};
+use crate::{ListenOptions, Time};
+
+/// A listener.
+pub(crate) struct Listening {
+    pub(crate) at: SocketAddr,
+    pub(crate) backlog: u32,
+    pub(crate) defer: Option<Duration>,
+    /// Handshakes under way.
+    pub(crate) halves: u32,
+}
+
+impl Listening {
+    pub(crate) fn new(at: SocketAddr, options: &ListenOptions) -> Listening {
+        Listening { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0 }
+    }
+
+    /// Whether it listens there; an unspecified address stands for all of its family (IPv6's for IPv4's too, as on Linux).
+    pub(crate) fn takes(&self, to: &Addr, port: u16) -> bool {
+        let ip = self.at.ip();
+        let all = ip.is_unspecified() && (ip.is_ipv6() || to.is_v4());
+        self.at.port() == port && (all || ip == to.ip())
+    }
+}
+
+/// A handshake under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Half {
+    pub(crate) tuple: Tuple,
+    pub(crate) hash: u64,
+    pub(crate) listener: u32,
+    pub(crate) agreed: Agreed,
+    pub(crate) retries: u8,
+    /// Its ACK came, and now it waits for data (TCP_DEFER_ACCEPT).
+    pub(crate) deferred: bool,
+    /// When its SYN-ACK was sent last.
+    answered: Time,
+}
+
+/// What is agreed upon by a SYN. `mss`: what our link takes.
+pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared: &Shared) -> Agreed {
+    let options = &syn.options;
+    let shift = super::flow::shift_for(shared.limits.largest_window);
+    Agreed {
+        iss: Seq(shared.first_seq(now, tuple)),
+        irs: syn.seq,
+        window: syn.window,
+        scale: options.window_scale.map(|out| (out, shift)),
+        sack: options.sack_permitted,
+        timestamp: options.timestamps.map(|(value, _)| value),
+        mss: mss.min(options.mss.unwrap_or(536).max(64)),
+        sent_at: Some(now),
+    }
+}
+
+/// The answer to a SYN; only options that the peer offered.
+pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, shared: &Shared) -> TcpHeader {
+    let offset = shared.timestamp_offset(tuple);
+    let shift = agreed.scale.map_or(0, |(_, shift)| shift);
+    let mut options = Flow::syn_options(mss, shift, now, offset, 0);
+    options.window_scale = options.window_scale.filter(|_| agreed.scale.is_some());
+    options.sack_permitted = agreed.sack;
+    options.timestamps = agreed.timestamp.map(|echo| (timestamp(now, offset), echo));
+    TcpHeader {
+        src_port: tuple.local_port,
+        dst_port: tuple.remote_port,
+        seq: agreed.iss,
+        ack: agreed.irs + 1,
+        flags: Flags::SYN | Flags::ACK,
+        window: shared.limits.first_window.min(0xffff) as u16,
+        options,
+    }
+}
+
+/// All of them.
+pub(crate) struct Halves {
+    slots: Vec<Option<Half>>,
+    free: Vec<u32>,
+    wheel: Wheel,
+    limit: usize,
+}
+
+impl Halves {
+    pub(crate) fn new(limit: u32, now: Time) -> Halves {
+        Halves { slots: Vec::new(), free: Vec::new(), wheel: Wheel::new(now), limit: limit as usize }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.len() - self.free.len() >= self.limit
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn insert(
+        &mut self,
+        now: Time,
+        tuple: Tuple,
+        hash: u64,
+        listener: u32,
+        agreed: Agreed,
+        limits: &StackLimits,
+    ) -> u32 {
+        let half = Half { tuple, hash, listener, agreed, retries: 0, deferred: false, answered: now };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = Some(half);
+                index
+            }
+            None => {
+                self.slots.push(Some(half));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.wheel.set(index, Some(now + limits.first_rto));
+        index
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Half> {
+        self.slots.get(index as usize)?.as_ref()
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Half> {
+        let half = self.slots.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        self.wheel.set(index, None);
+        Some(half)
+    }
+
+    /// Those of a listener that is gone.
+    pub(crate) fn of(&self, listener: u32) -> Vec<u32> {
+        let of = |(i, half): (usize, &Option<Half>)| {
+            half.is_some_and(|half| half.listener == listener).then_some(i as u32)
+        };
+        self.slots.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// The ACK came, but data is waited for.
+    pub(crate) fn defer(&mut self, index: u32, until: Time) {
+        if let Some(Some(half)) = self.slots.get_mut(index as usize)
+            && !half.deferred
+        {
+            half.deferred = true;
+            self.wheel.set(index, Some(until));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.wheel.next()
+    }
+
+    /// One whose time has come.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<u32> {
+        self.wheel.pop(now)
+    }
+
+    /// Its SYN-ACK is to be sent again, later each time (RFC 6298 section 5.5). `false`: it was often enough.
+    pub(crate) fn retry(&mut self, now: Time, index: u32, limits: &StackLimits) -> bool {
+        let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };
+        if half.retries >= limits.handshake_retries {
+            return false;
+        }
+        half.retries += 1;
+        half.answered = now;
+        // Its round trip can't be told any more.
+        half.agreed.sent_at = None;
+        let wait = limits.first_rto * (1 << half.retries.min(6));
+        self.wheel.set(index, Some(now + wait.min(limits.largest_rto)));
+        true
+    }
+
+    /// Its SYN came again: whether it is answered again, at a limited rate.
+    pub(crate) fn again(&mut self, now: Time, index: u32) -> bool {
+        const EVERY: Duration = Duration::from_millis(100);
+        let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };
+        let often = now - half.answered < EVERY;
+        if !often {
+            half.answered = now;
+            half.agreed.sent_at = None;
+        }
+        !often
+    }
+}

@@ -1,0 +1,100 @@
+//! Keyed hashing: SipHash-1-3, so that nobody outside can choose where his connections land in a table, nor guess sequence
+//! numbers, ports, cookies and the offset of timestamps.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A secret.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key(u64, u64);
+
+/// One secret for each use, so that what one gives away does not help with another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    pub(crate) demux: Key,
+    pub(crate) sequence: Key,
+    pub(crate) timestamps: Key,
+    pub(crate) ports: Key,
+    pub(crate) cookies: Key,
+}
+
+impl Keys {
+    /// From a seed, or from the system's randomness.
+    pub(crate) fn new(seed: Option<u64>) -> Keys {
+        let (a, b) = match seed {
+            Some(seed) => (seed, !seed),
+            // The standard library's own source of keys for its tables: random once for each process, by the system.
+            None => (RandomState::new().hash_one(1u8), RandomState::new().hash_one(2u8)),
+        };
+        let root = Key(a, b);
+        let key = |n: u64| Key(root.hash(&[n, 0]), root.hash(&[n, 1]));
+        Keys { demux: key(1), sequence: key(2), timestamps: key(3), ports: key(4), cookies: key(5) }
+    }
+}
+
+impl Key {
+    /// SipHash-1-3 of whole words.
+    pub(crate) fn hash(self, words: &[u64]) -> u64 {
+        let mut v = [
+            self.0 ^ 0x736f_6d65_7073_6575,
+            self.1 ^ 0x646f_7261_6e64_6f6d,
+            self.0 ^ 0x6c79_6765_6e65_7261,
+            self.1 ^ 0x7465_6462_7974_6573,
+        ];
+        let mut absorb = |word: u64| {
+            v[3] ^= word;
+            round(&mut v);
+            v[0] ^= word;
+        };
+        for word in words {
+            absorb(*word);
+        }
+        absorb((words.len() as u64 * 8) << 56);
+        v[2] ^= 0xff;
+        for _ in 0..3 {
+            round(&mut v);
+        }
+        v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
+#[inline]
+fn round(v: &mut [u64; 4]) {
+    v[0] = v[0].wrapping_add(v[1]);
+    v[2] = v[2].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(13) ^ v[0];
+    v[3] = v[3].rotate_left(16) ^ v[2];
+    v[0] = v[0].rotate_left(32);
+    v[2] = v[2].wrapping_add(v[1]);
+    v[0] = v[0].wrapping_add(v[3]);
+    v[1] = v[1].rotate_left(17) ^ v[2];
+    v[3] = v[3].rotate_left(21) ^ v[0];
+    v[2] = v[2].rotate_left(32);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::Hasher;
+
+    use super::*;
+
+    /// The standard library's default hasher is SipHash-1-3 with a key of zeros.
+    #[test]
+    fn it_is_siphash_1_3() {
+        for len in 0..6u64 {
+            let words: Vec<u64> = (0..len).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+            let mut reference = std::hash::DefaultHasher::new();
+            for word in &words {
+                reference.write(&word.to_le_bytes());
+            }
+            assert_eq!(Key(0, 0).hash(&words), reference.finish(), "{len} words");
+        }
+    }
+
+    #[test]
+    fn a_seed_decides_and_no_seed_does_not() {
+        let of = |seed| Keys::new(seed).demux.hash(&[7]);
+        assert_eq!(of(Some(3)), of(Some(3)));
+        assert_ne!(of(Some(3)), of(Some(4)));
+        assert_ne!(of(None), of(None));
+    }
+}

@@ -1,0 +1,58 @@
+//! What a stack counts, in the manner of netstat.
+
+/// Counters since the stack began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackStats {
+    /// Packets taken from the link.
+    pub packets_in: u64,
+    /// Packets given to the link.
+    pub packets_out: u64,
+    /// Packets that were not understood: cut short, contradictory, or not TCP.
+    pub malformed: u64,
+    /// Packets with a wrong checksum.
+    pub bad_checksum: u64,
+    /// Connections we asked for.
+    pub active_opens: u64,
+    /// Connections that were accepted.
+    pub passive_opens: u64,
+    /// Connections asked for that failed.
+    pub failed_opens: u64,
+    /// Established connections that the peer reset.
+    pub resets_in: u64,
+    /// Resets sent.
+    pub resets_out: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Of them: by RACK or by duplicate ACKs.
+    pub fast_retransmits: u64,
+    /// Tail loss probes sent.
+    pub tail_probes: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+    /// Retransmissions that turned out to have been needless.
+    pub spurious: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Segments refused since their timestamp was old (PAWS).
+    pub paws_refused: u64,
+    /// Challenge ACKs sent (RFC 5961).
+    pub challenges: u64,
+    /// Replies to strangers that the limit of their rate kept back.
+    pub replies_withheld: u64,
+    /// SYNs that came when no handshake more could be kept: answered by a cookie.
+    pub cookies_sent: u64,
+    /// Connections that a cookie made.
+    pub cookies_taken: u64,
+    /// SYNs dropped since nothing more could be accepted.
+    pub syns_dropped: u64,
+    /// Connections that entered TIME_WAIT.
+    pub time_waits: u64,
+    /// TIME_WAIT entries that gave way to newer ones before their time.
+    pub time_waits_cut: u64,
+    /// TIME_WAIT entries that a new connection took over.
+    pub time_waits_reused: u64,
+    /// Bytes dropped since no buffer was left for them.
+    pub bytes_dropped: u64,
+    /// Times the link had no room for a packet.
+    pub link_full: u64,
+}

@@ -1,0 +1,158 @@
+//! IPv4 (RFC 791) and IPv6 (RFC 8200) headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Malformed;
+use super::checksum::Sum;
+use crate::link::Checksums;
+
+/// The protocol number of TCP.
+pub(super) const TCP: u8 = 6;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const HOP_LIMIT: u8 = 64;
+/// The first 12 bytes of an IPv4-mapped address (RFC 4291 section 2.5.5.2).
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+/// An address of either family in 16 bytes: IPv4 ones are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Addr([u8; 16]);
+
+impl Addr {
+    pub(crate) fn is_v4(&self) -> bool {
+        self.0[..12] == MAPPED
+    }
+
+    fn v4(bytes: [u8; 4]) -> Addr {
+        let mut addr = [0; 16];
+        addr[..12].copy_from_slice(&MAPPED);
+        addr[12..].copy_from_slice(&bytes);
+        Addr(addr)
+    }
+
+    pub(crate) fn ip(&self) -> IpAddr {
+        match self.0 {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            bytes => IpAddr::V6(Ipv6Addr::from(bytes)),
+        }
+    }
+
+    /// As it is on the wire.
+    pub(super) fn bytes(&self) -> &[u8] {
+        if self.is_v4() { &self.0[12..] } else { &self.0 }
+    }
+
+    /// All 16 bytes, as two words.
+    pub(crate) fn words(&self) -> [u64; 2] {
+        let word = |at: usize| self.0[at..].first_chunk().map_or(0, |c| u64::from_ne_bytes(*c));
+        [word(0), word(8)]
+    }
+
+    /// Bytes of an IP header towards it.
+    pub(crate) fn header_len(&self) -> usize {
+        if self.is_v4() { IPV4_HEADER } else { IPV6_HEADER }
+    }
+
+    /// Neither unspecified nor multicast nor broadcast: what a segment may come from (RFC 1122 section 4.2.3.10).
+    pub(crate) fn is_somebody(&self) -> bool {
+        match self.ip() {
+            IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
+            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
+        }
+    }
+}
+
+impl From<IpAddr> for Addr {
+    fn from(ip: IpAddr) -> Addr {
+        match ip {
+            IpAddr::V4(v4) => Addr::v4(v4.octets()),
+            IpAddr::V6(v6) => Addr(v6.octets()),
+        }
+    }
+}
+
+/// What is needed of an IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IpHeader {
+    pub(crate) src: Addr,
+    pub(crate) dst: Addr,
+    /// Where in the packet the payload begins and ends.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+impl IpHeader {
+    pub(crate) fn parse(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
+        match bytes.first().ok_or(Malformed::Short)? >> 4 {
+            4 => IpHeader::parse_v4(bytes, checksums),
+            6 => IpHeader::parse_v6(bytes),
+            _ => Err(Malformed::NotOurs),
+        }
+    }
+
+    fn parse_v4(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
+        let header: &[u8; IPV4_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
+        let [first, _, l0, l1, _, _, f0, f1, _, protocol, ..] = *header;
+        let (from, to) = (usize::from(first & 15) * 4, usize::from(u16::from_be_bytes([l0, l1])));
+        if from < IPV4_HEADER || to < from {
+            return Err(Malformed::Header);
+        }
+        if to > bytes.len() {
+            return Err(Malformed::Short);
+        }
+        // More fragments follow, or this is not the first: neither is for us.
+        if protocol != TCP || u16::from_be_bytes([f0, f1]) & 0x3fff != 0 {
+            return Err(Malformed::NotOurs);
+        }
+        if checksums == Checksums::Full {
+            let mut sum = Sum::default();
+            sum.add(&bytes[..from]);
+            if sum.finish() != 0 {
+                return Err(Malformed::Checksum);
+            }
+        }
+        let addr = |at: usize| bytes[at..].first_chunk().map_or(Addr::default(), |c| Addr::v4(*c));
+        Ok(IpHeader { src: addr(12), dst: addr(16), from, to })
+    }
+
+    fn parse_v6(bytes: &[u8]) -> Result<IpHeader, Malformed> {
+        let header: &[u8; IPV6_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
+        let to = IPV6_HEADER + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        if header[6] != TCP {
+            return Err(Malformed::NotOurs);
+        }
+        if to > bytes.len() {
+            return Err(Malformed::Short);
+        }
+        let addr = |at: usize| header[at..].first_chunk().map_or(Addr::default(), |c| Addr(*c));
+        let (src, dst) = (addr(8), addr(24));
+        if src.is_v4() || dst.is_v4() {
+            // Mapped addresses are not for the wire (RFC 4291 section 2.5.5.2).
+            return Err(Malformed::Header);
+        }
+        Ok(IpHeader { src, dst, from: IPV6_HEADER, to })
+    }
+
+    /// Writes the header of a packet with a payload of `len` bytes into `header`, which has its length.
+    pub(crate) fn emit(src: &Addr, dst: &Addr, len: usize, header: &mut [u8]) {
+        if dst.is_v4() {
+            let total = (IPV4_HEADER + len) as u16;
+            header[..2].copy_from_slice(&[0x45, 0]);
+            header[2..4].copy_from_slice(&total.to_be_bytes());
+            // Don't fragment; the identification of an atomic datagram means nothing (RFC 6864 section 4.1).
+            header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
+            header[8..12].copy_from_slice(&[HOP_LIMIT, TCP, 0, 0]);
+            header[12..16].copy_from_slice(src.bytes());
+            header[16..20].copy_from_slice(dst.bytes());
+            let mut sum = Sum::default();
+            sum.add(&header[..IPV4_HEADER]);
+            header[10..12].copy_from_slice(&sum.finish().to_be_bytes());
+        } else {
+            header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+            header[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+            header[6..8].copy_from_slice(&[TCP, HOP_LIMIT]);
+            header[8..24].copy_from_slice(src.bytes());
+            header[24..40].copy_from_slice(dst.bytes());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Packets as bytes and as values. Each header has the same verbs: `parse` checks bytes and makes a value, `len` says how many
+//! bytes a value takes, `emit` writes them.
+
+pub(crate) mod checksum;
+mod ip;
+mod options;
+mod seq;
+mod tcp;
+
+pub(crate) use self::ip::{Addr, IpHeader};
+pub(crate) use self::options::{Options, Sack};
+pub(crate) use self::seq::Seq;
+pub(crate) use self::tcp::{Flags, TCP_HEADER, TcpHeader};
+
+use self::checksum::Sum;
+use crate::link::Checksums;
+
+/// Why a packet was not understood; each is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    /// Shorter than its headers say.
+    Short,
+    /// Not TCP over IPv4 or IPv6, or a fragment of it: the link should not have brought it.
+    NotOurs,
+    /// A header that contradicts itself.
+    Header,
+    /// A checksum that does not match.
+    Checksum,
+}
+
+/// A received segment with its addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) src: Addr,
+    pub(crate) dst: Addr,
+    pub(crate) tcp: TcpHeader,
+    /// Where in the packet the payload begins and ends.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+impl Packet {
+    /// Reads a packet that begins with its IP header.
+    pub(crate) fn parse(bytes: &[u8], checksums: Checksums) -> Result<Packet, Malformed> {
+        let ip = IpHeader::parse(bytes, checksums)?;
+        let whole = bytes.get(ip.from..ip.to).ok_or(Malformed::Short)?;
+        if checksums == Checksums::Full {
+            let mut sum = Sum::default();
+            sum.add_pseudo_header(&ip.src, &ip.dst, whole.len());
+            sum.add(whole);
+            if sum.finish() != 0 {
+                return Err(Malformed::Checksum);
+            }
+        }
+        let (tcp, header) = TcpHeader::parse(whole)?;
+        Ok(Packet { src: ip.src, dst: ip.dst, tcp, from: ip.from + header, to: ip.to })
+    }
+}
+
+/// Bytes of headers before the payload.
+pub(crate) fn headers_len(to: &Addr, tcp: &TcpHeader) -> usize {
+    to.header_len() + tcp.len()
+}
+
+/// Writes headers and checksums around a payload that `fill` writes. `packet` has the length of all.
+pub(crate) fn emit(src: &Addr, dst: &Addr, tcp: &TcpHeader, packet: &mut [u8], fill: impl FnOnce(&mut [u8])) {
+    let (ip, whole) = packet.split_at_mut(dst.header_len());
+    IpHeader::emit(src, dst, whole.len(), ip);
+    let (header, payload) = whole.split_at_mut(tcp.len());
+    tcp.emit(header);
+    fill(payload);
+    let mut sum = Sum::default();
+    sum.add_pseudo_header(src, dst, whole.len());
+    sum.add(whole);
+    whole[tcp::CHECKSUM].copy_from_slice(&sum.finish().to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! TCP headers (RFC 9293 section 3.1).
+
+use std::ops::{BitOr, Range};
+
+use super::{Malformed, Options, Seq};
+
+/// Bytes of a header without options.
+pub(crate) const TCP_HEADER: usize = 20;
+/// Where its checksum is.
+pub(super) const CHECKSUM: Range<usize> = 16..18;
+
+/// The control bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(pub(crate) u8);
+
+impl Flags {
+    pub(crate) const FIN: Flags = Flags(1);
+    pub(crate) const SYN: Flags = Flags(2);
+    pub(crate) const RST: Flags = Flags(4);
+    pub(crate) const PSH: Flags = Flags(8);
+    pub(crate) const ACK: Flags = Flags(16);
+
+    /// Whether one of `other`'s is set.
+    pub(crate) fn has(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// A TCP header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpHeader {
+    pub(crate) src_port: u16,
+    pub(crate) dst_port: u16,
+    pub(crate) seq: Seq,
+    pub(crate) ack: Seq,
+    pub(crate) flags: Flags,
+    /// As it is in the header, not scaled.
+    pub(crate) window: u16,
+    pub(crate) options: Options,
+}
+
+impl TcpHeader {
+    /// Reads a header and says how long it was.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<(TcpHeader, usize), Malformed> {
+        let fixed: &[u8; TCP_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
+        let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, ..] = *fixed;
+        let len = usize::from(offset >> 4) * 4;
+        if len < TCP_HEADER {
+            return Err(Malformed::Header);
+        }
+        let options = Options::parse(bytes.get(TCP_HEADER..len).ok_or(Malformed::Short)?)?;
+        let header = TcpHeader {
+            src_port: u16::from_be_bytes([s0, s1]),
+            dst_port: u16::from_be_bytes([d0, d1]),
+            seq: Seq(u32::from_be_bytes([q0, q1, q2, q3])),
+            ack: Seq(u32::from_be_bytes([a0, a1, a2, a3])),
+            flags: Flags(flags),
+            window: u16::from_be_bytes([w0, w1]),
+            options,
+        };
+        Ok((header, len))
+    }
+
+    /// Bytes with options.
+    pub(crate) fn len(&self) -> usize {
+        TCP_HEADER + self.options.len()
+    }
+
+    /// Writes the header into `out`, which has its length; the checksum stays zero.
+    pub(crate) fn emit(&self, out: &mut [u8]) {
+        out[..2].copy_from_slice(&self.src_port.to_be_bytes());
+        out[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
+        out[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        out[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        out[12] = ((self.len() / 4) << 4) as u8;
+        out[13] = self.flags.0;
+        out[14..16].copy_from_slice(&self.window.to_be_bytes());
+        out[16..20].fill(0);
+        self.options.emit(&mut out[TCP_HEADER..]);
+    }
+}
