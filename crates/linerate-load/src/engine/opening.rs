@@ -68,17 +68,21 @@ impl Opening {
         self.fruitless_pause = FIRST_BACKOFF;
     }
 
-    /// A connection ended without an answer.
+    /// A connection ended without an answer. Many that end together are one reason to pause, not many.
     pub(crate) fn fruitless(&mut self, now: Time) {
-        self.not_before = now + self.fruitless_pause;
-        self.fruitless_pause = (self.fruitless_pause * 2).min(LONGEST_BACKOFF);
+        if now >= self.not_before {
+            self.not_before = now + self.fruitless_pause;
+            self.fruitless_pause = (self.fruitless_pause * 2).min(LONGEST_BACKOFF);
+        }
     }
 
     /// A connection could not be opened. Says whether none ever could and it is time to give up.
     pub(crate) fn failed(&mut self, now: Time) -> bool {
         self.failed = self.failed.saturating_add(1);
-        self.not_before = now + self.connect_pause;
-        self.connect_pause = (self.connect_pause * 2).min(LONGEST_BACKOFF);
+        if now >= self.not_before {
+            self.not_before = now + self.connect_pause;
+            self.connect_pause = (self.connect_pause * 2).min(LONGEST_BACKOFF);
+        }
         !self.ever_opened && self.failed >= self.wanted.min(10)
     }
 }

@@ -124,6 +124,14 @@ fn a_server_that_closes_at_once_ends_in_failures() {
 }
 
 #[test]
+fn many_connections_closed_at_once_are_one_reason_to_pause() {
+    let plan = Plan { connections: 64, stop: requests(200), ..plan() };
+    let (outcome, _) = run(&plan, Script { close_after: Some(0), ..Script::new() });
+    assert_eq!(outcome.failures.count(Failure::Timeout), 0, "{:?}", outcome.failures);
+    assert_eq!(outcome.failures.count(Failure::ClosedEarly) + outcome.failures.count(Failure::Reset), 200);
+}
+
+#[test]
 fn a_server_that_speaks_ssh_is_malformed() {
     let plan = Plan { connections: 2, depth: 5, stop: requests(20), ..plan() };
     let (outcome, _) = run(&plan, Script { banner: b"SSH-2.0-OpenSSH_9.2p1\r\n".to_vec(), ..Script::new() });
