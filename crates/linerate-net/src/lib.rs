@@ -7,10 +7,13 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
+//! [`capture`] reads the packets that pass by.
+//!
 //! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!
 //! `unsafe` is confined to `sys/`.
 
+pub mod capture;
 mod clock;
 mod closing;
 #[doc(hidden)]

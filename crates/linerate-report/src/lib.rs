@@ -3,14 +3,17 @@
 //! * [`summary`]: the end of a run, for a terminal; readable without colour.
 //! * [`live`]: a run while it lasts, as a view that is redrawn or as plain lines.
 //! * [`json`]: the versioned document ([`schema`]) that scripts and dashboards read.
+//! * [`passive`]: calls that were seen in packets; [`diagram`]: what went to and fro, for a terminal and as SVG.
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
 
+pub mod diagram;
 pub mod doubts;
 mod figures;
 pub mod json;
 pub mod limits;
 pub mod live;
+pub mod passive;
 pub mod schema;
 pub mod style;
 pub mod summary;

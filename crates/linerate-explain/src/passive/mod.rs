@@ -23,6 +23,7 @@ mod http;
 pub mod limits;
 mod observation;
 pub mod packet;
+pub mod words;
 
 use std::io::Read;
 

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod event_fd;
+pub(crate) mod packet_ring;
 mod pages;
 mod poll;
 pub(crate) mod ring;

@@ -2,4 +2,5 @@
 //! renamed or dropped within a version.
 
 pub mod outcome;
+pub mod passive;
 pub mod plan;

@@ -1,0 +1,237 @@
+//! What was seen, in plain words: the verdict, the five lines, and what not to believe.
+
+use super::findings::{Confidence, Finding};
+use super::flow::ms;
+use super::{Ending, Observation};
+
+/// What one can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Calls were seen, and nothing in the packets costs them time beyond network and server.
+    Healthy,
+    /// Something was seen to cost time.
+    Caused,
+    /// Too little was seen to say.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// As in machine-readable results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Healthy => "healthy",
+            Verdict::Caused => "caused",
+            Verdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// The verdict.
+pub fn verdict(seen: &Observation, findings: &[Finding]) -> Verdict {
+    let s = &seen.sums;
+    if findings.iter().any(|f| f.confidence >= Confidence::Likely) {
+        Verdict::Caused
+    } else if s.answered == 0 || !findings.is_empty() || s.unanswered > s.answered {
+        Verdict::Inconclusive
+    } else {
+        Verdict::Healthy
+    }
+}
+
+fn several(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// At most five lines, the verdict first.
+pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
+    let s = &seen.sums;
+    let calls = several(s.answered, "call", "calls");
+    let connections = several(s.http, "connection", "connections");
+    let mut lines = Vec::new();
+    let [median, nine, _, most] = s.total_quantiles_ns;
+    let worst = match s.answered {
+        1 => format!("it took {}", ms(most)),
+        _ => format!("median {}, 90 % within {}, the slowest {}", ms(median), ms(nine), ms(most)),
+    };
+    match (verdict(seen, findings), findings.first()) {
+        (Verdict::Healthy, _) => {
+            lines.push(format!("Nothing in the packets is wrong: {calls} on {connections}; {worst}."));
+        }
+        (_, Some(f)) => {
+            let lost = if f.confidence == Confidence::Possible { "perhaps lost" } else { "lost" };
+            lines.push(format!(
+                "Seen in {} of {calls}, {} {lost} each: {}.",
+                f.calls,
+                ms(f.cost_ns),
+                f.title
+            ));
+            lines.push(format!("{calls} on {connections}: {worst}."));
+        }
+        _ => lines.push(no_calls(seen)),
+    }
+    if s.answered > 0 && s.total_ns > 0 {
+        lines.push(parts(seen));
+    }
+    if s.answered > 0 {
+        lines.push(segments(seen));
+    }
+    if let Some(f) = findings.first() {
+        let fix = f
+            .fixes
+            .first()
+            .map_or(String::new(), |fix| format!("To change: {}: {}. ", fix.software, fix.change));
+        lines.push(format!("{fix}Packets show it, they do not prove it: {}.", f.verify));
+    }
+    lines
+}
+
+fn no_calls(seen: &Observation) -> String {
+    let (p, s) = (&seen.packets, &seen.sums);
+    let why = if p.all == 0 {
+        "there is no packet in it".to_owned()
+    } else if let Some(link) = p.unknown_link.filter(|_| p.tcp == 0) {
+        format!(
+            "its link type ({link}) is not read; Ethernet, raw IP, Linux cooked (SLL, SLL2), loopback and NFLOG are"
+        )
+    } else if p.tcp == 0 {
+        format!("there is no TCP in its {}", several(p.all, "packet", "packets"))
+    } else if s.tls > 0 && s.http == 0 {
+        format!("{} carried TLS: what is inside cannot be read", several(s.tls, "connection", "connections"))
+    } else if s.http2 > 0 && s.http == 0 {
+        "HTTP/2 was seen, which is not read here".to_owned()
+    } else if s.requests > 0 && s.answers == 0 {
+        format!(
+            "{} but no answer: only one direction was captured, or the server did not answer",
+            several(s.requests, "request was seen", "requests were seen")
+        )
+    } else if s.answers > 0 && s.requests == 0 {
+        format!(
+            "{} but no request: only one direction was captured",
+            several(s.answers, "answer was seen", "answers were seen")
+        )
+    } else if s.requests > 0 {
+        "no request's answer came to its end".to_owned()
+    } else {
+        format!("no HTTP/1 was seen on its {}", several(s.connections, "TCP connection", "TCP connections"))
+    };
+    format!("Nothing can be said: {why}.")
+}
+
+/// Where the time of all calls went.
+fn parts(seen: &Observation) -> String {
+    let s = &seen.sums;
+    let share = |ns: i64| 100.0 * ns as f64 / s.total_ns as f64;
+    let parts = [
+        ("the server before its first byte", s.think_ns),
+        ("receiving", s.receive_ns),
+        ("the network's round trip", s.wait_ns),
+        ("connecting", s.connect_ns),
+        ("sending", s.send_ns),
+        ("behind earlier answers", s.queued_ns),
+    ];
+    let mut parts: Vec<_> = parts.into_iter().filter(|(_, ns)| share(*ns) >= 0.5).collect();
+    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let parts: Vec<_> = parts.iter().map(|(what, ns)| format!("{what} {:.0} %", share(*ns))).collect();
+    format!("Of the calls' time: {}.", parts.join(", "))
+}
+
+fn segments(seen: &Observation) -> String {
+    let told: Vec<_> = super::Marks::ALL
+        .into_iter()
+        .filter_map(|(mark, _, words)| Some((seen.marks.of(mark), words)).filter(|(n, _)| *n > 0))
+        .map(|(n, words)| format!("{words} {n}"))
+        .collect();
+    let all = several(seen.packets.tcp, "segment", "segments");
+    match told.is_empty() {
+        true => format!("Of {all} none was sent again, none came out of order, no window closed."),
+        false => format!("Of {all}: {}.", told.join(", ")),
+    }
+}
+
+/// What not to believe, and what would be needed.
+pub fn limits(seen: &Observation) -> Vec<String> {
+    let (p, s) = (&seen.packets, &seen.sums);
+    let mut told = Vec::new();
+    let mut say = |when: bool, text: String| {
+        if when {
+            told.push(text);
+        }
+    };
+    match &seen.ending {
+        Some(Ending::Truncated { at }) => {
+            say(
+                true,
+                format!(
+                    "the capture ends in the middle of a packet, at byte {at}: what came after is not in it"
+                ),
+            );
+        }
+        Some(Ending::Damaged { at, what }) => {
+            say(true, format!("the capture is damaged at byte {at} ({what}): what follows was not read"));
+        }
+        _ => {}
+    }
+    say(
+        s.tls > 0,
+        format!("{} carried TLS: what is inside cannot be read", several(s.tls, "connection", "connections")),
+    );
+    say(
+        s.http2 > 0,
+        format!("{} carried HTTP/2, which is not read here", several(s.http2, "connection", "connections")),
+    );
+    say(
+        s.one_direction > 0,
+        format!(
+            "of {} only one direction is in the capture: nothing is said of what the other did",
+            several(s.one_direction, "connection", "connections")
+        ),
+    );
+    say(
+        s.holes > 0,
+        format!(
+            "{} in the streams: the capture lacks packets that arrived",
+            several(s.holes, "hole", "holes")
+        ),
+    );
+    say(
+        p.dropped > 0,
+        format!("the kernel dropped {} before they could be read", several(p.dropped, "packet", "packets")),
+    );
+    say(
+        p.cut > 0,
+        format!("{} were captured only in part (snap length)", several(p.cut, "packet", "packets")),
+    );
+    say(
+        p.fragments > 0,
+        format!("{} of IP packets are not put together", several(p.fragments, "fragment", "fragments")),
+    );
+    say(p.malformed > 0, format!("{} with broken headers", several(p.malformed, "packet", "packets")));
+    if let Some(link) = p.unknown_link {
+        say(p.tcp > 0, format!("packets of link type {link} were not read"));
+    }
+    say(
+        p.backwards > 0,
+        format!(
+            "{} had an earlier time than the one before: parts of calls may be wrong by as much",
+            several(p.backwards, "packet", "packets")
+        ),
+    );
+    say(
+        s.unanswered > 0,
+        format!("{} without a whole answer in the capture", several(s.unanswered, "request", "requests")),
+    );
+    say(
+        s.orphans > 0,
+        format!("{} to requests that are not in the capture", several(s.orphans, "answer", "answers")),
+    );
+    say(
+        s.evicted > 0,
+        format!(
+            "{} were summed up early to hold memory bounded",
+            several(s.evicted, "quiet connection", "quiet connections")
+        ),
+    );
+    let no_rtt = s.http > 0 && s.rtt_min_ns.is_none();
+    say(no_rtt, "no connection's opening is in the capture: the network's round trip is not known, and is within the server's part".to_owned());
+    told
+}

@@ -1,0 +1,75 @@
+//! Sequence diagrams of calls: two lanes, what went from one to the other and when, and the pauses. Plain data, drawn for a
+//! terminal ([`to_text`]) and as SVG ([`to_svg`]).
+
+mod svg;
+mod terminal;
+
+pub use svg::to_svg;
+pub use terminal::to_text;
+
+use crate::style::Style;
+
+/// Something between a client and a server, over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diagram {
+    /// What it shows.
+    pub title: String,
+    /// Names of the two lanes.
+    pub lanes: [String; 2],
+    /// In order of time.
+    pub rows: Vec<Row>,
+}
+
+/// A row of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Row {
+    /// Something that was sent.
+    Arrow(Arrow),
+    /// Nothing was sent for that long.
+    Pause {
+        /// How long, milliseconds.
+        ms: f64,
+        /// Why, as far as it is known.
+        why: String,
+        /// It is what the call is slow by.
+        bad: bool,
+    },
+    /// So many arrows are not shown.
+    LeftOut(u64),
+}
+
+/// Something that was sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arrow {
+    /// When, milliseconds from the start.
+    pub at_ms: f64,
+    /// From the client (the left lane) to the server.
+    pub to_server: bool,
+    /// What it is: flags, bytes.
+    pub label: String,
+    /// What is remarkable about it.
+    pub notes: Vec<String>,
+    /// It is trouble.
+    pub bad: bool,
+}
+
+/// Both renderings need the same words for a time.
+fn time(ms: f64, unicode: bool) -> String {
+    crate::units::time_us(ms * 1e3, unicode)
+}
+
+/// What stands beside a row, without its time.
+fn beside(arrow: &Arrow) -> String {
+    match arrow.notes.is_empty() {
+        true => arrow.label.clone(),
+        false => format!("{} [{}]", arrow.label, arrow.notes.join(", ")),
+    }
+}
+
+/// One of several diagrams under each other, for a terminal.
+pub fn all_to_text(diagrams: &[Diagram], style: Style) -> String {
+    diagrams.iter().map(|d| to_text(d, style)).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests;
