@@ -228,6 +228,12 @@ pub trait Transport {
         Ok(())
     }
 
+    /// Whether what is handed over for a connection in one turn leaves in one call to the kernel, in however many pieces. Where it
+    /// does not, a small copy is cheaper than a second call.
+    fn gathers(&self) -> bool {
+        false
+    }
+
     /// Gives bytes into the transport's keeping, to send from often (a prebuilt batch of requests).
     fn lend(&mut self, bytes: Arc<[u8]>) -> Lent;
 

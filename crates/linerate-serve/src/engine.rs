@@ -28,6 +28,8 @@ pub(crate) struct Engine<H: Handler> {
     /// What the connection that has its turn will send.
     pub(crate) out: Vec<u8>,
     pub(crate) limits: Limits,
+    /// Bodies up to this size leave as a copy beside their head.
+    pub(crate) copied: usize,
     pub(crate) counts: Arc<ThreadCounts>,
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
@@ -53,6 +55,7 @@ impl<H: Handler> Engine<H> {
             tasks: Tasks::new(ready),
             out: Vec::new(),
             limits,
+            copied: limits::BODY_COPIED,
             counts,
             date: HttpDate::from_unix(0),
             now: Time::ZERO,
@@ -481,7 +484,7 @@ impl<H: Handler> Engine<H> {
         };
         head.write(out, &self.date);
         match later {
-            Some(Later::Large(body)) if body.len() <= limits::BODY_COPIED => {
+            Some(Later::Large(body)) if body.len() <= self.copied => {
                 out.extend_from_slice(&body);
                 None
             }

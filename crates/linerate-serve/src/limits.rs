@@ -59,6 +59,10 @@ pub(crate) const BODY_DISCARDED: u64 = 256 << 10;
 /// are, all but their beginning. Reason: a copy costs less than a second send up to about here (32 kB: 5 us of 13).
 pub(crate) const BODY_COPIED: usize = 64 << 10;
 
+/// The same where a second piece costs no second send; and what of a larger body leaves with the head. Reason: a piece more costs
+/// about what copying this does.
+pub(crate) const BODY_COPIED_GATHERING: usize = 16 << 10;
+
 /// Bytes of a large answer handed to the transport in one go. Reason: other connections have their turn; the socket rarely
 /// takes more at once.
 pub(crate) const BODY_SLICE: usize = 128 << 10;

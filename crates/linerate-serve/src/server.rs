@@ -73,9 +73,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
     pub fn new(transport: T, handler: H, limits: Limits) -> Server<T, H> {
         let ready = Ready::new(transport.waker());
         let counts = Arc::new(ThreadCounts::default());
+        let mut engine = Engine::new(handler, limits, counts, Arc::clone(&ready));
+        if transport.gathers() {
+            engine.copied = limits::BODY_COPIED_GATHERING;
+        }
         Server {
             transport,
-            engine: Engine::new(handler, limits, counts, Arc::clone(&ready)),
+            engine,
             events: Vec::new(),
             connections: Vec::new(),
             open: 0,
@@ -590,7 +594,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if !head.is_empty() {
             // It leaves with the first of the body, not in a segment of its own.
             self.engine.out.append(head);
-            let with_head = body.len().min(limits::BODY_COPIED);
+            let with_head = body.len().min(limits::BODY_COPIED_GATHERING);
             self.engine.out.extend_from_slice(&body[..with_head]);
             *at = with_head;
             return Ok(Pumped::More);

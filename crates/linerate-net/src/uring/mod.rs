@@ -713,6 +713,10 @@ impl Transport for Uring {
         self.hand_over(conn, bytes.len(), |entry| entry.outbox.push_shared(bytes))
     }
 
+    fn gathers(&self) -> bool {
+        true
+    }
+
     fn lend(&mut self, bytes: Arc<[u8]>) -> Lent {
         self.ring.lent().add(bytes)
     }

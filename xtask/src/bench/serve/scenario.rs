@@ -146,7 +146,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "an axum app, unchanged, pipelined x 16, c=64",
         Shape { depth: 16, ..KEEP },
         &[AXUM, AXUM_URING, "axum", AXUM_NODELAY],
-        &[rate(AXUM, AXUM_NODELAY, 4.0), rate(AXUM, "axum", 4.0), aim(rate(AXUM_URING, AXUM_NODELAY, 4.0))],
+        &[
+            rate(AXUM, AXUM_NODELAY, 4.0),
+            aim(rate(AXUM, "axum", 4.0)),
+            aim(rate(AXUM_URING, AXUM_NODELAY, 4.0)),
+            aim(rate(AXUM_URING, "axum", 4.0)),
+        ],
     ),
     body("body3k7", "3.7 kB, keep-alive c=64 (nginx: from memory)", "/bytes/3700", 3_700, 1),
     body("body32k", "32 kB, keep-alive c=64 (nginx: sendfile)", "/bytes/32000", 32_000, 1),
