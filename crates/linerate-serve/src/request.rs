@@ -35,6 +35,11 @@ impl Request {
         &self.head
     }
 
+    /// The head as it is shared with the reader that found it.
+    pub(crate) fn shared_head(&self) -> &Rc<RequestHead> {
+        &self.head
+    }
+
     /// The method.
     pub fn method(&self) -> Method {
         self.head.method()

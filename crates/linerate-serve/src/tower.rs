@@ -1,9 +1,11 @@
 //! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -13,7 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use linerate_http::server::{Fields, Version};
+use linerate_http::server::{Fields, RequestHead, Version};
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
@@ -38,10 +40,33 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    move |request: Request| call(service.clone(), request)
+    let last = Rc::new(RefCell::new(None));
+    move |request: Request| call(service.clone(), Rc::clone(&last), request)
 }
 
-async fn call<S, B>(mut service: S, request: Request) -> Response
+/// The head translated last. Clients repeat themselves, and the reader then hands out the very same head: while it is held here
+/// it cannot become another.
+struct Translated {
+    head: Rc<RequestHead>,
+    method: http::Method,
+    uri: http::Uri,
+    headers: http::HeaderMap,
+}
+
+impl Translated {
+    fn new(head: &Rc<RequestHead>) -> Result<Translated, http::Error> {
+        let mut headers = http::HeaderMap::with_capacity(head.fields().len());
+        for (name, value) in head.fields() {
+            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
+        }
+        let method = http::Method::from_bytes(head.method_name().as_bytes())?;
+        Ok(Translated { head: Rc::clone(head), method, uri: head.target().parse()?, headers })
+    }
+}
+
+type Last = Rc<RefCell<Option<Translated>>>;
+
+async fn call<S, B>(mut service: S, last: Last, request: Request) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -51,9 +76,10 @@ where
     B::Error: Into<Failure>,
 {
     if request.wants_upgrade() {
-        return hand_over(service, &request).await;
+        // Boxed, so that requests which do not ask for it need not carry the room for it.
+        return Box::pin(hand_over(service, &request)).await;
     }
-    let request = match to_http(request) {
+    let request = match to_http(&last, request) {
         Ok(request) => request,
         Err(error) => return explained(400, &error.to_string()),
     };
@@ -108,21 +134,22 @@ where
     response
 }
 
-fn to_http(request: Request) -> Result<http::Request<TowerBody>, http::Error> {
-    let head = request.head();
-    let mut builder = http::Request::builder().method(head.method_name()).uri(head.target()).version(
-        if head.version() == Version::Http10 { http::Version::HTTP_10 } else { http::Version::HTTP_11 },
-    );
-    if let Some(headers) = builder.headers_mut() {
-        headers.reserve(head.fields().len());
-        for (name, value) in head.fields() {
-            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
-        }
+fn to_http(last: &Last, request: Request) -> Result<http::Request<TowerBody>, http::Error> {
+    let head = request.shared_head();
+    let mut last = last.borrow_mut();
+    let same = match &mut *last {
+        Some(same) if Rc::ptr_eq(&same.head, head) => same,
+        other => other.insert(Translated::new(head)?),
+    };
+    let mut translated = http::Request::new(());
+    *translated.method_mut() = same.method.clone();
+    *translated.uri_mut() = same.uri.clone();
+    *translated.headers_mut() = same.headers.clone();
+    if head.version() == Version::Http10 {
+        *translated.version_mut() = http::Version::HTTP_10;
     }
-    let peer = Peer(request.peer());
-    let mut request = builder.body(TowerBody::new(request.into_body()))?;
-    request.extensions_mut().insert(peer);
-    Ok(request)
+    translated.extensions_mut().insert(Peer(request.peer()));
+    Ok(translated.map(|()| TowerBody::new(request.into_body())))
 }
 
 async fn from_http<B>(response: http::Response<B>) -> Response
