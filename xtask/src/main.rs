@@ -45,6 +45,8 @@ enum Bench {
     Load(bench::Options),
     /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
     Serve(bench::serve::Options),
+    /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
+    Explain(bench::explain::Options),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
+        Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Net(net) => return net::main(&net),

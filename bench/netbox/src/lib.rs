@@ -35,7 +35,7 @@ mod rule;
 
 pub use conditions::{Conditions, ConditionsError};
 pub use error::NetBoxError;
-pub use namespace::{INTERFACE, Namespace, Running};
+pub use namespace::{CLIENT_IP, INTERFACE, Namespace, Running, SERVER_IP};
 pub use netbox::{Builder, NetBox, Report, Way};
 pub use queue::Counts;
 pub use rule::{ParseRuleError, Rule};

@@ -21,6 +21,11 @@ use crate::packet::Mac;
 /// The name of the interface on each side.
 pub const INTERFACE: &str = "net0";
 
+/// The client's IPv4 address.
+pub const CLIENT_IP: Ipv4Addr = CLIENT.v4;
+/// The server's IPv4 address.
+pub const SERVER_IP: Ipv4Addr = SERVER.v4;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// What distinguishes the two sides.

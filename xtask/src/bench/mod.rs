@@ -2,6 +2,7 @@
 
 mod alone;
 mod contender;
+pub(crate) mod explain;
 mod figures;
 mod round;
 mod scenario;

@@ -94,7 +94,24 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn builder(&self) -> Builder {
+    /// From words as they are typed.
+    pub(crate) fn parse(words: &str) -> Result<Options> {
+        #[derive(Debug, clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            options: Options,
+        }
+        let words = ["net"].into_iter().chain(words.split_whitespace());
+        Ok(<Alone as clap::Parser>::try_parse_from(words)?.options)
+    }
+
+    /// This delay each way.
+    pub(crate) fn delay_both(&mut self, value: Duration) {
+        self.delay = vec![Sided { way: None, value }];
+    }
+
+    /// The box.
+    pub(crate) fn builder(&self) -> Builder {
         let mut b = NetBox::builder().seed(self.seed);
         b = set(b, &self.delay, |c, v| c.delay = v);
         b = set(b, &self.jitter, |c, v| c.jitter = v);
@@ -126,14 +143,15 @@ fn set<T: Clone>(mut b: Builder, values: &[Sided<T>], put: impl Fn(&mut Conditio
 
 /// Does it; the exit code is that of the command, 2 when what was asked cannot be.
 pub(crate) fn main(net: &Net) -> ExitCode {
-    let done = if std::env::var_os(INSIDE).is_some() {
-        match net {
-            Net::Run(run) => inside(run),
-            Net::Measure(options) => measure::run(options).map(|()| 0),
-        }
-    } else {
-        outside()
-    };
+    in_own_processes(|| match net {
+        Net::Run(run) => inside(run),
+        Net::Measure(options) => measure::run(options).map(|()| 0),
+    })
+}
+
+/// Does `work` in a process of which nothing is left when it goes, however it goes.
+pub(crate) fn in_own_processes(work: impl FnOnce() -> Result<u8>) -> ExitCode {
+    let done = if std::env::var_os(INSIDE).is_some() { work() } else { outside() };
     match done {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
@@ -238,7 +256,7 @@ fn told(report: &Report) -> String {
 }
 
 /// What the box did that no one asked for.
-fn doubts(report: &Report) -> Vec<String> {
+pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut all = Vec::new();
     if report.missed > 0 {
         all.push(format!(

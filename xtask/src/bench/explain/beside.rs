@@ -1,0 +1,111 @@
+//! What goes on at the server while `explain` looks: load, and callers of other kinds.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use linerate_netbox::{NetBox, Running};
+
+use super::case::Beside;
+use super::servers::Programs;
+
+/// Longest wait of a caller. Reason: it must notice that it shall end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far apart callers begin.
+const APART: Duration = Duration::from_millis(83);
+
+/// Something that goes on; ends when dropped.
+#[derive(Debug)]
+pub(crate) enum Ongoing {
+    Process { _process: Running },
+    Threads { stop: Arc<AtomicBool>, threads: Vec<JoinHandle<()>> },
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        if let Ongoing::Threads { stop, threads } = self {
+            stop.store(true, Ordering::Relaxed);
+            threads.drain(..).for_each(|t| drop(t.join()));
+        }
+    }
+}
+
+impl Ongoing {
+    pub(crate) fn start(
+        beside: Beside,
+        net: &Arc<NetBox>,
+        programs: &Programs,
+        to: SocketAddr,
+    ) -> Result<Ongoing> {
+        match beside {
+            Beside::Load(flags) => load(flags, net, programs, to),
+            Beside::Hold(n) => Ok(threads(n, net, move |net, stop| {
+                let held = connect(net, to);
+                while held.is_some() && !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            })),
+            Beside::Churn(n, held_ms, pause_ms) => Ok(threads(n, net, move |net, stop| {
+                while !stop.load(Ordering::Relaxed) {
+                    let held = connect(net, to);
+                    std::thread::sleep(Duration::from_millis(held_ms));
+                    drop(held);
+                    std::thread::sleep(Duration::from_millis(pause_ms));
+                }
+            })),
+            Beside::Calls(path, pause_ms) => Ok(threads(1, net, move |net, stop| {
+                while !stop.load(Ordering::Relaxed) {
+                    call(net, to, path);
+                    std::thread::sleep(Duration::from_millis(pause_ms));
+                }
+            })),
+        }
+    }
+}
+
+fn load(flags: &str, net: &NetBox, programs: &Programs, to: SocketAddr) -> Result<Ongoing> {
+    let (path, flags) = flags.split_once(' ').context("a path, then flags")?;
+    let mut c = net.client().command(&programs.linerate);
+    // As long as it takes: it is ended when the case is.
+    c.arg("load").arg(format!("http://{to}{path}")).args(flags.split(' ')).args(["-d", "3600s", "--quiet"]);
+    c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(Ongoing::Process { _process: net.client().spawn(c)? })
+}
+
+fn threads(
+    n: usize,
+    net: &Arc<NetBox>,
+    work: impl Fn(&NetBox, &AtomicBool) + Clone + Send + 'static,
+) -> Ongoing {
+    let stop = Arc::new(AtomicBool::new(false));
+    let thread = |i| {
+        let (net, stop, work) = (Arc::clone(net), Arc::clone(&stop), work.clone());
+        std::thread::spawn(move || {
+            // Not all in step.
+            std::thread::sleep(APART * i as u32);
+            work(&net, &stop);
+        })
+    };
+    let threads = (0..n).map(thread).collect();
+    Ongoing::Threads { stop, threads }
+}
+
+fn connect(net: &NetBox, to: SocketAddr) -> Option<TcpStream> {
+    net.client().run(|| TcpStream::connect_timeout(&to, PATIENCE)).ok()?.ok()
+}
+
+/// A call to its end; how it ends is nobody's concern.
+fn call(net: &NetBox, to: SocketAddr, path: &str) {
+    let Some(mut stream) = connect(net, to) else { return };
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
+    if stream.write_all(request.as_bytes()).is_ok() {
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+}

@@ -1,0 +1,144 @@
+//! What a case is: a fault as data.
+
+/// A cause made on purpose, or a server in which nothing on the way is wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    /// Its name, for `--only` and the table.
+    pub(crate) name: &'static str,
+    /// The id of the cause that is right; empty where nothing is wrong.
+    pub(crate) truth: &'static str,
+    /// Nothing is wrong on the way, so that to name a cause on the way is a false alarm.
+    pub(crate) alike: bool,
+    /// Round-trip times at which it is tried, milliseconds.
+    pub(crate) rtts: &'static [u64],
+    /// What else is wrong with the network, as flags of `xtask net run`.
+    pub(crate) net: &'static str,
+    /// Who answers.
+    pub(crate) server: Server,
+    /// Which processors the server gets.
+    pub(crate) share: Share,
+    /// What goes on meanwhile.
+    pub(crate) beside: &'static [Beside],
+    /// Kernel settings of the client's side.
+    pub(crate) client_sysctls: &'static [(&'static str, &'static str)],
+    /// Kernel settings of the server's side.
+    pub(crate) server_sysctls: &'static [(&'static str, &'static str)],
+    /// What is asked for.
+    pub(crate) path: &'static str,
+    /// How it is asked for, as flags of `linerate explain`.
+    pub(crate) flags: &'static [&'static str],
+    /// `explain` is told the server's process.
+    pub(crate) pid: bool,
+    /// The server is called by this name, which the client must look up.
+    pub(crate) name_server: Option<NameServer>,
+}
+
+/// Without a fault: what a case needs to say is what differs.
+pub(crate) const PLAIN: Case = Case {
+    name: "",
+    truth: "",
+    alike: false,
+    rtts: &[0, 40],
+    net: "",
+    server: Server::Linerate(&[]),
+    share: Share::Whole,
+    beside: &[],
+    client_sysctls: &[],
+    server_sysctls: &[],
+    path: "/",
+    flags: &[],
+    pid: false,
+    name_server: None,
+};
+
+/// A real server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Server {
+    /// `linerate serve` with these flags.
+    Linerate(&'static [&'static str]),
+    /// programs/server.py in this mode.
+    Python(&'static str),
+    /// programs/Server.java in this mode, with these flags for the virtual machine.
+    Jdk(&'static str, &'static [&'static str]),
+    /// programs/server.js in this mode.
+    Node(&'static str),
+    /// programs/server.go.
+    Go,
+    /// nginx with these lines in its `server` block. Its own upstream, `linerate serve`, is at 127.0.0.1:8001.
+    Nginx(&'static str),
+}
+
+/// Which processors a server gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// All.
+    Whole,
+    /// A tenth of one, by a control group.
+    Tenth,
+    /// One, together with so many loops that never sleep.
+    Contended(usize),
+}
+
+/// What goes on while `explain` looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Beside {
+    /// `linerate load` with these flags, at the same server.
+    Load(&'static str),
+    /// So many connections held open without a request.
+    Hold(usize),
+    /// So many connections, each held for so many milliseconds, and opened again so many later.
+    Churn(usize, u64, u64),
+    /// A call of this path, and so many milliseconds later the next.
+    Calls(&'static str, u64),
+}
+
+/// The name server of the client, on the server's side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameServer {
+    /// Milliseconds until it answers.
+    pub(crate) delay_ms: u64,
+    /// It has an IPv6 address of the server, too.
+    pub(crate) v6: bool,
+    /// Another one, which never answers, is asked before it.
+    pub(crate) dead_before: bool,
+}
+
+/// Causes on the way: to name one of them where only the server takes its time is a false alarm.
+pub(crate) const ON_THE_WAY: [&str; 19] = [
+    "server-nagle-delayed-ack",
+    "client-nagle-delayed-ack",
+    "tiny-writes",
+    "accept-queue",
+    "syn-loss",
+    "packet-loss",
+    "slow-start",
+    "idle-restart",
+    "zero-window",
+    "client-slow-reader",
+    "send-buffer",
+    "path-mtu",
+    "bufferbloat",
+    "ports-exhausted",
+    "keep-alive-race",
+    "time-wait-collision",
+    "dns-slow",
+    "dns-timeout",
+    "ipv6-fallback",
+];
+
+/// Ids of CLI.md that nothing here injects, and why.
+pub(crate) const NOT_INJECTED: [(&str, &str); 7] = [
+    (
+        "client-slow-reader",
+        "it is in the calling program: `explain` reads its own answers at once; seen in captures",
+    ),
+    ("client-pool", "it is in the calling program; seen in captures"),
+    ("time-wait-collision", "takes two clients behind one address whose clocks differ"),
+    (
+        "pinned-to-busy-worker",
+        "seen by chance of a hash: `reuseport` below is tried, but which worker a call meets is not ours to say",
+    ),
+    ("tls-full-handshake", "comes with HTTPS"),
+    ("h2-flow-control", "comes with HTTP/2"),
+    ("head-of-line", "takes a client that pipelines or multiplexes"),
+];

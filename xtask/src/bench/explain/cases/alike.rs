@@ -1,0 +1,64 @@
+//! Servers in which nothing is wrong, and servers that take their time in ways that look like a fault on the way.
+
+use crate::bench::explain::case::{Beside, Case, PLAIN, Server};
+
+/// nginx with nothing but an answer.
+const ANSWER: &str = "location / { return 200 'Hello, World!'; }";
+
+pub(super) static CASES: &[Case] = &[
+    Case { name: "healthy-linerate", alike: true, ..PLAIN },
+    Case {
+        name: "healthy-jdk",
+        alike: true,
+        server: Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"]),
+        ..PLAIN
+    },
+    Case { name: "healthy-python", alike: true, server: Server::Python("whole"), ..PLAIN },
+    Case { name: "healthy-node", alike: true, server: Server::Node("plain"), ..PLAIN },
+    Case { name: "healthy-go", alike: true, server: Server::Go, ..PLAIN },
+    Case { name: "healthy-nginx", alike: true, server: Server::Nginx(ANSWER), ..PLAIN },
+    Case { name: "healthy-body", alike: true, path: "/bytes/8000", ..PLAIN },
+    Case {
+        name: "healthy-post",
+        alike: true,
+        path: "/upper",
+        flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello"],
+        ..PLAIN
+    },
+    Case {
+        name: "think-40",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "think=40"]),
+        ..PLAIN
+    },
+    Case {
+        name: "think-30-50",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "think=30-50"]),
+        ..PLAIN
+    },
+    Case {
+        name: "think-exp-20",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "think=exp:20"]),
+        ..PLAIN
+    },
+    Case {
+        name: "late-body-41",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "late-body=41"]),
+        ..PLAIN
+    },
+    Case {
+        name: "queueing-41",
+        truth: "server-queueing",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
+        beside: &[Beside::Load("/ -c 7")],
+        ..PLAIN
+    },
+];

@@ -1,0 +1,137 @@
+//! Faults on the connection and before it.
+
+use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server};
+
+/// An upload, which `explain` repeats only when told that it may.
+const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
+
+pub(super) static CASES: &[Case] = &[
+    Case {
+        name: "nagle-split",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Linerate(&["--misbehave", "nagle-split"]),
+        ..PLAIN
+    },
+    Case { name: "jdk", truth: "server-nagle-delayed-ack", server: Server::Jdk("plain", &[]), ..PLAIN },
+    Case {
+        name: "python-split",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Python("split"),
+        ..PLAIN
+    },
+    Case { name: "node-split", truth: "server-nagle-delayed-ack", server: Server::Node("split"), ..PLAIN },
+    Case {
+        name: "nagle-think",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Linerate(&["--misbehave", "nagle-split", "--misbehave", "think=exp:20"]),
+        ..PLAIN
+    },
+    Case {
+        name: "client-nagle",
+        truth: "client-nagle-delayed-ack",
+        flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello", "--writes", "apart"],
+        path: "/upper",
+        ..PLAIN
+    },
+    Case {
+        name: "tiny-chunks",
+        truth: "tiny-writes",
+        server: Server::Linerate(&["--misbehave", "tiny-chunks=1"]),
+        path: "/bytes/4000",
+        ..PLAIN
+    },
+    Case {
+        name: "accept-delay",
+        truth: "accept-queue",
+        server: Server::Linerate(&["--misbehave", "accept-delay=150"]),
+        beside: &[Beside::Churn(12, 50, 50)],
+        ..PLAIN
+    },
+    Case { name: "syn-lost", truth: "syn-loss", net: "--drop up:syn=1/flow", ..PLAIN },
+    Case { name: "syn-ack-lost", truth: "syn-loss", net: "--drop down:syn-ack=1/flow", ..PLAIN },
+    Case {
+        name: "loss-answers",
+        truth: "packet-loss",
+        rtts: &[40],
+        net: "--drop down:data=every:6",
+        path: "/bytes/6000",
+        ..PLAIN
+    },
+    Case { name: "loss-requests", truth: "packet-loss", rtts: &[40], net: "--drop up:data=every:4", ..PLAIN },
+    Case { name: "slow-start", truth: "slow-start", rtts: &[40], path: "/bytes/500000", ..PLAIN },
+    Case {
+        name: "idle-restart",
+        truth: "idle-restart",
+        rtts: &[40],
+        server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
+        path: "/bytes/150000",
+        ..PLAIN
+    },
+    Case {
+        name: "zero-window",
+        truth: "zero-window",
+        server: Server::Linerate(&["--misbehave", "slow-read=400000"]),
+        path: "/echo",
+        flags: UPLOAD,
+        ..PLAIN
+    },
+    Case {
+        name: "send-buffer",
+        truth: "send-buffer",
+        rtts: &[40],
+        client_sysctls: &[("net/ipv4/tcp_wmem", "4096 8192 8192")],
+        server: Server::Linerate(&["--misbehave", "think=1"]),
+        path: "/status/200",
+        flags: UPLOAD,
+        ..PLAIN
+    },
+    Case {
+        name: "mtu-black-hole",
+        truth: "path-mtu",
+        net: "--mtu down:1200 --black-hole",
+        path: "/bytes/3000",
+        ..PLAIN
+    },
+    Case {
+        name: "bufferbloat",
+        truth: "bufferbloat",
+        net: "--rate down:10mbit --queue down:256kB",
+        // BBR, which some machines have as their default, keeps queues short.
+        server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
+        beside: &[Beside::Load("/bytes/50000000 -c 1")],
+        ..PLAIN
+    },
+    Case {
+        name: "ports-exhausted",
+        truth: "ports-exhausted",
+        client_sysctls: &[("net/ipv4/ip_local_port_range", "40000 40007")],
+        beside: &[Beside::Hold(8)],
+        ..PLAIN
+    },
+    Case {
+        name: "idle-close",
+        truth: "keep-alive-race",
+        rtts: &[40],
+        server: Server::Linerate(&["--misbehave", "idle-close=30"]),
+        ..PLAIN
+    },
+    Case {
+        name: "dns-slow",
+        truth: "dns-slow",
+        name_server: Some(NameServer { delay_ms: 300, v6: false, dead_before: false }),
+        ..PLAIN
+    },
+    Case {
+        name: "dns-timeout",
+        truth: "dns-timeout",
+        name_server: Some(NameServer { delay_ms: 0, v6: false, dead_before: true }),
+        ..PLAIN
+    },
+    Case {
+        name: "ipv6-dead",
+        truth: "ipv6-fallback",
+        net: "--drop ipv6=all",
+        name_server: Some(NameServer { delay_ms: 0, v6: true, dead_before: false }),
+        ..PLAIN
+    },
+];

@@ -1,0 +1,47 @@
+//! Faults in how HTTP is used.
+
+use crate::bench::explain::case::{Case, PLAIN, Server};
+
+pub(super) static CASES: &[Case] = &[
+    Case {
+        name: "no-100-continue",
+        truth: "expect-continue",
+        server: Server::Linerate(&["--misbehave", "no-100-continue"]),
+        path: "/upper",
+        flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello", "-H", "Expect: 100-continue"],
+        ..PLAIN
+    },
+    Case {
+        name: "no-keep-alive",
+        truth: "no-keep-alive",
+        rtts: &[40],
+        server: Server::Linerate(&["--misbehave", "no-keep-alive"]),
+        ..PLAIN
+    },
+    Case {
+        name: "redirects",
+        truth: "redirects",
+        rtts: &[40],
+        server: Server::Nginx(
+            "location = / { return 302 /a; } location = /a { return 302 /b; } location = /b { return 200 'here'; }",
+        ),
+        ..PLAIN
+    },
+    Case {
+        name: "gzip-expensive",
+        truth: "compression",
+        server: Server::Nginx("gzip on; gzip_comp_level 9; gzip_types *; location / { root www; }"),
+        path: "/words",
+        flags: &["--compressed"],
+        ..PLAIN
+    },
+    Case {
+        name: "proxy-buffers",
+        truth: "proxy-buffering",
+        server: Server::Nginx(
+            "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering on; }",
+        ),
+
+        ..PLAIN
+    },
+];

@@ -1,0 +1,65 @@
+//! Faults in the server.
+
+use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server, Share};
+
+/// A name server that takes its time, for servers that look up who calls.
+const SLOW_NAMES: Option<NameServer> = Some(NameServer { delay_ms: 200, v6: false, dead_before: false });
+
+pub(super) static CASES: &[Case] = &[
+    Case {
+        name: "queueing",
+        truth: "server-queueing",
+        server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
+        beside: &[Beside::Load("/ -c 8")],
+        ..PLAIN
+    },
+    Case {
+        name: "event-loop",
+        truth: "event-loop-blocked",
+        server: Server::Node("blocking"),
+        beside: &[Beside::Calls("/block", 40)],
+        pid: true,
+        ..PLAIN
+    },
+    Case {
+        name: "gc",
+        truth: "gc-pause",
+        server: Server::Jdk(
+            "garbage",
+            &["-Xmx160m", "-Xms160m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true"],
+        ),
+        pid: true,
+        ..PLAIN
+    },
+    Case {
+        name: "throttled",
+        truth: "cpu-throttled",
+        server: Server::Python("burn"),
+        share: Share::Tenth,
+        pid: true,
+        ..PLAIN
+    },
+    Case {
+        name: "contended",
+        truth: "cpu-contention",
+        server: Server::Python("burn"),
+        share: Share::Contended(4),
+        pid: true,
+        ..PLAIN
+    },
+    Case {
+        name: "reverse-lookup",
+        truth: "reverse-dns",
+        server: Server::Python("reverse"),
+        name_server: SLOW_NAMES,
+        ..PLAIN
+    },
+    Case {
+        name: "workers",
+        truth: "connection-limit",
+        server: Server::Linerate(&["--misbehave", "workers=2"]),
+        beside: &[Beside::Churn(6, 120, 0)],
+        ..PLAIN
+    },
+    Case { name: "reuseport", truth: "pinned-to-busy-worker", server: Server::Python("reuseport"), ..PLAIN },
+];

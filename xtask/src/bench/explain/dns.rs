@@ -1,0 +1,120 @@
+//! A name server of one name: it answers what a case wants to be answered, as late as it wants (RFC 1035).
+
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use linerate_netbox::NetBox;
+
+use super::case::NameServer;
+
+/// The name by which a server is called.
+pub(crate) const NAME: &str = "server.test";
+/// An address in the server's range that nobody has: what is sent there vanishes.
+pub(crate) const NOBODY: &str = "10.99.2.200";
+
+const PORT: u16 = 53;
+/// How often it looks whether it should end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The running name server; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Dns {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What resolv.conf says for it.
+pub(crate) fn resolv_conf(how: NameServer, at: Ipv4Addr) -> String {
+    let dead = if how.dead_before { format!("nameserver {NOBODY}\n") } else { String::new() };
+    format!("{dead}nameserver {at}\noptions timeout:1 attempts:2\n")
+}
+
+impl Dns {
+    pub(crate) fn start(net: &NetBox, how: NameServer) -> Result<Dns> {
+        let at = net.server().ip();
+        let socket = net.server().run(|| UdpSocket::bind((at, PORT)))?.context("a name server")?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let addresses = (net.server().ip(), how.v6.then(|| net.server().ip6()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while !told.load(Ordering::Relaxed) {
+                let Ok((n, from)) = socket.recv_from(&mut buffer) else { continue };
+                let Some(answer) = answer(&buffer[..n], addresses) else { continue };
+                let later = socket.try_clone();
+                let delay = Duration::from_millis(how.delay_ms);
+                // Each answer waits for itself, so that two questions at once take as long as one.
+                std::thread::spawn(move || {
+                    std::thread::sleep(delay);
+                    if let Ok(socket) = later {
+                        let _ = socket.send_to(&answer, from);
+                    }
+                });
+            }
+        });
+        Ok(Dns { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Dns {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The answer to a question: an address of the right kind, or none.
+fn answer(question: &[u8], (v4, v6): (Ipv4Addr, Option<Ipv6Addr>)) -> Option<Vec<u8>> {
+    let mut end = 12;
+    while *question.get(end)? != 0 {
+        end += usize::from(question[end]) + 1;
+    }
+    let kind = u16::from_be_bytes(question.get(end + 1..end + 3)?.try_into().ok()?);
+    let question_end = end + 5;
+    let data = match (kind, v6) {
+        (1, _) => v4.octets().to_vec(),
+        (28, Some(v6)) => v6.octets().to_vec(),
+        _ => Vec::new(),
+    };
+    // PTR: there is no such name (NXDOMAIN). Another kind: the name has none of it.
+    let code = if kind == 12 { 3 } else { 0 };
+    let mut out = question.get(..2)?.to_vec();
+    out.extend([0x85, 0x80 | code, 0, 1, 0, u8::from(!data.is_empty()), 0, 0, 0, 0]);
+    out.extend(question.get(12..question_end)?);
+    if !data.is_empty() {
+        // A pointer to the question's name; class IN, no time to live, so that nothing keeps it.
+        out.extend([0xc0, 12, question[end + 1], question[end + 2], 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
+        out.extend(data);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(kind: u8) -> Vec<u8> {
+        let mut q = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        q.extend(b"\x06server\x04test\x00");
+        q.extend([0, kind, 0, 1]);
+        q
+    }
+
+    #[test]
+    fn answers() {
+        let both = (Ipv4Addr::new(10, 99, 2, 1), Some(Ipv6Addr::LOCALHOST));
+        let a = answer(&ask(1), both).expect("an answer");
+        assert_eq!((a[..2].to_vec(), a[7], &a[a.len() - 4..]), (vec![0x12, 0x34], 1, &[10, 99, 2, 1][..]));
+        assert_eq!(answer(&ask(28), both).expect("an answer")[7], 1);
+        assert_eq!(answer(&ask(28), (both.0, None)).expect("an answer")[7], 0, "no such address");
+        assert_eq!(answer(&ask(12), both).expect("an answer")[3] & 15, 3, "NXDOMAIN");
+        assert_eq!(answer(&ask(1)[..20], both), None, "cut short");
+    }
+}

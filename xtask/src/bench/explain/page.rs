@@ -1,0 +1,226 @@
+//! The tables of docs/EXPLAIN.md, between their markers.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+
+use super::case::{Case, NOT_INJECTED};
+use super::cases;
+use super::results::Run;
+use crate::shell;
+
+const PAGE: &str = "docs/EXPLAIN.md";
+const BEGIN: &str = "<!-- bench explain: begin -->";
+const END: &str = "<!-- bench explain: end -->";
+
+/// The runs of one case at one round-trip time.
+struct Group<'a> {
+    case: &'static Case,
+    rtt_ms: u64,
+    runs: Vec<&'a Run>,
+}
+
+impl Group<'_> {
+    fn count(&self, f: impl Fn(&Run) -> bool) -> usize {
+        self.runs.iter().filter(|r| f(r)).count()
+    }
+
+    fn first(&self) -> usize {
+        self.count(|r| r.rank(self.case.truth) == Some(1))
+    }
+
+    fn in_first_two(&self) -> usize {
+        self.count(|r| r.rank(self.case.truth).is_some_and(|n| n <= 2))
+    }
+
+    /// "At least 9 in 10 ranked first, all in the first two."
+    fn reached(&self) -> bool {
+        self.first() * 10 >= self.runs.len() * 9 && self.in_first_two() == self.runs.len()
+    }
+
+    fn median(&self, f: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        let mut all: Vec<f64> = self.runs.iter().filter_map(|r| f(r)).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    }
+
+    fn cost(&self) -> String {
+        let cost = |r: &Run| r.causes.iter().find(|c| c.0 == self.case.truth).map(|c| c.1);
+        self.median(cost).map_or("-".to_owned(), |c| format!("{c:.1} ms"))
+    }
+
+    fn took(&self) -> String {
+        self.median(|r| Some(r.took_s)).map_or("-".to_owned(), |t| format!("{t:.1} s"))
+    }
+
+    /// What was named instead of the truth, or before it, and how often.
+    fn others(&self) -> String {
+        let mut counts: Vec<(String, usize)> = Vec::new();
+        for run in &self.runs {
+            let id = match (run.causes.first(), &run.error) {
+                (_, Some(_)) => "(no diagnosis)",
+                (Some((id, _)), _) if id == self.case.truth => continue,
+                (Some((id, _)), _) => id,
+                (None, _) if self.case.truth.is_empty() && run.verdict == "healthy" => continue,
+                (None, _) => &format!("({})", run.verdict),
+            };
+            match counts.iter_mut().find(|c| c.0 == id) {
+                Some(c) => c.1 += 1,
+                None => counts.push((id.to_owned(), 1)),
+            }
+        }
+        let words: Vec<String> = counts.iter().map(|(id, n)| format!("{id} {n}")).collect();
+        if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+    }
+}
+
+fn groups(runs: &[Run]) -> Vec<Group<'_>> {
+    let of = |case: &'static Case, rtt_ms: u64| {
+        let mine = runs.iter().filter(|r| r.case == case.name && r.rtt_ms == rtt_ms).collect();
+        Group { case, rtt_ms, runs: mine }
+    };
+    let all = cases::all().flat_map(|case| case.rtts.iter().map(move |rtt| of(case, *rtt)));
+    all.filter(|g| !g.runs.is_empty()).collect()
+}
+
+/// Both tables.
+pub(crate) fn markdown(runs: &[Run]) -> String {
+    let groups = groups(runs);
+    let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
+    let mut out = String::new();
+    out += "| cause | injected as | RTT | runs | ranked first | in the first two | it costs, median | verdict after, median | named before it or instead |\n";
+    out += "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    for g in &faults {
+        let mark = if g.reached() { "" } else { " (missed)" };
+        let _ = writeln!(
+            out,
+            "| `{}`{mark} | {} | {} ms | {} | {} | {} | {} | {} | {} |",
+            g.case.truth,
+            g.case.name,
+            g.rtt_ms,
+            g.runs.len(),
+            g.first(),
+            g.in_first_two(),
+            g.cost(),
+            g.took(),
+            g.others()
+        );
+    }
+    out += "\nHealthy servers and look-alikes. A cause on the way that is named here is a false alarm.\n\n";
+    out += "| server | right is | RTT | runs | right | false alarms on the way | verdict after, median | else named first |\n";
+    out += "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    for g in &alike {
+        let right = if g.case.truth.is_empty() {
+            g.count(|r| r.verdict == "healthy")
+        } else {
+            g.count(|r| r.rank(g.case.truth) == Some(1))
+        };
+        let truth =
+            if g.case.truth.is_empty() { "healthy".to_owned() } else { format!("`{}`", g.case.truth) };
+        let alarms = g.count(|r| r.on_the_way().next().is_some());
+        let _ = writeln!(
+            out,
+            "| {} | {truth} | {} ms | {} | {right} | {alarms} | {} | {} |",
+            g.case.name,
+            g.rtt_ms,
+            g.runs.len(),
+            g.took(),
+            g.others()
+        );
+    }
+    out + &sums(&groups)
+}
+
+/// What it comes to.
+fn sums(groups: &[Group<'_>]) -> String {
+    let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
+    let runs: usize = alike.iter().map(|g| g.runs.len()).sum();
+    let alarms: usize = alike.iter().map(|g| g.count(|r| r.on_the_way().next().is_some())).sum();
+    let reached = faults.iter().filter(|g| g.reached()).count();
+    let all = || groups.iter().flat_map(|g| &g.runs);
+    let longest = all().map(|r| r.took_s).fold(0.0, f64::max);
+    let off = all().filter_map(|r| r.parts_off).fold(0.0, f64::max);
+    let mut out = format!(
+        "\n{reached} of {} injections reached the goal (9 in 10 ranked first, all in the first two). {alarms} false alarms on the way in {runs} runs \
+         of healthy servers and look-alikes. The longest diagnosis took {longest:.1} s; the parts of a call were at most {:.2} % off its time.\n",
+        faults.len(),
+        off * 100.0
+    );
+    out += "\nNot injected: ";
+    let words: Vec<String> = NOT_INJECTED.iter().map(|(id, why)| format!("`{id}` ({why})")).collect();
+    out + &words.join("; ") + ".\n"
+}
+
+/// Whether everything that was asked for came out.
+pub(crate) fn all_reached(runs: &[Run]) -> bool {
+    groups(runs)
+        .iter()
+        .all(|g| if g.case.alike { g.count(|r| r.on_the_way().next().is_some()) == 0 } else { g.reached() })
+}
+
+/// Puts the tables into the page.
+pub(crate) fn write(runs: &[Run], machine: &str) -> Result<()> {
+    let path = shell::root().join(PAGE);
+    let page = std::fs::read_to_string(&path).context(PAGE)?;
+    let new = between(&page, &format!("{machine}\n\n{}", markdown(runs)))?;
+    std::fs::write(path, new).context(PAGE)
+}
+
+fn between(page: &str, text: &str) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
+    ensure!(!after.contains(BEGIN), "{PAGE} has {BEGIN} twice");
+    Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(case: &str, rtt_ms: u64, verdict: &str, causes: &[&str]) -> Run {
+        Run {
+            case: case.into(),
+            rtt_ms,
+            verdict: verdict.into(),
+            causes: causes.iter().map(|id| ((*id).to_owned(), 40.0)).collect(),
+            took_s: 2.0,
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn ranks_and_false_alarms_are_counted() {
+        let nagle = "server-nagle-delayed-ack";
+        let mut runs = vec![run("jdk", 0, "caused", &[nagle]); 9];
+        runs.push(run("jdk", 0, "caused", &["server-think", nagle]));
+        runs.push(run("healthy-go", 0, "healthy", &[]));
+        runs.push(run("think-40", 40, "caused", &["server-think"]));
+        assert!(all_reached(&runs));
+        let text = markdown(&runs);
+        assert!(
+            text.contains(&format!(
+                "| `{nagle}` | jdk | 0 ms | 10 | 9 | 10 | 40.0 ms | 2.0 s | server-think 1 |"
+            )),
+            "{text}"
+        );
+        assert!(text.contains("| healthy-go | healthy | 0 ms | 1 | 1 | 0 | 2.0 s | - |"), "{text}");
+        runs.push(run("think-40", 40, "caused", &[nagle]));
+        assert!(!all_reached(&runs));
+        assert!(markdown(&runs).contains(
+            "| think-40 | `server-think` | 40 ms | 2 | 1 | 1 | 2.0 s | server-nagle-delayed-ack 1 |"
+        ));
+        runs.push(run("syn-lost", 0, "inconclusive", &[]));
+        assert!(
+            markdown(&runs).contains(
+                "`syn-loss` (missed) | syn-lost | 0 ms | 1 | 0 | 0 | - | 2.0 s | (inconclusive) 1 |"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_outside_the_markers_stays() {
+        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
+        assert_eq!(between(&page, "new\n").expect("markers"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
+        assert!(between("no markers", "new").is_err());
+    }
+}

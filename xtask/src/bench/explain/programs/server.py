@@ -1,0 +1,66 @@
+"""A server of Python's standard library: server.py PORT MODE."""
+
+import http.server
+import os
+import socket
+import sys
+import threading
+import time
+
+PORT, MODE = int(sys.argv[1]), sys.argv[2]
+BODY = b"Hello, World!\n" * 20
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # As the standard library has it, unbuffered: head and body are a write each. "whole" gathers them.
+    wbufsize = 0 if MODE == "split" else -1
+
+    def setup(self):
+        super().setup()
+        if MODE == "reverse":
+            try:
+                socket.gethostbyaddr(self.client_address[0])
+            except OSError:
+                pass
+
+    def do_GET(self):
+        if MODE == "burn":
+            until = time.process_time() + 0.005
+            while time.process_time() < until:
+                pass
+        if MODE == "reuseport" and WORKER == 0:
+            time.sleep(0.06)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        self.wfile.write(BODY)
+        self.wfile.flush()
+
+    def log_message(self, *args):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+    allow_reuse_port = True
+
+
+def serve():
+    Server(("0.0.0.0", PORT), Handler).serve_forever()
+
+
+WORKER = 1
+if MODE == "reuseport":
+    # Two workers behind one port; the first is busy with something else. Both end when either does.
+    parent = os.getpid()
+    if os.fork() == 0:
+        WORKER = 0
+
+        def follow():
+            while os.getppid() == parent:
+                time.sleep(0.1)
+            os._exit(0)
+
+        threading.Thread(target=follow, daemon=True).start()
+serve()

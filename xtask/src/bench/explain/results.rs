@@ -1,0 +1,103 @@
+//! What came of each run, kept in a file (a line of JSON each), so that a table can be measured in slices.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::case::{Case, ON_THE_WAY};
+
+/// One diagnosis.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) case: String,
+    pub(crate) rtt_ms: u64,
+    /// `healthy`, `caused`, `inconclusive`.
+    pub(crate) verdict: String,
+    /// In order: id and cost in milliseconds.
+    pub(crate) causes: Vec<(String, f64)>,
+    /// From the start of the command to its end, seconds.
+    pub(crate) took_s: f64,
+    /// How far the parts of the call are from its time, a share of it.
+    pub(crate) parts_off: Option<f64>,
+    /// Why there was no diagnosis.
+    pub(crate) error: Option<String>,
+}
+
+impl Run {
+    /// What the command said.
+    pub(crate) fn of(case: &Case, rtt_ms: u64, took_s: f64, json: &Value) -> Run {
+        let causes = json["causes"].as_array().into_iter().flatten();
+        let cause = |c: &Value| Some((c["id"].as_str()?.to_owned(), c["cost_ms"].as_f64().unwrap_or(0.0)));
+        Run {
+            case: case.name.to_owned(),
+            rtt_ms,
+            verdict: json["verdict"].as_str().unwrap_or("none").to_owned(),
+            causes: causes.filter_map(cause).collect(),
+            took_s,
+            parts_off: parts_off(&json["call"]),
+            error: None,
+        }
+    }
+
+    /// From 1 where the right cause is named first; `None`: it is not named.
+    pub(crate) fn rank(&self, truth: &str) -> Option<usize> {
+        self.causes.iter().position(|c| c.0 == truth).map(|i| i + 1)
+    }
+
+    /// Causes on the way that were named.
+    pub(crate) fn on_the_way(&self) -> impl Iterator<Item = &str> {
+        self.causes.iter().map(|c| c.0.as_str()).filter(|id| ON_THE_WAY.contains(id))
+    }
+}
+
+fn parts_off(call: &Value) -> Option<f64> {
+    let part = |name: &str| call[name].as_f64();
+    let total = part("total_ms").filter(|t| *t > 0.0)?;
+    let parts = ["dns_ms", "connect_ms", "tls_ms", "send_ms", "wait_ms", "receive_ms"];
+    let sum: f64 = parts.iter().filter_map(|n| part(n)).sum();
+    Some((sum - total).abs() / total)
+}
+
+/// All runs that a file has; none when there is no file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Run>> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+    let parse = |(i, line): (usize, &str)| {
+        serde_json::from_str(line).with_context(|| format!("{}:{}", path.display(), i + 1))
+    };
+    text.lines().enumerate().map(parse).collect()
+}
+
+/// Adds a run to a file.
+pub(crate) fn add(path: &Path, run: &Run) -> Result<()> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    writeln!(file, "{}", serde_json::to_string(run)?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::explain::case::PLAIN;
+
+    #[test]
+    fn a_diagnosis_is_read() {
+        let json = serde_json::json!({
+            "verdict": "caused",
+            "call": { "dns_ms": 0.0, "connect_ms": 1.0, "send_ms": 1.0, "wait_ms": 7.0, "receive_ms": 0.9, "total_ms": 10.0 },
+            "causes": [{ "id": "slow-start", "cost_ms": 5.5 }, { "id": "redirects", "cost_ms": 1.0 }],
+        });
+        let run = Run::of(&PLAIN, 40, 1.5, &json);
+        assert_eq!(
+            (run.rank("slow-start"), run.rank("redirects"), run.rank("gc-pause")),
+            (Some(1), Some(2), None)
+        );
+        assert_eq!(run.on_the_way().collect::<Vec<_>>(), ["slow-start"]);
+        assert!(run.parts_off.is_some_and(|p| (p - 0.01).abs() < 1e-9));
+        let again: Run = serde_json::from_str(&serde_json::to_string(&run).expect("JSON")).expect("a run");
+        assert_eq!(again, run);
+        assert_eq!(Run::of(&PLAIN, 0, 0.0, &Value::Null).verdict, "none");
+    }
+}

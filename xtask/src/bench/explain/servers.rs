@@ -1,0 +1,231 @@
+//! The servers: built once, started in the server's namespace for each case.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use linerate_netbox::{NetBox, Running};
+
+use super::case::{Server, Share};
+use crate::shell;
+
+/// The port of every server.
+pub(crate) const PORT: u16 = 8000;
+/// The port of what nginx forwards to.
+const BEHIND: u16 = 8001;
+/// The longest a server may take to listen.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is run, built.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// The released command.
+    pub(crate) linerate: PathBuf,
+    /// Where the servers of others lie.
+    dir: PathBuf,
+}
+
+impl Programs {
+    /// Builds what is not built yet; programs of this machine that are missing leave their cases out.
+    pub(crate) fn build(linerate: Option<&Path>) -> Result<Programs> {
+        let linerate = match linerate {
+            Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
+            None => {
+                shell::run(shell::cargo().args(["build", "--release", "--quiet", "-p", "linerate-cli"]))?;
+                shell::target_dir().join("release/linerate")
+            }
+        };
+        let dir = shell::target_dir().join("explain-servers");
+        std::fs::create_dir_all(&dir)?;
+        for (name, text) in [
+            ("server.py", include_str!("programs/server.py")),
+            ("server.js", include_str!("programs/server.js")),
+            ("server.go", include_str!("programs/server.go")),
+            ("Server.java", include_str!("programs/Server.java")),
+        ] {
+            std::fs::write(dir.join(name), text)?;
+        }
+        if shell::find("go").is_some() {
+            shell::run(Command::new("go").current_dir(&dir).args(["build", "-o", "server-go", "server.go"]))?;
+        }
+        if shell::find("javac").is_some() {
+            shell::run(Command::new("javac").current_dir(&dir).arg("Server.java"))?;
+        }
+        Ok(Programs { linerate, dir })
+    }
+
+    /// The program that a server needs and this machine lacks.
+    pub(crate) fn lacking(&self, server: Server) -> Option<&'static str> {
+        let needs = match server {
+            Server::Linerate(_) => return None,
+            Server::Python(_) => "python3",
+            Server::Jdk(..) => "javac",
+            Server::Node(_) => "node",
+            Server::Go => "go",
+            Server::Nginx(_) => "nginx",
+        };
+        shell::find(needs).is_none().then_some(needs)
+    }
+}
+
+/// A server that runs, and all that belongs to it.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// The first is the server; the others stand behind or beside it.
+    processes: Vec<Running>,
+    _group: Option<Group>,
+    _dir: tempfile::TempDir,
+}
+
+impl Started {
+    pub(crate) fn pid(&self) -> u32 {
+        self.processes[0].id()
+    }
+}
+
+/// Starts it and waits until it listens.
+pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Share) -> Result<Started> {
+    let dir = tempfile::tempdir()?;
+    let mut c = command(net, programs, server, share, dir.path())?;
+    c.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
+    c.stderr(std::fs::File::create(dir.path().join("errors"))?);
+    let mut behind = Vec::new();
+    if matches!(server, Server::Nginx(_)) {
+        let mut c = net.server().command(&programs.linerate);
+        c.args(["serve", "--listen", &format!("127.0.0.1:{BEHIND}"), "--misbehave", "late-body=100"]);
+        c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        behind.push(net.server().spawn(c)?);
+    }
+    let mut process = net.server().spawn(c)?;
+    let begin = Instant::now();
+    while !net.server().listening()?.contains(&PORT) {
+        let errors = || std::fs::read_to_string(dir.path().join("errors")).unwrap_or_default();
+        ensure!(!process.ended(), "{server:?} ended at once: {}", errors());
+        ensure!(begin.elapsed() < READY_WITHIN, "{server:?} does not listen: {}", errors());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut group = None;
+    match share {
+        Share::Whole => {}
+        Share::Tenth => group = Some(Group::throttled(process.id())?),
+        Share::Contended(n) => {
+            for _ in 0..n {
+                let mut c = net.server().command("taskset");
+                c.args(["-c", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+                behind.push(net.server().spawn(c)?);
+            }
+        }
+    }
+    behind.insert(0, process);
+    Ok(Started { processes: behind, _group: group, _dir: dir })
+}
+
+fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir: &Path) -> Result<Command> {
+    let at = format!("0.0.0.0:{PORT}");
+    let port = PORT.to_string();
+    let file = |name: &str| programs.dir.join(name).into_os_string();
+    let words: Vec<std::ffi::OsString> = match server {
+        Server::Linerate(flags) => {
+            let own = [programs.linerate.clone().into(), "serve".into(), "--listen".into(), at.into()];
+            own.into_iter().chain(flags.iter().map(Into::into)).collect()
+        }
+        Server::Python(mode) => vec!["python3".into(), file("server.py"), port.into(), mode.into()],
+        Server::Node(mode) => vec!["node".into(), file("server.js"), port.into(), mode.into()],
+        Server::Go => vec![file("server-go"), port.into()],
+        Server::Jdk(mode, flags) => {
+            let own = [std::ffi::OsString::from("java")].into_iter().chain(flags.iter().map(Into::into));
+            own.chain(["-cp".into(), programs.dir.clone().into(), "Server".into(), port.into(), mode.into()])
+                .collect()
+        }
+        Server::Nginx(lines) => {
+            let nginx = shell::find("nginx").context("nginx is not installed")?;
+            std::fs::write(dir.join("nginx.conf"), nginx_conf(PORT, lines))?;
+            words_file(dir)?;
+            vec![
+                nginx.into(),
+                "-p".into(),
+                dir.into(),
+                "-c".into(),
+                "nginx.conf".into(),
+                "-e".into(),
+                "error.log".into(),
+            ]
+        }
+    };
+    let mut all = words.into_iter();
+    let first = all.next().context("a program")?;
+    let mut c = match share {
+        Share::Contended(_) => {
+            let mut c = net.server().command("taskset");
+            c.args(["-c", "0"]).arg(first);
+            c
+        }
+        _ => net.server().command(first),
+    };
+    c.args(all);
+    Ok(c)
+}
+
+fn nginx_conf(port: u16, lines: &str) -> String {
+    format!(
+        "daemon off; master_process off; pid nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off; keepalive_requests 1000000;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+    server {{ listen {port}; {lines} }}
+}}
+"
+    )
+}
+
+/// A few megabytes of text that take a while to compress, for what is served from `www`.
+fn words_file(dir: &Path) -> Result<()> {
+    std::fs::create_dir(dir.join("www"))?;
+    let mut file = std::io::BufWriter::new(std::fs::File::create(dir.join("www/words"))?);
+    let mut state = 1u32;
+    for _ in 0..400_000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        write!(file, "{:x} ", state >> 12)?;
+    }
+    Ok(())
+}
+
+/// A control group with a tenth of a processor; gone when dropped.
+#[derive(Debug)]
+struct Group(PathBuf);
+
+impl Group {
+    fn throttled(pid: u32) -> Result<Group> {
+        let name = format!("linerate-bench-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/cpu").join(&name);
+        let v2 = Path::new("/sys/fs/cgroup").join(&name);
+        let settings: (&Path, &[(&str, &str)]) = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            (&v2, &[("cpu.max", "10000 100000")])
+        } else if Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() {
+            (&v1, &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "10000")])
+        } else {
+            bail!("there is no control group of processor time on this machine");
+        };
+        let (path, values) = settings;
+        std::fs::create_dir(path).with_context(|| path.display().to_string())?;
+        let group = Group(path.to_owned());
+        for (file, value) in values {
+            std::fs::write(path.join(file), value).with_context(|| format!("{}/{file}", path.display()))?;
+        }
+        std::fs::write(path.join("cgroup.procs"), pid.to_string())?;
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A group can only go when nobody is in it; its process has just been killed.
+        let begin = Instant::now();
+        while std::fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

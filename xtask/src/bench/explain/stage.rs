@@ -1,0 +1,166 @@
+//! A case set up: network, server, and what goes on beside; and `explain` called in it.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use linerate_netbox::NetBox;
+use serde_json::Value;
+
+use super::beside::Ongoing;
+use super::case::Case;
+use super::dns::{Dns, NAME, resolv_conf};
+use super::results::Run;
+use super::servers::{self, PORT, Programs, Started};
+use crate::net::Options;
+
+/// The longest a diagnosis may take: three times its budget.
+const LIMIT: Duration = Duration::from_secs(45);
+/// The body of uploads, bytes.
+const UPLOAD: usize = 100_000;
+/// How long what goes on beside may settle.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// A case that is going on. The order is that of ending: callers before the server, the network last.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    case: &'static Case,
+    rtt_ms: u64,
+    _ongoing: Vec<Ongoing>,
+    server: Started,
+    _dns: Option<Dns>,
+    net: Arc<NetBox>,
+    dir: tempfile::TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new(case: &'static Case, rtt_ms: u64, programs: &Programs) -> Result<Stage> {
+        let mut options = Options::parse(case.net)?;
+        options.delay_both(Duration::from_micros(rtt_ms * 500));
+        let mut builder = options.builder();
+        if let Some(how) = case.name_server {
+            let conf = resolv_conf(how, linerate_netbox::SERVER_IP);
+            builder = builder.client_file("/etc/resolv.conf", &conf).server_file("/etc/resolv.conf", conf);
+        }
+        let net = Arc::new(builder.start()?);
+        for (name, value) in case.client_sysctls {
+            net.client().sysctl(name, value)?;
+        }
+        for (name, value) in case.server_sysctls {
+            net.server().sysctl(name, value)?;
+        }
+        let dns = case.name_server.map(|how| Dns::start(&net, how)).transpose()?;
+        let server = servers::start(&net, programs, case.server, case.share)?;
+        let dir = tempfile::tempdir()?;
+        std::fs::write(dir.path().join("body"), vec![b'x'; UPLOAD])?;
+        let to = SocketAddr::from((net.server().ip(), PORT));
+        let mut stage = Stage { case, rtt_ms, _ongoing: Vec::new(), server, _dns: dns, net, dir };
+        stage.warm_up()?;
+        for beside in case.beside {
+            stage._ongoing.push(Ongoing::start(*beside, &stage.net, programs, to)?);
+        }
+        if !case.beside.is_empty() {
+            std::thread::sleep(SETTLE);
+        }
+        Ok(stage)
+    }
+
+    /// What the first calls of a runtime cost (a JVM compiles for seconds) is no fault of a server's; called from its own side, where
+    /// the network has no faults.
+    fn warm_up(&self) -> Result<()> {
+        let mut c = self.net.server().command("curl");
+        c.args(["-s", "-m", "10", "-o", "/dev/null", &format!("http://127.0.0.1:{PORT}/?[1-40]")]);
+        c.stdin(Stdio::null()).stdout(Stdio::null());
+        self.net.server().spawn(c)?.wait()?;
+        Ok(())
+    }
+
+    fn url(&self) -> String {
+        let host = match self.case.name_server {
+            // The server's own lookups are the fault there, not the client's.
+            Some(_) if self.case.truth != "reverse-dns" => NAME.to_owned(),
+            _ => self.net.server().ip().to_string(),
+        };
+        format!("http://{host}:{PORT}{}", self.case.path)
+    }
+
+    /// The flags of the case; `@BODY` is the file that is uploaded.
+    fn flags(&self) -> Vec<String> {
+        let body = format!("@{}", self.dir.path().join("body").display());
+        self.case.flags.iter().map(|f| if *f == "@BODY" { body.clone() } else { (*f).to_owned() }).collect()
+    }
+
+    /// Asks `explain` once.
+    pub(crate) fn explain(&self, programs: &Programs) -> Result<Run> {
+        let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
+        let mut c = self.net.client().command(&programs.linerate);
+        c.arg("explain").arg(self.url()).args(self.flags()).args(["--json", "-"]);
+        if self.case.pid {
+            c.args(["--pid", &self.server.pid().to_string()]);
+        }
+        c.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&errors)?);
+        let begin = Instant::now();
+        let mut child = self.net.client().spawn(c).context("linerate explain")?;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if begin.elapsed() > LIMIT {
+                bail!("explain did not end within {LIMIT:?}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let took = begin.elapsed().as_secs_f64();
+        let text = std::fs::read_to_string(&out)?;
+        let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let mut run = Run::of(self.case, self.rtt_ms, took, &json);
+        if json.is_null() {
+            let words = std::fs::read_to_string(&errors)?;
+            run.error = Some(format!("{status}: {}", words.trim()));
+        }
+        Ok(run)
+    }
+
+    /// What a plain client sees, a line for each call: the fault by its symptom.
+    pub(crate) fn symptoms(&self) -> Result<String> {
+        const FORMAT: &str = "%{http_code} new %{num_connects} name %{time_namelookup} connect %{time_connect} first %{time_starttransfer} all %{time_total}\\n";
+        let mut c = self.net.client().command("curl");
+        c.args(["-s", "-m", "8", "-o", "/dev/null", "-w", FORMAT]);
+        let mut flags = self.flags().into_iter();
+        while let Some(flag) = flags.next() {
+            match flag.as_str() {
+                "--body" => c.arg("--data-binary").arg(flags.next().unwrap_or_default()),
+                "--repeat-unsafe" => &mut c,
+                "--writes" => {
+                    flags.next();
+                    &mut c
+                }
+                _ => c.arg(flag),
+            };
+        }
+        c.arg(format!("{}?[1-4]", self.url()));
+        let file = self.dir.path().join("curl");
+        c.stdin(Stdio::null()).stdout(File::create(&file)?);
+        self.net.client().spawn(c)?.wait()?;
+        Ok(std::fs::read_to_string(file)?)
+    }
+
+    /// Whether the network did what it should.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        crate::net::doubts(&self.net.report())
+    }
+}
+
+/// One who cannot be on this machine says so.
+pub(crate) fn lacks(case: &Case, programs: &Programs) -> Option<String> {
+    programs.lacking(case.server).map(|p| format!("{p} is not installed"))
+}
+
+/// Unused processes of a stage are killed with its box; so is a command of ours that runs too long.
+pub(crate) fn explain_exists(programs: &Programs) -> bool {
+    let out = Command::new(&programs.linerate).args(["explain", "--help"]).stdin(Stdio::null()).output();
+    out.is_ok_and(|o| o.status.success())
+}
