@@ -71,6 +71,16 @@ pub fn thread_sched_stat() -> Option<SchedStat> {
     parse_sched_stat(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
+/// The calling thread's number, by which the kernel and [`sched_stat_of`] know it.
+pub fn thread_id() -> Option<u32> {
+    std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
+}
+
+/// The same of another thread of this process. What it has waited for its CPU since it last ran is not in it yet.
+pub fn sched_stat_of(thread: u32) -> Option<SchedStat> {
+    parse_sched_stat(&std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
+}
+
 fn parse_sched_stat(text: &str) -> Option<SchedStat> {
     let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
     let mut next = || numbers.next().flatten();
@@ -120,6 +130,22 @@ mod tests {
         assert_eq!(parse_sched_stat("12 34 5\n"), Some(expected));
         assert_eq!(parse_sched_stat("12 34\n"), None);
         assert_eq!(parse_sched_stat("12 x 5"), None);
+    }
+
+    #[test]
+    fn threads_have_numbers_by_which_others_know_them() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(thread_id()).expect("somebody listens");
+            // Until the test has looked at it.
+            let _ = wait.recv();
+        });
+        let id = told.recv().expect("it tells").expect("there is /proc");
+        assert_ne!(Some(id), thread_id());
+        assert!(sched_stat_of(id).is_some_and(|s| s.on_cpu_ns > 0));
+        drop(done);
+        thread.join().expect("no panic");
     }
 
     #[test]

@@ -264,6 +264,11 @@ pub trait Transport {
         0
     }
 
+    /// Why nobody is accepted at the moment, if what is lacking is ours: descriptors or memory. It is tried again by itself.
+    fn accept_trouble(&self) -> Option<NetError> {
+        None
+    }
+
     /// TCP's counters, where the transport has them.
     fn info(&mut self, conn: Conn) -> Option<TcpInfo>;
 

@@ -35,6 +35,8 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) now: Time,
     /// Each further answer says that the connection ends.
     pub(crate) draining: bool,
+    /// And the next one is the last, even with bytes received behind its request.
+    pub(crate) draining_hard: bool,
     /// Requests after which a connection is closed.
     pub(crate) close_after: Option<u32>,
     // Boxed, since they move between here and their connections.
@@ -60,6 +62,7 @@ impl<H: Handler> Engine<H> {
             date: HttpDate::from_unix(0),
             now: Time::ZERO,
             draining: false,
+            draining_hard: false,
             close_after: None,
             spare: Vec::new(),
             log: None,
@@ -297,7 +300,7 @@ impl<H: Handler> Engine<H> {
                 c.cut_body();
             }
         }
-        if (self.draining || c.leaving) && asked.keep && self.behind == 0 {
+        if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
             // What was received is answered, whatever is being drained; this is the last of it.
             asked.keep = false;
             c.closing.get_or_insert(Close::Lingering);

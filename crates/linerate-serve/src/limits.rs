@@ -93,3 +93,7 @@ pub(crate) const LAST_ACCEPTS: usize = 64;
 /// Bytes written on a connection that was handed over and not sent yet; beyond it, its writer waits. Reason: back-pressure, as for
 /// bodies.
 pub(crate) const TUNNEL_BUFFERED: usize = 64 << 10;
+
+/// How long an idle connection is spared when descriptors are used up and others wait to be accepted. Reason: one that is about to
+/// ask again would cost a connection more.
+pub(crate) const SPARED_IDLE: Duration = Duration::from_secs(1);

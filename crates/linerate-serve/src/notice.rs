@@ -1,8 +1,11 @@
 //! What a server has to say to the people who run it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use linerate_net::{NetError, Time};
 
 /// Something the operator should know. Each is said once, not for every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub enum Notice {
         /// For at least so long.
         at_least: Duration,
     },
+    /// Connections can't be accepted: descriptors or memory are used up.
+    AcceptFails(String),
+    /// They can again.
+    AcceptWorks,
     /// The access log can't be written.
     AccessLogFails(String),
     /// It can again.
@@ -30,11 +37,63 @@ impl fmt::Display for Notice {
                  (use linerate_serve::blocking for work that blocks)",
                 at_least.as_millis()
             ),
+            Notice::AcceptFails(why) => write!(
+                f,
+                "no connection can be accepted ({why}); those that are open are served, idle ones are closed, others wait \
+                 for their turn (ulimit -n and --max-connections say how many there can be)"
+            ),
+            Notice::AcceptWorks => f.write_str("connections can be accepted again"),
             Notice::AccessLogFails(why) => {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
             }
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
         }
+    }
+}
+
+/// How long accepting must have worked before that is said. Reason: each connection that ends lets one in, and the next fails
+/// again.
+const CALM: Duration = Duration::from_secs(2);
+
+/// What several threads may lack at once, said once when it begins and once when it is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Lack {
+    notices: Notices,
+    /// When it was last felt; `None`: nothing is lacking, as far as anybody was told.
+    since: Arc<Mutex<Option<Time>>>,
+    is_felt: Arc<AtomicBool>,
+}
+
+impl Lack {
+    pub(crate) fn new(notices: Notices) -> Lack {
+        Lack { notices, since: Arc::default(), is_felt: Arc::default() }
+    }
+
+    /// Whether any thread can't accept, or could not a moment ago.
+    pub(crate) fn is_felt(&self) -> bool {
+        self.is_felt.load(Relaxed)
+    }
+
+    /// A thread can't accept.
+    pub(crate) fn felt(&self, now: Time, why: NetError) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_felt.store(true, Relaxed);
+        if since.replace(now).is_none() {
+            self.notices.tell(&Notice::AcceptFails(why.to_string()));
+        }
+    }
+
+    /// A thread can. Returns when to ask again, while the end of it has not been said.
+    pub(crate) fn over(&self, now: Time) -> Option<Time> {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let calm = (*since)? + CALM;
+        if now < calm {
+            return Some(calm);
+        }
+        *since = None;
+        self.is_felt.store(false, Relaxed);
+        self.notices.tell(&Notice::AcceptWorks);
+        None
     }
 }
 

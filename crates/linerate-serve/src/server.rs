@@ -18,6 +18,7 @@ use crate::connection::{Answer, Connection, StreamEnd, Waits};
 use crate::counts::{Counts, ThreadCounts};
 use crate::engine::Engine;
 use crate::limits::{self, Limits};
+use crate::notice::Lack;
 use crate::tasks::Ready;
 use crate::timers::{self, Deadlines, Timers};
 use crate::watch::Watchdog;
@@ -38,6 +39,9 @@ const TURN_ROUNDS: usize = 8;
 /// Idle connections are told to go when draining, once they have been quiet for this long: what the peer sent before it could
 /// know is still read.
 const DRAIN_QUIET: Duration = Duration::from_millis(100);
+/// How long a drained connection that never stops asking goes on being answered; then the next answer is its last. Reason: what was
+/// received is answered, but there must be a last.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(300);
 
 /// An HTTP server on one transport, for one thread.
 ///
@@ -53,6 +57,7 @@ pub struct Server<T: Transport, H: Handler> {
     /// Connections whose listener is gone, and when they are cut.
     leaving: usize,
     leaving_until: Time,
+    drain_hard_at: Time,
     deadlines: Deadlines,
     timers: Rc<RefCell<Timers>>,
     ready: Arc<Ready>,
@@ -66,6 +71,9 @@ pub struct Server<T: Transport, H: Handler> {
     wall: Wall,
     next_second: Time,
     woken_by_waker: bool,
+    lack: Option<Lack>,
+    /// Until it was said that nothing is lacking any more: when to look.
+    lacking: Option<Time>,
 }
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -86,6 +94,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             listeners: Vec::new(),
             leaving: 0,
             leaving_until: Time::NEVER,
+            drain_hard_at: Time::NEVER,
             deadlines: Deadlines::new(),
             timers: Rc::default(),
             ready,
@@ -97,6 +106,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             wall: Wall::System,
             next_second: Time::ZERO,
             woken_by_waker: false,
+            lack: None,
+            lacking: None,
         }
     }
 
@@ -123,6 +134,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
     #[must_use]
     pub fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
         self.engine.log = log.map(LogBuffer::new);
+        self
+    }
+
+    pub(crate) fn with_lack(mut self, lack: Lack) -> Self {
+        self.lack = Some(lack);
         self
     }
 
@@ -157,6 +173,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.leaving += 1;
             }
             self.leaving_until = now + drain;
+            self.drain_hard_at = now + DRAIN_PATIENCE;
         }
     }
 
@@ -203,6 +220,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Stops accepting; every answer from now on says that its connection ends, and idle ones are closed.
     pub fn drain(&mut self) {
         self.engine.draining = true;
+        self.drain_hard_at = self.transport.now() + DRAIN_PATIENCE;
         for (_, listener) in self.listeners.drain(..) {
             self.transport.unlisten(listener);
         }
@@ -220,7 +238,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
         let until = if self.again.is_empty() && !self.has_woken() && self.ready.fall_asleep() {
             let log = self.engine.log.as_ref().and_then(LogBuffer::due);
-            let own = [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log];
+            let own =
+                [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log, self.lacking];
             own.into_iter().flatten().chain(until).min()
         } else {
             Some(Time::ZERO)
@@ -236,6 +255,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.events = events;
         self.run_woken();
         self.look_at_deadlines();
+        self.look_at_accepting();
         let mut again = std::mem::take(&mut self.again);
         again.append(&mut self.dirty);
         for conn in again {
@@ -261,6 +281,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn begin_turn(&mut self) {
         let now = self.transport.now();
         self.engine.now = now;
+        self.engine.draining_hard = now >= self.drain_hard_at;
         if now >= self.next_second {
             let seconds = match self.wall {
                 Wall::System => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
@@ -462,6 +483,32 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
+    /// Says it when descriptors are used up, and when they are there again. Meanwhile idle connections make room: whoever waits to
+    /// be accepted has something to ask.
+    fn look_at_accepting(&mut self) {
+        let trouble = self.transport.accept_trouble();
+        let (Some(lack), now) = (&self.lack, self.engine.now) else { return };
+        if trouble.is_none() && self.lacking.is_none() && !lack.is_felt() {
+            return;
+        }
+        match trouble {
+            Some(why) => {
+                lack.felt(now, why);
+                self.lacking = Some(Time::NEVER);
+            }
+            None if self.lacking.is_some() => self.lacking = lack.over(now),
+            None => {}
+        }
+        for slot in 0..self.connections.len() {
+            let idle = |c: &mut Connection| {
+                c.waits == Waits::Idle && c.requests > 0 && c.since + limits::SPARED_IDLE <= now
+            };
+            if let Some(c) = self.connections[slot].take_if(idle) {
+                self.close(c, Close::Now);
+            }
+        }
+    }
+
     fn expired(&mut self, mut c: Connection) {
         match c.waits {
             Waits::Idle => self.close(c, Close::Now),
@@ -492,6 +539,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn close_idle(&mut self) {
         let (now, draining) = (self.engine.now, self.engine.draining);
         let overdue = now >= self.leaving_until;
+        let hard = self.engine.draining_hard;
         for slot in 0..self.connections.len() {
             let idle = |c: &mut Connection| {
                 (draining || c.leaving) && c.waits == Waits::Idle && c.since + DRAIN_QUIET <= now
@@ -500,6 +548,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.close(c, Close::Lingering);
             } else if let Some(c) = self.connections[slot].take_if(|c| overdue && c.leaving) {
                 self.close(c, Close::Abort);
+            } else if let Some(c) = &mut self.connections[slot]
+                && (draining || c.leaving)
+                && hard
+                && !c.queue_is_empty()
+            {
+                // What it has asked is answered; more is not read.
+                c.closing.get_or_insert(Close::Lingering);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::Handler;
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
 use crate::limits::{self, Limits};
-use crate::notice::Notices;
+use crate::notice::{Lack, Notices};
 use crate::reload::{Order, Post};
 use crate::routes::Routes;
 use crate::runtime::tokio_handle;
@@ -231,6 +231,7 @@ where
         asked: options.listen.clone(),
     };
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
+    let lack = Lack::new(options.notices.clone());
     for index in 0..count {
         let (tell, told) = mpsc::channel();
         let (orders, inbox) = mpsc::channel();
@@ -240,6 +241,7 @@ where
             counts: Arc::clone(&handle.counts[index]),
             stop: Arc::clone(&handle.stop),
             watchdog: watchdog.clone(),
+            lack: lack.clone(),
             inbox,
         };
         let make = make.clone();
@@ -259,6 +261,7 @@ pub(crate) struct Thread {
     counts: Arc<ThreadCounts>,
     stop: Arc<AtomicBool>,
     watchdog: Option<Watchdog>,
+    lack: Lack,
     inbox: mpsc::Receiver<Order>,
 }
 
@@ -300,7 +303,8 @@ impl Thread {
             .with_counts(Arc::clone(&self.counts))
             .with_close_after(self.options.close_after)
             .with_access_log(self.options.access_log.clone())
-            .with_watchdog(self.watchdog.as_ref());
+            .with_watchdog(self.watchdog.as_ref())
+            .with_lack(self.lack.clone());
         let listen = |at: &SocketAddr| self.listen(&mut server, *at);
         let addresses: io::Result<Vec<SocketAddr>> = self.options.listen.iter().map(listen).collect();
         let failed = addresses.is_err();

@@ -56,6 +56,7 @@ pub struct Epoll {
     /// Listeners that may have more to accept, and since when to try again.
     accepting: Vec<Listener>,
     accept_at: Time,
+    accept_trouble: Option<NetError>,
 }
 
 impl Epoll {
@@ -84,6 +85,7 @@ impl Epoll {
             closing: ClosingQueue::default(),
             accepting: Vec::new(),
             accept_at: Time::ZERO,
+            accept_trouble: None,
         })
     }
 
@@ -204,12 +206,14 @@ impl Epoll {
                 Ok((accepted, peer)) => {
                     let Ok(conn) = self.table.insert(Entry::accepted(accepted)) else { break };
                     self.fresh.push(conn);
+                    self.accept_trouble = None;
                     events.push(Event::Accepted { listener, conn, peer });
                     events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN) => return,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        self.accept_trouble = Some(e.into());
                         self.accept_at = clock.now() + ACCEPT_PAUSE;
                         return self.accept_later(listener);
                     }
@@ -521,6 +525,10 @@ impl Transport for Epoll {
 
     fn unfinished(&self) -> usize {
         self.table.len()
+    }
+
+    fn accept_trouble(&self) -> Option<NetError> {
+        self.accept_trouble
     }
 
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {

@@ -70,10 +70,13 @@ pub struct Uring {
     free_direct: Vec<u32>,
     /// Free once what is queued has gone to the kernel: it closes them.
     freed_direct: Vec<u32>,
+    /// Room for accepted ones that is not taken. The kernel closes a connection it has accepted and has no room for.
+    free_accepted: usize,
     /// They have something to ask of the kernel.
     queued: Vec<Conn>,
     closing: ClosingQueue,
     accept_at: Time,
+    accept_trouble: Option<NetError>,
     turns: u64,
     /// The thread that made it is the only one the kernel lets use it.
     _not_send: PhantomData<*const ()>,
@@ -104,9 +107,11 @@ impl Uring {
             has_direct: false,
             free_direct: Vec::new(),
             freed_direct: Vec::new(),
+            free_accepted: 0,
             queued: Vec::new(),
             closing: ClosingQueue::default(),
             accept_at: Time::ZERO,
+            accept_trouble: None,
             turns: 0,
             _not_send: PhantomData,
         };
@@ -243,7 +248,13 @@ impl Uring {
             return;
         }
         self.accept_at = Time::ZERO;
-        let mut room = self.table.room();
+        let is_ours = |error: NetError| error.errno == 0;
+        if self.free_accepted == 0 {
+            self.accept_trouble = Some(NetError::of(NetErrorKind::DescriptorsExhausted));
+        } else if self.accept_trouble.is_some_and(is_ours) {
+            self.accept_trouble = None;
+        }
+        let mut room = self.table.room().min(self.free_accepted);
         for (index, listening) in self.listeners.iter_mut().enumerate() {
             let Some(fd) = &listening.fd else { continue };
             room = room.saturating_sub(listening.in_flight);
@@ -294,10 +305,12 @@ impl Uring {
         let is_open = listening.fd.is_some();
         let Ok(index) = u32::try_from(done.result) else {
             if matches!(-done.result, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) {
+                self.accept_trouble = Some(NetError::from_errno(-done.result));
                 self.accept_at = clock.now() + ACCEPT_PAUSE;
             }
             return;
         };
+        self.accept_trouble = None;
         let Gift::Peer(peer) = done.gift else { return };
         if !is_open || self.table.is_full() {
             return self.ring.close(Target::Direct(index));
@@ -305,6 +318,7 @@ impl Uring {
         if let Ok(conn) = self.table.insert(Entry::accepted(index))
             && let Some(entry) = self.table.get_mut(conn)
         {
+            self.free_accepted = self.free_accepted.saturating_sub(1);
             Self::queue(&mut self.queued, conn, entry);
             events.push(Event::Accepted { listener, conn, peer });
         }
@@ -546,8 +560,10 @@ impl Uring {
         if !entry.closed {
             Self::let_go(&mut self.ring, &mut entry);
         }
-        if let (Target::Direct(index), true) = (entry.target, entry.asked_for) {
-            self.freed_direct.push(index);
+        match (entry.target, entry.asked_for) {
+            (Target::Direct(index), true) => self.freed_direct.push(index),
+            (Target::Direct(_), false) => self.free_accepted += 1,
+            (Target::Plain(_), _) => {}
         }
     }
 
@@ -573,6 +589,7 @@ impl Uring {
         self.has_direct = true;
         self.ring.add_direct(own, accepted)?;
         self.free_direct = (0..own).rev().collect();
+        self.free_accepted = accepted as usize;
         Ok(())
     }
 
@@ -777,6 +794,10 @@ impl Transport for Uring {
 
     fn unfinished(&self) -> usize {
         self.table.len()
+    }
+
+    fn accept_trouble(&self) -> Option<NetError> {
+        self.accept_trouble
     }
 
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {
