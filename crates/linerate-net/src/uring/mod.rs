@@ -5,6 +5,7 @@
 //! one TCP_INFO is had by installing an ordinary descriptor for the moment, where the kernel can (6.8).
 //! An instance belongs to the thread that made it: the kernel refuses others (`IORING_SETUP_SINGLE_ISSUER`).
 
+mod accept;
 mod entry;
 
 use std::io;
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use self::entry::{Entry, Link, Load, Receiving};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
-use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT, DIRECT_DESCRIPTORS, ONE_SEGMENT};
+use crate::limits::{DIRECT_DESCRIPTORS, ONE_SEGMENT};
 use crate::probe::explain_uring;
 use crate::sys::ring::{DirectOption, Done, Gift, Receive, Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
@@ -243,29 +244,6 @@ impl Uring {
         ring.watch_end(Tag { kind: kind::END, slot: conn.slot }, entry.target);
     }
 
-    fn ask_accept(&mut self) {
-        if self.listeners.is_empty() || (self.accept_at > Time::ZERO && monotonic() < self.accept_at) {
-            return;
-        }
-        self.accept_at = Time::ZERO;
-        let is_ours = |error: NetError| error.errno == 0;
-        if self.free_accepted == 0 {
-            self.accept_trouble = Some(NetError::of(NetErrorKind::DescriptorsExhausted));
-        } else if self.accept_trouble.is_some_and(is_ours) {
-            self.accept_trouble = None;
-        }
-        let mut room = self.table.room().min(self.free_accepted);
-        for (index, listening) in self.listeners.iter_mut().enumerate() {
-            let Some(fd) = &listening.fd else { continue };
-            room = room.saturating_sub(listening.in_flight);
-            while listening.in_flight < ACCEPTS_IN_FLIGHT && room > 0 {
-                self.ring.accept(Tag { kind: kind::ACCEPT, slot: index as u32 }, fd);
-                listening.in_flight += 1;
-                room -= 1;
-            }
-        }
-    }
-
     // What the kernel says.
 
     fn on_done(&mut self, done: Done, clock: &mut Clock, events: &mut Vec<Event>) {
@@ -295,32 +273,6 @@ impl Uring {
         }
         if self.table.get(conn).is_some_and(|entry| entry.dying && entry.requests == 0) {
             self.bury(conn);
-        }
-    }
-
-    fn on_accept(&mut self, done: Done, clock: &mut Clock, events: &mut Vec<Event>) {
-        let listener = Listener(done.tag.slot);
-        let Some(listening) = self.listeners.get_mut(listener.0 as usize) else { return };
-        listening.in_flight -= 1;
-        let is_open = listening.fd.is_some();
-        let Ok(index) = u32::try_from(done.result) else {
-            if matches!(-done.result, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) {
-                self.accept_trouble = Some(NetError::from_errno(-done.result));
-                self.accept_at = clock.now() + ACCEPT_PAUSE;
-            }
-            return;
-        };
-        self.accept_trouble = None;
-        let Gift::Peer(peer) = done.gift else { return };
-        if !is_open || self.table.is_full() {
-            return self.ring.close(Target::Direct(index));
-        }
-        if let Ok(conn) = self.table.insert(Entry::accepted(index))
-            && let Some(entry) = self.table.get_mut(conn)
-        {
-            self.free_accepted = self.free_accepted.saturating_sub(1);
-            Self::queue(&mut self.queued, conn, entry);
-            events.push(Event::Accepted { listener, conn, peer });
         }
     }
 
