@@ -202,6 +202,7 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         threads: (scenario.way == Way::Loop).then_some(1),
         way: scenario.way,
         io: Io::Auto,
+        interface: None,
         from,
         timeout: Duration::from_secs(5),
         warm_up: WARM_UP,

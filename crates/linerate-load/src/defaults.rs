@@ -27,6 +27,7 @@ impl Plan {
             threads: None,
             way: Way::Loop,
             io: Io::Auto,
+            interface: None,
             from: Vec::new(),
             timeout: TIMEOUT,
             warm_up: Duration::ZERO,

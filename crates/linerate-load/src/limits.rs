@@ -12,6 +12,9 @@ pub(crate) const OPENED_PER_TURN: u32 = 64;
 /// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
 
+/// How long a TCP of our own stays at the end for the last FINs. Reason: a network's round trip, not a server's thought.
+pub(crate) const LETTING_GO: Duration = Duration::from_millis(250);
+
 /// First pause after a connection failed without an answer; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
 /// not turn the load generator into a busy loop.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(2);

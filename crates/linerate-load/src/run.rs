@@ -55,14 +55,14 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
-    let ways::Works { works, boards, pinned, warning } = ways::works(&plan)?;
+    let ways::Works { works, boards, pinned, own_descriptors, warning } = ways::works(&plan)?;
     let started = SystemTime::now();
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
         let core = pinned.then(|| cores[i % cores.len()]);
         thread::Builder::new()
             .name(format!("load-{i}"))
-            .spawn(move || watched(core, work))
+            .spawn(move || watched(core, own_descriptors, work))
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))
     };
     let workers = works.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>, _>>()?;
@@ -80,13 +80,15 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
 }
 
 /// Runs a thread's part under its own observation.
-fn watched(core: Option<usize>, work: Work) -> Outcome {
+fn watched(core: Option<usize>, own_descriptors: bool, work: Work) -> Outcome {
     // Going without any of these costs some speed, nothing else.
     if let Some(core) = core {
         let _ = machine::pin_to_core(core);
     }
     let _ = machine::set_timer_slack_ns(1);
-    let _ = machine::own_descriptors();
+    if own_descriptors {
+        let _ = machine::own_descriptors();
+    }
     let watch = Watch::begin();
     let mut outcome = work().unwrap_or_else(|error| Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],

@@ -1,9 +1,10 @@
 //! What a plan must be, whatever it was made from.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::histogram::LARGEST_NS;
-use crate::plan::{Order, Pace, Plan};
+use crate::plan::{Io, Order, Pace, Plan};
 
 /// Most requests in flight on one connection.
 const DEEPEST: u32 = 1_000_000;
@@ -40,7 +41,31 @@ impl Plan {
         if let Pace::Open { rate, .. } = &self.pace {
             rate.check()?;
         }
+        self.validate_interface()?;
         self.validate_requests()
+    }
+
+    fn validate_interface(&self) -> Result<(), String> {
+        match (self.io, &self.interface) {
+            (Io::Xdp, None) => Err("--io xdp goes past the kernel, so it needs --interface: the one that leads to the \
+                                    target (ip route get ADDRESS names it)"
+                .to_owned()),
+            (Io::Xdp, Some(_)) if self.from.is_empty() => {
+                Err("--io xdp needs --from: source addresses that nothing else on this machine uses, free ones of the \
+                     interface's network"
+                    .to_owned())
+            }
+            (Io::Xdp, Some(_)) => match self.target.addresses.iter().find(|to| !self.has_source_for(to)) {
+                Some(to) => Err(format!("--from has no address of the same family as the target {to}")),
+                None => Ok(()),
+            },
+            (_, Some(_)) => Err("--interface is for --io xdp; elsewhere the kernel chooses".to_owned()),
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn has_source_for(&self, to: &SocketAddr) -> bool {
+        self.from.iter().any(|from| from.is_ipv4() == to.is_ipv4())
     }
 
     fn validate_requests(&self) -> Result<(), String> {

@@ -38,7 +38,7 @@ pub mod uring;
 pub use error::{NetError, NetErrorKind};
 pub use limits::Limits;
 pub use probe::{Facility, Probe, Unavailable};
-pub use tcp_info::TcpInfo;
+pub use tcp_info::{TcpInfo, TcpTotals};
 pub use time::Time;
 pub use transport::{
     After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Transport, Waker,

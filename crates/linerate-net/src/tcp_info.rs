@@ -21,6 +21,91 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
 }
 
+/// What a TCP of our own counts, over all its connections, in the manner of netstat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpTotals {
+    /// Connections now, those that are closing included.
+    pub connections: u64,
+    /// Handshakes that peers have begun, now.
+    pub handshakes: u64,
+    /// Connections in TIME_WAIT, now.
+    pub time_wait: u64,
+    /// Connections accepted.
+    pub passive_opens: u64,
+    /// Connections asked for.
+    pub active_opens: u64,
+    /// Connections asked for that failed.
+    pub failed_opens: u64,
+    /// Segments received.
+    pub segments_in: u64,
+    /// Segments sent.
+    pub segments_out: u64,
+    /// Segments sent again, SYNs among them.
+    pub retransmits: u64,
+    /// Retransmission time-outs.
+    pub timeouts: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Resets received.
+    pub resets_in: u64,
+    /// Resets sent.
+    pub resets_out: u64,
+    /// SYNs that found no room, and were not answered.
+    pub syns_dropped: u64,
+    /// SYNs answered by a cookie, since no more handshakes could be kept.
+    pub cookies_sent: u64,
+    /// Segments with a wrong checksum or a malformed header.
+    pub malformed: u64,
+    /// Packets lost on this machine before TCP saw them: we were too slow for the link.
+    pub overrun: u64,
+}
+
+impl TcpTotals {
+    /// Adds another core's.
+    pub fn merge(&mut self, other: &TcpTotals) {
+        let TcpTotals {
+            connections,
+            handshakes,
+            time_wait,
+            passive_opens,
+            active_opens,
+            failed_opens,
+            segments_in,
+            segments_out,
+            retransmits,
+            timeouts,
+            out_of_order,
+            resets_in,
+            resets_out,
+            syns_dropped,
+            cookies_sent,
+            malformed,
+            overrun,
+        } = other;
+        for (sum, more) in [
+            (&mut self.connections, connections),
+            (&mut self.handshakes, handshakes),
+            (&mut self.time_wait, time_wait),
+            (&mut self.passive_opens, passive_opens),
+            (&mut self.active_opens, active_opens),
+            (&mut self.failed_opens, failed_opens),
+            (&mut self.segments_in, segments_in),
+            (&mut self.segments_out, segments_out),
+            (&mut self.retransmits, retransmits),
+            (&mut self.timeouts, timeouts),
+            (&mut self.out_of_order, out_of_order),
+            (&mut self.resets_in, resets_in),
+            (&mut self.resets_out, resets_out),
+            (&mut self.syns_dropped, syns_dropped),
+            (&mut self.cookies_sent, cookies_sent),
+            (&mut self.malformed, malformed),
+            (&mut self.overrun, overrun),
+        ] {
+            *sum = sum.saturating_add(*more);
+        }
+    }
+}
+
 /// Offsets in the kernel's `struct tcp_info` (linux/tcp.h); the structure only ever grows at its end.
 mod at {
     pub(super) const RTT: usize = 68;

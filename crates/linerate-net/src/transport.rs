@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{NetError, TcpInfo, Time};
+use crate::{NetError, TcpInfo, TcpTotals, Time};
 
 /// A connection: a slot and the generation that makes it unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -274,6 +274,12 @@ pub trait Transport {
 
     /// A handle to wake `turn` from another thread.
     fn waker(&self) -> Waker;
+
+    /// What the transport's own TCP counts over all connections; `None` where TCP is the kernel's (nstat shows it there). It may
+    /// cost a system call.
+    fn totals(&self) -> Option<TcpTotals> {
+        None
+    }
 
     /// The name users know: "epoll", "uring", "mem".
     fn name(&self) -> &'static str;

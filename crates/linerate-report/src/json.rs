@@ -130,6 +130,7 @@ fn tcp(t: &outcome::Tcp) -> schema::Tcp {
         out_of_order: t.out_of_order,
         zero_window_ms: round3(t.zero_window_us as f64 / 1e3),
         rtt_min_us: t.rtt_min_us,
+        overrun: t.overrun,
         looked_at: t.looked_at,
     }
 }
@@ -221,6 +222,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         threads: plan.threads,
         way: way(plan.way).to_owned(),
         io: io(plan.io).to_owned(),
+        interface: plan.interface.clone(),
         from: plan.from.iter().map(ToString::to_string).collect(),
         timeout_s: plan.timeout.as_secs_f64(),
         warm_up_s: plan.warm_up.as_secs_f64(),
@@ -276,6 +278,7 @@ pub fn io(io: Io) -> &'static str {
         Io::Auto => "auto",
         Io::Epoll => "epoll",
         Io::Uring => "uring",
+        Io::Xdp => "xdp",
     }
 }
 

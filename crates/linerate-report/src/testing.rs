@@ -55,6 +55,7 @@ pub(crate) fn plan_closed() -> Plan {
         threads: None,
         way: Way::Loop,
         io: Io::Auto,
+        interface: None,
         from: Vec::new(),
         timeout: Duration::from_secs(10),
         warm_up: Duration::ZERO,
@@ -141,6 +142,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             zero_window_us: 12_000,
             rtt_min_us: Some(21),
             looked_at: 1_064,
+            overrun: 0,
         },
         client: Client {
             cpu: Duration::from_millis(9_700),

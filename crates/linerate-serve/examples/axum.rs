@@ -1,4 +1,5 @@
-//! An axum app, unchanged, on this server: `cargo run -p linerate-serve --example axum 127.0.0.1:8080`.
+//! An axum app, unchanged, on this server: `cargo run -p linerate-serve --example axum 127.0.0.1:8080`. With the name of an interface
+//! behind it, on TCP in user space (docs/XDP.md): `... --example axum 10.0.0.5:8080 eth0`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use linerate_serve::{ServerOptions, spawn_with, tower};
+use linerate_serve::{Io, ServerOptions, spawn_with, tower};
 
 #[derive(Clone, Default)]
 struct App {
@@ -32,7 +33,9 @@ fn router() -> Router {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let at = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let app = router();
-    let options = ServerOptions { listen: vec![at.parse()?], ..ServerOptions::default() };
+    let interface = std::env::args().nth(2);
+    let io = if interface.is_some() { Io::Xdp } else { Io::Auto };
+    let options = ServerOptions { listen: vec![at.parse()?], io, interface, ..ServerOptions::default() };
     let server = spawn_with(options, move || tower(app.clone()))?;
     eprintln!("listening on http://{}", server.addr());
     loop {

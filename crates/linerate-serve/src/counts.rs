@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use linerate_net::TcpTotals;
 
 const FIRST: u16 = 100;
 const STATUSES: usize = 500;
@@ -19,6 +22,8 @@ pub(crate) struct ThreadCounts {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
+    /// Of a TCP in user space; written some times a second.
+    tcp: Mutex<Option<TcpTotals>>,
 }
 
 /// One writer: no need for an atomic addition.
@@ -40,6 +45,7 @@ impl Default for ThreadCounts {
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
+            tcp: Mutex::default(),
         }
     }
 }
@@ -81,6 +87,10 @@ impl ThreadCounts {
         bump(&self.bytes_out, bytes as u64);
     }
 
+    pub(crate) fn set_tcp(&self, totals: Option<TcpTotals>) {
+        *self.tcp.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+
     pub(crate) fn answered(&self, status: u16) {
         if let Some(counter) = self.by_status.get(usize::from(status.saturating_sub(FIRST))) {
             bump(counter, 1);
@@ -111,6 +121,38 @@ pub struct Counts {
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
     pub bytes_out: u64,
+    /// What the server's own TCP counts, where it has one (`--io xdp`).
+    pub tcp: Option<TcpTotals>,
+}
+
+/// Adds counts of TCP that may be there.
+fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
+    if let Some(other) = other {
+        sum.get_or_insert_default().merge(other);
+    }
+}
+
+/// Counts of TCP by the names that `/stats` and the metrics show; those that only rise come first.
+fn named(tcp: &TcpTotals) -> ([(&'static str, u64); 14], [(&'static str, u64); 3]) {
+    let counters = [
+        ("passive_opens", tcp.passive_opens),
+        ("active_opens", tcp.active_opens),
+        ("failed_opens", tcp.failed_opens),
+        ("segments_in", tcp.segments_in),
+        ("segments_out", tcp.segments_out),
+        ("retransmits", tcp.retransmits),
+        ("timeouts", tcp.timeouts),
+        ("out_of_order", tcp.out_of_order),
+        ("resets_in", tcp.resets_in),
+        ("resets_out", tcp.resets_out),
+        ("syns_dropped", tcp.syns_dropped),
+        ("cookies_sent", tcp.cookies_sent),
+        ("malformed", tcp.malformed),
+        ("overrun", tcp.overrun),
+    ];
+    let now =
+        [("connections", tcp.connections), ("handshakes", tcp.handshakes), ("time_wait", tcp.time_wait)];
+    (counters, now)
 }
 
 impl Counts {
@@ -126,6 +168,7 @@ impl Counts {
         self.blocked += thread.blocked.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
+        add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
         for (i, counter) in thread.by_status.iter().enumerate() {
             let n = counter.load(Relaxed);
             if n > 0 {
@@ -145,6 +188,7 @@ impl Counts {
         self.blocked += other.blocked;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        add_tcp(&mut self.tcp, other.tcp.as_ref());
         for (status, n) in &other.by_status {
             *self.by_status.entry(*status).or_default() += n;
         }
@@ -153,9 +197,15 @@ impl Counts {
     /// As `/stats` shows it.
     pub fn to_json(&self) -> String {
         let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
+        let tcp = self.tcp.as_ref().map(|tcp| {
+            let (counters, now) = named(tcp);
+            let all: Vec<String> =
+                counters.iter().chain(&now).map(|(name, n)| format!("\"{name}\":{n}")).collect();
+            format!(",\"tcp\":{{{}}}", all.join(","))
+        });
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"waiting\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}}}\n",
+             \"waiting\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
@@ -165,7 +215,8 @@ impl Counts {
             self.panics,
             self.blocked,
             self.bytes_in,
-            self.bytes_out
+            self.bytes_out,
+            tcp.unwrap_or_default()
         )
     }
 
@@ -191,6 +242,15 @@ impl Counts {
         family("loop_blocked_total", "counter", "Handlers that held their loop.", &one(self.blocked));
         family("received_bytes_total", "counter", "Bytes received.", &one(self.bytes_in));
         family("sent_bytes_total", "counter", "Bytes given to the transport to send.", &one(self.bytes_out));
+        if let Some(tcp) = &self.tcp {
+            let (counters, now) = named(tcp);
+            for (name, n) in counters {
+                family(&format!("tcp_{name}_total"), "counter", "Of the server's own TCP.", &one(n));
+            }
+            for (name, n) in now {
+                family(&format!("tcp_{name}"), "gauge", "Of the server's own TCP, now.", &one(n));
+            }
+        }
         text
     }
 }

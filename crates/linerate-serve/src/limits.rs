@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How often a TCP in user space is asked for its counts. Reason: `/stats` may be so old; asking costs a few microseconds.
+pub(crate) const TOTALS: Duration = Duration::from_millis(100);
+
 /// What a server grants each connection, and all of them together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

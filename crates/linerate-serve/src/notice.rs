@@ -26,6 +26,8 @@ pub enum Notice {
     AccessLogFails(String),
     /// It can again.
     AccessLogWorks,
+    /// The interface does not give all that was hoped for: fewer threads, or a slower way.
+    Interface(String),
 }
 
 impl fmt::Display for Notice {
@@ -46,6 +48,7 @@ impl fmt::Display for Notice {
             Notice::AccessLogFails(why) => {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
             }
+            Notice::Interface(what) => f.write_str(what),
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
         }
     }

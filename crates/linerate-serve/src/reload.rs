@@ -114,6 +114,7 @@ impl Thread {
                     threads: kept.threads,
                     cores: kept.cores.clone(),
                     io: kept.io,
+                    interface: kept.interface.clone(),
                     watchdog: kept.watchdog,
                     notices: kept.notices.clone(),
                     ..*options

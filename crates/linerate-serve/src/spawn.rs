@@ -8,6 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
+use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
+use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{ListenOptions, Time, Transport, Waker, machine};
 
@@ -15,7 +17,7 @@ use crate::Handler;
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
 use crate::limits::{self, Limits};
-use crate::notice::{Lack, Notices};
+use crate::notice::{Lack, Notice, Notices};
 use crate::reload::{Order, Post};
 use crate::routes::Routes;
 use crate::runtime::tokio_handle;
@@ -33,6 +35,8 @@ pub enum Io {
     Epoll,
     /// `io_uring`.
     Uring,
+    /// TCP in user space over AF_XDP, on the options' `interface`.
+    Xdp,
 }
 
 impl std::str::FromStr for Io {
@@ -43,7 +47,8 @@ impl std::str::FromStr for Io {
             "auto" => Ok(Io::Auto),
             "epoll" => Ok(Io::Epoll),
             "uring" => Ok(Io::Uring),
-            _ => Err(format!("there is no way {text:?} of moving bytes; known are auto, epoll, uring")),
+            "xdp" => Ok(Io::Xdp),
+            _ => Err(format!("there is no way {text:?} of moving bytes; known are auto, epoll, uring, xdp")),
         }
     }
 }
@@ -62,6 +67,9 @@ pub struct ServerOptions {
     pub cores: Vec<usize>,
     /// What moves the bytes.
     pub io: Io,
+    /// The interface of [`Io::Xdp`]: packets to the addresses listened on are taken from it. Those that come by another way
+    /// (from this machine itself, for one) are not seen.
+    pub interface: Option<String>,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
     /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
@@ -85,6 +93,7 @@ impl Default for ServerOptions {
             threads: 1,
             cores: Vec::new(),
             io: Io::default(),
+            interface: None,
             close_after: None,
             defer_accept: false,
             limits: Limits::default(),
@@ -219,6 +228,9 @@ where
     M: Fn() -> H + Clone + Send + 'static,
     H: Handler,
 {
+    let mut options = options;
+    let asked = options.listen.clone();
+    let mut links = take_interface(&mut options)?.into_iter();
     let count = options.threads.max(1);
     let counts: Arc<Vec<Arc<ThreadCounts>>> = Arc::new((0..count).map(|_| Arc::default()).collect());
     let shown = Arc::clone(&counts);
@@ -228,7 +240,7 @@ where
         counts,
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
-        asked: options.listen.clone(),
+        asked,
     };
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     let lack = Lack::new(options.notices.clone());
@@ -243,6 +255,7 @@ where
             watchdog: watchdog.clone(),
             lack: lack.clone(),
             inbox,
+            link: links.next(),
         };
         let make = make.clone();
         let thread = std::thread::Builder::new()
@@ -263,20 +276,46 @@ pub(crate) struct Thread {
     watchdog: Option<Watchdog>,
     lack: Lack,
     inbox: mpsc::Receiver<Order>,
+    link: Option<Xdp>,
 }
 
 enum Moving {
     Epoll(Box<Epoll>),
     Uring(Box<Uring>),
+    Xdp(Box<Stack<Xdp>>),
+}
+
+/// For [`Io::Xdp`]: a link for each thread. There may be fewer threads then, and ports are chosen.
+fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
+    if options.io != Io::Xdp {
+        return Ok(Vec::new());
+    }
+    let Some(interface) = options.interface.clone() else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "TCP in user space needs the name of an interface",
+        ));
+    };
+    let wanted = XdpOptions {
+        threads: options.threads.max(1),
+        ..XdpOptions::new(interface, Steer::Listen(options.listen.clone()))
+    };
+    let opened = xdp::open(&wanted).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;
+    opened.notes.into_iter().for_each(|note| options.notices.tell(&Notice::Interface(note)));
+    options.threads = opened.links.len();
+    options.listen = opened.listen;
+    Ok(opened.links)
 }
 
 type Told = io::Result<(Vec<SocketAddr>, Waker)>;
 
 impl Thread {
-    fn run<H: Handler>(self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
-        let transport = || match self.options.io {
-            Io::Auto | Io::Epoll => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
-            Io::Uring => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
+    fn run<H: Handler>(mut self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
+        let link = self.link.take();
+        let transport = || match (link, self.options.io) {
+            (Some(link), _) => Ok(Moving::Xdp(Box::new(Stack::new(link, StackOptions::default())))),
+            (None, Io::Uring) => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
+            (None, _) => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
         };
         match tokio_handle().and_then(|tokio| transport().map(|transport| (tokio, transport))) {
             Ok((tokio, transport)) => {
@@ -284,6 +323,7 @@ impl Thread {
                 match transport {
                     Moving::Epoll(epoll) => self.serve(*epoll, make(), tell),
                     Moving::Uring(uring) => self.serve(*uring, make(), tell),
+                    Moving::Xdp(stack) => self.serve(*stack, make(), tell),
                 }
             }
             Err(error) => {
@@ -329,7 +369,12 @@ impl Thread {
             ..ListenOptions::default()
         };
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));
-        if self.index == 0 && listen.reuse_port && at.port() != 0 {
+        if self.options.io == Io::Xdp && !self.options.listen.contains(&at) {
+            let words = format!("{at}: with io xdp the addresses stay as they were when the server began");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+        }
+        // With xdp the port is reserved already.
+        if self.index == 0 && listen.reuse_port && at.port() != 0 && self.options.io != Io::Xdp {
             // Another server of the same user, with threads as well, would share the port with us unnoticed.
             drop(std::net::TcpListener::bind(at).map_err(named)?);
         }
@@ -339,9 +384,26 @@ impl Thread {
         })
     }
 
+    /// A TCP of our own is asked for its counts now and then, also when nothing happens.
+    fn until(&self) -> Option<Time> {
+        (self.options.io == Io::Xdp).then(|| machine::monotonic_now() + limits::TOTALS)
+    }
+
+    fn note_totals<T: Transport, H: Handler>(&self, server: &mut Server<T, H>, due: &mut Time) {
+        let now = machine::monotonic_now();
+        if now >= *due {
+            *due = now + limits::TOTALS;
+            self.counts.set_tcp(server.transport().totals());
+        }
+    }
+
     fn turns<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>) -> io::Result<()> {
+        let mut totals_due = Time::ZERO;
         while !self.stop.load(Ordering::SeqCst) {
-            server.turn(None)?;
+            server.turn(self.until())?;
+            if self.options.io == Io::Xdp {
+                self.note_totals(server, &mut totals_due);
+            }
             if server.take_woken() {
                 while let Ok(order) = self.inbox.try_recv() {
                     self.obey(server, order);

@@ -72,6 +72,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "IO", value_enum, help_heading = HOW)]
     pub(crate) io: Option<Io>,
 
+    /// Interface for --io xdp: the one that leads to the target
+    #[arg(long, value_name = "IF", help_heading = HOW)]
+    pub(crate) interface: Option<String>,
+
     /// May delay when answers are seen to go faster; latencies are then not reported
     #[arg(long, help_heading = HOW)]
     pub(crate) throughput: bool,
@@ -182,6 +186,9 @@ pub(crate) struct LoadArgs {
     pub(crate) check: Vec<Check>,
 
     /// Source addresses to spread connections over; each brings its own local ports
+    ///
+    /// With --io xdp: addresses that nothing else uses, free ones of the interface's network. The interface has them for as
+    /// long as the run lasts.
     #[arg(long, value_name = "ADDR[,ADDR]", value_parser = values::addresses, help_heading = WHERE)]
     pub(crate) from: Option<Addresses>,
 
@@ -228,6 +235,8 @@ pub(crate) enum Io {
     Epoll,
     /// io_uring
     Uring,
+    /// TCP in user space, past the kernel (AF_XDP): needs --interface, --from and privileges
+    Xdp,
 }
 
 /// `--arrival`.
@@ -256,6 +265,7 @@ impl From<Io> for plan::Io {
             Io::Auto => plan::Io::Auto,
             Io::Epoll => plan::Io::Epoll,
             Io::Uring => plan::Io::Uring,
+            Io::Xdp => plan::Io::Xdp,
         }
     }
 }

@@ -41,6 +41,9 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     }
     writeln!(out, "way = \"{}\"", json::way(plan.way))?;
     writeln!(out, "io = \"{}\"", json::io(plan.io))?;
+    if let Some(interface) = &plan.interface {
+        writeln!(out, "interface = {}", quoted(interface))?;
+    }
     if !plan.from.is_empty() {
         let from: Vec<String> = plan.from.iter().map(|a| format!("\"{a}\"")).collect();
         writeln!(out, "from = [{}]", from.join(", "))?;

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use linerate_load::Plan;
-use linerate_load::plan::Way;
+use linerate_load::plan::{Io, Way};
 use linerate_report::units::count;
 
 use crate::fault::{Fault, said};
@@ -37,6 +37,10 @@ impl Machine {
     /// Whether the plan's connections can exist.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), Fault> {
         let connections = if plan.way == Way::Poll { 1 } else { u64::from(plan.connections) };
+        if plan.io == Io::Xdp {
+            // No descriptors, and ports and addresses of its own; what it needs of the machine is found when it starts.
+            return Ok(());
+        }
         self.check_ports(connections, plan)?;
         let most = self.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         if connections > most {

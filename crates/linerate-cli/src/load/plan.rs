@@ -142,6 +142,7 @@ impl Draft<'_> {
             threads: args.threads.or_else(|| self.in_file(|f| f.threads)),
             way,
             io: args.io.map(plan::Io::from).or_else(|| self.in_file(|f| f.io)).unwrap_or_default(),
+            interface: args.interface.clone().or_else(|| self.in_file(|f| f.interface.clone())),
             from,
             timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
             warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),

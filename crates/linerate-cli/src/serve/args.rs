@@ -37,9 +37,15 @@ pub(crate) struct ServeArgs {
     /// Pin each thread to a core of its own
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) pin: Option<bool>,
-    /// What moves the bytes: auto, epoll or uring (auto)
+    /// What moves the bytes: auto, epoll, uring or xdp (auto)
+    ///
+    /// xdp: TCP in user space, past the kernel (AF_XDP). Takes the packets to the addresses listened on from --interface; all else
+    /// stays with the kernel. Needs privileges; docs/XDP.md tells of it.
     #[arg(long, value_name = "IO")]
     pub(super) io: Option<Io>,
+    /// The interface for --io xdp
+    #[arg(long, value_name = "IF")]
+    pub(super) interface: Option<String>,
     /// Serve the files of this directory; what is not there falls to the built-in routes
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
@@ -108,6 +114,7 @@ impl ServeArgs {
             threads: self.threads.or(others.threads),
             pin: self.pin.or(others.pin),
             io: self.io.or(others.io),
+            interface: self.interface.or(others.interface),
             dir: self.dir.or(others.dir),
             files_only: self.files_only.or(others.files_only),
             access_log: self.access_log.or(others.access_log),

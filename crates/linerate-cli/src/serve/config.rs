@@ -16,6 +16,7 @@ const KEYS: Keys = Keys {
         "threads",
         "pin",
         "io",
+        "interface",
         "dir",
         "files_only",
         "access_log",
@@ -54,6 +55,8 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         threads: top.read("threads", |i| value(i, args::threads))?,
         pin: flag("pin")?,
         io: top.read("io", parsed_word)?,
+        interface: top
+            .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
         dir: top.read("dir", |i| directory(i, path))?,
         files_only: flag("files_only")?,
         access_log: top.read("access_log", |i| log(i, path))?,

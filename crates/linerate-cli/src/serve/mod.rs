@@ -9,7 +9,7 @@ use std::io::Write;
 
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
-use linerate_serve::{Counts, Limits, ServerOptions};
+use linerate_serve::{Counts, Io, Limits, ServerOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -57,6 +57,19 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     }
     if args.files_only == Some(true) && args.dir.is_none() {
         return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
+    }
+    match (args.io, &args.interface) {
+        (Some(Io::Xdp), None) => {
+            return Err(Fault::input("--io xdp goes past the kernel, so it needs --interface")
+                .hint("the interface that packets to the server come in by (ip address shows them)"));
+        }
+        (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
+            return Err(Fault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
+        }
+        (Some(Io::Xdp), Some(_)) | (_, None) => {}
+        (_, Some(_)) => {
+            return Err(Fault::input("--interface is for --io xdp; elsewhere --listen says it all"));
+        }
     }
     if args.log_format.is_some() && args.access_log.is_none() {
         return Err(Fault::input("--log-format says how the access log looks, but there is none")
@@ -155,6 +168,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         threads,
         cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
         io: args.io.unwrap_or_default(),
+        interface: args.interface.clone(),
         // The only misbehaviour that the fast server does itself.
         close_after: args.misbehave.iter().find_map(|w| match w {
             Wrong::CloseAfter(n) => Some(*n),

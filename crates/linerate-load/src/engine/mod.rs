@@ -27,9 +27,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_http::client::{HeadCache, Run};
-use linerate_net::{After, Close, Conn, Event, Time, Transport};
+use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
-use crate::limits::{EVENTS_PER_CLOCK_READ, LONGEST_TURN, LOW_WATER_WAIT, SHORT_INFO_EVERY, STOP_GRACE};
+use crate::limits::{
+    EVENTS_PER_CLOCK_READ, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, SHORT_INFO_EVERY, STOP_GRACE,
+};
 use crate::outcome::{Failure, Outcome};
 use board::Board;
 use kinds::{Kinds, Sending};
@@ -506,12 +508,33 @@ impl<T: Transport> Engine<T> {
             if self.stopping.is_some_and(|at| at >= planned) { planned.max(last) } else { last.max(from) };
         let interrupted = self.board.stop_asked();
         let end = if interrupted || last == Time::ZERO { now } else { end };
+        if let Some(totals) = self.let_go() {
+            self.recorder.tcp_totals(&totals);
+        }
         let mut outcome = self.recorder.into_outcome();
         outcome.duration = end - from;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable;
         outcome
+    }
+
+    /// A TCP of our own goes with us: its last segments leave, and the peers' FINs get their answers, for a moment.
+    fn let_go(&mut self) -> Option<TcpTotals> {
+        let until = self.transport.now() + LETTING_GO;
+        let mut events = Vec::new();
+        loop {
+            let now = self.transport.now();
+            if self.transport.unfinished() == 0 || now >= until {
+                return self.transport.totals();
+            }
+            self.transport.turn(Some((now + LETTING_GO / 16).min(until)), &mut events).ok()?;
+            for event in events.drain(..) {
+                if let Event::Readable { data, .. } = event {
+                    self.transport.receive(data, |_| ());
+                }
+            }
+        }
     }
 
     fn fail(&mut self, run: &Run<Stamp>, why: Failure, detail: Option<&str>) {

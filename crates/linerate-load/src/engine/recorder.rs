@@ -1,7 +1,7 @@
 //! What one core measured: counters, histograms, samples. No lock, no allocation per request.
 
 use linerate_http::client::Run;
-use linerate_net::{TcpInfo, Time};
+use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
 use super::stamp::Stamp;
@@ -278,7 +278,16 @@ impl Recorder {
             zero_window_us: info.rwnd_limited_us,
             rtt_min_us: Some(info.min_rtt_us).filter(|us| *us > 0),
             looked_at: 1,
+            overrun: 0,
         });
+    }
+
+    /// TCP's own counts of all connections, where it has some: they say more than a sample.
+    pub(crate) fn tcp_totals(&mut self, totals: &TcpTotals) {
+        self.tcp.retransmits = totals.retransmits;
+        self.tcp.out_of_order = totals.out_of_order;
+        self.tcp.overrun = totals.overrun;
+        self.tcp.looked_at = totals.active_opens;
     }
 
     /// Statuses seen so far with their counts.

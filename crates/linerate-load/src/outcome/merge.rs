@@ -114,6 +114,7 @@ impl Tcp {
         self.out_of_order += other.out_of_order;
         self.zero_window_us += other.zero_window_us;
         self.looked_at += other.looked_at;
+        self.overrun += other.overrun;
         self.rtt_min_us = match (self.rtt_min_us, other.rtt_min_us) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -207,6 +207,8 @@ pub struct Tcp {
     pub zero_window_us: u64,
     /// Smallest round-trip time of all, microseconds.
     pub rtt_min_us: Option<u32>,
+    /// Packets lost on this machine since we were too slow for them (only a TCP in user space can say).
+    pub overrun: u64,
     /// Connections that were looked at: all, or a sample where asking each would cost too much.
     pub looked_at: u64,
 }

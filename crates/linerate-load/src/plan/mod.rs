@@ -44,6 +44,8 @@ pub struct Plan {
     pub way: Way,
     /// Which transport moves the bytes.
     pub io: Io,
+    /// The interface that [`Io::Xdp`] sends by.
+    pub interface: Option<String>,
     /// Source addresses to spread connections over; empty: the kernel's choice.
     pub from: Vec<IpAddr>,
     /// How long an answer may take before the request counts as failed (`timeout`).
@@ -203,6 +205,8 @@ pub enum Io {
     Epoll,
     /// `io_uring`.
     Uring,
+    /// TCP in user space over AF_XDP, from source addresses of its own (`from`) on an `interface`.
+    Xdp,
 }
 
 /// `p99<50ms`: something measured, a comparison, a limit.

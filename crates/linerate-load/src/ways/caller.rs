@@ -44,6 +44,7 @@ pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
         Plan { throughput: true, .. } => refuse("--throughput"),
         Plan { tag: Some(_), .. } => refuse("--tag"),
         Plan { io: Io::Uring, .. } => refuse("--io uring"),
+        Plan { io: Io::Xdp, .. } => refuse("--io xdp"),
         Plan { from, .. } if !from.is_empty() => refuse("--from"),
         _ => Ok(()),
     }

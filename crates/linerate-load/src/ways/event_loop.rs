@@ -1,9 +1,12 @@
 //! The event loops: an engine for each core, on the transport that was asked for or found best.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
+use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
+use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{Probe, Time, Transport, machine};
 
@@ -28,6 +31,9 @@ fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     if plan.io == Io::Epoll || by_choice {
         return Ok((Io::Epoll, None));
     }
+    if plan.io == Io::Xdp {
+        return Ok((Io::Xdp, None));
+    }
     match (Probe::run().uring(), plan.io) {
         (Ok(()), _) => Ok((Io::Uring, None)),
         (Err(missing), Io::Uring) => {
@@ -45,29 +51,63 @@ const EVENTS_PER_TURN: u32 = 1024;
 /// not late.
 const HEAD_START: Duration = Duration::from_millis(5);
 
+/// What one core's bytes are moved by.
+enum Moving {
+    Uring,
+    Epoll,
+    /// Opened beforehand, so that what is missing is known before anything is sent.
+    Xdp(Box<Xdp>),
+}
+
 /// One engine's work for each core.
 pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
-    let (io, warning) = choose(plan)?;
+    let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
+    let moving: Vec<Moving> = match io {
+        Io::Xdp => {
+            let (links, note) = links(plan, threads)?;
+            warning = warning.or(note);
+            links.into_iter().map(|link| Moving::Xdp(Box::new(link))).collect()
+        }
+        Io::Uring => (0..threads).map(|_| Moving::Uring).collect(),
+        Io::Epoll | Io::Auto => (0..threads).map(|_| Moving::Epoll).collect(),
+    };
+    let threads = moving.len() as u32;
     let plan = Arc::new(plan.clone());
     let start = machine::monotonic_now() + HEAD_START;
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::default())).collect();
-    let work = |(core, board): (u32, &Arc<Board>)| -> Work {
+    let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
         let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
         let part = Part { core, cores: threads, start };
-        Box::new(move || match io {
-            Io::Uring => {
+        Box::new(move || match moving {
+            Moving::Uring => {
                 let uring = Uring::with_limits(limits(&plan, part)).map_err(|e| format!("io_uring: {e}"))?;
                 part.run(&plan, uring, board)
             }
-            Io::Epoll | Io::Auto => {
+            Moving::Epoll => {
                 let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
                 part.run(&plan, epoll, board)
             }
+            Moving::Xdp(link) => part.run_past_the_kernel(&plan, *link, board),
         })
     };
-    Ok(Works { works: (0..threads).zip(&boards).map(work).collect(), boards, pinned: true, warning })
+    let works = (0..threads).zip(&boards).zip(moving).map(work).collect();
+    // A link was opened by the thread that starts them all, whose descriptors it shares.
+    let own_descriptors = io != Io::Xdp;
+    Ok(Works { works, boards, pinned: true, own_descriptors, warning })
+}
+
+/// Takes the plan's interface; the links, and what the user should know.
+fn links(plan: &Plan, threads: u32) -> Result<(Vec<Xdp>, Option<String>), StartError> {
+    let interface = plan.interface.as_deref().unwrap_or_default();
+    let options = XdpOptions {
+        threads: threads as usize,
+        ..XdpOptions::new(interface, Steer::From(plan.from.clone()))
+    };
+    let opened = xdp::open(&options).map_err(|e| StartError::Machine(e.to_string()))?;
+    let note = (!opened.notes.is_empty()).then(|| opened.notes.join("; "));
+    Ok((opened.links, note))
 }
 
 fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
@@ -86,6 +126,20 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// The same over a TCP of our own.
+    fn run_past_the_kernel(self, plan: &Plan, mut link: Xdp, board: Arc<Board>) -> Result<Outcome, String> {
+        let peers: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
+        if let Err(unreachable) = link.look_for(&peers) {
+            return Ok(Outcome { unreachable: Some(unreachable.to_string()), ..Outcome::default() });
+        }
+        let options = StackOptions {
+            addresses: plan.from.clone(),
+            limits: limits(plan, self),
+            ..StackOptions::default()
+        };
+        self.run(plan, Stack::new(link, options), board)
+    }
+
     /// Runs this core's part of a plan on a transport.
     pub(crate) fn run<T: Transport>(
         self,

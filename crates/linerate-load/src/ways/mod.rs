@@ -26,6 +26,8 @@ pub(crate) struct Works {
     pub(crate) boards: Vec<Arc<Board>>,
     /// Whether each thread has a core of its own.
     pub(crate) pinned: bool,
+    /// Whether each thread may have a table of descriptors of its own, which makes system calls cheaper.
+    pub(crate) own_descriptors: bool,
     /// What the user should know.
     pub(crate) warning: Option<String>,
 }

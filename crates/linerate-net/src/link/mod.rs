@@ -45,6 +45,11 @@ pub trait Link {
     /// address asks for the link's own size.
     fn mtu(&mut self, to: IpAddr) -> usize;
 
+    /// Packets that were lost on this machine before [`Link::receive`] could lend them. It may cost a system call.
+    fn overrun(&self) -> u64 {
+        0
+    }
+
     /// Who makes and checks checksums.
     fn checksums(&self) -> Checksums;
 }

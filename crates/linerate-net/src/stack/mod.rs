@@ -43,7 +43,7 @@ use crate::closing::Closing;
 use crate::link::Link;
 use crate::{
     After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, NetError, NetErrorKind,
-    TcpInfo, Time, Transport, Waker,
+    TcpInfo, TcpTotals, Time, Transport, Waker,
 };
 
 /// How long a turn waits at most while the link has no room for what is to leave. Reason: it has room again soon, and not every
@@ -380,6 +380,22 @@ impl<L: Link> Transport for Stack<L> {
 
     fn waker(&self) -> Waker {
         self.link.waker()
+    }
+
+    fn unfinished(&self) -> usize {
+        self.core.table.len()
+    }
+
+    fn totals(&self) -> Option<TcpTotals> {
+        let (handshakes, time_wait) = self.waiting();
+        let totals = TcpTotals {
+            connections: self.core.table.len() as u64,
+            handshakes: handshakes as u64,
+            time_wait: time_wait as u64,
+            overrun: self.link.overrun(),
+            ..self.core.shared.stats.totals()
+        };
+        Some(totals)
     }
 
     fn name(&self) -> &'static str {

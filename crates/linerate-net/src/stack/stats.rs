@@ -1,5 +1,7 @@
 //! What a stack counts, in the manner of netstat.
 
+use crate::TcpTotals;
+
 /// Counters since the stack began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
@@ -55,4 +57,26 @@ pub struct StackStats {
     pub bytes_dropped: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
+}
+
+impl StackStats {
+    /// Those that every TCP of our own has.
+    pub(super) fn totals(&self) -> TcpTotals {
+        TcpTotals {
+            passive_opens: self.passive_opens,
+            active_opens: self.active_opens,
+            failed_opens: self.failed_opens,
+            segments_in: self.packets_in,
+            segments_out: self.packets_out,
+            retransmits: self.retransmits,
+            timeouts: self.timeouts,
+            out_of_order: self.out_of_order,
+            resets_in: self.resets_in,
+            resets_out: self.resets_out,
+            syns_dropped: self.syns_dropped,
+            cookies_sent: self.cookies_sent,
+            malformed: self.malformed + self.bad_checksum,
+            ..TcpTotals::default()
+        }
+    }
 }

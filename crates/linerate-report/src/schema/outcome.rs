@@ -165,6 +165,9 @@ pub struct Tcp {
     pub zero_window_ms: f64,
     /// Smallest round-trip time, microseconds.
     pub rtt_min_us: Option<u32>,
+    /// Packets lost on this machine since it was too slow for them (`--io xdp` alone can say).
+    #[serde(default)]
+    pub overrun: u64,
     /// Connections that were looked at.
     pub looked_at: u64,
 }

@@ -27,8 +27,11 @@ pub struct Plan {
     pub threads: Option<u32>,
     /// "loop", "poll", "threads" or "async".
     pub way: String,
-    /// Transport asked for: "auto", "epoll", "uring".
+    /// Transport asked for: "auto", "epoll", "uring", "xdp".
     pub io: String,
+    /// The interface, for "xdp".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// Source addresses.
     pub from: Vec<String>,
     /// Time-out of a request, seconds.

@@ -130,6 +130,12 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
         format!("{} sent again", units::several(t.retransmits, "segment", "segments")),
         format!("{} received out of order", units::count(t.out_of_order)),
     ];
+    if t.overrun > 0 {
+        parts.push(format!(
+            "{} lost here before they were looked at",
+            units::several(t.overrun, "packet", "packets")
+        ));
+    }
     if t.zero_window_us > 0 {
         let held = units::time_us(t.zero_window_us as f64, page.style.unicode);
         parts.push(format!("held back by the server's window for {held}"));

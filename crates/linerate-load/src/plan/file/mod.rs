@@ -36,6 +36,7 @@ const RUN_KEYS: &[&str] = &[
     "threads",
     "way",
     "io",
+    "interface",
     "from",
     "timeout",
     "warm_up",
@@ -96,6 +97,8 @@ pub struct PlanFile {
     pub way: Option<Way>,
     /// `io`.
     pub io: Option<Io>,
+    /// `interface`: for `io = "xdp"`.
+    pub interface: Option<String>,
     /// `from`: source addresses.
     pub from: Option<Vec<IpAddr>>,
     /// `timeout`.
@@ -197,8 +200,11 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
                 ("async", Way::Async),
             ])
         })?,
-        io: top
-            .read("io", |i| i.choice(&[("auto", Io::Auto), ("epoll", Io::Epoll), ("uring", Io::Uring)]))?,
+        io: top.read("io", |i| {
+            i.choice(&[("auto", Io::Auto), ("epoll", Io::Epoll), ("uring", Io::Uring), ("xdp", Io::Xdp)])
+        })?,
+        interface: top
+            .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
         from: top.read("from", read_addresses)?,
         timeout: top.read("timeout", |i| i.duration(A_NANOSECOND, MAX_TIMEOUT))?,
         warm_up: top.read("warm_up", |i| i.duration(Duration::ZERO, MAX_DURATION))?,

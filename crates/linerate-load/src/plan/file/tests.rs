@@ -228,7 +228,7 @@ fn wrong_values_of_the_run() {
         "connections = 1.5",
         "threads = 0",
         "way = \"loops\"",
-        "io = \"xdp\"",
+        "io = \"dpdk\"",
         "io = 1",
         "arrival = \"random\"",
         "duration = \"10 minutes\"",

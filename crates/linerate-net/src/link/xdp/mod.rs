@@ -253,7 +253,14 @@ impl Link for Xdp {
         Waker(Arc::clone(&self.wake))
     }
 
+    fn overrun(&self) -> u64 {
+        self.counts().overrun
+    }
+
     fn mtu(&mut self, to: IpAddr) -> usize {
+        if to.is_unspecified() {
+            return self.mtu;
+        }
         self.way(to).map_or(self.mtu, |way| self.mtu.min(usize::from(way.mtu)))
     }
 

@@ -33,7 +33,7 @@ enum Source {
     Seen,
     /// From the kernel, or from a frame when it did not know.
     Sure,
-    /// The kernel has asked the network.
+    /// The kernel does not know, or has asked the network.
     Asked,
 }
 
@@ -123,8 +123,7 @@ impl Neighbours {
         let (way, source) = match if may_ask { ask() } else { Hop::None } {
             Hop::Known(way) => (Some(way), Source::Sure),
             Hop::Asked | Hop::None if before.is_some() => (before, Source::Sure),
-            Hop::Asked => (None, Source::Asked),
-            Hop::None => (None, Source::Nobody),
+            Hop::Asked | Hop::None => (None, Source::Asked),
         };
         *slot = Slot { address, epoch, way: way.unwrap_or(NO_WAY), source };
         way

@@ -247,7 +247,7 @@ fn reserve(steer: &Steer) -> Result<(Steer, Vec<Socket>), XdpError> {
             let at = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
             Ok((socket, at))
         };
-        let (socket, at) = bind().map_err(|e| preflight::cannot_reserve(place, &e))?;
+        let (socket, at) = patiently(bind, busy).map_err(|e| preflight::cannot_reserve(place, &e))?;
         sockets.push(socket);
         bound.push(at);
     }
@@ -358,5 +358,5 @@ fn patiently<T, E>(mut what: impl FnMut() -> Result<T, E>, leaving: impl Fn(&E) 
 }
 
 fn busy(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+    matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST | libc::EADDRINUSE))
 }
