@@ -132,8 +132,10 @@ fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
     }
 }
 
+type Named = (&'static str, u64);
+
 /// Counts of TCP by the names that `/stats` and the metrics show; those that only rise come first.
-fn named(tcp: &TcpTotals) -> ([(&'static str, u64); 14], [(&'static str, u64); 3]) {
+fn named(tcp: &TcpTotals) -> ([Named; 14], [Named; 3]) {
     let counters = [
         ("passive_opens", tcp.passive_opens),
         ("active_opens", tcp.active_opens),
