@@ -4,6 +4,7 @@
 mod args;
 mod demo;
 mod environment;
+mod explain;
 mod fault;
 mod load;
 mod serve;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions(args)) => completions(args.shell),
         Some(Command::Man(args)) => man(args.command.as_deref()),

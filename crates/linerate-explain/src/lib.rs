@@ -1,7 +1,30 @@
 //! Says why an HTTP call is slow, and proves it by experiment. Probes, evidence and verdicts are plain data; the rules are pure
 //! functions over what was observed.
 //!
+//! A [`Planner`] asks for one probe after another, is told what came of each, and ends with a [`Diagnosis`]; it opens no socket and
+//! reads no clock. [`driver`] is the thin part that does.
+//!
+//! * [`causes`]: each cause with its symptom, the experiment that proves it, and what to change.
+//! * [`evidence`]: what a verdict stands on; without it none can be made.
+//! * [`stats`]: two arms against each other, dose and response.
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only seen.
 #![forbid(unsafe_code)]
 
+pub mod call;
+pub mod causes;
+pub mod driver;
+pub mod evidence;
+pub mod limits;
+pub mod local;
 pub mod passive;
+pub mod planner;
+pub mod probe;
+mod random;
+pub mod record;
+pub mod stats;
+pub mod verdict;
+
+pub use driver::{Request, explain};
+pub use planner::Planner;
+pub use record::Settings;
+pub use verdict::{Diagnosis, Verdict, Whole};

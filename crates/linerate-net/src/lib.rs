@@ -9,6 +9,8 @@
 //!
 //! [`capture`] reads the packets that pass by.
 //!
+//! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
+//!
 //! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!
 //! `unsafe` is confined to `sys/`.
@@ -21,6 +23,7 @@ mod closing;
 pub mod conformance;
 pub mod epoll;
 mod error;
+pub mod instrument;
 mod limits;
 pub mod link;
 pub mod machine;

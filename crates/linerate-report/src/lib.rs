@@ -4,11 +4,13 @@
 //! * [`live`]: a run while it lasts, as a view that is redrawn or as plain lines.
 //! * [`json`]: the versioned document ([`schema`]) that scripts and dashboards read.
 //! * [`passive`]: calls that were seen in packets; [`diagram`]: what went to and fro, for a terminal and as SVG.
+//! * [`explain`]: why a call is slow, as text and as a document.
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
 
 pub mod diagram;
 pub mod doubts;
+pub mod explain;
 mod figures;
 pub mod json;
 pub mod limits;

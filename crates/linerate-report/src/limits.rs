@@ -24,3 +24,6 @@ pub const LEAST_WIDTH: u16 = 60;
 /// Answers that must lie beyond a percentile before it is printed without a mark. Reason: with fewer, one slow
 /// answer more or less moves it.
 pub const BEYOND: f64 = 10.0;
+
+/// Receives of a call that its document lists. Reason: the first tell their rhythm; a large answer has thousands.
+pub const RECEIVES: usize = 200;

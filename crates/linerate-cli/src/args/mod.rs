@@ -1,10 +1,12 @@
 //! What can be typed.
 
+mod explain;
 mod load;
 mod values;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use explain::{ExplainArgs, Written};
 pub(crate) use load::LoadArgs;
 pub(crate) use values::Resolve;
 
@@ -21,6 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Serve(Box<crate::serve::ServeArgs>),
+    Explain(Box<ExplainArgs>),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -71,6 +71,16 @@ pub(super) fn demo_time(text: &str) -> Result<Duration, String> {
     Err(format!("{} is not between 100ms and 5s", quoted(text)))
 }
 
+/// `explain --budget`.
+pub(super) fn budget(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(300));
+    let time = parse_duration(text)?;
+    if (least..=most).contains(&time) {
+        return Ok(time);
+    }
+    Err(format!("{} is not between 1s and 5m", quoted(text)))
+}
+
 /// `--warm-up`.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     parse_duration(text)

@@ -2,9 +2,9 @@
 
 mod dry_run;
 mod machine;
-mod output;
-mod plan;
-mod target;
+pub(crate) mod output;
+pub(crate) mod plan;
+pub(crate) mod target;
 #[cfg(test)]
 mod testing;
 mod watch;

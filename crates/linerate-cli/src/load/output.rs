@@ -8,19 +8,19 @@ use crate::fault::{Fault, said};
 
 /// Where results for machines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sink {
+pub(crate) enum Sink {
     Stdout,
     File(PathBuf),
 }
 
 impl Sink {
     /// From `--json`.
-    pub(super) fn new(path: &Path) -> Sink {
+    pub(crate) fn new(path: &Path) -> Sink {
         if path == Path::new("-") { Sink::Stdout } else { Sink::File(path.to_owned()) }
     }
 
     /// Whether it can be written to, before anything is run.
-    pub(super) fn probe(&self) -> Result<(), Fault> {
+    pub(crate) fn probe(&self) -> Result<(), Fault> {
         let Sink::File(path) = self else { return Ok(()) };
         let cannot = |e: &io::Error| {
             Fault::input(format!("--json: {} cannot be written: {}", path.display(), said(e)))
@@ -40,7 +40,7 @@ impl Sink {
     }
 
     /// Writes the text: to a file beside it first, which then takes its name.
-    pub(super) fn write(&self, text: &str) -> Result<(), Fault> {
+    pub(crate) fn write(&self, text: &str) -> Result<(), Fault> {
         let written = match self {
             Sink::Stdout => {
                 io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())

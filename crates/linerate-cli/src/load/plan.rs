@@ -21,16 +21,16 @@ const SEED: u64 = 1;
 
 /// What will be done, and what the user should know about it.
 #[derive(Debug)]
-pub(super) struct Meaning {
-    pub(super) plan: Plan,
+pub(crate) struct Meaning {
+    pub(crate) plan: Plan,
     /// Said before it begins.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Said when the target cannot be reached.
-    pub(super) hint: Option<&'static str>,
+    pub(crate) hint: Option<&'static str>,
 }
 
 /// The plan that the flags mean. Nothing is sent, nothing is written.
-pub(super) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
+pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
     let file = match &args.plan {
         Some(path) => Some(PlanFile::load(path).map_err(|e| Fault::input(e.to_string()))?),
         None => None,
@@ -279,7 +279,7 @@ fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
 }
 
 /// `TEXT`, `@FILE` or `@-`.
-fn read_body(text: &str) -> Result<Vec<u8>, Fault> {
+pub(crate) fn read_body(text: &str) -> Result<Vec<u8>, Fault> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
     let mut body = Vec::new();
     let read = if path == "-" {

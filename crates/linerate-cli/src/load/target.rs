@@ -17,21 +17,21 @@ const EXAMPLE: &str = "write for example http://127.0.0.1:8080/path";
 
 /// A URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
+pub(crate) struct Url {
     /// Host as it is looked up: a name in ASCII, or an address without brackets.
     host: String,
     /// As in the Host field: with brackets, and the port where it is not 80 (RFC 9110 section 7.2).
-    pub(super) authority: String,
+    pub(crate) authority: String,
     port: u16,
     /// Path and query as they are sent, slots left alone.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// `NAME:PASS`, decoded.
-    pub(super) user: Option<String>,
+    pub(crate) user: Option<String>,
 }
 
 impl Url {
     /// Takes a URL apart. What has no scheme is taken as `http://`.
-    pub(super) fn parse(text: &str) -> Result<Url, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Url, Fault> {
         let bad = |why: String| Fault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
         let rest = after_scheme(text).map_err(bad)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -61,13 +61,23 @@ impl Url {
         Ok(Url { host, authority, port, path, user })
     }
 
+    /// The host as it is looked up.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Its port.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// As it is reported: without user and password.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         format!("http://{}{}", self.authority, self.path)
     }
 
     /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.
-    pub(super) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), Fault> {
+    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), Fault> {
         let all = match self.resolved_by_hand(wish.resolve)? {
             Some(given) => given,
             None => self.looked_up()?,
@@ -121,11 +131,11 @@ impl Url {
 
 /// What decides among addresses.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wish<'a> {
-    pub(super) resolve: &'a [Resolve],
-    pub(super) ipv4: bool,
-    pub(super) ipv6: bool,
-    pub(super) from: &'a [IpAddr],
+pub(crate) struct Wish<'a> {
+    pub(crate) resolve: &'a [Resolve],
+    pub(crate) ipv4: bool,
+    pub(crate) ipv6: bool,
+    pub(crate) from: &'a [IpAddr],
 }
 
 impl Wish<'_> {

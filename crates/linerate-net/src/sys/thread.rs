@@ -18,6 +18,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_REALTIME.
+pub(crate) fn wall_ns() -> u64 {
+    clock_ns(libc::CLOCK_REALTIME)
+}
+
 /// CPU time of the calling thread.
 pub(crate) fn cpu_time_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)

@@ -1,0 +1,105 @@
+//! The flags of `linerate explain`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use linerate_load::plan::parts;
+
+use super::values::{self, Resolve};
+
+const WHAT: &str = "What to send";
+const HOW: &str = "What may be done";
+const WHERE: &str = "Where to";
+const RESULTS: &str = "Results";
+
+const AFTER: &str = "\
+Examples:
+  linerate explain http://127.0.0.1:8080/report                      why is this slow?
+  linerate explain -X POST --body '{\"a\":1}' --repeat-unsafe http://127.0.0.1:8080/orders
+                                                                     of a call that may be repeated
+  linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
+  linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
+  linerate explain --json - http://127.0.0.1:8080/                   for a script
+
+Exit codes: 0 nothing is wrong; 1 a cause was found, or something is wrong and no cause can be named; 2 bad input, nothing was
+run; 3 the server could not be reached; 4 something failed here; 130 interrupted.";
+
+/// Say why a call is slow, and prove it by experiment
+///
+/// Makes the call some ten times, on new and on kept connections, and looks at where the time goes. What it then suspects it
+/// tests: it changes one thing at a time (acknowledge at once, send without Nagle's algorithm, a connection that is warm, ...) and
+/// compares with calls in which nothing is changed, in turns. Needs no privileges. At most 60 calls in 15 s.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct ExplainArgs {
+    /// The call: http://HOST[:PORT][/PATH][?QUERY]
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// Method [default: GET; POST with --body]
+    #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method, help_heading = WHAT)]
+    pub(crate) method: Option<String>,
+
+    /// Header field "Name: value"; repeatable
+    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parts::parse_header, help_heading = WHAT)]
+    pub(crate) header: Vec<(String, String)>,
+
+    /// Body: the text itself, @FILE for a file's bytes, @- for standard input
+    #[arg(long, value_name = "TEXT|@FILE", help_heading = WHAT)]
+    pub(crate) body: Option<String>,
+
+    /// User and password for basic authentication
+    #[arg(short = 'u', long, value_name = "NAME:PASS", value_parser = values::user, help_heading = WHAT)]
+    pub(crate) user: Option<String>,
+
+    /// Ask for a compressed answer
+    #[arg(long, help_heading = WHAT)]
+    pub(crate) compressed: bool,
+
+    /// How your client writes a request with a body: head and body in one write, or apart (with Nagle's algorithm on)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = WHAT)]
+    pub(crate) writes: Written,
+
+    /// The call may be repeated although its method is not GET or HEAD
+    #[arg(long, help_heading = HOW)]
+    pub(crate) repeat_unsafe: bool,
+
+    /// Time for all of it
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::budget, help_heading = HOW)]
+    pub(crate) budget: Duration,
+
+    /// Process of the server, when it is on this machine: its threads, its garbage collector, its limits
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = HOW)]
+    pub(crate) pid: Option<u32>,
+
+    /// Use ADDRESS for HOST:PORT instead of asking for it, as in curl; repeatable
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = values::resolve, help_heading = WHERE)]
+    pub(crate) resolve: Vec<Resolve>,
+
+    /// Use only IPv4 addresses
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = WHERE)]
+    pub(crate) ipv4: bool,
+
+    /// Use only IPv6 addresses
+    #[arg(short = '6', long, help_heading = WHERE)]
+    pub(crate) ipv6: bool,
+
+    /// Write the diagnosis as JSON to FILE, or - for standard output (the text then goes to standard error)
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// No word on what is being tried
+    #[arg(short = 'q', long, help_heading = RESULTS)]
+    pub(crate) quiet: bool,
+}
+
+/// `--writes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Written {
+    /// In one write
+    #[default]
+    One,
+    /// In a write each
+    Apart,
+}

@@ -1,0 +1,163 @@
+//! `linerate explain`.
+
+use std::io::{self, Write};
+
+use linerate_explain::driver::{Explained, Request};
+use linerate_explain::probe::{Experiment, Probe, Writes};
+use linerate_explain::{Settings, Whole};
+use linerate_http::client::RequestSpec;
+use linerate_load::plan::parts;
+use linerate_report::explain as report;
+
+use crate::args::{ExplainArgs, Written};
+use crate::fault::{Exit, Fault};
+use crate::load::Interrupt;
+use crate::load::output::Sink;
+use crate::load::plan::read_body;
+use crate::load::target::{Url, Wish};
+use crate::{environment, terminal};
+
+/// Runs the command.
+pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
+    let Some(url) = args.url.as_deref() else {
+        return Err(Fault::input("there is no URL to explain")
+            .hint("write for example: linerate explain http://127.0.0.1:8080/"));
+    };
+    let url = Url::parse(url)?;
+    let request = request(args, &url)?;
+    let settings = settings(args, &url, &request)?;
+    let sink = args.json.as_deref().map(Sink::new);
+    sink.as_ref().map_or(Ok(()), Sink::probe)?;
+    let interrupt = Interrupt::listen()?;
+    let quiet = args.quiet || !terminal::can_redraw();
+    let mut interrupted = false;
+    let explained = linerate_explain::explain(&request, settings, |probe| {
+        progress(probe, quiet);
+        interrupted = interrupt.asked();
+        !interrupted
+    })
+    .map_err(|e| Fault::input(e.to_string()))?;
+    if !quiet {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    match explained {
+        Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
+        Explained::Unreachable(why) => Err(Fault::unreachable(why)),
+        Explained::Diagnosed(diagnosis, _) => {
+            let style = |to_stderr| {
+                if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) }
+            };
+            let to_stderr = sink == Some(Sink::Stdout);
+            let text = report::to_string(&diagnosis, style(to_stderr));
+            if let Some(sink) = &sink {
+                sink.write(&report::to_json(&diagnosis, &environment::here()))?;
+            }
+            if to_stderr {
+                // Nobody may be listening there, and nothing is lost: it is all in the JSON.
+                let _ = io::stderr().write_all(text.as_bytes());
+            } else {
+                terminal::print(&text)?;
+            }
+            Ok(match diagnosis.whole {
+                _ if interrupted => Exit::Interrupted,
+                Whole::Healthy => Exit::Fine,
+                Whole::Caused | Whole::Inconclusive => Exit::CheckFailed,
+            })
+        }
+    }
+}
+
+/// The request as it is sent.
+fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
+    let body = args.body.as_deref().map(read_body).transpose()?;
+    let usual = if body.is_some() { "POST" } else { "GET" };
+    let mut fields = vec![("Host".to_owned(), url.authority.clone())];
+    if let Some(user) = args.user.as_ref().or(url.user.as_ref()) {
+        fields.push(parts::basic_auth(user));
+    }
+    if args.compressed {
+        let (name, value) = parts::COMPRESSED;
+        fields.push((name.to_owned(), value.to_owned()));
+    }
+    for (name, value) in [("User-Agent", concat!("linerate/", env!("CARGO_PKG_VERSION"))), ("Accept", "*/*")]
+    {
+        fields.push((name.to_owned(), value.to_owned()));
+    }
+    fields.retain(|(name, _)| !parts::has_field(&args.header, name));
+    fields.extend(args.header.iter().cloned());
+    let spec = RequestSpec {
+        method: args.method.clone().unwrap_or_else(|| usual.to_owned()),
+        // Slots are load's: here braces mean themselves.
+        target: parts::literal(&url.path).into_owned(),
+        fields: fields.into_iter().map(|(n, v)| (n, parts::literal(&v).into_owned())).collect(),
+        body: literal_body(&body.unwrap_or_default()),
+    };
+    Ok(Request { host: url.host().to_owned(), port: url.port(), spec })
+}
+
+/// As [`parts::literal`], for bytes.
+fn literal_body(body: &[u8]) -> Vec<u8> {
+    let mut literal = Vec::with_capacity(body.len());
+    let mut rest = body;
+    while let Some(at) = rest.windows(2).position(|w| w == b"{{") {
+        literal.extend_from_slice(&rest[..at]);
+        literal.extend_from_slice(b"{{{{");
+        rest = &rest[at + 2..];
+    }
+    literal.extend_from_slice(rest);
+    literal
+}
+
+fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {
+    let literal = url.host().parse::<std::net::IpAddr>().is_ok();
+    // A name is looked up while the clock runs, unless something is said about its addresses.
+    let given = literal || args.ipv4 || args.ipv6 || !args.resolve.is_empty();
+    let wish = Wish { resolve: &args.resolve, ipv4: args.ipv4, ipv6: args.ipv6, from: &[] };
+    let addresses = if given { url.addresses(&wish)?.0 } else { Vec::new() };
+    let safe = matches!(request.spec.method.as_str(), "GET" | "HEAD");
+    if args.pid.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(Fault::input(format!("--pid: there is no process {}", args.pid.unwrap_or_default())));
+    }
+    Ok(Settings {
+        url: url.shown(),
+        named: !given,
+        addresses,
+        may_repeat: safe || args.repeat_unsafe,
+        writes: match args.writes {
+            Written::One => Writes::One,
+            Written::Apart => Writes::Apart,
+        },
+        budget: args.budget,
+        pid: args.pid,
+        seed: u64::from(std::process::id()),
+        ..Settings::default()
+    })
+}
+
+/// What is being done, on one line that the next one overwrites.
+fn progress(probe: &Probe, quiet: bool) {
+    if quiet {
+        return;
+    }
+    let words = match probe {
+        Probe::Resolve => "looking the name up",
+        Probe::NameServers => "asking the name servers",
+        Probe::Connect(_) => "connecting",
+        Probe::Burst(_) => "several calls at once",
+        Probe::ConnectMeanwhile => "handshakes while an answer comes",
+        Probe::Process(_) => "looking at the server's process",
+        Probe::Call(call) => match call.experiment {
+            Experiment::Observe => "making the call, on new and kept connections",
+            Experiment::QuickAck => "acknowledging at once, in turns with as usual",
+            Experiment::Dose => "acknowledging 8, 16, 24 and 32 ms late",
+            Experiment::NoDelay | Experiment::Apart | Experiment::Stamps => "ways of writing the request",
+            Experiment::Expect => "with and without Expect",
+            Experiment::Coding => "with and without compression",
+            Experiment::Redirect => "following redirects",
+            Experiment::Idle => "after a pause",
+            Experiment::Segment => "smaller segments",
+            Experiment::Tail | Experiment::Spread | Experiment::Burst | Experiment::Bloat => "more calls",
+        },
+    };
+    let _ = write!(io::stderr(), "\r\x1b[K{words}");
+}

@@ -1,0 +1,196 @@
+//! What a call was: its parts, which add up to its time, and what was seen meanwhile.
+
+use std::time::Duration;
+
+use linerate_net::instrument::Facts;
+
+/// Where in a call something ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// No connection.
+    Connect,
+    /// The request did not leave whole.
+    Send,
+    /// No byte of an answer.
+    Wait,
+    /// Part of an answer.
+    Receive,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The time was over.
+    TimedOut,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer closed before the answer was whole.
+    ClosedEarly,
+    /// This machine has no local port left for the peer (EADDRNOTAVAIL).
+    NoPort,
+    /// The answer is no HTTP/1.1.
+    Malformed,
+    /// The kernel lacks what the probe needed.
+    NoLever,
+    /// Something else, in words.
+    Other,
+}
+
+/// A call without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Where.
+    pub stage: Stage,
+    /// Why.
+    pub why: Why,
+    /// In words.
+    pub words: String,
+}
+
+/// What an answer said of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// The connection may carry another request.
+    pub reusable: bool,
+    /// Bytes of content.
+    pub body_bytes: u64,
+    /// Field values that matter to a diagnosis, by lower-case name.
+    pub fields: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// A field's value.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Names of fields kept of an answer.
+pub(crate) const KEPT_FIELDS: [&str; 12] = [
+    "connection",
+    "content-encoding",
+    "content-type",
+    "keep-alive",
+    "location",
+    "server",
+    "server-timing",
+    "transfer-encoding",
+    "vary",
+    "via",
+    "x-cache",
+    "retry-after",
+];
+
+/// Bytes that came at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Since the call's start.
+    pub at: Duration,
+    /// How many.
+    pub bytes: u32,
+}
+
+/// One call. Times without a word are since its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Call {
+    /// It opened a connection of its own.
+    pub fresh: bool,
+    /// Time the connection took, when it is fresh.
+    pub connect: Duration,
+    /// What the kernel had counted when it was established.
+    pub connect_facts: Facts,
+    /// From the first write until the kernel had taken the last byte (the wait for `100 Continue` included).
+    pub send: Duration,
+    /// From then to the first byte of the answer.
+    pub wait: Duration,
+    /// From then to its last byte.
+    pub receive: Duration,
+    /// All of it, by the clock.
+    pub total: Duration,
+    /// When `100 Continue` came.
+    pub continued: Option<Duration>,
+    /// How long the body was held back for it.
+    pub held_for_continue: Option<Duration>,
+    /// Each receive.
+    pub receives: Vec<Received>,
+    /// The answer, or why there is none.
+    pub end: Option<Result<Answer, Failure>>,
+    /// What the kernel counted during the call.
+    pub facts: Facts,
+    /// With stamps: how long the last byte written waited in TCP before it was let go.
+    pub held_in_tcp: Option<Duration>,
+    /// With stamps: from a write until its last byte was acknowledged, first write.
+    pub acknowledged: Option<Duration>,
+    /// Connections that the kernel turned away at a full accept queue meanwhile (TcpExt ListenOverflows), where the server is
+    /// on this machine.
+    pub overflows: u64,
+}
+
+impl Call {
+    /// The answer.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.end.as_ref().and_then(|end| end.as_ref().ok())
+    }
+
+    /// Why there is none.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.end.as_ref().and_then(|end| end.as_ref().err())
+    }
+
+    /// Time that belongs to no part.
+    pub fn unexplained(&self) -> Duration {
+        self.total.saturating_sub(self.connect + self.send + self.wait + self.receive)
+    }
+
+    /// The longest pause between two receives of the answer.
+    pub fn longest_gap(&self) -> Duration {
+        self.receives.windows(2).map(|w| w[1].at.saturating_sub(w[0].at)).max().unwrap_or_default()
+    }
+
+    /// From the first write to the first byte of the answer.
+    pub fn to_first_byte(&self) -> Duration {
+        self.send + self.wait
+    }
+
+    /// Segments had to be sent again, came out of order, or arrived twice.
+    pub fn lossy(&self) -> bool {
+        let f = &self.facts;
+        f.total_retrans + f.rcv_ooopack + f.dsack_dups + u32::from(f.total_rto) > 0
+    }
+
+    /// A SYN had to be sent again.
+    pub fn syn_again(&self) -> bool {
+        self.fresh && self.connect_facts.total_retrans > 0
+    }
+}
+
+/// Milliseconds.
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_part_explains_is_told() {
+        let t = Duration::from_millis;
+        let call =
+            Call { connect: t(1), send: t(2), wait: t(3), receive: t(4), total: t(11), ..Call::default() };
+        assert_eq!(call.unexplained(), t(1));
+        assert_eq!(call.to_first_byte(), t(5));
+    }
+
+    #[test]
+    fn the_longest_gap_is_within_the_answer() {
+        let at = |ms| Received { at: Duration::from_millis(ms), bytes: 1 };
+        let call = Call { receives: vec![at(50), at(51), at(95)], ..Call::default() };
+        assert_eq!(call.longest_gap(), Duration::from_millis(44));
+        assert_eq!(Call::default().longest_gap(), Duration::ZERO);
+    }
+}

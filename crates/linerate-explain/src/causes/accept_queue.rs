@@ -1,0 +1,122 @@
+//! The server's kernel has the connection, but the server does not accept it: it waits in the accept queue, or finds it full.
+//!
+//! Symptom: the first call of a connection waits for its answer, later ones on it do not; several connections at once lose SYNs,
+//! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
+
+use super::{Cause, Fix, Judgement, say};
+use crate::call::{Call, ms};
+use crate::evidence::{Grounds, Proof, Trial};
+use crate::probe::Probe;
+use crate::record::{Record, median_of};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "accept-queue",
+    title: "connections wait in the server's accept queue: the server is slow to accept them",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any server",
+        change: "accept on a thread that does nothing else; a longer backlog only hides a short burst (listen(), net.core.somaxconn)",
+    },
+    Fix { software: "nginx", change: "listen ... backlog=4096 reuseport, multi_accept on" },
+    Fix { software: "Tomcat", change: "acceptCount, maxConnections and maxThreads on the Connector" },
+    Fix {
+        software: "JDK HttpServer",
+        change: "the backlog in HttpServer.create(address, backlog), and an executor",
+    },
+    Fix { software: "Python socketserver", change: "request_queue_size above 5, and ThreadingHTTPServer" },
+    Fix { software: "Node", change: "work that blocks the event loop also blocks accepting" },
+    Fix {
+        software: "Linux",
+        change: "net.core.somaxconn, net.ipv4.tcp_max_syn_backlog; watch: nstat -az TcpExtListenOverflows",
+    },
+];
+
+/// What a first call must wait longer than a later one.
+const WAITED_MS: f64 = 10.0;
+
+fn waited(record: &Record) -> f64 {
+    let (fresh, reused) = (record.fresh(), record.reused());
+    if fresh.len() < 2 || reused.len() < 2 {
+        return 0.0;
+    }
+    // The slowest of the new ones matter: a queue is not always full.
+    let wait = median_of(&fresh, |c| c.wait) - median_of(&reused, |c| c.wait);
+    if wait > 2.0 * median_of(&reused, |c| c.wait) { wait } else { 0.0 }
+}
+
+/// SYNs that were sent again, and calls on new connections.
+pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
+    let fresh: Vec<&Call> =
+        record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
+    let all = fresh.len();
+    (fresh.into_iter().filter(|c| c.syn_again()).collect(), all)
+}
+
+fn overflows(record: &Record) -> u64 {
+    record.calls().map(|(_, c)| c.overflows).sum::<u64>()
+        + record.bursts().map(|b| b.first().map_or(0, |c| c.overflows)).sum::<u64>()
+}
+
+fn wants(record: &Record) -> Vec<Probe> {
+    let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
+    if sign && record.settings.may_repeat && !record.burst_tried() {
+        vec![Probe::Burst(6)]
+    } else {
+        Vec::new()
+    }
+}
+
+fn judge(record: &Record) -> Judgement {
+    let (again, all) = syns(record);
+    let (waited, overflows) = (waited(record), overflows(record));
+    if waited < WAITED_MS && (again.is_empty() || overflows == 0) {
+        return if again.is_empty() && record.fresh().len() >= 2 && record.reused().len() >= 2 {
+            Judgement::RuledOut(
+                "the first call of a connection waits no longer than later ones, and no SYN was lost"
+                    .to_owned(),
+            )
+        } else {
+            Judgement::Silent
+        };
+    }
+    let connects: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
+    let lost = crate::stats::median(&connects);
+    let syn_words = format!(
+        "{} of {all} new connections had to send their SYN again (connected after {})",
+        again.len(),
+        say(lost)
+    );
+    if overflows > 0 {
+        let words = format!(
+            "the kernel counted {overflows} connections turned away at a full accept queue (TcpExt ListenOverflows)"
+        );
+        let cost = waited.max(lost);
+        return Judgement::Named(Box::new(
+            Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 }).saying(syn_words),
+        ));
+    }
+    let times = |calls: Vec<&Call>| calls.iter().map(|c| ms(c.wait)).collect::<Vec<_>>();
+    let trial = Trial::of(
+        "a connection that was accepted before",
+        "the same connection again",
+        times(record.fresh()),
+        times(record.reused()),
+    );
+    let Some(trial) = trial.filter(|t| t.moved(WAITED_MS / 2.0)) else { return Judgement::Silent };
+    let words = format!(
+        "the kernel connects at once, and the first answer takes {}; on a connection that was accepted, {}",
+        say(trial.before_ms()),
+        say(trial.after_ms())
+    );
+    let verdict = Verdict::new(&CAUSE, waited, Grounds::Moved(trial)).saying(words);
+    // Work that a server does once for each connection (a reverse lookup, a backend of its own) looks the same.
+    let verdict = if again.is_empty() { verdict.at_most(Proof::Likely) } else { verdict.saying(syn_words) };
+    Judgement::Named(Box::new(verdict))
+}

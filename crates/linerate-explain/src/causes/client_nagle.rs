@@ -1,0 +1,139 @@
+//! The client writes head and body of its request apart with Nagle's algorithm on; the body waits for the server's acknowledgement
+//! of the head, which the server delays.
+//!
+//! Symptom: a request with a body takes about 40 ms more until its first byte comes. Experiment: TCP_NODELAY, nothing else changed.
+//! How the user's client writes is not known to us: it is explained as told (`--writes`), and what the other way would cost is said.
+
+use super::{Cause, Fix, Judgement, paired, say};
+use crate::call::{Call, ms};
+use crate::evidence::{Grounds, Trial};
+use crate::probe::{CallProbe, Experiment, Lane, Probe, Writes};
+use crate::record::Record;
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "client-nagle-delayed-ack",
+    title: "the client holds the body of its request back until the server acknowledges the head (Nagle's algorithm meeting delayed ACKs)",
+    fixes: FIXES,
+    verify: "linerate explain --writes apart --repeat-unsafe {url} (as the client writes), then with --writes one",
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "Apache HttpClient 4/5",
+        change: "SocketConfig.custom().setTcpNoDelay(true) (the default; check that nobody turned it off)",
+    },
+    Fix {
+        software: "Java HttpURLConnection",
+        change: "setFixedLengthStreamingMode off for small bodies, so that head and body leave together",
+    },
+    Fix {
+        software: "Node",
+        change: "noDelay: true in http.Agent, and request.end(body) instead of write and end",
+    },
+    Fix {
+        software: "Python",
+        change: "http.client sets TCP_NODELAY since 3.6; for raw sockets setsockopt it, or join head and body",
+    },
+    Fix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
+    Fix {
+        software: ".NET",
+        change: "SocketsHttpHandler's default is right; ServicePoint.UseNagleAlgorithm = false in .NET Framework",
+    },
+    Fix { software: "libcurl", change: "CURLOPT_TCP_NODELAY 1 (the default since 7.50.2)" },
+    Fix { software: "any client", change: "setsockopt(TCP_NODELAY), or MSG_MORE on the head, or one writev" },
+];
+
+/// What a hold must cost at least: delayed acknowledgements last 40 ms.
+const HOLD_MS: f64 = 4.0;
+
+fn applies(record: &Record) -> bool {
+    record.settings.body_bytes > 0
+        && record.settings.may_repeat
+        && !record.settings.expects_continue
+        && !record.reused().is_empty()
+}
+
+fn wants(record: &Record) -> Vec<Probe> {
+    if !applies(record) {
+        return Vec::new();
+    }
+    match record.settings.writes {
+        Writes::Apart if !record.tried(Experiment::NoDelay) => paired(Experiment::NoDelay, 6, |p| {
+            p.writes = Writes::Apart;
+            p.levers.nodelay = p.arm == 1;
+        }),
+        Writes::Apart
+            if !record.tried(Experiment::Stamps) && trial(record).is_some_and(|t| t.moved(HOLD_MS)) =>
+        {
+            stamped()
+        }
+        Writes::One if !record.tried(Experiment::Apart) => paired(Experiment::Apart, 4, |p| {
+            p.writes = if p.arm == 1 { Writes::Apart } else { Writes::One };
+        }),
+        _ => Vec::new(),
+    }
+}
+
+fn stamped() -> Vec<Probe> {
+    let mut probe = CallProbe::plain(Experiment::Stamps, 0, Lane::Kept(super::lane_of(Experiment::Stamps)));
+    probe.writes = Writes::Apart;
+    probe.levers.stamps = true;
+    vec![Probe::Call(Box::new(probe)); 4]
+}
+
+fn trial(record: &Record) -> Option<Trial> {
+    record.trial(
+        Experiment::NoDelay,
+        "without Nagle's algorithm",
+        "TCP_NODELAY on our side",
+        Call::to_first_byte,
+    )
+}
+
+fn judge(record: &Record) -> Judgement {
+    if !applies(record) {
+        return Judgement::Silent;
+    }
+    if record.settings.writes == Writes::One {
+        let [one, apart] = [0, 1].map(|arm| record.times(Experiment::Apart, arm, Call::to_first_byte));
+        // The other way round: the change is what a client may do worse.
+        let other =
+            Trial::of("head and body in two writes", "two writes under Nagle's algorithm", apart, one);
+        return match other.filter(|t| t.moved(HOLD_MS)) {
+            Some(t) => Judgement::Open(format!(
+                "how your client writes its request is not known: here head and body left in one write; a client that writes them \
+                 apart under Nagle's algorithm (older Apache HttpClient, raw sockets) would pay {} more; --writes apart explains such a one",
+                say(t.effect.value)
+            )),
+            None => Judgement::Silent,
+        };
+    }
+    let Some(trial) = trial(record) else { return Judgement::Silent };
+    if !trial.moved(HOLD_MS) {
+        return Judgement::RuledOut(format!(
+            "with TCP_NODELAY the first byte comes no earlier: {} without, {} with",
+            say(trial.before_ms()),
+            say(trial.after_ms())
+        ));
+    }
+    let words = format!(
+        "the first byte of the answer comes {} after the first write; with TCP_NODELAY after {}",
+        say(trial.before_ms()),
+        say(trial.after_ms())
+    );
+    let held: Vec<f64> =
+        record.arm(Experiment::Stamps, 0).iter().filter_map(|c| c.held_in_tcp).map(ms).collect();
+    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
+    Judgement::Named(Box::new(if held.len() >= 2 && median(&held) >= HOLD_MS {
+        verdict.saying(format!(
+            "the kernel's own stamps: the body lay in TCP for {} after it was written, until the head was acknowledged",
+            say(median(&held))
+        ))
+    } else {
+        verdict
+    }))
+}

@@ -1,0 +1,83 @@
+//! The request asks for `100 Continue`, and the server does not say it; the client waits before it sends the body.
+//!
+//! Experiment: the same request without `Expect`.
+
+use super::{Cause, Fix, Judgement, say};
+use crate::call::Call;
+use crate::evidence::Grounds;
+use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "expect-continue",
+    title: "the client waits for 100 Continue before it sends the body, and the server does not say it in time",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "curl",
+        change: "-H 'Expect:' (sent by itself for bodies above 1 MiB, before 7.84 above 1 kB)",
+    },
+    Fix {
+        software: ".NET",
+        change: "HttpClient.DefaultRequestHeaders.ExpectContinue = false; ServicePointManager.Expect100Continue = false",
+    },
+    Fix { software: "Apache HttpClient", change: "RequestConfig.setExpectContinueEnabled(false)" },
+    Fix {
+        software: "any server",
+        change: "answer 100 Continue as soon as the head is read (RFC 9110, section 10.1.1); proxies must pass it on",
+    },
+];
+
+fn wants(record: &Record) -> Vec<Probe> {
+    let s = &record.settings;
+    if !s.expects_continue || !s.may_repeat || record.tried(Experiment::Expect) || record.group().is_empty() {
+        return Vec::new();
+    }
+    let probe = |arm: u8| {
+        let mut probe = CallProbe::plain(Experiment::Expect, arm, Lane::Fresh);
+        probe.writes = s.writes;
+        if arm == 1 {
+            probe.variation = Variation::WithoutExpect;
+        }
+        Probe::Call(Box::new(probe))
+    };
+    // Three of each: with a second of waiting in one arm that is what there is time for.
+    (0..3).flat_map(|_| [probe(0), probe(1)]).collect()
+}
+
+fn judge(record: &Record) -> Judgement {
+    if !record.settings.expects_continue {
+        return Judgement::Silent;
+    }
+    let trial = record.trial(
+        Experiment::Expect,
+        "without Expect: 100-continue",
+        "the field is left out",
+        Call::to_first_byte,
+    );
+    let Some(trial) = trial else {
+        return Judgement::Open(
+            "the request says Expect: 100-continue; what that costs needs it repeated (--repeat-unsafe)"
+                .to_owned(),
+        );
+    };
+    let held: Vec<f64> = record.observed().filter_map(|c| c.held_for_continue).map(crate::call::ms).collect();
+    let held = crate::stats::median(&held);
+    if !trial.moved(5.0) || held < 5.0 {
+        return Judgement::RuledOut(format!("the server says 100 Continue after {}", say(held)));
+    }
+    let in_vain =
+        record.observed().filter(|c| c.held_for_continue.is_some() && c.continued.is_none()).count();
+    let words = if in_vain > 0 {
+        format!("the body was held back for {}, and 100 Continue never came", say(held))
+    } else {
+        format!("the body was held back for {} until 100 Continue came", say(held))
+    };
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words)))
+}

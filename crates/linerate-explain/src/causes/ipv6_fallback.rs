@@ -1,0 +1,71 @@
+//! The name has IPv6 addresses that lead nowhere, and clients try them first.
+//!
+//! Experiment: a connection to each address on its own.
+
+use super::{Cause, Fix, Judgement, nothing, say};
+use crate::call::ms;
+use crate::evidence::Grounds;
+use crate::probe::Connected;
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "ipv6-fallback",
+    title: "the name's first addresses cannot be reached: clients lose time on them before they try the next",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix { software: "DNS", change: "remove the AAAA record, or make the server reachable by IPv6" },
+    Fix {
+        software: "firewalls on the way",
+        change: "reject (ICMPv6) instead of dropping, so that clients give up at once",
+    },
+    Fix { software: "JVM", change: "-Djava.net.preferIPv4Stack=true where there is no IPv6" },
+    Fix { software: "glibc", change: "/etc/gai.conf: precedence ::ffff:0:0/96 100" },
+    Fix {
+        software: "curl, Go, Node 20+",
+        change: "they try both after 200 to 300 ms (RFC 8305); older clients wait for the time-out",
+    },
+];
+
+/// A time below which going on to the next address does not matter.
+const LOST_MS: f64 = 50.0;
+
+/// Attempts before the first address that a connection could be had to, and that one.
+fn attempts(record: &Record) -> Option<(Vec<&Connected>, &Connected)> {
+    let connects = record.connects();
+    let good = connects.iter().position(|c| c.error.is_none())?;
+    let other = connects[..good].iter().filter(|c| c.address.is_ipv4() != connects[good].address.is_ipv4());
+    Some((other.copied().collect(), connects[good]))
+}
+
+fn judge(record: &Record) -> Judgement {
+    let Some((lost, good)) = attempts(record) else { return Judgement::Silent };
+    if lost.is_empty() {
+        let both = record.connects().iter().any(|c| c.address.is_ipv4())
+            && record.connects().iter().any(|c| c.address.is_ipv6());
+        return if both {
+            Judgement::RuledOut("the address that is tried first can be reached".to_owned())
+        } else {
+            Judgement::Silent
+        };
+    }
+    let cost: f64 = lost.iter().map(|c| ms(c.took)).sum();
+    let first = lost[0];
+    let why = first.error.as_deref().unwrap_or_default();
+    if cost < LOST_MS {
+        return Judgement::RuledOut(format!("{} fails at once ({why}): little is lost", first.address.ip()));
+    }
+    let words = format!(
+        "{} is tried first and does not connect within {} ({why}); {} connects in {}",
+        first.address.ip(),
+        say(cost),
+        good.address.ip(),
+        say(ms(good.took))
+    );
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 })))
+}

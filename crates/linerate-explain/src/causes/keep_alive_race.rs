@@ -1,0 +1,60 @@
+//! The server closes idle connections without a word, and a request that is under way then is lost.
+//!
+//! Symptom: a call on a kept connection ends with a reset or a FIN before the first byte, though the answer before it allowed
+//! another. Experiment: calls after a pause.
+
+use super::{Cause, Fix, Judgement, nothing};
+use crate::call::{Stage, Why, ms};
+use crate::evidence::Grounds;
+use crate::record::Record;
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "keep-alive-race",
+    title: "the server closes kept connections under the client's requests",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any client",
+        change: "an idle time-out shorter than the server's; retry idempotent requests once on a new connection",
+    },
+    Fix {
+        software: "Apache HttpClient",
+        change: "setValidateAfterInactivity, evictIdleConnections below the server's time-out",
+    },
+    Fix {
+        software: "Node",
+        change: "server.keepAliveTimeout above the load balancer's idle time-out (ALB: 60 s)",
+    },
+    Fix { software: "nginx", change: "keepalive_timeout above the client's; keepalive_requests high enough" },
+    Fix { software: "any server", change: "say Connection: close with the last answer before closing" },
+];
+
+fn judge(record: &Record) -> Judgement {
+    let mut reused = 0;
+    let mut lost = Vec::new();
+    for (_, call) in record.calls().filter(|(_, c)| !c.fresh) {
+        reused += 1;
+        let closed = |why| matches!(why, Why::Reset | Why::ClosedEarly);
+        if call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, Stage::Wait | Stage::Send)) {
+            lost.push(ms(call.total));
+        }
+    }
+    if lost.is_empty() {
+        return Judgement::Silent;
+    }
+    // A client has to send it again on a new connection.
+    let again = crate::record::median_of(&record.fresh(), |c| c.total);
+    let words = format!(
+        "{} of {reused} calls on a kept connection got no answer: the server closed it though the answer before allowed another",
+        lost.len()
+    );
+    let alone = lost.len() >= 2;
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, median(&lost) + again, Grounds::Seen { words, alone })))
+}

@@ -1,0 +1,164 @@
+//! The causes, one file each: what it looks like, what would prove it, what it costs, and what to change in the software that
+//! people run. A rule is two pure functions over what was observed: which probes it still wants, and its judgement.
+
+mod accept_queue;
+mod client_nagle;
+mod dns_slow;
+mod dns_timeout;
+mod expect_continue;
+mod ipv6_fallback;
+mod keep_alive_race;
+mod no_keep_alive;
+mod packet_loss;
+mod path_mtu;
+mod ports_exhausted;
+mod redirects;
+mod send_buffer;
+mod server_nagle;
+mod server_queueing;
+mod server_think;
+mod slow_start;
+mod syn_loss;
+mod tiny_writes;
+mod zero_window;
+
+use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+/// What to change in one piece of software.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// Which software.
+    pub software: &'static str,
+    /// What to change there.
+    pub change: &'static str,
+}
+
+/// What a rule says of what was observed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// It is the cause, or one of them.
+    Named(Box<Verdict>),
+    /// It was tested, or what was seen excludes it.
+    RuledOut(String),
+    /// It could not be tested here; what would be needed.
+    Open(String),
+    /// There was no sign of it.
+    Silent,
+}
+
+/// A cause and its rule.
+#[derive(Debug)]
+pub struct Cause {
+    /// Its stable name.
+    pub id: &'static str,
+    /// One line in plain words.
+    pub title: &'static str,
+    /// What to change.
+    pub fixes: &'static [Fix],
+    /// The command that verifies the fix.
+    pub verify: &'static str,
+    /// The probes that would tell more, when there is a sign of it; none when all is known.
+    pub(crate) wants: fn(&Record) -> Vec<Probe>,
+    /// The judgement.
+    pub(crate) judge: fn(&Record) -> Judgement,
+}
+
+pub(crate) use ports_exhausted::NO_PORT;
+pub(crate) use server_think::WORK_MS;
+
+/// What most fixes are verified by.
+pub(crate) const AGAIN: &str = "linerate explain {url}";
+
+/// All of them, in the order in which they are looked at: what hides others first.
+pub static ALL: [&Cause; 20] = [
+    &ports_exhausted::CAUSE,
+    &dns_timeout::CAUSE,
+    &dns_slow::CAUSE,
+    &ipv6_fallback::CAUSE,
+    &path_mtu::CAUSE,
+    &redirects::CAUSE,
+    &expect_continue::CAUSE,
+    &server_nagle::CAUSE,
+    &client_nagle::CAUSE,
+    &accept_queue::CAUSE,
+    &syn_loss::CAUSE,
+    &zero_window::CAUSE,
+    &send_buffer::CAUSE,
+    &slow_start::CAUSE,
+    &tiny_writes::CAUSE,
+    &no_keep_alive::CAUSE,
+    &keep_alive_race::CAUSE,
+    &packet_loss::CAUSE,
+    &server_queueing::CAUSE,
+    &server_think::CAUSE,
+];
+
+/// Nothing more to ask.
+pub(crate) fn nothing(_: &Record) -> Vec<Probe> {
+    Vec::new()
+}
+
+/// Two arms on a kept connection each, `n` calls in each arm after one that opens it, as plain calls that `shape` then changes.
+pub(crate) fn paired(experiment: Experiment, n: usize, shape: impl Fn(&mut CallProbe)) -> Vec<Probe> {
+    arms(experiment, 2, n, shape)
+}
+
+/// As many arms, each on a connection of its own.
+pub(crate) fn arms(experiment: Experiment, arms: u8, n: usize, shape: impl Fn(&mut CallProbe)) -> Vec<Probe> {
+    let probe = |arm: u8| {
+        let mut probe = CallProbe::plain(experiment, arm, Lane::Kept(lane_of(experiment) + arm));
+        shape(&mut probe);
+        Probe::Call(Box::new(probe))
+    };
+    (0..=n).flat_map(|_| (0..arms).map(probe)).collect()
+}
+
+/// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
+fn lane_of(experiment: Experiment) -> u8 {
+    match experiment {
+        Experiment::Observe | Experiment::Tail => 0,
+        Experiment::QuickAck => 10,
+        Experiment::Dose => 20,
+        Experiment::NoDelay => 30,
+        Experiment::Apart => 40,
+        Experiment::Stamps => 50,
+        Experiment::Expect => 60,
+        Experiment::Coding => 70,
+        Experiment::Redirect => 80,
+        Experiment::Burst => 90,
+        Experiment::Idle => 100,
+        Experiment::Segment => 110,
+        Experiment::Spread => 120,
+        Experiment::Bloat => 130,
+    }
+}
+
+/// A time for a sentence: `0.35 ms`, `43.9 ms`, `1,204 ms`.
+pub(crate) fn say(ms: f64) -> String {
+    match ms {
+        _ if ms < 10.0 => format!("{ms:.2} ms"),
+        _ if ms < 1000.0 => format!("{ms:.1} ms"),
+        _ => format!("{:.2} s", ms / 1e3),
+    }
+}
+
+/// The rule of that name.
+pub fn find(id: &str) -> Option<&'static Cause> {
+    ALL.iter().find(|c| c.id == id).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_of_its_own_and_something_to_change() {
+        for (i, cause) in ALL.iter().enumerate() {
+            assert!(!cause.fixes.is_empty(), "{}", cause.id);
+            assert!(ALL[i + 1..].iter().all(|other| other.id != cause.id), "{}", cause.id);
+            assert!(cause.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The server ends the connection with each answer, so each call pays for a new one.
+//!
+//! Symptom: every call on what should be a kept connection had to open it. Evidence: the answers say `Connection: close` (or are
+//! HTTP/1.0, or end by closing), or the peer's FIN follows each. Cost: the handshake, measured.
+
+use super::{Cause, Fix, Judgement, nothing, say};
+use crate::evidence::Grounds;
+use crate::record::{Record, median_of};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "no-keep-alive",
+    title: "the server closes the connection after each answer, so each call opens a new one",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "nginx",
+        change: "keepalive_timeout above 0 and keepalive_requests 1000; towards backends: keepalive in upstream, proxy_http_version 1.1 and an empty Connection header",
+    },
+    Fix { software: "Apache httpd", change: "KeepAlive On, MaxKeepAliveRequests 1000" },
+    Fix { software: "HAProxy", change: "option http-keep-alive instead of httpclose or http-server-close" },
+    Fix { software: "Tomcat", change: "maxKeepAliveRequests=\"-1\", keepAliveTimeout on the Connector" },
+    Fix {
+        software: "Python http.server",
+        change: "protocol_version = \"HTTP/1.1\" in the handler, and a Content-Length with each answer",
+    },
+    Fix { software: "Node", change: "server.keepAliveTimeout, and no Connection: close header" },
+    Fix {
+        software: "Go",
+        change: "remove SetKeepAlivesEnabled(false); read and close response bodies in handlers that proxy",
+    },
+];
+
+/// The answers that allow another request say so in vain, or do not allow it.
+fn closing(record: &Record) -> (usize, usize) {
+    let answered: Vec<_> = record.observed().filter(|c| c.answer().is_some()).collect();
+    let closing = answered.iter().filter(|c| c.answer().is_some_and(|a| !a.reusable)).count();
+    (closing, answered.len())
+}
+
+fn judge(record: &Record) -> Judgement {
+    let (closing, answered) = closing(record);
+    if answered < 2 {
+        return Judgement::Silent;
+    }
+    if closing < answered {
+        return match (closing, record.reused().len()) {
+            (0, n) if n > 0 => {
+                Judgement::RuledOut(format!("the server keeps connections: {n} calls reused one"))
+            }
+            _ => Judgement::Silent,
+        };
+    }
+    let connect = median_of(&record.fresh(), |c| c.connect);
+    let words = format!(
+        "all {answered} answers end their connection; opening one takes {}, {:.0} % of the call",
+        say(connect),
+        100.0 * connect / record.typical(|c| c.total).max(1e-6)
+    );
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, connect, Grounds::Counted { words, share: 1.0 })))
+}

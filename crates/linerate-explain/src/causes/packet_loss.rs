@@ -1,0 +1,115 @@
+//! Segments get lost and are sent again.
+//!
+//! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`, `tcpi_dsack_dups`). Proved when
+//! those calls own at least 80 % of all the time beyond the usual.
+
+use super::{Cause, Fix, Judgement, say};
+use crate::call::{Call, ms};
+use crate::evidence::Grounds;
+use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::record::{Record, median_of};
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "packet-loss",
+    title: "packets are lost on the way and have to be sent again",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "the path",
+        change: "mtr or tracepath towards the server; interface counters (ethtool -S, ip -s link) at both ends; duplex, cabling, radio, shapers",
+    },
+    Fix {
+        software: "Linux",
+        change: "net.ipv4.tcp_congestion_control=bbr where loss is not congestion; RACK and TLP are on by default (net.ipv4.tcp_recovery)",
+    },
+    Fix {
+        software: "any client",
+        change: "keep connections: a lost segment on a warm one is repaired in a round trip, on a new one after a second",
+    },
+];
+
+/// What a call must take longer than the usual one to count as slow.
+const SLOW_MS: f64 = 5.0;
+
+/// Calls that may be compared: as an ordinary client makes them on a kept connection, else on new ones.
+fn comparable(record: &Record) -> Vec<&Call> {
+    let kept = record.reused().len() >= 2;
+    record
+        .calls()
+        .filter(|(p, _)| matches!(p.experiment, Experiment::Observe | Experiment::Tail))
+        .filter(|(_, c)| c.answer().is_some() && (!c.syn_again()) && (!kept || !c.fresh))
+        .map(|(_, c)| c)
+        .collect()
+}
+
+fn wants(record: &Record) -> Vec<Probe> {
+    // What is rare shows only in more calls; where they are quick they cost nothing.
+    let typical = record.typical(|c| c.total);
+    let busy =
+        record.tried(Experiment::Tail) || !record.settings.may_repeat || record.tried(Experiment::Dose);
+    if busy || record.reused().len() < 2 || typical > 250.0 {
+        return Vec::new();
+    }
+    let more =
+        CallProbe { writes: record.settings.writes, ..CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0)) };
+    vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]
+}
+
+fn judge(record: &Record) -> Judgement {
+    let calls = comparable(record);
+    let usual = median_of(&calls.iter().copied().filter(|c| !c.lossy()).collect::<Vec<_>>(), |c| c.total);
+    let (lossy, clean): (Vec<&Call>, Vec<&Call>) = calls.iter().partition(|c| c.lossy());
+    if lossy.is_empty() {
+        return if calls.len() >= 5 {
+            Judgement::RuledOut(format!("no segment was lost in {} calls", calls.len()))
+        } else {
+            Judgement::Silent
+        };
+    }
+    let beyond = |calls: &[&Call]| -> Vec<f64> {
+        calls.iter().map(|c| ms(c.total) - usual).filter(|t| *t > SLOW_MS).collect()
+    };
+    let (slow, others) = (beyond(&lossy), beyond(&clean));
+    if slow.is_empty() {
+        return Judgement::RuledOut(format!(
+            "{} of {} calls lost a segment, and were not slower for it",
+            lossy.len(),
+            calls.len()
+        ));
+    }
+    let (owned, rest): (f64, f64) = (slow.iter().sum(), others.iter().sum());
+    let retransmitted: u32 = lossy.iter().map(|c| c.facts.total_retrans).sum();
+    let late: u32 = lossy.iter().map(|c| c.facts.rcv_ooopack).sum();
+    let twice: u32 = lossy.iter().map(|c| c.facts.dsack_dups).sum();
+    let waited: u32 = lossy.iter().map(|c| c.facts.total_rto_time_ms).sum();
+    let words = format!(
+        "{} of {} calls lost segments ({retransmitted} sent again by us, {late} received out of order); they took {} longer than the \
+         usual {}",
+        lossy.len(),
+        calls.len(),
+        say(median(&slow)),
+        say(usual)
+    );
+    let mut verdict =
+        Verdict::new(&CAUSE, median(&slow), Grounds::Counted { words, share: owned / (owned + rest) })
+            .saying(format!(
+                "calls with lost segments own {:.0} % of all the time beyond the usual",
+                100.0 * owned / (owned + rest)
+            ));
+    if waited > 0 {
+        verdict = verdict.saying(format!("our kernel waited {waited} ms for retransmission time-outs"));
+    }
+    if twice > 0 {
+        verdict = verdict.saying(format!(
+            "{twice} segments arrived twice at the server: there the answer was lost, not the request"
+        ));
+    }
+    Judgement::Named(Box::new(verdict))
+}

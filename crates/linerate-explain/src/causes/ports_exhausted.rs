@@ -1,0 +1,51 @@
+//! This machine has no local port left for that server.
+//!
+//! Evidence: connect fails with EADDRNOTAVAIL.
+
+use super::{Cause, Fix, Judgement, nothing};
+use crate::call::Why;
+use crate::evidence::Grounds;
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "ports-exhausted",
+    title: "this machine has no local port left for that server (most are in TIME_WAIT)",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any client",
+        change: "keep connections and share them: short ones leave a port in TIME_WAIT for a minute",
+    },
+    Fix {
+        software: "Linux",
+        change: "net.ipv4.tcp_tw_reuse=1; a wider net.ipv4.ip_local_port_range; more source addresses",
+    },
+    Fix {
+        software: "nginx, HAProxy as proxies",
+        change: "keepalive to the backends; several source addresses (proxy_bind, source)",
+    },
+];
+
+fn judge(record: &Record) -> Judgement {
+    let attempts =
+        record.calls().filter(|(_, c)| c.fresh || c.failure().is_some()).count() + record.connects().len();
+    let failed = record.calls().filter(|(_, c)| c.failure().is_some_and(|f| f.why == Why::NoPort)).count();
+    let probes =
+        record.connects().iter().filter(|c| c.error.as_deref().is_some_and(|e| e.contains(NO_PORT))).count();
+    if failed + probes == 0 {
+        return Judgement::Silent;
+    }
+    let words =
+        format!("{} of {attempts} connections could not even be tried: EADDRNOTAVAIL", failed + probes);
+    // A call that cannot be made costs all there is.
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, 1e3, Grounds::Counted { words, share: 1.0 })))
+}
+
+/// What the driver calls it.
+pub(crate) const NO_PORT: &str = "no local port left";

@@ -1,0 +1,138 @@
+//! The answer sends the client elsewhere, and each hop is a call of its own.
+//!
+//! Symptom: a 3xx with Location. Experiment: the place it leads to, asked for directly.
+
+use super::{Cause, Fix, Judgement, say};
+use crate::call::ms;
+use crate::evidence::{Grounds, Proof};
+use crate::limits::HOPS;
+use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::record::{Record, median_of};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "redirects",
+    title: "the answer sends the client elsewhere: each hop is a call of its own",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "the caller",
+        change: "ask for the final address: mind the trailing slash, http against https, and the host's name",
+    },
+    Fix {
+        software: "any server",
+        change: "link to final addresses; 308 or 301 with Cache-Control so that clients remember",
+    },
+    Fix {
+        software: "nginx, Apache httpd",
+        change: "serve the directory without the redirect that adds a slash (try_files, DirectorySlash Off)",
+    },
+];
+
+/// Where the latest answer of the chain leads to, on the same server.
+fn next(record: &Record) -> Option<Result<String, String>> {
+    let last = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).last().map(|(_, c)| c);
+    let call = last.or_else(|| record.group().first().copied())?;
+    let answer = call.answer()?;
+    if !matches!(answer.status, 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = answer.field("location")?;
+    Some(on_the_same_server(location, &record.settings.url).ok_or_else(|| location.to_owned()))
+}
+
+/// The target a Location means, when it is one of `url`'s server.
+fn on_the_same_server(location: &str, url: &str) -> Option<String> {
+    let origin = |url: &str| {
+        let rest = url.strip_prefix("http://")?;
+        Some(rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())].to_owned())
+    };
+    let target = if location.starts_with("//") {
+        return None;
+    } else if location.starts_with('/') {
+        location.to_owned()
+    } else if location.contains("://") {
+        let here = origin(url)?;
+        let rest = location.strip_prefix("http://")?.strip_prefix(here.as_str())?;
+        if rest.is_empty() { "/".to_owned() } else { rest.to_owned() }
+    } else {
+        let rest = url.strip_prefix("http://")?;
+        let path = rest.find('/').map_or("/", |at| &rest[at..]);
+        let folder = path.split(['?', '#']).next()?.rfind('/').map_or("/", |at| &path[..=at]);
+        format!("{folder}{location}")
+    };
+    let target = target.split('#').next()?.to_owned();
+    (target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic())).then_some(target)
+}
+
+fn wants(record: &Record) -> Vec<Probe> {
+    let hops = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).count();
+    if hops >= HOPS || !record.settings.may_repeat {
+        return Vec::new();
+    }
+    match next(record) {
+        Some(Ok(target)) => {
+            let mut probe = CallProbe::plain(Experiment::Redirect, hops as u8, Lane::Kept(0));
+            probe.variation = Variation::Target(target);
+            vec![Probe::Call(Box::new(probe))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn judge(record: &Record) -> Judgement {
+    let group = record.group();
+    let Some(answer) = group.first().and_then(|c| c.answer()) else { return Judgement::Silent };
+    let Some(location) =
+        answer.field("location").filter(|_| matches!(answer.status, 301 | 302 | 303 | 307 | 308))
+    else {
+        return Judgement::Silent;
+    };
+    let hops: Vec<_> = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).collect();
+    let last = hops.last().map(|(_, c)| *c);
+    let arrived =
+        last.and_then(|c| c.answer()).is_some_and(|a| !(300..400).contains(&a.status) || a.status == 304);
+    // What is asked for directly is saved all calls but the last.
+    let here = median_of(&group, |c| c.total);
+    let between: f64 = hops.iter().rev().skip(1).map(|(_, c)| ms(c.total)).sum();
+    let words = format!(
+        "status {} sends to {location}; {}",
+        answer.status,
+        match (last, arrived) {
+            (Some(call), true) => format!(
+                "asked for directly, the answer takes {} instead of {} over {} {}",
+                say(ms(call.total)),
+                say(here + between + ms(call.total)),
+                hops.len(),
+                if hops.len() == 1 { "hop" } else { "hops" }
+            ),
+            (_, false) if hops.len() >= HOPS => format!("and on after {HOPS} hops"),
+            _ => "that is another server or scheme, which was not followed".to_owned(),
+        }
+    );
+    let share = if arrived { 1.0 } else { 0.5 };
+    let verdict = Verdict::new(&CAUSE, here + between, Grounds::Counted { words, share });
+    Judgement::Named(Box::new(if arrived { verdict } else { verdict.at_most(Proof::Likely) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_on_the_same_server() {
+        let to = |location| on_the_same_server(location, "http://h:81/a/b?c");
+        assert_eq!(to("/x"), Some("/x".to_owned()));
+        assert_eq!(to("x#y"), Some("/a/x".to_owned()));
+        assert_eq!(to("http://h:81"), Some("/".to_owned()));
+        assert_eq!(to("http://h:81/z?q"), Some("/z?q".to_owned()));
+        for other in ["http://h/", "https://h:81/", "//h:81/", "http://h:812/", "/a b"] {
+            assert_eq!(to(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The server writes its answer in two pieces with Nagle's algorithm on; the second waits for our acknowledgement of the first,
+//! which we delay.
+//!
+//! Symptom: on a connection after its first call, a pause of about 40 ms within the answer. Experiment: acknowledging at once
+//! (TCP_QUICKACK) takes the pause away; an acknowledgement that is 8, 16, 24, 32 ms late (TCP_DELACK_MAX_US) makes a pause of that
+//! length, slope 1. A server that thinks between head and body moves with neither.
+
+use std::time::Duration;
+
+use super::{Cause, Fix, Judgement, arms, paired, say};
+use crate::call::{Call, ms};
+use crate::evidence::{Grounds, Proof, Trial};
+use crate::probe::{DOSES_MS, Experiment, Probe};
+use crate::record::{Record, median_of};
+use crate::stats::{Estimate, slope};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "server-nagle-delayed-ack",
+    title: "the server holds the second part of its answer back until we acknowledge the first (Nagle's algorithm meeting delayed ACKs)",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "JDK HttpServer",
+        change: "start with -Dsun.net.httpserver.nodelay=true, or wrap the response body in a BufferedOutputStream so that head and body leave in one write",
+    },
+    Fix {
+        software: "Netty",
+        change: ".childOption(ChannelOption.TCP_NODELAY, true), and one writeAndFlush for head and content",
+    },
+    Fix {
+        software: "Tomcat",
+        change: "socket.tcpNoDelay=\"true\" on the Connector (the default since 6; check that nobody turned it off)",
+    },
+    Fix {
+        software: "nginx",
+        change: "tcp_nodelay on; (the default) also in the server block that answers, and tcp_nopush only together with sendfile",
+    },
+    Fix { software: "HAProxy", change: "option http-no-delay where answers are interactive" },
+    Fix {
+        software: "Node",
+        change: "leave noDelay at true in http.createServer, and res.end(body) instead of write and end",
+    },
+    Fix {
+        software: "Python http.server",
+        change: "wbufsize = -1 in the handler so that head and body leave together, or disable_nagle_algorithm = True",
+    },
+    Fix { software: "Go", change: "the default is right; remove SetNoDelay(false)" },
+    Fix { software: ".NET", change: "NoDelay = true on the socket; Kestrel's default is right" },
+    Fix {
+        software: "Rust hyper/axum",
+        change: "set_nodelay(true) on the accepted stream (axum: serve(..).tcp_nodelay(true))",
+    },
+    Fix { software: "any server", change: "setsockopt(TCP_NODELAY), and writev head and body in one call" },
+];
+
+/// A pause shorter than this is no stall: delayed acknowledgements last 40 ms, and at least two ticks of the kernel.
+const PAUSE_MS: f64 = 4.0;
+/// Slope from which a pause follows the acknowledgement; random work stayed below 0.28 in 32 runs, stalls were above 0.52.
+const FOLLOWS: f64 = 0.4;
+
+fn within(call: &Call) -> Duration {
+    call.receive
+}
+
+fn sign(record: &Record) -> bool {
+    let reused = record.reused();
+    reused.len() >= 2 && median_of(&reused, Call::longest_gap) >= PAUSE_MS
+}
+
+fn quick(record: &Record) -> Option<Trial> {
+    record.trial(Experiment::QuickAck, "acknowledge at once", "TCP_QUICKACK after each receive", within)
+}
+
+fn wants(record: &Record) -> Vec<Probe> {
+    if !sign(record) || !record.settings.may_repeat {
+        return Vec::new();
+    }
+    if !record.tried(Experiment::QuickAck) {
+        return paired(Experiment::QuickAck, 6, |p| {
+            p.writes = record.settings.writes;
+            p.levers.quick_ack = p.arm == 1;
+        });
+    }
+    let moved = quick(record).is_some_and(|t| t.moved(PAUSE_MS / 2.0));
+    if moved && record.settings.delayed_ack_lever && !record.tried(Experiment::Dose) {
+        return arms(Experiment::Dose, DOSES_MS.len() as u8, 5, |p| {
+            p.writes = record.settings.writes;
+            p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
+        });
+    }
+    Vec::new()
+}
+
+/// How much longer the answer takes for each millisecond the acknowledgement is later.
+pub(crate) fn dose(record: &Record) -> Option<Estimate> {
+    let mut points = Vec::new();
+    for (arm, dose) in DOSES_MS.iter().enumerate() {
+        points.extend(record.arm(Experiment::Dose, arm as u8).iter().map(|c| (*dose as f64, ms(within(c)))));
+    }
+    if points.len() < 2 * DOSES_MS.len() { None } else { slope(&points) }
+}
+
+fn judge(record: &Record) -> Judgement {
+    if !sign(record) {
+        if record.reused().len() >= 2 {
+            return Judgement::RuledOut(format!(
+                "no pause within the answers on a kept connection (the longest is {} in the middle of {} calls)",
+                say(median_of(&record.reused(), Call::longest_gap)),
+                record.reused().len()
+            ));
+        }
+        return Judgement::Silent;
+    }
+    let Some(trial) = quick(record) else {
+        return Judgement::Open(
+            "the answer pauses on the way, which Nagle's algorithm and delayed ACKs can cause; telling needs the call repeated \
+             (--repeat-unsafe for methods other than GET and HEAD) on a connection that the server keeps"
+                .to_owned(),
+        );
+    };
+    if !trial.moved(PAUSE_MS / 2.0) {
+        return Judgement::RuledOut(format!(
+            "the answer pauses on the way, and acknowledging at once does not change that: {} without, {} with",
+            say(trial.before_ms()),
+            say(trial.after_ms())
+        ));
+    }
+    let dose = dose(record);
+    if let Some(dose) = dose.filter(|d| d.value < FOLLOWS || d.low <= 0.0) {
+        return Judgement::RuledOut(format!(
+            "later acknowledgements do not make it later: slope {:.2} ({:.2} to {:.2})",
+            dose.value, dose.low, dose.high
+        ));
+    }
+    let cost = trial.effect.value;
+    let (before, after) = (trial.before_ms(), trial.after_ms());
+    let chance = trial.p_value;
+    let verdict = Verdict::new(&CAUSE, cost, Grounds::Moved(trial)).saying(format!(
+        "from its first to its last byte the answer takes {}; acknowledged at once, {}",
+        say(before),
+        say(after)
+    ));
+    let first = median_of(&record.fresh(), within);
+    let verdict = if record.fresh().len() >= 2 && first < before / 2.0 {
+        verdict.saying(format!(
+            "the first call of a connection is spared ({}): there the kernel acknowledges at once by itself",
+            say(first)
+        ))
+    } else {
+        verdict
+    };
+    let verdict = verdict.with_dose(dose);
+    Judgement::Named(Box::new(match dose {
+        Some(d) => verdict.saying(format!(
+            "dose-response: each millisecond the acknowledgement is later makes the answer {:.2} ms later ({:.2} to {:.2}; \
+             TCP_DELACK_MAX_US at {:?} ms)",
+            d.value, d.low, d.high, DOSES_MS
+        )),
+        None if chance <= 0.005 => verdict.saying(NO_LEVER),
+        None => verdict.saying(NO_LEVER).at_most(Proof::Likely),
+    }))
+}
+
+const NO_LEVER: &str =
+    "this kernel has no TCP_DELACK_MAX_US (Linux 6.16), so there is no dose-response beside it";

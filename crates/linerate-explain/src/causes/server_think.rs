@@ -1,0 +1,111 @@
+//! The server works: the request has arrived, and nothing comes for a while.
+//!
+//! Symptom: the time from the request's last byte to the answer's first one (or a pause in the middle of the answer) is beyond the
+//! network's round trip. It is what is left when the levers of the connection move nothing.
+
+use std::time::Duration;
+
+use super::{Cause, Fix, Judgement, say, server_nagle, server_queueing};
+use crate::call::Call;
+use crate::evidence::{Grounds, Proof};
+use crate::probe::Experiment;
+use crate::record::{Record, median_of};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "server-think",
+    title: "the server works that long on the request before it answers",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: server_queueing::wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any server",
+        change: "profile the handler of this path: time is spent above TCP (database, locks, remote calls, serialisation)",
+    },
+    Fix {
+        software: "behind a proxy",
+        change: "run explain from the proxy against its backend: a wait there looks like thinking from here",
+    },
+    Fix {
+        software: "JVM",
+        change: "async-profiler in wall-clock mode; thread dumps while calls are in flight",
+    },
+    Fix { software: "Go", change: "net/http/pprof, the execution tracer" },
+    Fix { software: "Node", change: "--cpu-prof, or clinic doctor; look for awaited calls in sequence" },
+    Fix { software: "Python", change: "py-spy dump and record on the worker" },
+];
+
+/// Work below this is a server doing its job.
+pub(crate) const WORK_MS: f64 = 10.0;
+
+/// What the wait for the first byte has beyond one round trip, in the middle of the explained calls.
+pub(super) fn beyond_rtt(record: &Record) -> f64 {
+    let wait = record.typical(first_byte);
+    (wait - record.rtt_ms()).max(0.0)
+}
+
+/// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the answer's first one.
+fn first_byte(call: &Call) -> Duration {
+    call.wait
+}
+
+/// A pause in the middle of the answer that no round trip explains and no acknowledgement moves.
+fn pause(record: &Record) -> f64 {
+    let gap = median_of(&record.group(), Call::longest_gap);
+    let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
+    // A round trip between two bursts is the congestion window's, and a slow link spreads an answer evenly.
+    let alone = gap > 2.0 * record.rtt_ms() + WORK_MS && gap > 0.5 * record.typical(|c| c.receive);
+    if alone && !follows_us && !lossy { gap } else { 0.0 }
+}
+
+/// What our own client's Nagle took of the time to the first byte: that is told by its own rule.
+fn held_here(record: &Record) -> f64 {
+    let trial = record.trial(Experiment::NoDelay, "", "", Call::to_first_byte);
+    trial.filter(|t| t.moved(1.0)).map_or(0.0, |t| t.effect.value)
+}
+
+/// What opening a connection makes of the wait, where the explained calls are on new ones.
+fn judge(record: &Record) -> Judgement {
+    let calls = record.group();
+    if calls.is_empty() {
+        return Judgement::Silent;
+    }
+    let (before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record));
+    let work = before + within;
+    if work < WORK_MS {
+        return Judgement::RuledOut(format!("the answer begins {} after a round trip", say(before)));
+    }
+    if matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_)) {
+        return Judgement::Silent;
+    }
+    let words = if within > before {
+        format!(
+            "the answer pauses for {} in its middle, and acknowledging earlier does not change that",
+            say(within)
+        )
+    } else {
+        format!(
+            "from the request's last byte to the answer's first one: {}, of which the network's round trip is {}",
+            say(before + record.rtt_ms()),
+            say(record.rtt_ms())
+        )
+    };
+    let mut verdict = Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true });
+    if let Some((alone, together)) = server_queueing::burst_of(record) {
+        verdict = verdict.saying(format!(
+            "a call alone takes {}, one of several at once {} in the middle",
+            say(crate::stats::median(&alone)),
+            say(crate::stats::median(&together))
+        ));
+    }
+    if let Some(server) = calls.first().and_then(|c| c.answer()).and_then(|a| a.field("server-timing")) {
+        verdict = verdict.saying(format!("the server says of itself: Server-Timing: {server}"));
+    }
+    // From outside nothing tells work from waiting for somebody else.
+    Judgement::Named(Box::new(verdict.at_most(Proof::Likely)))
+}

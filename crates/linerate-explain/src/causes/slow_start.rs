@@ -1,0 +1,72 @@
+//! A new connection may send only a few segments per round trip, and has to work its way up.
+//!
+//! Experiment: the same answer on a connection that is warm. The control is what does not depend on the window: the first byte.
+
+use super::{Cause, Fix, Judgement, nothing, say};
+use crate::call::{Call, ms};
+use crate::evidence::{Grounds, Trial};
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "slow-start",
+    title: "a new connection starts slowly: the answer needs several round trips until the window has grown",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix { software: "any client", change: "keep connections and share them: the window has grown then" },
+    Fix {
+        software: "Linux servers",
+        change: "ip route change ... initcwnd 30; net.ipv4.tcp_slow_start_after_idle=0",
+    },
+    Fix {
+        software: "any server",
+        change: "smaller answers: compress, split; serve from nearer (each round trip counts)",
+    },
+];
+
+/// Round trips below this cost nothing to speak of.
+const RTT_MS: f64 = 3.0;
+/// What the first window carries (RFC 6928: ten segments).
+const FIRST_WINDOW: u64 = 13_000;
+
+fn judge(record: &Record) -> Judgement {
+    let rtt = record.rtt_ms();
+    let group = record.group();
+    let Some(answer) = group.first().and_then(|c| c.answer()) else { return Judgement::Silent };
+    if answer.body_bytes + record.settings.body_bytes < FIRST_WINDOW || rtt < RTT_MS {
+        return Judgement::Silent;
+    }
+    // What is uploaded meets the same window on our side.
+    let times = |calls: Vec<&Call>| {
+        calls.iter().filter(|c| !c.lossy()).map(|c| ms(c.send + c.wait + c.receive)).collect::<Vec<_>>()
+    };
+    let (fresh, reused) = (times(record.fresh()), times(record.reused()));
+    let Some(trial) = Trial::of("a connection that is warm", "the same connection again", fresh, reused)
+    else {
+        return Judgement::Open(
+            "the answer is larger than a new connection's first window; what slow start costs needs a connection that the server keeps"
+                .to_owned(),
+        );
+    };
+    if !trial.moved(0.7 * rtt) {
+        return Judgement::RuledOut(format!(
+            "a new connection is as fast as a warm one: {} and {}",
+            say(trial.before_ms()),
+            say(trial.after_ms())
+        ));
+    }
+    let words = format!(
+        "{} bytes take {} on a new connection and {} on a warm one: {:.1} round trips of {} more",
+        answer.body_bytes.max(record.settings.body_bytes),
+        say(trial.before_ms()),
+        say(trial.after_ms()),
+        trial.effect.value / rtt,
+        say(rtt)
+    );
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words)))
+}

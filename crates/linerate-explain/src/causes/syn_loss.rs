@@ -1,0 +1,72 @@
+//! SYNs, or the answers to them, get lost: a connection takes a second or more.
+//!
+//! Evidence: the kernel counts the SYN's retransmissions and the time they took (`tcpi_total_retrans`, `tcpi_total_rto_time`).
+
+use super::{Cause, Fix, Judgement, accept_queue, nothing, say};
+use crate::call::ms;
+use crate::evidence::Grounds;
+use crate::record::{Record, median_of};
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "syn-loss",
+    title: "SYNs are lost on the way or dropped by the server's machine: connecting takes a second or more",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "firewalls, load balancers",
+        change: "limits on new connections (nft limit rate, conntrack table full, SYN proxies)",
+    },
+    Fix {
+        software: "the server's machine",
+        change: "nstat -az TcpExtListenOverflows TcpExtListenDrops TcpExtTCPReqQFullDrop: a full accept queue drops SYNs, too",
+    },
+    Fix { software: "any client", change: "keep connections, so that the handshake is paid once" },
+];
+
+fn judge(record: &Record) -> Judgement {
+    let (again, all) = accept_queue::syns(record);
+    if again.is_empty() {
+        return if all >= 3 {
+            Judgement::RuledOut(format!("all of {all} SYNs were answered"))
+        } else {
+            Judgement::Silent
+        };
+    }
+    if matches!((accept_queue::CAUSE.judge)(record), Judgement::Named(_)) {
+        return Judgement::Silent;
+    }
+    let times: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
+    let rtt = record.rtt_ms();
+    let cost = median(&times) - rtt;
+    // What the kernel says it spent waiting for time-outs, of what these connections took beyond the others.
+    let counted: f64 = again.iter().map(|c| f64::from(c.connect_facts.total_rto_time_ms)).sum();
+    let excess: f64 = times.iter().map(|t| t - rtt).sum();
+    let lossy = record.calls().filter(|(_, c)| c.facts.total_retrans > 0 && !c.syn_again()).count();
+    let words = format!(
+        "{} of {all} new connections had to send their SYN again: they took {}, the others {}",
+        again.len(),
+        say(median(&times)),
+        say(median_of(&record.fresh().into_iter().filter(|c| !c.syn_again()).collect::<Vec<_>>(), |c| c
+            .connect))
+    );
+    let share = if counted > 0.0 { counted / excess.max(1e-6) } else { 0.85 };
+    let verdict = Verdict::new(&CAUSE, cost, Grounds::Counted { words, share })
+        .saying("counted by our kernel (tcpi_total_retrans while connecting)".to_owned());
+    Judgement::Named(Box::new(if lossy == 0 {
+        verdict.saying(
+            "calls on connections that stand lose nothing: it concerns SYNs (a limit on new connections, or a full accept queue: \
+             look at ListenOverflows on the server)",
+        )
+    } else {
+        verdict.saying(format!(
+            "{lossy} calls on connections that stand lost segments, too: the path loses packets of all kinds"
+        ))
+    }))
+}

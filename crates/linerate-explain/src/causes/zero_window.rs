@@ -1,0 +1,69 @@
+//! The server reads the request slowly: its receive window is full, and we may not send.
+//!
+//! Evidence: the kernel counts the time that the peer's window held us back (`tcpi_rwnd_limited`).
+
+use super::{Cause, Fix, Judgement, nothing, say};
+use crate::call::{Call, ms};
+use crate::evidence::Grounds;
+use crate::record::Record;
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "zero-window",
+    title: "the server reads the request slowly: its receive window is full",
+    fixes: FIXES,
+    verify: "linerate explain --repeat-unsafe {url} with the same body",
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any server",
+        change: "read the body as it comes, apart from what is done with it; what slows reading down is disk, parsing, a lock, a remote store",
+    },
+    Fix {
+        software: "nginx",
+        change: "client_body_buffer_size, proxy_request_buffering on (reads at full speed whatever the backend does)",
+    },
+    Fix {
+        software: "Netty, Node, Reactor",
+        change: "back-pressure that pauses reading (autoRead false, stream.pause()): look at who does not drain",
+    },
+    Fix { software: "Linux", change: "net.ipv4.tcp_rmem's maximum on long fat paths" },
+];
+
+/// Calls in which the window held us back, and their milliseconds of it.
+pub(super) fn judge_counter(
+    record: &Record,
+    cause: &'static Cause,
+    counter: fn(&Call) -> u64,
+    what: &str,
+) -> Judgement {
+    if record.settings.body_bytes == 0 {
+        return Judgement::Silent;
+    }
+    // A call that did not end within its time counts, too: it may be the reason.
+    let calls: Vec<&Call> = record
+        .observed()
+        .filter(|c| c.send + c.wait > std::time::Duration::ZERO || c.failure().is_some())
+        .collect();
+    let held: Vec<f64> = calls.iter().map(|c| counter(c) as f64 / 1e3).collect();
+    let excess: Vec<f64> = calls.iter().map(|c| (ms(c.total) - 2.0 * record.rtt_ms()).max(0.001)).collect();
+    let (cost, share) = (median(&held), median(&held) / median(&excess).max(0.001));
+    if cost < 5.0 || share < 0.2 {
+        return Judgement::RuledOut(format!("{what} held the request back for {} only", say(cost)));
+    }
+    let words = format!(
+        "the kernel counted {} of {} in which {what} held us back ({:.0} %)",
+        say(cost),
+        say(median(&excess)),
+        100.0 * share
+    );
+    Judgement::Named(Box::new(Verdict::new(cause, cost, Grounds::Counted { words, share })))
+}
+
+fn judge(record: &Record) -> Judgement {
+    judge_counter(record, &CAUSE, |c| c.facts.rwnd_limited_us, "the server's receive window")
+}

@@ -1,0 +1,312 @@
+//! One request and its answer over an instrumented connection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
+use linerate_net::Time;
+use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, ProbeError, Stage as At, Stamped};
+
+use super::{failure, why_of};
+use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Received, Stage, Why};
+use crate::limits;
+use crate::probe::Writes;
+
+/// What is sent and how.
+pub(super) struct Plan {
+    pub(super) head: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    pub(super) expect: Expect,
+    pub(super) writes: Writes,
+    pub(super) waits_for_continue: bool,
+}
+
+/// On a new connection; the connection comes back when it may carry another request.
+pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan) -> (Call, Option<Socket>) {
+    let start = instrument::now();
+    match Socket::connect(to, levers, start + limits::CONNECT_TIME) {
+        Ok(socket) => {
+            let connect_facts = socket.facts();
+            let connect = socket.connected() - start;
+            let call = Call { fresh: true, connect, connect_facts, ..Call::default() };
+            Exchange { call, start, to, socket, plan, before: Facts::default() }.run()
+        }
+        Err(e) => {
+            let why = if matches!(e.stage, At::Lever(_)) { Why::NoLever } else { why_of(&e.error) };
+            let end = Some(Err(Failure { why, ..failure(Stage::Connect, &e.error, to) }));
+            let took = e.at - start;
+            let call = Call {
+                fresh: true,
+                connect: took,
+                connect_facts: e.facts,
+                total: took,
+                facts: e.facts,
+                end,
+                ..Call::default()
+            };
+            (call, None)
+        }
+    }
+}
+
+/// On a connection that is there already.
+pub(super) fn again(mut socket: Socket, plan: &Plan) -> (Call, Option<Socket>) {
+    let before = socket.facts();
+    drop(socket.stamps());
+    let to = socket.peer().unwrap_or(([0, 0, 0, 0], 0).into());
+    let start = instrument::now();
+    Exchange { call: Call::default(), start, to, socket, plan, before }.run()
+}
+
+struct Exchange<'a> {
+    call: Call,
+    start: Time,
+    to: SocketAddr,
+    socket: Socket,
+    plan: &'a Plan,
+    before: Facts,
+}
+
+impl Exchange<'_> {
+    fn run(mut self) -> (Call, Option<Socket>) {
+        let deadline = instrument::now() + limits::CALL_TIME;
+        let mut answer = Answering::new(self.plan.expect);
+        let began = instrument::now();
+        let sent = self.send(deadline, &mut answer);
+        let written = instrument::now();
+        self.call.send = written - began;
+        let end = match sent {
+            Ok(()) => self.receive(deadline, written, &mut answer),
+            Err(e) => self.refused_or(deadline, written, &mut answer, &e),
+        };
+        let ended = instrument::now();
+        self.call.total = ended - self.start;
+        self.call.facts = self.socket.facts().since(&self.before);
+        self.read_stamps(written);
+        let reusable = end.as_ref().is_ok_and(|a| a.reusable);
+        self.call.end = Some(end);
+        (self.call, reusable.then_some(self.socket))
+    }
+
+    fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), ProbeError> {
+        let plan = self.plan;
+        if plan.waits_for_continue {
+            self.socket.write(&plan.head, false, deadline)?;
+            let held = instrument::now();
+            let patience = (held + limits::CONTINUE_TIME).min(deadline);
+            let mut buffer = [0; 4096];
+            while !answer.decided() {
+                match self.socket.read(&mut buffer, patience) {
+                    Ok(read) if read.bytes > 0 => {
+                        answer.take(&buffer[..read.bytes]);
+                        if answer.interim {
+                            self.call.continued = Some(read.at - self.start);
+                        }
+                    }
+                    // The end is seen again when the answer is read.
+                    Ok(_) => break,
+                    Err(e) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
+                    Err(e) => return Err(e),
+                }
+            }
+            self.call.held_for_continue = Some(instrument::now() - held);
+            if answer.interim || !answer.decided() {
+                self.socket.write(&plan.body, false, deadline)?;
+            }
+            return Ok(());
+        }
+        match plan.writes {
+            Writes::Apart if !plan.body.is_empty() => {
+                self.socket.write(&plan.head, false, deadline)?;
+                self.socket.write(&plan.body, false, deadline)?;
+            }
+            _ => {
+                let whole = [plan.head.as_slice(), plan.body.as_slice()].concat();
+                self.socket.write(&whole, false, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A server may answer and close before it has read all: then the answer counts.
+    fn refused_or(
+        &mut self,
+        deadline: Time,
+        written: Time,
+        answer: &mut Answering,
+        error: &ProbeError,
+    ) -> Result<Answer, Failure> {
+        let sent = failure(Stage::Send, &error.error, self.to);
+        if sent.why == Why::TimedOut {
+            return Err(sent);
+        }
+        self.receive(deadline, written, answer).map_err(|_| sent)
+    }
+
+    fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> Result<Answer, Failure> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut first = None;
+        let mut last = written;
+        let end = loop {
+            if let Some(end) = answer.end() {
+                break end;
+            }
+            match self.socket.read(&mut buffer, deadline) {
+                Ok(read) => {
+                    if read.bytes == 0 {
+                        break answer.closed(self.to);
+                    }
+                    first.get_or_insert(read.at);
+                    last = read.at;
+                    if self.call.receives.len() < limits::RECEIVES {
+                        let bytes = u32::try_from(read.bytes).unwrap_or(u32::MAX);
+                        self.call.receives.push(Received { at: read.at - self.start, bytes });
+                    }
+                    answer.take(&buffer[..read.bytes]);
+                    if answer.bytes > limits::ANSWER_BYTES {
+                        let words = format!("the answer is larger than {} MiB", limits::ANSWER_BYTES >> 20);
+                        break Err(Failure { stage: Stage::Receive, why: Why::Other, words });
+                    }
+                }
+                Err(e) => {
+                    last = e.at;
+                    let stage = if first.is_some() { Stage::Receive } else { Stage::Wait };
+                    break Err(failure(stage, &e.error, self.to));
+                }
+            }
+        };
+        let first = first.unwrap_or(last);
+        self.call.wait = first - written;
+        self.call.receive = last - first;
+        end
+    }
+
+    fn read_stamps(&mut self, written: Time) {
+        let stamps = self.socket.stamps();
+        let sent = stamps.iter().filter(|s| s.what == Stamped::Sent).max_by_key(|s| s.last_byte);
+        self.call.held_in_tcp = sent.map(|s| s.at - written);
+        let first = stamps.iter().filter(|s| s.what == Stamped::Acknowledged).min_by_key(|s| s.last_byte);
+        self.call.acknowledged = first.map(|s| s.at - written);
+    }
+}
+
+/// An answer as it comes.
+struct Answering {
+    reader: ResponseReader,
+    cache: HeadCache,
+    expect: Expect,
+    answer: Answer,
+    interim: bool,
+    bytes: u64,
+    end: Option<Result<Answer, Failure>>,
+}
+
+impl Answering {
+    fn new(expect: Expect) -> Answering {
+        Answering {
+            reader: ResponseReader::new(Limits::default()),
+            cache: HeadCache::new(),
+            expect,
+            answer: Answer::default(),
+            interim: false,
+            bytes: 0,
+            end: None,
+        }
+    }
+
+    /// Whether `100 Continue` or a final answer has come.
+    fn decided(&self) -> bool {
+        self.interim || self.answer.status != 0 || self.end.is_some()
+    }
+
+    fn take(&mut self, mut input: &[u8]) {
+        self.bytes += input.len() as u64;
+        while self.end.is_none() {
+            match self.reader.next(&mut self.cache, &mut input, self.expect) {
+                Ok(None) => return,
+                Ok(Some(Part::Interim(_))) => self.interim = true,
+                Ok(Some(Part::Head(head))) => self.answer = facts_of(&head),
+                Ok(Some(Part::Body(_) | Part::Trailers(_))) => {}
+                Ok(Some(Part::End(end))) => {
+                    self.answer.reusable = end.reusable;
+                    self.answer.body_bytes = end.body_bytes;
+                    self.end = Some(Ok(self.answer.clone()));
+                }
+                Err(error) => {
+                    let words = error.to_string();
+                    self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
+                }
+            }
+        }
+    }
+
+    fn end(&self) -> Option<Result<Answer, Failure>> {
+        self.end.clone()
+    }
+
+    /// The peer has closed.
+    fn closed(&mut self, to: SocketAddr) -> Result<Answer, Failure> {
+        match self.reader.finish() {
+            Ok(Some(end)) => {
+                self.answer.body_bytes = end.body_bytes;
+                self.answer.reusable = false;
+                Ok(self.answer.clone())
+            }
+            _ => {
+                let stage = if self.bytes > 0 { Stage::Receive } else { Stage::Wait };
+                let words = if self.bytes > 0 {
+                    format!("{to} closed the connection in the middle of its answer")
+                } else {
+                    format!("{to} closed the connection without an answer")
+                };
+                Err(Failure { stage, why: Why::ClosedEarly, words })
+            }
+        }
+    }
+}
+
+fn facts_of(head: &HeadView<'_>) -> Answer {
+    let kept = |name: &&str| {
+        let value = head.get(name.as_bytes())?;
+        Some(((*name).to_owned(), String::from_utf8_lossy(&value[..value.len().min(512)]).into_owned()))
+    };
+    Answer {
+        status: head.status(),
+        fields: KEPT_FIELDS.iter().filter_map(kept).collect(),
+        ..Answer::default()
+    }
+}
+
+/// TcpExt ListenOverflows of this machine (this network namespace), when `to` is on it.
+pub(super) fn overflows(to: SocketAddr) -> u64 {
+    let local = match to.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_loopback(),
+    };
+    if !local {
+        return 0;
+    }
+    std::fs::read_to_string("/proc/net/netstat").map_or(0, |text| counter(&text, "ListenOverflows"))
+}
+
+/// A counter of `/proc/net/netstat`: a line of names, then one of values.
+fn counter(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines();
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        if let Some(at) = names.split_whitespace().position(|n| n == name) {
+            return values.split_whitespace().nth(at).and_then(|v| v.parse().ok()).unwrap_or(0);
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_found_by_its_name() {
+        let text =
+            "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 22 333\nIpExt: A\nIpExt: 4\n";
+        assert_eq!((counter(text, "ListenOverflows"), counter(text, "A"), counter(text, "B")), (22, 4, 0));
+    }
+}

@@ -1,0 +1,319 @@
+//! Does what a [`Planner`] asks for, with sockets and the clock. Thin: it decides nothing.
+
+mod dns;
+mod exchange;
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
+use linerate_net::Time;
+use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
+
+use crate::call::{Call, Failure, Stage, Why};
+use crate::causes::NO_PORT;
+use crate::limits;
+use crate::local::Look;
+use crate::planner::Planner;
+use crate::probe::{CallProbe, Connected, Lane, Observation, Probe, Resolved, Variation};
+use crate::record::Settings;
+use crate::verdict::Diagnosis;
+
+/// A request to be explained.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Host to be looked up, or an address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// As it is sent.
+    pub spec: RequestSpec,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Explained {
+    /// The diagnosis, and the record it was made from.
+    Diagnosed(Box<Diagnosis>, Box<Planner>),
+    /// The server could not be reached at all: why.
+    Unreachable(String),
+}
+
+/// Explains a call. `settings` says what may be done; `told` is called with each probe before it is made, and ends it all early by
+/// answering `false`.
+///
+/// # Errors
+/// The request is no valid HTTP/1.1 message.
+pub fn explain(
+    request: &Request,
+    mut settings: Settings,
+    mut told: impl FnMut(&Probe) -> bool,
+) -> Result<Explained, TemplateError> {
+    settings.delayed_ack_lever = has_delayed_ack_lever();
+    settings.target.clone_from(&request.spec.target);
+    settings.body_bytes = request.spec.body.len() as u64;
+    settings.expects_continue = says_expect(&request.spec);
+    let mut hands =
+        Hands { request, lanes: HashMap::new(), addresses: settings.addresses.clone(), chosen: 0 };
+    hands.render(&Variation::None)?;
+    let start = instrument::now();
+    let mut planner = Planner::new(settings);
+    while let Some(probe) = planner.poll_probe(instrument::now() - start) {
+        if !told(&probe) {
+            break;
+        }
+        let observation = hands.make(&probe)?;
+        if let Observation::Resolved(resolved) = &observation
+            && hands.addresses.is_empty()
+        {
+            hands.addresses.clone_from(&resolved.addresses);
+        }
+        let failed = matches!(&observation, Observation::Resolved(r) if r.addresses.is_empty());
+        planner.handle_observation(probe, observation);
+        hands.chosen = planner.record().chosen();
+        if failed {
+            break;
+        }
+    }
+    Ok(match planner.unreachable() {
+        Some(why) => Explained::Unreachable(why),
+        None => Explained::Diagnosed(Box::new(planner.diagnose()), Box::new(planner)),
+    })
+}
+
+fn says_expect(spec: &RequestSpec) -> bool {
+    spec.fields
+        .iter()
+        .any(|(n, v)| n.eq_ignore_ascii_case("expect") && v.trim().eq_ignore_ascii_case("100-continue"))
+}
+
+/// A connection that is kept.
+struct Kept {
+    socket: Socket,
+}
+
+/// What does things.
+struct Hands<'a> {
+    request: &'a Request,
+    lanes: HashMap<u8, Kept>,
+    addresses: Vec<SocketAddr>,
+    chosen: usize,
+}
+
+impl Hands<'_> {
+    fn make(&mut self, probe: &Probe) -> Result<Observation, TemplateError> {
+        Ok(match probe {
+            Probe::Resolve => Observation::Resolved(self.resolve()),
+            Probe::NameServers => Observation::NameServers(dns::ask_all(&self.request.host)),
+            Probe::Connect(n) => Observation::Connected(self.connect_only(*n)),
+            Probe::Call(call) => {
+                std::thread::sleep(call.pause);
+                Observation::Call(Box::new(self.call(call)?))
+            }
+            Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
+            Probe::ConnectMeanwhile => self.meanwhile()?,
+            Probe::Process(_) => Observation::Process(Box::new(Look::default())),
+        })
+    }
+
+    fn resolve(&self) -> Resolved {
+        let start = instrument::now();
+        let found = (self.request.host.as_str(), self.request.port).to_socket_addrs();
+        let took = instrument::now() - start;
+        match found {
+            Ok(found) => {
+                let mut addresses: Vec<SocketAddr> = Vec::new();
+                for address in found.filter(|a| a.port() == self.request.port) {
+                    if !addresses.contains(&address) && addresses.len() < limits::ADDRESSES {
+                        addresses.push(address);
+                    }
+                }
+                let error =
+                    addresses.is_empty().then(|| format!("the name {:?} has no address", self.request.host));
+                Resolved { took, addresses, error }
+            }
+            Err(error) => {
+                let why = error.to_string();
+                let why = why.strip_prefix("failed to lookup address information: ").unwrap_or(&why);
+                let error = Some(format!("the name {:?} has no address: {why}", self.request.host));
+                Resolved { took, addresses: Vec::new(), error }
+            }
+        }
+    }
+
+    fn address(&self, n: usize) -> SocketAddr {
+        self.addresses
+            .get(n)
+            .or(self.addresses.first())
+            .copied()
+            .unwrap_or(([127, 0, 0, 1], self.request.port).into())
+    }
+
+    fn connect_only(&self, n: usize) -> Connected {
+        let address = self.address(n);
+        let start = instrument::now();
+        match Socket::connect(address, &Levers::default(), start + limits::FAMILY_TIME) {
+            Ok(socket) => Connected {
+                address,
+                took: socket.connected() - socket.asked(),
+                error: None,
+                facts: socket.facts(),
+            },
+            Err(e) => Connected {
+                address,
+                took: e.at - start,
+                error: Some(words_of(&e.error, address)),
+                facts: e.facts,
+            },
+        }
+    }
+
+    /// The request's bytes, head and body apart.
+    fn render(&self, variation: &Variation) -> Result<(Vec<u8>, Vec<u8>), TemplateError> {
+        let mut spec = self.request.spec.clone();
+        match variation {
+            Variation::None => {}
+            Variation::WithoutExpect => spec.fields.retain(|(n, _)| !n.eq_ignore_ascii_case("expect")),
+            Variation::Gzip | Variation::Identity => {
+                spec.fields.retain(|(n, _)| !n.eq_ignore_ascii_case("accept-encoding"));
+                let coding = if *variation == Variation::Gzip { "gzip" } else { "identity" };
+                spec.fields.push(("Accept-Encoding".to_owned(), coding.to_owned()));
+            }
+            Variation::Target(target) => spec.target.clone_from(target),
+        }
+        let template = Template::compile(&spec, &[])?;
+        let mut bytes = Vec::new();
+        template.render(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut bytes);
+        let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").map_or(bytes.len(), |at| at + 4);
+        let body = bytes.split_off(end);
+        Ok((bytes, body))
+    }
+
+    fn plan(&self, probe: &CallProbe) -> Result<exchange::Plan, TemplateError> {
+        let (head, body) = self.render(&probe.variation)?;
+        let template = Template::compile(&self.request.spec, &[])?;
+        let waits = says_expect(&self.request.spec)
+            && probe.variation != Variation::WithoutExpect
+            && !body.is_empty();
+        Ok(exchange::Plan {
+            head,
+            body,
+            expect: template.expect(),
+            writes: probe.writes,
+            waits_for_continue: waits,
+        })
+    }
+
+    fn call(&mut self, probe: &CallProbe) -> Result<Call, TemplateError> {
+        let plan = self.plan(probe)?;
+        let to = self.address(self.chosen);
+        let kept = match probe.lane {
+            Lane::Kept(lane) => self.lanes.remove(&lane),
+            Lane::Fresh => None,
+        };
+        // A connection that the peer has closed by now is none: any client looks before it sends.
+        let kept = kept.filter(|k| !k.socket.facts().peer_closed());
+        if self.lanes.len() >= limits::LANES {
+            self.lanes.clear();
+        }
+        let overflows = exchange::overflows(to);
+        let (mut call, socket) = match kept {
+            Some(kept) => exchange::again(kept.socket, &plan),
+            None => exchange::anew(to, &probe.levers, &plan),
+        };
+        call.overflows = exchange::overflows(to).saturating_sub(overflows);
+        if let (Some(socket), Lane::Kept(lane)) = (socket, probe.lane) {
+            self.lanes.insert(lane, Kept { socket });
+        }
+        Ok(call)
+    }
+
+    /// All at once, each on a connection of its own.
+    fn burst(&self, n: u8) -> Result<Vec<Call>, TemplateError> {
+        let probe = CallProbe::plain(crate::probe::Experiment::Burst, 0, Lane::Fresh);
+        let plan = self.plan(&probe)?;
+        let to = self.address(self.chosen);
+        let overflows = exchange::overflows(to);
+        let mut calls: Vec<(Time, Call)> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..n)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let (call, _) = exchange::anew(to, &Levers::default(), &plan);
+                        (instrument::now(), call)
+                    })
+                })
+                .collect();
+            all.into_iter().filter_map(|t| t.join().ok()).collect()
+        });
+        calls.sort_by_key(|(ended, _)| *ended);
+        let mut calls: Vec<Call> = calls.into_iter().map(|(_, call)| call).collect();
+        if let Some(first) = calls.first_mut() {
+            first.overflows = exchange::overflows(to).saturating_sub(overflows);
+        }
+        Ok(calls)
+    }
+
+    /// Handshakes while nothing is on the way, and while an answer is received.
+    fn meanwhile(&self) -> Result<Observation, TemplateError> {
+        let probe = CallProbe::plain(crate::probe::Experiment::Bloat, 0, Lane::Fresh);
+        let plan = self.plan(&probe)?;
+        let to = self.address(self.chosen);
+        let handshake = || {
+            let deadline = instrument::now() + limits::CONNECT_TIME;
+            Socket::connect(to, &Levers::default(), deadline).ok().map(|s| s.connected() - s.asked())
+        };
+        let idle: Vec<Duration> = (0..5).filter_map(|_| handshake()).collect();
+        let busy = std::thread::scope(|scope| {
+            let call = scope.spawn(|| exchange::anew(to, &Levers::default(), &plan));
+            let mut busy = Vec::new();
+            while !call.is_finished() && busy.len() < 50 {
+                let taken = handshake();
+                // One that ended after the answer did saw an idle network.
+                if !call.is_finished() {
+                    busy.extend(taken);
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            busy
+        });
+        Ok(Observation::Meanwhile { idle, busy })
+    }
+}
+
+/// An error in words for somebody who wants to reach a server.
+fn words_of(error: &std::io::Error, to: SocketAddr) -> String {
+    match why_of(error) {
+        Why::TimedOut => format!("{to} does not answer"),
+        Why::Refused => format!("{to} refuses the connection: nobody listens there"),
+        Why::NoPort => format!("{NO_PORT} for {to}"),
+        Why::Reset => format!("{to} reset the connection"),
+        _ => {
+            let text = error.to_string();
+            format!("{to}: {}", text.split(" (os error").next().unwrap_or(&text))
+        }
+    }
+}
+
+fn why_of(error: &std::io::Error) -> Why {
+    use std::io::ErrorKind as K;
+    match error.kind() {
+        K::TimedOut => Why::TimedOut,
+        K::ConnectionRefused => Why::Refused,
+        K::ConnectionReset | K::BrokenPipe | K::ConnectionAborted => Why::Reset,
+        K::AddrNotAvailable => Why::NoPort,
+        K::UnexpectedEof => Why::ClosedEarly,
+        _ => Why::Other,
+    }
+}
+
+fn failure(stage: Stage, error: &std::io::Error, to: SocketAddr) -> Failure {
+    let words = match (stage, why_of(error)) {
+        (Stage::Connect, _) => words_of(error, to),
+        (Stage::Wait, Why::TimedOut) => format!("{to} accepts the connection and sends no answer"),
+        (Stage::Receive, Why::TimedOut) => format!("{to} begins its answer and does not end it"),
+        (Stage::Send, Why::TimedOut) => format!("{to} does not take the request"),
+        _ => words_of(error, to),
+    };
+    Failure { stage, why: why_of(error), words }
+}

@@ -1,0 +1,35 @@
+//! Every limit of this crate, with its reason.
+
+use std::time::Duration;
+
+/// Calls of one diagnosis. Reason: it is a conversation with somebody's server, not a load test.
+pub const CALLS: usize = 60;
+/// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
+pub const BUDGET: Duration = Duration::from_secs(15);
+/// Time one call may take. Reason: two of them and the experiments that follow must fit the budget; a call that takes longer
+/// has shown where it hangs.
+pub const CALL_TIME: Duration = Duration::from_millis(4_000);
+/// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else 1, 2 and 4 s) show.
+pub const CONNECT_TIME: Duration = Duration::from_millis(3_500);
+/// Time a connection attempt to one of several addresses may take. Reason: clients give up on an address sooner than that
+/// (RFC 8305 recommends 250 ms before the next one is tried).
+pub const FAMILY_TIME: Duration = Duration::from_millis(1_200);
+/// How long a client waits for `100 Continue` before it sends its body all the same. Reason: curl's time; RFC 9110, section
+/// 10.1.1 wants a client not to wait for ever.
+pub const CONTINUE_TIME: Duration = Duration::from_millis(1_000);
+/// Addresses of a name that are tried. Reason: the first of each family matter.
+pub const ADDRESSES: usize = 8;
+/// Connections held open at once. Reason: each arm of an experiment has its own.
+pub const LANES: usize = 16;
+/// Receives noted of one answer. Reason: memory; an answer of many megabytes has thousands, and the first tell its shape.
+pub const RECEIVES: usize = 4096;
+/// Bytes of one answer. Reason: an endless one must not be waited for.
+pub const ANSWER_BYTES: u64 = 256 << 20;
+/// Redirects followed. Reason: they may go in circles; clients follow 5 to 50.
+pub const HOPS: usize = 5;
+/// Name servers asked. Reason: the resolver's own limit (MAXNS).
+pub const NAME_SERVERS: usize = 3;
+/// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered in one is down or far away.
+pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
+/// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them. Reason: time.
+pub const ARRANGEMENTS: u64 = 20_000;

@@ -1,0 +1,329 @@
+//! What is to be done next, and in the end what it all means. Sans-IO: it is handed what was observed and the time it took.
+//!
+//! First a look: name, addresses, some calls on new and kept connections. Then each rule in turn, for as long as it wants more
+//! probes and there is time; then all judge.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::call::{Call, Why, ms};
+use crate::causes::{self, Judgement, say};
+use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
+use crate::random::Random;
+use crate::record::{Record, Settings};
+use crate::verdict::{Diagnosis, RuledOut, Verdict, Whole};
+
+/// Where in the plan we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Name,
+    Addresses,
+    Look,
+    Rule(usize),
+    Done,
+}
+
+/// Asks for probes, is told what came of them, and ends with a [`Diagnosis`].
+#[derive(Debug)]
+pub struct Planner {
+    record: Record,
+    queue: VecDeque<Probe>,
+    phase: Phase,
+    random: Random,
+}
+
+/// Share of the budget the first look may take.
+const LOOK_SHARE: f64 = 0.4;
+
+impl Planner {
+    /// For what is asked about.
+    pub fn new(settings: Settings) -> Planner {
+        let random = Random::new(settings.seed);
+        Planner { record: Record::new(settings), queue: VecDeque::new(), phase: Phase::Name, random }
+    }
+
+    /// Everything that was observed so far.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The next probe, `elapsed` after the start. `None`: there is no more to do.
+    pub fn poll_probe(&mut self, elapsed: Duration) -> Option<Probe> {
+        self.record.elapsed = elapsed;
+        loop {
+            if elapsed >= self.record.settings.budget || self.left() == 0 {
+                self.give_up();
+            }
+            if let Some(probe) = self.queue.pop_front() {
+                return Some(probe);
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+
+    /// What came of the probe that was asked for last.
+    pub fn handle_observation(&mut self, probe: Probe, observation: Observation) {
+        self.record.push(probe, observation);
+        if matches!(self.phase, Phase::Look) {
+            self.shorten_look();
+        }
+    }
+
+    /// Calls that may still be made.
+    fn left(&self) -> usize {
+        self.record.settings.calls.saturating_sub(self.record.calls_made())
+    }
+
+    /// Time or calls are used up.
+    fn give_up(&mut self) {
+        for probe in self.queue.drain(..) {
+            if let Probe::Call(call) = &probe
+                && !self.record.tried(call.experiment)
+            {
+                self.record.given_up.push(call.experiment);
+            }
+        }
+        self.phase = Phase::Done;
+    }
+
+    /// Fills the queue with what is next; `false` at the end.
+    fn advance(&mut self) -> bool {
+        let settings = &self.record.settings;
+        match self.phase {
+            Phase::Name => {
+                self.phase = Phase::Addresses;
+                if settings.named && settings.addresses.is_empty() {
+                    self.queue.push_back(Probe::Resolve);
+                }
+            }
+            Phase::Addresses => {
+                self.phase = Phase::Look;
+                let addresses = self.record.addresses();
+                // One of each family tells which one a client gets; with one address the calls tell it.
+                let first = addresses.first().map(|a| a.is_ipv6());
+                let other = addresses.iter().position(|a| Some(a.is_ipv6()) != first);
+                if let Some(other) = other {
+                    self.queue.extend([Probe::Connect(0), Probe::Connect(other)]);
+                }
+                if settings.named && !self.record.lookups().is_empty() {
+                    // Whether a cache answers the second time is worth a line, not a wait.
+                    let quick = self.record.lookups()[0].took < Duration::from_millis(500);
+                    self.queue.extend(quick.then_some(Probe::Resolve));
+                }
+                self.look();
+            }
+            Phase::Look => self.phase = Phase::Rule(0),
+            Phase::Rule(n) => {
+                let Some(rule) = causes::ALL.get(n) else {
+                    self.phase = Phase::Done;
+                    return true;
+                };
+                let batch = (rule.wants)(&self.record);
+                if batch.is_empty() || !self.affordable(&batch) {
+                    self.phase = Phase::Rule(n + 1);
+                } else {
+                    self.enqueue(batch);
+                }
+            }
+            Phase::Done => return false,
+        }
+        true
+    }
+
+    /// New and kept connections in turns, as an ordinary client makes calls.
+    fn look(&mut self) {
+        let writes = self.record.settings.writes;
+        let call = |lane| {
+            Probe::Call(Box::new(CallProbe { writes, ..CallProbe::plain(Experiment::Observe, 0, lane) }))
+        };
+        if !self.record.settings.may_repeat {
+            self.queue.push_back(call(Lane::Kept(0)));
+            return;
+        }
+        let kept = call(Lane::Kept(0));
+        let mut rest: Vec<Probe> = vec![kept.clone(); 6];
+        rest.extend(vec![call(Lane::Fresh); 4]);
+        self.random.shuffle(&mut rest);
+        self.queue.push_back(kept);
+        self.queue.extend(rest);
+    }
+
+    /// A look at something very slow is kept short: the experiments need the time.
+    fn shorten_look(&mut self) {
+        let observed = self.record.observed().count();
+        let over = self.record.elapsed.as_secs_f64() > LOOK_SHARE * self.record.settings.budget.as_secs_f64();
+        let hung =
+            self.record.observed().filter(|c| c.failure().is_some_and(|f| f.why == Why::TimedOut)).count();
+        let refused = self.record.observed().all(|c| c.failure().is_some_and(|f| f.why == Why::Refused));
+        if observed >= 2 && (over && observed >= 4 || hung >= 2 || refused) {
+            self.queue.clear();
+        }
+    }
+
+    /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
+    fn affordable(&mut self, batch: &[Probe]) -> bool {
+        let calls: usize = batch.iter().map(Probe::calls).sum();
+        let typical = self.record.typical(|c| c.total).max(0.1);
+        let pauses: Duration =
+            batch.iter().map(|p| if let Probe::Call(c) = p { c.pause } else { Duration::ZERO }).sum();
+        let needs = typical * calls as f64 + ms(pauses);
+        let has = ms(self.record.settings.budget.saturating_sub(self.record.elapsed));
+        if calls <= self.left() && needs <= has {
+            return true;
+        }
+        let given_up = batch.iter().filter_map(|p| match p {
+            Probe::Call(c) => Some(c.experiment),
+            Probe::Burst(_) => Some(Experiment::Burst),
+            _ => None,
+        });
+        for experiment in given_up {
+            if !self.record.given_up.contains(&experiment) {
+                self.record.given_up.push(experiment);
+            }
+        }
+        false
+    }
+
+    /// In random order, but what opens a connection first, and places of a chain in theirs.
+    fn enqueue(&mut self, batch: Vec<Probe>) {
+        let mut opened: Vec<Lane> = Vec::new();
+        let (mut first, mut rest) = (Vec::new(), Vec::new());
+        for probe in batch {
+            match &probe {
+                Probe::Call(call) if matches!(call.lane, Lane::Kept(_)) && !opened.contains(&call.lane) => {
+                    opened.push(call.lane);
+                    first.push(probe);
+                }
+                _ => rest.push(probe),
+            }
+        }
+        self.random.shuffle(&mut rest);
+        self.queue.extend(first);
+        self.queue.extend(rest);
+    }
+
+    /// Why no call could be made at all, when that is so: in words, for somebody who mistyped something.
+    pub fn unreachable(&self) -> Option<String> {
+        if let Some(error) = self.record.lookups().first().and_then(|l| l.error.clone()) {
+            return Some(error);
+        }
+        let mut calls = self.record.observed().peekable();
+        calls.peek()?;
+        let failed = |c: &Call| {
+            c.failure().is_some_and(|f| f.stage == crate::call::Stage::Connect && f.why != Why::NoPort)
+        };
+        let words = self.record.observed().find_map(|c| c.failure()).map(|f| f.words.clone());
+        if calls.all(failed) { words } else { None }
+    }
+
+    /// What it all means.
+    pub fn diagnose(&self) -> Diagnosis {
+        let record = &self.record;
+        let (mut named, mut ruled_out, mut limits) = (Vec::<Verdict>::new(), Vec::new(), Vec::new());
+        for cause in causes::ALL {
+            match (cause.judge)(record) {
+                Judgement::Named(verdict) => named.push(*verdict),
+                Judgement::RuledOut(why) => ruled_out.push(RuledOut { id: cause.id, why }),
+                Judgement::Open(why) => limits.push(format!("{}: {why}", cause.id)),
+                Judgement::Silent => {}
+            }
+        }
+        named.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+        limits.extend(doubts(record));
+        let whole = match (named.is_empty(), self.complaint()) {
+            (false, _) => Whole::Caused,
+            (true, Some(complaint)) => {
+                limits.insert(0, complaint);
+                Whole::Inconclusive
+            }
+            (true, None) => Whole::Healthy,
+        };
+        let address = record.addresses().get(record.chosen()).map(ToString::to_string).unwrap_or_default();
+        Diagnosis {
+            whole,
+            url: record.settings.url.clone(),
+            address,
+            dns_ms: record.lookups().first().map_or(0.0, |l| ms(l.took)),
+            call: representative(record),
+            rtt_ms: record.rtt_ms(),
+            causes: named,
+            ruled_out,
+            limits,
+            calls: record.calls_made(),
+            took_s: record.elapsed.as_secs_f64(),
+        }
+    }
+
+    /// What is wrong when no cause was found.
+    fn complaint(&self) -> Option<String> {
+        let record = &self.record;
+        let observed: Vec<&Call> = record.observed().collect();
+        let failed: Vec<_> = observed.iter().filter_map(|c| c.failure()).collect();
+        if observed.is_empty() {
+            return Some("no call was made".to_owned());
+        }
+        if let Some(failure) =
+            failed.first().filter(|_| failed.len() * 4 > observed.len() || record.group().is_empty())
+        {
+            return Some(format!("{} of {} calls failed: {}", failed.len(), observed.len(), failure.words));
+        }
+        let total = record.typical(|c| c.total);
+        let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
+            + record.settings.body_bytes;
+        // What a large body takes is the path's rate; without one, time beyond some round trips wants a reason.
+        let explained = 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
+        (total > explained && body < 100_000)
+            .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
+    }
+}
+
+/// What whoever reads the diagnosis should know about it.
+fn doubts(record: &Record) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let s = &record.settings;
+    if !s.may_repeat {
+        doubts.push(
+            "the call was made once: experiments need it repeated, which only GET and HEAD allow by themselves; --repeat-unsafe says \
+             that repeating it does no harm"
+                .to_owned(),
+        );
+    }
+    if !s.delayed_ack_lever {
+        doubts.push("this kernel has no TCP_DELACK_MAX_US (Linux 6.16): no dose-response".to_owned());
+    }
+    for experiment in &record.given_up {
+        doubts.push(format!(
+            "experiment {experiment:?} was not made: there was no time or no calls left for it (--budget)"
+        ));
+    }
+    if let Some(answer) = record.group().first().and_then(|c| c.answer()).filter(|a| a.status >= 400) {
+        doubts.push(format!(
+            "the answer's status is {}: what is explained is the call that fails",
+            answer.status
+        ));
+    }
+    let mut statuses: Vec<u16> = record.observed().filter_map(|c| c.answer()).map(|a| a.status).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    if statuses.len() > 1 {
+        doubts.push(format!("the server does not answer alike: statuses {statuses:?}"));
+    }
+    let failed = record.observed().filter(|c| c.failure().is_some()).count();
+    if failed > 0 {
+        let words = record.observed().find_map(|c| c.failure()).map(|f| f.words.clone()).unwrap_or_default();
+        doubts.push(format!("{failed} of {} calls failed: {words}", record.observed().count()));
+    }
+    doubts
+}
+
+/// The call in the middle of those that are explained; else the first that was made.
+fn representative(record: &Record) -> Call {
+    let mut group = record.group();
+    group.sort_by_key(|c| c.total);
+    group.get(group.len() / 2).copied().or_else(|| record.observed().next()).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

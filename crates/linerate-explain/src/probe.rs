@@ -1,0 +1,205 @@
+//! What is to be done, with which lever; and what came of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linerate_net::instrument::{Facts, Levers};
+
+use crate::call::Call;
+use crate::local::Look;
+
+/// What a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Experiment {
+    /// Calls as an ordinary client makes them, on new and on kept connections.
+    Observe,
+    /// Acknowledging at once (arm 1) against as usual (arm 0).
+    QuickAck,
+    /// The longest delay of an acknowledgement, by arms of [`DOSES_MS`].
+    Dose,
+    /// TCP_NODELAY (1) against Nagle's algorithm (0), with a request in two writes.
+    NoDelay,
+    /// A request in two writes under Nagle's algorithm (1) against one write (0).
+    Apart,
+    /// With the kernel's stamps on what is sent.
+    Stamps,
+    /// Without `Expect` (1) against with it (0).
+    Expect,
+    /// With `Accept-Encoding: gzip` (1) against identity (0).
+    Coding,
+    /// The places a redirect leads to, in order.
+    Redirect,
+    /// Several calls at once.
+    Burst,
+    /// After a pause (1) against right away (0).
+    Idle,
+    /// With smaller segments.
+    Segment,
+    /// More calls on kept connections, for what is rare.
+    Tail,
+    /// Several connections, several calls on each; the arm is the connection.
+    Spread,
+    /// The handshake while an answer is received (1) against when nothing is (0).
+    Bloat,
+}
+
+/// Delays of acknowledgements that are tried, milliseconds.
+pub const DOSES_MS: [u64; 4] = [8, 16, 24, 32];
+
+/// Which connection a call uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// One of its own.
+    Fresh,
+    /// That one; it is opened when there is none.
+    Kept(u8),
+}
+
+/// How a request with a body is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// Head and body in one write.
+    #[default]
+    One,
+    /// Head and body in a write each.
+    Apart,
+}
+
+/// What is changed about the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Variation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `Expect` is left out.
+    WithoutExpect,
+    /// `Accept-Encoding: gzip`.
+    Gzip,
+    /// `Accept-Encoding: identity`.
+    Identity,
+    /// Another target on the same server.
+    Target(String),
+}
+
+/// A call to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallProbe {
+    /// What for.
+    pub experiment: Experiment,
+    /// Which arm of it.
+    pub arm: u8,
+    /// On which connection.
+    pub lane: Lane,
+    /// Levers of a connection that is opened for it.
+    pub levers: Levers,
+    /// How it is written.
+    pub writes: Writes,
+    /// What is changed about it.
+    pub variation: Variation,
+    /// A pause before it.
+    pub pause: Duration,
+}
+
+impl CallProbe {
+    /// A call as an ordinary client makes it.
+    pub fn plain(experiment: Experiment, arm: u8, lane: Lane) -> CallProbe {
+        CallProbe {
+            experiment,
+            arm,
+            lane,
+            levers: Levers::default(),
+            writes: Writes::One,
+            variation: Variation::None,
+            pause: Duration::ZERO,
+        }
+    }
+}
+
+/// The next thing to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probe {
+    /// Look the name up.
+    Resolve,
+    /// Ask each name server directly.
+    NameServers,
+    /// Connect to the address of that number and close.
+    Connect(usize),
+    /// Make a call.
+    Call(Box<CallProbe>),
+    /// Make so many calls at once, each on a connection of its own.
+    Burst(u8),
+    /// Time a handshake while an answer is received.
+    ConnectMeanwhile,
+    /// Look at the server's process while so many calls are made.
+    Process(u8),
+}
+
+impl Probe {
+    /// Calls it costs.
+    pub fn calls(&self) -> usize {
+        match self {
+            Probe::Call(_) | Probe::ConnectMeanwhile => 1,
+            Probe::Burst(n) | Probe::Process(n) => usize::from(*n),
+            _ => 0,
+        }
+    }
+}
+
+/// A lookup of the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// Time it took.
+    pub took: Duration,
+    /// What it gave, in the order the system prefers.
+    pub addresses: Vec<SocketAddr>,
+    /// Why it gave nothing.
+    pub error: Option<String>,
+}
+
+/// What one name server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameServer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Time until it answered for IPv4 addresses; `None`: it did not.
+    pub v4: Option<Duration>,
+    /// The same for IPv6 addresses.
+    pub v6: Option<Duration>,
+}
+
+/// A connection attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// To where.
+    pub address: SocketAddr,
+    /// Time until it was established, or failed.
+    pub took: Duration,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What the kernel had counted then.
+    pub facts: Facts,
+}
+
+/// What came of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// Of [`Probe::Resolve`].
+    Resolved(Resolved),
+    /// Of [`Probe::NameServers`].
+    NameServers(Vec<NameServer>),
+    /// Of [`Probe::Connect`].
+    Connected(Connected),
+    /// Of [`Probe::Call`].
+    Call(Box<Call>),
+    /// Of [`Probe::Burst`], in the order they ended.
+    Burst(Vec<Call>),
+    /// Of [`Probe::ConnectMeanwhile`]: handshakes before and during the receiving of an answer.
+    Meanwhile {
+        /// When nothing else was on the way.
+        idle: Vec<Duration>,
+        /// While the answer came.
+        busy: Vec<Duration>,
+    },
+    /// Of [`Probe::Process`].
+    Process(Box<Look>),
+}

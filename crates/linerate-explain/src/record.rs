@@ -1,0 +1,245 @@
+//! Everything that was observed, and the questions rules ask of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::call::{Call, ms};
+use crate::evidence::Trial;
+use crate::limits;
+use crate::probe::{
+    CallProbe, Connected, Experiment, Lane, NameServer, Observation, Probe, Resolved, Writes,
+};
+use crate::stats::median;
+
+/// What is asked about, and what may be done.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The URL as it is reported.
+    pub url: String,
+    /// The request's target.
+    pub target: String,
+    /// The host is a name that has to be looked up.
+    pub named: bool,
+    /// The addresses, when they are known before.
+    pub addresses: Vec<SocketAddr>,
+    /// The method is GET or HEAD, or repeating it was allowed.
+    pub may_repeat: bool,
+    /// Bytes of the request's body.
+    pub body_bytes: u64,
+    /// The request says `Expect: 100-continue`.
+    pub expects_continue: bool,
+    /// How the client whose calls are explained writes a request with a body.
+    pub writes: Writes,
+    /// Time for all of it.
+    pub budget: Duration,
+    /// Calls for all of it.
+    pub calls: usize,
+    /// The kernel has TCP_DELACK_MAX_US.
+    pub delayed_ack_lever: bool,
+    /// The server's process on this machine.
+    pub pid: Option<u32>,
+    /// What the order of experiments is made from.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            url: String::new(),
+            target: "/".to_owned(),
+            named: false,
+            addresses: Vec::new(),
+            may_repeat: true,
+            body_bytes: 0,
+            expects_continue: false,
+            writes: Writes::One,
+            budget: limits::BUDGET,
+            calls: limits::CALLS,
+            delayed_ack_lever: true,
+            pid: None,
+            seed: 1,
+        }
+    }
+}
+
+/// Everything that was observed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What was asked about.
+    pub settings: Settings,
+    entries: Vec<(Probe, Observation)>,
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Experiments that were given up for want of time or calls.
+    pub given_up: Vec<Experiment>,
+}
+
+impl Record {
+    /// With nothing in it.
+    pub fn new(settings: Settings) -> Record {
+        Record { settings, entries: Vec::new(), elapsed: Duration::ZERO, given_up: Vec::new() }
+    }
+
+    /// Notes what came of a probe.
+    pub fn push(&mut self, probe: Probe, observation: Observation) {
+        self.entries.push((probe, observation));
+    }
+
+    /// Everything, in order.
+    pub fn entries(&self) -> &[(Probe, Observation)] {
+        &self.entries
+    }
+
+    /// Calls with what they were for.
+    pub fn calls(&self) -> impl Iterator<Item = (&CallProbe, &Call)> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (Probe::Call(probe), Observation::Call(call)) => Some((&**probe, &**call)),
+            _ => None,
+        })
+    }
+
+    /// Calls made so far.
+    pub fn calls_made(&self) -> usize {
+        self.entries.iter().map(|(probe, _)| probe.calls()).sum()
+    }
+
+    /// Whether an experiment was made, or given up.
+    pub fn tried(&self, experiment: Experiment) -> bool {
+        self.given_up.contains(&experiment) || self.calls().any(|(probe, _)| probe.experiment == experiment)
+    }
+
+    /// Whether calls at once were made.
+    pub fn burst_tried(&self) -> bool {
+        self.given_up.contains(&Experiment::Burst)
+            || self.entries.iter().any(|(probe, _)| matches!(probe, Probe::Burst(_)))
+    }
+
+    /// Calls made at once, in the order they ended, for each time it was done.
+    pub fn bursts(&self) -> impl Iterator<Item = &[Call]> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (_, Observation::Burst(calls)) => Some(calls.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// The answered calls of an arm; on kept connections those that opened it are left out.
+    pub fn arm(&self, experiment: Experiment, arm: u8) -> Vec<&Call> {
+        self.calls()
+            .filter(|(p, c)| p.experiment == experiment && p.arm == arm && c.answer().is_some())
+            .filter(|(p, c)| matches!(p.lane, Lane::Fresh) || !c.fresh)
+            .map(|(_, call)| call)
+            .collect()
+    }
+
+    /// Milliseconds of an arm's calls.
+    pub fn times(&self, experiment: Experiment, arm: u8, metric: fn(&Call) -> Duration) -> Vec<f64> {
+        self.arm(experiment, arm).into_iter().map(|c| ms(metric(c))).collect()
+    }
+
+    /// Arm 1 against arm 0.
+    pub fn trial(
+        &self,
+        experiment: Experiment,
+        name: &str,
+        changed: &str,
+        metric: fn(&Call) -> Duration,
+    ) -> Option<Trial> {
+        let [without, with] = [0, 1].map(|arm| self.times(experiment, arm, metric));
+        Trial::of(name, changed, without, with)
+    }
+
+    /// Answered calls of the first look on a connection that was there already.
+    pub fn reused(&self) -> Vec<&Call> {
+        self.observed().filter(|c| !c.fresh && c.answer().is_some()).collect()
+    }
+
+    /// Answered calls of the first look on new connections.
+    pub fn fresh(&self) -> Vec<&Call> {
+        self.observed().filter(|c| c.fresh && c.answer().is_some()).collect()
+    }
+
+    /// All calls of the first look.
+    pub fn observed(&self) -> impl Iterator<Item = &Call> {
+        self.calls().filter(|(p, _)| p.experiment == Experiment::Observe).map(|(_, c)| c)
+    }
+
+    /// The answered calls that are explained: on a kept connection where the server keeps it, else on new ones.
+    pub fn group(&self) -> Vec<&Call> {
+        let reused = self.reused();
+        if reused.len() >= 2 { reused } else { self.fresh() }
+    }
+
+    /// The median of the explained calls' times, milliseconds.
+    pub fn typical(&self, metric: fn(&Call) -> Duration) -> f64 {
+        median_of(&self.group(), metric)
+    }
+
+    /// The network's round-trip time: the fastest handshake, or what the kernel saw, milliseconds.
+    pub fn rtt_ms(&self) -> f64 {
+        let handshakes = self
+            .calls()
+            .filter(|(_, c)| c.fresh && !c.syn_again() && !c.connect.is_zero())
+            .map(|(_, c)| ms(c.connect));
+        let seen = self.calls().map(|(_, c)| f64::from(c.facts.min_rtt_us) / 1e3).filter(|rtt| *rtt > 0.0);
+        let best = handshakes.chain(seen).fold(f64::INFINITY, f64::min);
+        if best.is_finite() { best } else { 0.0 }
+    }
+
+    /// Lookups of the name.
+    pub fn lookups(&self) -> Vec<&Resolved> {
+        self.entries
+            .iter()
+            .filter_map(|e| if let Observation::Resolved(r) = &e.1 { Some(r) } else { None })
+            .collect()
+    }
+
+    /// What the name servers said, when they were asked.
+    pub fn name_servers(&self) -> Option<&[NameServer]> {
+        self.entries
+            .iter()
+            .find_map(|e| if let Observation::NameServers(n) = &e.1 { Some(n.as_slice()) } else { None })
+    }
+
+    /// Attempts to connect to each address.
+    pub fn connects(&self) -> Vec<&Connected> {
+        self.entries
+            .iter()
+            .filter_map(|e| if let Observation::Connected(c) = &e.1 { Some(c) } else { None })
+            .collect()
+    }
+
+    /// The addresses, in the order the system prefers.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let looked_up = self.lookups().first().map(|r| r.addresses.clone());
+        looked_up.unwrap_or_else(|| self.settings.addresses.clone())
+    }
+
+    /// The index of the address that calls go to: the first that a connection could be had to.
+    pub fn chosen(&self) -> usize {
+        let connects = self.connects();
+        let addresses = self.addresses();
+        let good = connects.iter().find(|c| c.error.is_none()).map(|c| c.address);
+        good.and_then(|good| addresses.iter().position(|a| *a == good)).unwrap_or(0)
+    }
+
+    /// Handshakes timed while idle and while an answer came.
+    pub fn meanwhile(&self) -> Option<(Vec<f64>, Vec<f64>)> {
+        let all = |times: &[Duration]| times.iter().map(|t| ms(*t)).collect::<Vec<_>>();
+        self.entries.iter().find_map(|e| match &e.1 {
+            Observation::Meanwhile { idle, busy } => Some((all(idle), all(busy))),
+            _ => None,
+        })
+    }
+
+    /// The look at the server's process.
+    pub fn process(&self) -> Option<&crate::local::Look> {
+        self.entries
+            .iter()
+            .find_map(|e| if let Observation::Process(look) = &e.1 { Some(&**look) } else { None })
+    }
+}
+
+/// The median of some calls' times, milliseconds.
+pub(crate) fn median_of(calls: &[&Call], metric: fn(&Call) -> Duration) -> f64 {
+    median(&calls.iter().map(|c| ms(metric(c))).collect::<Vec<_>>())
+}

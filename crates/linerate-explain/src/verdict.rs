@@ -1,0 +1,184 @@
+//! What a diagnosis says.
+
+use crate::call::Call;
+use crate::causes::{Cause, Fix};
+use crate::evidence::{Grounds, Proof, Trial};
+use crate::stats::Estimate;
+
+/// A cause, named. It can only be made from [`Grounds`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    id: &'static str,
+    title: String,
+    cost_ms: f64,
+    proof: Proof,
+    trials: Vec<Trial>,
+    dose: Option<Estimate>,
+    evidence: Vec<String>,
+    fixes: &'static [Fix],
+    verify: &'static str,
+}
+
+impl Verdict {
+    /// `cause` costs so many milliseconds a call, on these grounds.
+    pub(crate) fn new(cause: &'static Cause, cost_ms: f64, grounds: Grounds) -> Verdict {
+        let proof = grounds.proof();
+        let (mut trials, mut evidence) = (Vec::new(), Vec::new());
+        match grounds {
+            Grounds::Moved(trial) => trials.push(trial),
+            Grounds::Counted { words, .. } | Grounds::Seen { words, .. } => evidence.push(words),
+        }
+        Verdict {
+            id: cause.id,
+            title: cause.title.to_owned(),
+            cost_ms,
+            proof,
+            trials,
+            dose: None,
+            evidence,
+            fixes: cause.fixes,
+            verify: cause.verify,
+        }
+    }
+
+    /// With how the time follows the strength of the lever.
+    pub(crate) fn with_dose(mut self, dose: Option<Estimate>) -> Verdict {
+        self.dose = dose;
+        self
+    }
+
+    /// With more evidence.
+    pub(crate) fn saying(mut self, words: impl Into<String>) -> Verdict {
+        self.evidence.push(words.into());
+        self
+    }
+
+    /// At most that sure.
+    pub(crate) fn at_most(mut self, proof: Proof) -> Verdict {
+        self.proof = self.proof.min(proof);
+        self
+    }
+
+    /// Its stable name.
+    pub fn id(&self) -> &'static str {
+        self.id
+    }
+
+    /// One line in plain words.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Milliseconds it costs the call.
+    pub fn cost_ms(&self) -> f64 {
+        self.cost_ms
+    }
+
+    /// How sure it is.
+    pub fn proof(&self) -> Proof {
+        self.proof
+    }
+
+    /// The same as a number between 0 and 1: what is left for chance and for what looks alike.
+    pub fn confidence(&self) -> f64 {
+        let chance = self.trials.first().map_or(0.0, |t| t.p_value);
+        match self.proof {
+            Proof::Proved => 0.99 - chance.min(0.09),
+            Proof::Likely => 0.75,
+            Proof::Possible => 0.4,
+        }
+    }
+
+    /// Experiments behind it, the deciding one first.
+    pub fn trials(&self) -> &[Trial] {
+        &self.trials
+    }
+
+    /// How the time follows the strength of the first experiment's lever: milliseconds for each millisecond.
+    pub fn dose(&self) -> Option<Estimate> {
+        self.dose
+    }
+
+    /// What was seen and counted.
+    pub fn evidence(&self) -> &[String] {
+        &self.evidence
+    }
+
+    /// What to change, by software.
+    pub fn fixes(&self) -> &'static [Fix] {
+        self.fixes
+    }
+
+    /// The command that verifies the fix; `{url}` stands for the URL.
+    pub fn verify(&self) -> &'static str {
+        self.verify
+    }
+
+    /// What it is ranked by: what it costs, and how sure that is.
+    pub(crate) fn weight(&self) -> f64 {
+        let sure = match self.proof {
+            Proof::Proved => 1.0,
+            Proof::Likely => 0.8,
+            Proof::Possible => 0.4,
+        };
+        self.cost_ms * sure
+    }
+}
+
+/// A cause that it was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuledOut {
+    /// Its name.
+    pub id: &'static str,
+    /// How.
+    pub why: String,
+}
+
+/// The whole of it in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// Nothing is wrong.
+    Healthy,
+    /// At least one cause was found.
+    Caused,
+    /// Something is wrong, and what could not be told.
+    Inconclusive,
+}
+
+impl Whole {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Whole::Healthy => "healthy",
+            Whole::Caused => "caused",
+            Whole::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// What `explain` found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diagnosis {
+    /// In a word.
+    pub whole: Whole,
+    /// What was asked for.
+    pub url: String,
+    /// Where it went.
+    pub address: String,
+    /// Time of the name's lookup, milliseconds; 0 for an address.
+    pub dns_ms: f64,
+    /// The call that stands for all: the one in the middle of those that were observed.
+    pub call: Call,
+    /// Round-trip time of the network, milliseconds.
+    pub rtt_ms: f64,
+    /// Causes, what costs most first.
+    pub causes: Vec<Verdict>,
+    /// What it was not.
+    pub ruled_out: Vec<RuledOut>,
+    /// What could not be tested, and what would be needed; and other doubts.
+    pub limits: Vec<String>,
+    /// Calls made.
+    pub calls: usize,
+    /// Seconds it took.
+    pub took_s: f64,
+}

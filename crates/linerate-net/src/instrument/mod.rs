@@ -1,0 +1,331 @@
+//! A TCP connection as a measuring instrument: one at a time, blocking with a deadline, with the kernel's levers on it and a
+//! time at everything that happens. For finding out why a call is slow, never for going fast.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use linerate_net::instrument::{Levers, Probe};
+//!
+//! let deadline = linerate_net::instrument::now() + Duration::from_secs(1);
+//! let levers = Levers { quick_ack: true, ..Levers::default() };
+//! let mut probe = Probe::connect(([127, 0, 0, 1], 8080).into(), &levers, deadline)?;
+//! probe.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", false, deadline)?;
+//! let mut buffer = vec![0; 4096];
+//! let read = probe.read(&mut buffer, deadline)?;
+//! println!("{} bytes after {:?}", read.bytes, read.at - probe.asked());
+//! # Ok::<(), linerate_net::instrument::ProbeError>(())
+//! ```
+
+mod facts;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+pub use facts::Facts;
+
+use crate::Time;
+use crate::sys::{instrument as sys, socket};
+
+/// The clock all times here are of.
+pub fn now() -> Time {
+    crate::clock::monotonic()
+}
+
+/// What is changed about a connection. The default is what an ordinary client has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levers {
+    /// TCP_NODELAY: Nagle's algorithm (RFC 9293, section 3.7.4) is off.
+    pub nodelay: bool,
+    /// TCP_QUICKACK, again after each receive: what came is acknowledged at once.
+    pub quick_ack: bool,
+    /// TCP_DELACK_MAX_US: an acknowledgement is held back no longer than this (Linux 6.16).
+    pub delayed_ack: Option<Duration>,
+    /// TCP_MAXSEG: largest segment offered to the peer, bytes.
+    pub max_segment: Option<u32>,
+    /// SO_RCVBUF, bytes (the kernel doubles it).
+    pub receive_buffer: Option<u32>,
+    /// SO_SNDBUF, bytes (the kernel doubles it).
+    pub send_buffer: Option<u32>,
+    /// SO_TIMESTAMPING: the kernel stamps what is sent and when it was acknowledged.
+    pub stamps: bool,
+    /// The source address.
+    pub from: Option<IpAddr>,
+}
+
+/// Where in a connection's life something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A lever could not be set: this kernel does not have it.
+    Lever(&'static str),
+    /// While connecting.
+    Connect,
+    /// While sending.
+    Send,
+    /// While receiving.
+    Receive,
+}
+
+/// A probe that could not go on.
+#[derive(Debug, thiserror::Error)]
+#[error("{stage:?}: {error}")]
+pub struct ProbeError {
+    /// Where.
+    pub stage: Stage,
+    /// Why; `TimedOut` when the deadline came.
+    pub error: io::Error,
+    /// When.
+    pub at: Time,
+    /// What the kernel knew of the connection then.
+    pub facts: Facts,
+}
+
+/// What one receive gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// When it returned.
+    pub at: Time,
+    /// How many bytes; 0: the peer has closed.
+    pub bytes: usize,
+}
+
+/// What the kernel stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stamped {
+    /// The bytes went to the packet scheduler: TCP let them go.
+    Sent,
+    /// The peer's kernel acknowledged them.
+    Acknowledged,
+}
+
+/// A stamp of the kernel's on bytes that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// What happened.
+    pub what: Stamped,
+    /// Up to which byte, from 0, of all that was written on the connection.
+    pub last_byte: u32,
+    /// When.
+    pub at: Time,
+}
+
+/// Stamps read at a time, at most. Reason: each write leaves two; a call has few writes.
+const STAMPS: usize = 256;
+
+/// A connection with levers.
+#[derive(Debug)]
+pub struct Probe {
+    fd: OwnedFd,
+    levers: Levers,
+    asked: Time,
+    connected: Time,
+}
+
+impl Probe {
+    /// Connects.
+    ///
+    /// # Errors
+    /// A lever this kernel lacks, or a connection that cannot be had before `deadline`.
+    pub fn connect(to: SocketAddr, levers: &Levers, deadline: Time) -> Result<Probe, ProbeError> {
+        let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts };
+        let fd = socket::tcp(to).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
+        if let Some(from) = levers.from {
+            socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
+        }
+        set_levers(&fd, levers).map_err(|(name, e)| fail(Stage::Lever(name), e, Facts::default()))?;
+        let asked = now();
+        let failed = |e| fail(Stage::Connect, e, sys::facts(&fd).unwrap_or_default());
+        if !socket::connect(&fd, to).map_err(failed)? {
+            wait(&fd, sys::Ready::Write, deadline).map_err(failed)?;
+            if let Some(error) = socket::take_error(&fd) {
+                return Err(failed(io::Error::from_raw_os_error(error)));
+            }
+        }
+        let connected = now();
+        if levers.stamps {
+            // Bytes are numbered from here on, so it can only be asked for on a connection.
+            sys::set_stamps(&fd).map_err(|e| fail(Stage::Lever("SO_TIMESTAMPING"), e, Facts::default()))?;
+        }
+        if levers.quick_ack {
+            // It can only fail on something that is no TCP socket.
+            let _ = sys::set_quick_ack(&fd);
+        }
+        Ok(Probe { fd, levers: *levers, asked, connected })
+    }
+
+    /// When the connection was asked for.
+    pub fn asked(&self) -> Time {
+        self.asked
+    }
+
+    /// When it was established.
+    pub fn connected(&self) -> Time {
+        self.connected
+    }
+
+    /// Hands `bytes` to the kernel; when the last of them was taken. `more`: MSG_MORE, a partial segment waits for the rest.
+    ///
+    /// # Errors
+    /// The connection failed, or the deadline came with bytes left.
+    pub fn write(&mut self, mut bytes: &[u8], more: bool, deadline: Time) -> Result<Time, ProbeError> {
+        while !bytes.is_empty() {
+            match sys::send(&self.fd, bytes, more) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&self.fd, sys::Ready::Write, deadline).map_err(|e| self.failed(Stage::Send, e))?;
+                }
+                Err(e) => return Err(self.failed(Stage::Send, e)),
+            }
+        }
+        Ok(now())
+    }
+
+    /// Receives what is there, waiting for something until the deadline.
+    ///
+    /// # Errors
+    /// The connection failed, or the deadline came with nothing received.
+    pub fn read(&mut self, buffer: &mut [u8], deadline: Time) -> Result<Read, ProbeError> {
+        loop {
+            match socket::recv(&self.fd, buffer) {
+                Ok(bytes) => {
+                    let at = now();
+                    if self.levers.quick_ack {
+                        // The kernel leaves the mode by itself: it is asked for after each receive.
+                        let _ = sys::set_quick_ack(&self.fd);
+                    }
+                    return Ok(Read { at, bytes });
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&self.fd, sys::Ready::Read, deadline).map_err(|e| self.failed(Stage::Receive, e))?;
+                }
+                Err(e) => return Err(self.failed(Stage::Receive, e)),
+            }
+        }
+    }
+
+    /// What the kernel knows of the connection.
+    pub fn facts(&self) -> Facts {
+        sys::facts(&self.fd).unwrap_or_default()
+    }
+
+    /// The kernel's stamps since the last call, in their order; with [`Levers::stamps`]. They must be taken away: unread ones
+    /// fill the receive budget.
+    pub fn stamps(&mut self) -> Vec<Stamp> {
+        let mut stamps = Vec::new();
+        while self.levers.stamps && stamps.len() < STAMPS {
+            match sys::take_stamp(&self.fd) {
+                Ok(Some(stamp)) => stamps.push(stamp),
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+        stamps
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        sys::peer(&self.fd)
+    }
+
+    /// The local address.
+    pub fn local(&self) -> Option<SocketAddr> {
+        sys::local(&self.fd)
+    }
+
+    fn failed(&self, stage: Stage, error: io::Error) -> ProbeError {
+        ProbeError { stage, error, at: now(), facts: self.facts() }
+    }
+}
+
+fn set_levers(fd: &OwnedFd, levers: &Levers) -> Result<(), (&'static str, io::Error)> {
+    let named = |name| move |e| (name, e);
+    if levers.nodelay {
+        socket::set_nodelay(fd).map_err(named("TCP_NODELAY"))?;
+    }
+    if let Some(time) = levers.delayed_ack {
+        sys::set_delayed_ack(fd, time).map_err(named("TCP_DELACK_MAX_US"))?;
+    }
+    if let Some(bytes) = levers.max_segment {
+        sys::set_max_segment(fd, bytes).map_err(named("TCP_MAXSEG"))?;
+    }
+    if let Some(bytes) = levers.receive_buffer {
+        sys::set_receive_buffer(fd, bytes).map_err(named("SO_RCVBUF"))?;
+    }
+    if let Some(bytes) = levers.send_buffer {
+        sys::set_send_buffer(fd, bytes).map_err(named("SO_SNDBUF"))?;
+    }
+    Ok(())
+}
+
+fn wait(fd: &OwnedFd, what: sys::Ready, deadline: Time) -> io::Result<()> {
+    loop {
+        let left = deadline - now();
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if sys::wait(fd, what, left)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether this kernel lets a client say how long acknowledgements may be held back.
+pub fn has_delayed_ack_lever() -> bool {
+    socket::tcp(([127, 0, 0, 1], 0).into())
+        .and_then(|fd| sys::set_delayed_ack(&fd, Duration::from_millis(20)))
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    fn soon() -> Time {
+        now() + Duration::from_secs(10)
+    }
+
+    #[test]
+    fn a_call_with_stamps_is_told_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut buffer = [0; 5];
+            stream.read_exact(&mut buffer).expect("five bytes");
+            stream.write_all(b"world").expect("sent");
+        });
+        let levers = Levers { stamps: true, quick_ack: true, ..Levers::default() };
+        let mut probe = Probe::connect(to, &levers, soon()).expect("connected");
+        let written = probe.write(b"hello", false, soon()).expect("written");
+        let mut buffer = [0; 16];
+        let read = probe.read(&mut buffer, soon()).expect("an answer");
+        assert_eq!((&buffer[..read.bytes], read.at >= written), (&b"world"[..], true));
+        assert!(probe.asked() <= probe.connected() && probe.connected() <= written);
+        let facts = probe.facts();
+        assert_eq!((facts.total_retrans, facts.data_segs_in), (0, 1));
+        let stamps = probe.stamps();
+        let sent = stamps.iter().find(|s| s.what == Stamped::Sent).expect("a stamp");
+        assert_eq!(sent.last_byte, 4);
+        assert!(sent.at <= read.at && sent.at + Duration::from_secs(1) > written, "{stamps:?}");
+        assert_eq!(probe.read(&mut buffer, soon()).expect("the end").bytes, 0);
+        peer.join().expect("done");
+    }
+
+    #[test]
+    fn a_deadline_ends_a_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let mut probe = Probe::connect(to, &Levers::default(), soon()).expect("connected");
+        let error = probe.read(&mut [0; 4], now() + Duration::from_millis(5)).expect_err("nobody answers");
+        assert_eq!((error.stage, error.error.kind()), (Stage::Receive, io::ErrorKind::TimedOut));
+        drop(listener);
+        let error = Probe::connect(to, &Levers::default(), soon()).expect_err("nobody listens");
+        assert_eq!(error.error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

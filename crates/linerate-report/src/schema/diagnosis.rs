@@ -1,0 +1,163 @@
+//! `linerate.diagnosis/1`: what `linerate explain --json` writes. Fields are added, never renamed.
+
+use serde::Serialize;
+
+/// The document's `schema`.
+pub const SCHEMA: &str = "linerate.diagnosis/1";
+
+/// The document.
+#[derive(Clone, Debug, Serialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was asked for.
+    pub target: String,
+    /// Where it went.
+    pub address: String,
+    /// `healthy`, `caused` or `inconclusive`.
+    pub verdict: String,
+    /// The call that stands for all.
+    pub call: Option<Call>,
+    /// What costs most first.
+    pub causes: Vec<Cause>,
+    /// What it was not.
+    pub ruled_out: Vec<RuledOut>,
+    /// What could not be tested, and other doubts.
+    pub limits: Vec<String>,
+    /// Calls made.
+    pub calls: usize,
+    /// Seconds it took.
+    pub took_s: f64,
+    /// Where it was run.
+    pub environment: Environment,
+}
+
+/// Parts of a call, milliseconds; they add up to `total_ms`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Call {
+    /// The name's lookup; 0 for an address.
+    pub dns_ms: f64,
+    /// Opening the connection; 0 on one that was there already.
+    pub connect_ms: f64,
+    /// TLS; 0 without.
+    pub tls_ms: f64,
+    /// Until the kernel had taken the request.
+    pub send_ms: f64,
+    /// From then to the first byte.
+    pub wait_ms: f64,
+    /// From the first byte to the last.
+    pub receive_ms: f64,
+    /// What belongs to no part.
+    pub unexplained_ms: f64,
+    /// All of it.
+    pub total_ms: f64,
+    /// The network's round-trip time.
+    pub rtt_ms: f64,
+    /// The connection was there already.
+    pub reused: bool,
+    /// The answer's status; null without one.
+    pub status: Option<u16>,
+    /// Bytes of its content.
+    pub body_bytes: u64,
+    /// Why there is no answer.
+    pub error: Option<String>,
+    /// Each receive of the answer.
+    pub receives: Vec<Received>,
+}
+
+/// Bytes that came.
+#[derive(Clone, Debug, Serialize)]
+pub struct Received {
+    /// Since the call's start.
+    pub at_ms: f64,
+    /// How many.
+    pub bytes: u32,
+}
+
+/// A cause.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cause {
+    /// Stable, kebab-case.
+    pub id: String,
+    /// One line.
+    pub title: String,
+    /// What it costs the call.
+    pub cost_ms: f64,
+    /// Between 0 and 1.
+    pub confidence: f64,
+    /// `proved`, `likely` or `possible`.
+    pub proof: String,
+    /// The deciding one first.
+    pub experiments: Vec<Experiment>,
+    /// What was seen and counted.
+    pub evidence: Vec<String>,
+    /// What to change.
+    pub fixes: Vec<Fix>,
+    /// The command that verifies the fix.
+    pub verify: String,
+}
+
+/// Two arms that differ in one thing.
+#[derive(Clone, Debug, Serialize)]
+pub struct Experiment {
+    /// What was tried.
+    pub name: String,
+    /// The one thing.
+    pub changed: String,
+    /// Median without it.
+    pub before_ms: f64,
+    /// Median with it.
+    pub after_ms: f64,
+    /// What it took away (Hodges and Lehmann).
+    pub effect_ms: f64,
+    /// With 95 % confidence: lower and upper end.
+    pub effect_ci95_ms: [f64; 2],
+    /// Permutation test.
+    pub p_value: f64,
+    /// Each call without it.
+    pub without_ms: Vec<f64>,
+    /// Each call with it.
+    pub with_ms: Vec<f64>,
+    /// Where a lever has several strengths: how the time follows them.
+    pub dose: Option<Dose>,
+}
+
+/// Dose and response.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dose {
+    /// Milliseconds more for each millisecond more (Theil and Sen).
+    pub slope: f64,
+    /// With 95 % confidence.
+    pub slope_ci95: [f64; 2],
+}
+
+/// What to change in one piece of software.
+#[derive(Clone, Debug, Serialize)]
+pub struct Fix {
+    /// Which.
+    pub software: String,
+    /// What.
+    pub change: String,
+}
+
+/// What it was not.
+#[derive(Clone, Debug, Serialize)]
+pub struct RuledOut {
+    /// The cause.
+    pub id: String,
+    /// How.
+    pub why: String,
+}
+
+/// Where it was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Environment {
+    /// As it was typed.
+    pub command: String,
+    /// Of linerate.
+    pub version: String,
+    /// Name and release.
+    pub kernel: String,
+    /// Of the machine.
+    pub host: String,
+}
