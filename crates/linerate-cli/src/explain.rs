@@ -150,7 +150,7 @@ fn progress(probe: &Probe, quiet: bool) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
             Experiment::Dose => "acknowledging 8, 16, 24 and 32 ms late",
-            Experiment::NoDelay | Experiment::Apart | Experiment::Stamps => "ways of writing the request",
+            Experiment::NoDelay | Experiment::Apart => "ways of writing the request",
             Experiment::Expect => "with and without Expect",
             Experiment::Coding => "with and without compression",
             Experiment::Redirect => "following redirects",

@@ -60,3 +60,8 @@ fn a_reader_that_leaves_early_is_no_error() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn the_help_of_explain() {
+    snapshot!(printed(&["explain", "--help"]));
+}

@@ -20,7 +20,7 @@ pub const CONTINUE_TIME: Duration = Duration::from_millis(1_000);
 /// Addresses of a name that are tried. Reason: the first of each family matter.
 pub const ADDRESSES: usize = 8;
 /// Connections held open at once. Reason: each arm of an experiment has its own.
-pub const LANES: usize = 16;
+pub const LANES: usize = 32;
 /// Receives noted of one answer. Reason: memory; an answer of many megabytes has thousands, and the first tell its shape.
 pub const RECEIVES: usize = 4096;
 /// Bytes of one answer. Reason: an endless one must not be waited for.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, Why, ms};
-use crate::causes::{self, Judgement, say};
+use crate::causes::{self, Block, Judgement, say};
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings};
@@ -143,11 +143,10 @@ impl Planner {
             return;
         }
         let kept = call(Lane::Kept(0));
-        let mut rest: Vec<Probe> = vec![kept.clone(); 6];
-        rest.extend(vec![call(Lane::Fresh); 4]);
-        self.random.shuffle(&mut rest);
-        self.queue.push_back(kept);
-        self.queue.extend(rest);
+        let fresh = call(Lane::Fresh);
+        for (kind, n) in [(&kept, 4), (&fresh, 2), (&kept, 3), (&fresh, 2)] {
+            self.queue.extend(std::iter::repeat_n(kind.clone(), n));
+        }
     }
 
     /// A look at something very slow is kept short: the experiments need the time.
@@ -163,17 +162,20 @@ impl Planner {
     }
 
     /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
-    fn affordable(&mut self, batch: &[Probe]) -> bool {
-        let calls: usize = batch.iter().map(Probe::calls).sum();
+    fn affordable(&mut self, batch: &[Block]) -> bool {
+        let calls: usize = batch.iter().flatten().map(Probe::calls).sum();
         let typical = self.record.typical(|c| c.total).max(0.1);
-        let pauses: Duration =
-            batch.iter().map(|p| if let Probe::Call(c) = p { c.pause } else { Duration::ZERO }).sum();
+        let pauses: Duration = batch
+            .iter()
+            .flatten()
+            .map(|p| if let Probe::Call(c) = p { c.pause } else { Duration::ZERO })
+            .sum();
         let needs = typical * calls as f64 + ms(pauses);
         let has = ms(self.record.settings.budget.saturating_sub(self.record.elapsed));
         if calls <= self.left() && needs <= has {
             return true;
         }
-        let given_up = batch.iter().filter_map(|p| match p {
+        let given_up = batch.iter().flatten().filter_map(|p| match p {
             Probe::Call(c) => Some(c.experiment),
             Probe::Burst(_) => Some(Experiment::Burst),
             _ => None,
@@ -186,22 +188,10 @@ impl Planner {
         false
     }
 
-    /// In random order, but what opens a connection first, and places of a chain in theirs.
-    fn enqueue(&mut self, batch: Vec<Probe>) {
-        let mut opened: Vec<Lane> = Vec::new();
-        let (mut first, mut rest) = (Vec::new(), Vec::new());
-        for probe in batch {
-            match &probe {
-                Probe::Call(call) if matches!(call.lane, Lane::Kept(_)) && !opened.contains(&call.lane) => {
-                    opened.push(call.lane);
-                    first.push(probe);
-                }
-                _ => rest.push(probe),
-            }
-        }
-        self.random.shuffle(&mut rest);
-        self.queue.extend(first);
-        self.queue.extend(rest);
+    /// In random order, each block in its own.
+    fn enqueue(&mut self, mut blocks: Vec<Block>) {
+        self.random.shuffle(&mut blocks);
+        self.queue.extend(blocks.into_iter().flatten());
     }
 
     /// Why no call could be made at all, when that is so: in words, for somebody who mistyped something.

@@ -21,8 +21,6 @@ pub enum Experiment {
     NoDelay,
     /// A request in two writes under Nagle's algorithm (1) against one write (0).
     Apart,
-    /// With the kernel's stamps on what is sent.
-    Stamps,
     /// Without `Expect` (1) against with it (0).
     Expect,
     /// With `Accept-Encoding: gzip` (1) against identity (0).

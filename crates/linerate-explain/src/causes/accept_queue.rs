@@ -3,7 +3,7 @@
 //! Symptom: the first call of a connection waits for its answer, later ones on it do not; several connections at once lose SYNs,
 //! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
 
-use super::{Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::Probe;
@@ -64,10 +64,10 @@ fn overflows(record: &Record) -> u64 {
         + record.bursts().map(|b| b.first().map_or(0, |c| c.overflows)).sum::<u64>()
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
     if sign && record.settings.may_repeat && !record.burst_tried() {
-        vec![Probe::Burst(6)]
+        vec![vec![Probe::Burst(6)]]
     } else {
         Vec::new()
     }

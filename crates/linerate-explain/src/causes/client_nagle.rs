@@ -4,10 +4,10 @@
 //! Symptom: a request with a body takes about 40 ms more until its first byte comes. Experiment: TCP_NODELAY, nothing else changed.
 //! How the user's client writes is not known to us: it is explained as told (`--writes`), and what the other way would cost is said.
 
-use super::{Cause, Fix, Judgement, paired, say};
+use super::{Block, Cause, Fix, Judgement, arms, say};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
-use crate::probe::{CallProbe, Experiment, Lane, Probe, Writes};
+use crate::probe::{Experiment, Writes};
 use crate::record::Record;
 use crate::stats::median;
 use crate::verdict::Verdict;
@@ -57,32 +57,22 @@ fn applies(record: &Record) -> bool {
         && !record.reused().is_empty()
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     if !applies(record) {
         return Vec::new();
     }
     match record.settings.writes {
-        Writes::Apart if !record.tried(Experiment::NoDelay) => paired(Experiment::NoDelay, 6, |p| {
+        Writes::Apart if !record.tried(Experiment::NoDelay) => arms(Experiment::NoDelay, 2, 2, 2, |p| {
             p.writes = Writes::Apart;
             p.levers.nodelay = p.arm == 1;
+            // In both arms, so that they still differ in one thing.
+            p.levers.stamps = true;
         }),
-        Writes::Apart
-            if !record.tried(Experiment::Stamps) && trial(record).is_some_and(|t| t.moved(HOLD_MS)) =>
-        {
-            stamped()
-        }
-        Writes::One if !record.tried(Experiment::Apart) => paired(Experiment::Apart, 4, |p| {
+        Writes::One if !record.tried(Experiment::Apart) => arms(Experiment::Apart, 2, 1, 4, |p| {
             p.writes = if p.arm == 1 { Writes::Apart } else { Writes::One };
         }),
         _ => Vec::new(),
     }
-}
-
-fn stamped() -> Vec<Probe> {
-    let mut probe = CallProbe::plain(Experiment::Stamps, 0, Lane::Kept(super::lane_of(Experiment::Stamps)));
-    probe.writes = Writes::Apart;
-    probe.levers.stamps = true;
-    vec![Probe::Call(Box::new(probe)); 4]
 }
 
 fn trial(record: &Record) -> Option<Trial> {
@@ -126,7 +116,7 @@ fn judge(record: &Record) -> Judgement {
         say(trial.after_ms())
     );
     let held: Vec<f64> =
-        record.arm(Experiment::Stamps, 0).iter().filter_map(|c| c.held_in_tcp).map(ms).collect();
+        record.arm(Experiment::NoDelay, 0).iter().filter_map(|c| c.held_in_tcp).map(ms).collect();
     let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
     Judgement::Named(Box::new(if held.len() >= 2 && median(&held) >= HOLD_MS {
         verdict.saying(format!(

@@ -2,7 +2,7 @@
 //!
 //! Symptom: lookups of whole seconds (5 s by default). Experiment: each name server is asked directly.
 
-use super::{Cause, Judgement, dns_slow, say};
+use super::{Block, Cause, Judgement, dns_slow, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{NameServer, Probe};
@@ -21,10 +21,10 @@ pub(super) static CAUSE: Cause = Cause {
 /// A lookup that waited for a time-out takes most of a second at least (`options timeout:1`).
 const WAITED_MS: f64 = 700.0;
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     let slow = dns_slow::lookup_ms(record).is_some_and(|took| took >= dns_slow::SLOW_MS);
     if record.settings.named && slow && record.name_servers().is_none() {
-        vec![Probe::NameServers]
+        vec![vec![Probe::NameServers]]
     } else {
         Vec::new()
     }

@@ -2,7 +2,7 @@
 //!
 //! Experiment: the same request without `Expect`.
 
-use super::{Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
@@ -34,7 +34,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     let s = &record.settings;
     if !s.expects_continue || !s.may_repeat || record.tried(Experiment::Expect) || record.group().is_empty() {
         return Vec::new();
@@ -48,7 +48,7 @@ fn wants(record: &Record) -> Vec<Probe> {
         Probe::Call(Box::new(probe))
     };
     // Three of each: with a second of waiting in one arm that is what there is time for.
-    (0..3).flat_map(|_| [probe(0), probe(1)]).collect()
+    super::singles((0..3).flat_map(|_| [probe(0), probe(1)]).collect())
 }
 
 fn judge(record: &Record) -> Judgement {

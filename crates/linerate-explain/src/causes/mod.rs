@@ -60,7 +60,7 @@ pub struct Cause {
     /// The command that verifies the fix.
     pub verify: &'static str,
     /// The probes that would tell more, when there is a sign of it; none when all is known.
-    pub(crate) wants: fn(&Record) -> Vec<Probe>,
+    pub(crate) wants: fn(&Record) -> Vec<Block>,
     /// The judgement.
     pub(crate) judge: fn(&Record) -> Judgement,
 }
@@ -96,23 +96,34 @@ pub static ALL: [&Cause; 20] = [
 ];
 
 /// Nothing more to ask.
-pub(crate) fn nothing(_: &Record) -> Vec<Probe> {
+pub(crate) fn nothing(_: &Record) -> Vec<Block> {
     Vec::new()
 }
 
-/// Two arms on a kept connection each, `n` calls in each arm after one that opens it, as plain calls that `shape` then changes.
-pub(crate) fn paired(experiment: Experiment, n: usize, shape: impl Fn(&mut CallProbe)) -> Vec<Probe> {
-    arms(experiment, 2, n, shape)
+/// Probes that are made one right after the other. An experiment's blocks are made in random order.
+pub(crate) type Block = Vec<Probe>;
+
+/// Each probe on its own.
+pub(crate) fn singles(probes: Vec<Probe>) -> Vec<Block> {
+    probes.into_iter().map(|p| vec![p]).collect()
 }
 
-/// As many arms, each on a connection of its own.
-pub(crate) fn arms(experiment: Experiment, arms: u8, n: usize, shape: impl Fn(&mut CallProbe)) -> Vec<Probe> {
-    let probe = |arm: u8| {
-        let mut probe = CallProbe::plain(experiment, arm, Lane::Kept(lane_of(experiment) + arm));
+/// Arms in blocks of one connection: a call that opens it, which does not count, and `n` that do. Right after one another, since
+/// the kernel delays acknowledgements only where it has just answered with data (pingpong mode), and forgets that after 40 ms.
+pub(crate) fn arms(
+    experiment: Experiment,
+    arms: u8,
+    blocks: u8,
+    n: usize,
+    shape: impl Fn(&mut CallProbe),
+) -> Vec<Block> {
+    let block = |arm: u8, block: u8| {
+        let lane = Lane::Kept(lane_of(experiment) + arm * blocks + block);
+        let mut probe = CallProbe::plain(experiment, arm, lane);
         shape(&mut probe);
-        Probe::Call(Box::new(probe))
+        vec![Probe::Call(Box::new(probe)); n + 1]
     };
-    (0..=n).flat_map(|_| (0..arms).map(probe)).collect()
+    (0..blocks).flat_map(|b| (0..arms).map(move |arm| (arm, b))).map(|(arm, b)| block(arm, b)).collect()
 }
 
 /// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
@@ -123,7 +134,6 @@ fn lane_of(experiment: Experiment) -> u8 {
         Experiment::Dose => 20,
         Experiment::NoDelay => 30,
         Experiment::Apart => 40,
-        Experiment::Stamps => 50,
         Experiment::Expect => 60,
         Experiment::Coding => 70,
         Experiment::Redirect => 80,

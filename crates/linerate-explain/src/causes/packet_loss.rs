@@ -3,7 +3,7 @@
 //! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`, `tcpi_dsack_dups`). Proved when
 //! those calls own at least 80 % of all the time beyond the usual.
 
-use super::{Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
@@ -49,7 +49,7 @@ fn comparable(record: &Record) -> Vec<&Call> {
         .collect()
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     // What is rare shows only in more calls; where they are quick they cost nothing.
     let typical = record.typical(|c| c.total);
     let busy =
@@ -59,7 +59,7 @@ fn wants(record: &Record) -> Vec<Probe> {
     }
     let more =
         CallProbe { writes: record.settings.writes, ..CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0)) };
-    vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]
+    vec![vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]]
 }
 
 fn judge(record: &Record) -> Judgement {

@@ -2,7 +2,7 @@
 //!
 //! Symptom: the handshake works, small things pass, large ones hang. Experiment: smaller segments (TCP_MAXSEG).
 
-use super::{Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
@@ -51,7 +51,7 @@ fn stuck(record: &Record) -> Vec<&Call> {
         .collect()
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     let observed = record.observed().count();
     let stuck = stuck(record).len();
     if stuck == 0 || 2 * stuck < observed || !record.settings.may_repeat || record.tried(Experiment::Segment)
@@ -64,7 +64,7 @@ fn wants(record: &Record) -> Vec<Probe> {
         probe.levers.max_segment = Some(bytes);
         Probe::Call(Box::new(probe))
     };
-    vec![probe(1, SMALL), probe(1, SMALL), probe(2, SMALLEST), probe(1, SMALL)]
+    super::singles(vec![probe(1, SMALL), probe(1, SMALL), probe(2, SMALLEST), probe(1, SMALL)])
 }
 
 fn judge(record: &Record) -> Judgement {

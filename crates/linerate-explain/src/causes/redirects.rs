@@ -2,7 +2,7 @@
 //!
 //! Symptom: a 3xx with Location. Experiment: the place it leads to, asked for directly.
 
-use super::{Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::limits::HOPS;
@@ -70,7 +70,7 @@ fn on_the_same_server(location: &str, url: &str) -> Option<String> {
     (target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic())).then_some(target)
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     let hops = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).count();
     if hops >= HOPS || !record.settings.may_repeat {
         return Vec::new();
@@ -79,7 +79,7 @@ fn wants(record: &Record) -> Vec<Probe> {
         Some(Ok(target)) => {
             let mut probe = CallProbe::plain(Experiment::Redirect, hops as u8, Lane::Kept(0));
             probe.variation = Variation::Target(target);
-            vec![Probe::Call(Box::new(probe))]
+            vec![vec![Probe::Call(Box::new(probe))]]
         }
         _ => Vec::new(),
     }

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
-use super::{Cause, Fix, Judgement, arms, paired, say};
+use super::{Block, Cause, Fix, Judgement, arms, say};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
-use crate::probe::{DOSES_MS, Experiment, Probe};
+use crate::probe::{DOSES_MS, Experiment, Writes};
 use crate::record::{Record, median_of};
 use crate::stats::{Estimate, slope};
 use crate::verdict::Verdict;
@@ -77,19 +77,21 @@ fn quick(record: &Record) -> Option<Trial> {
     record.trial(Experiment::QuickAck, "acknowledge at once", "TCP_QUICKACK after each receive", within)
 }
 
-fn wants(record: &Record) -> Vec<Probe> {
+fn wants(record: &Record) -> Vec<Block> {
     if !sign(record) || !record.settings.may_repeat {
         return Vec::new();
     }
     if !record.tried(Experiment::QuickAck) {
-        return paired(Experiment::QuickAck, 6, |p| {
+        // Where the client's half is to be tested, too, there must be calls left for it.
+        let n = if record.settings.writes == Writes::Apart { 2 } else { 3 };
+        return arms(Experiment::QuickAck, 2, 2, n, |p| {
             p.writes = record.settings.writes;
             p.levers.quick_ack = p.arm == 1;
         });
     }
     let moved = quick(record).is_some_and(|t| t.moved(PAUSE_MS / 2.0));
     if moved && record.settings.delayed_ack_lever && !record.tried(Experiment::Dose) {
-        return arms(Experiment::Dose, DOSES_MS.len() as u8, 5, |p| {
+        return arms(Experiment::Dose, DOSES_MS.len() as u8, 2, 2, |p| {
             p.writes = record.settings.writes;
             p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
         });

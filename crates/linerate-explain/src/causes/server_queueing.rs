@@ -3,7 +3,7 @@
 //! Symptom: the wait for the first byte is many times what one more request adds. Experiment: several calls at once; each that is
 //! one place further back waits longer by the time of one request. When a call alone already waits many such times, it stood in a line.
 
-use super::{Cause, Fix, Judgement, say, server_think};
+use super::{Block, Cause, Fix, Judgement, say, server_think};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Probe;
@@ -43,14 +43,35 @@ const FIXES: &[Fix] = &[
 /// Calls made at once.
 const AT_ONCE: u8 = 8;
 
-pub(super) fn wants(record: &Record) -> Vec<Probe> {
+pub(super) fn wants(record: &Record) -> Vec<Block> {
     let slow = server_think::beyond_rtt(record) >= server_think::WORK_MS * 0.8;
-    // A second time, so that one hiccup decides nothing.
-    if slow && record.settings.may_repeat && !record.burst_tried() && !record.group().is_empty() {
-        vec![Probe::Burst(AT_ONCE)]
-    } else {
-        Vec::new()
+    if !slow || !record.settings.may_repeat || record.group().is_empty() {
+        return Vec::new();
     }
+    // A second time where a line shows, so that one hiccup decides nothing.
+    let again = record.bursts().count() == 1 && line(record).is_some();
+    if again || !record.burst_tried() { vec![vec![Probe::Burst(AT_ONCE)]] } else { Vec::new() }
+}
+
+/// How much longer each of several calls at once waits than the one before it, when each time they stood in a line.
+fn line(record: &Record) -> Option<f64> {
+    let alone: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
+    let longest = alone.iter().copied().fold(0.0, f64::max);
+    let mut steps = Vec::new();
+    for burst in record.bursts() {
+        let mut waits: Vec<f64> = burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
+        waits.sort_by(f64::total_cmp);
+        let places: Vec<(f64, f64)> = waits.iter().enumerate().map(|(i, t)| (i as f64, *t)).collect();
+        let step = slope(&places)?.value;
+        let longer = shift(&waits, &alone);
+        // Calls that work side by side end within the range of calls alone, however wide that is.
+        let stood = longer.low > 0.0 && p_value(&waits, &alone) <= 0.02;
+        if !stood || *waits.last()? < longest + 2.0 * step {
+            return None;
+        }
+        steps.push(step);
+    }
+    (!steps.is_empty()).then(|| median(&steps))
 }
 
 /// Milliseconds from the request to the first byte: of calls alone, and of those made at once, in the order they ended.
@@ -73,18 +94,14 @@ fn judge(record: &Record) -> Judgement {
                 .to_owned(),
         );
     };
-    let longer = shift(&at_once, &alone);
-    let one_by_one = p_value(&at_once, &alone) <= 0.02 && longer.low > 0.0 && longer.value > 0.1 * wait;
-    if !one_by_one {
+    let Some(each) = line(record) else {
         return Judgement::RuledOut(format!(
-            "{} calls at once wait no longer ({}) than one alone ({})",
+            "{} calls at once do not stand in a line: {} in the middle, one alone {}",
             at_once.len(),
             say(median(&at_once)),
             say(median(&alone))
         ));
-    }
-    let places: Vec<(f64, f64)> = at_once.iter().enumerate().map(|(i, t)| (i as f64, *t)).collect();
-    let each = slope(&places).map_or(0.0, |s| s.value);
+    };
     if each > 0.6 * wait || each < 0.2 {
         return Judgement::RuledOut(format!(
             "calls at once wait for one another, but a call alone takes as long as each of them adds ({})",

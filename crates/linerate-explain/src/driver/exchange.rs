@@ -37,9 +37,9 @@ pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan) -> (Call, Optio
             let call = Call {
                 fresh: true,
                 connect: took,
-                connect_facts: e.facts,
+                connect_facts: *e.facts,
                 total: took,
-                facts: e.facts,
+                facts: *e.facts,
                 end,
                 ..Call::default()
             };

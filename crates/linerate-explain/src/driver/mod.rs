@@ -113,7 +113,7 @@ impl Hands<'_> {
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
             Probe::ConnectMeanwhile => self.meanwhile()?,
-            Probe::Process(_) => Observation::Process(Box::new(Look::default())),
+            Probe::Process(_) => Observation::Process(Box::<Look>::default()),
         })
     }
 
@@ -164,7 +164,7 @@ impl Hands<'_> {
                 address,
                 took: e.at - start,
                 error: Some(words_of(&e.error, address)),
-                facts: e.facts,
+                facts: *e.facts,
             },
         }
     }

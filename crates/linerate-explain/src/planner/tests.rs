@@ -1,1 +1,462 @@
+//! Worlds in which one thing is wrong, and what is said of each. No socket, no clock: a world answers probes by a formula.
 
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use linerate_net::instrument::Facts;
+use proptest::prelude::*;
+
+use super::*;
+use crate::call::{Answer, Failure, Received, Stage};
+use crate::evidence::Proof;
+use crate::probe::{Connected, NameServer, Resolved, Variation, Writes};
+
+/// Milliseconds.
+fn t(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms.max(0.0) / 1e3)
+}
+
+/// What a server and a network are like.
+#[derive(Clone)]
+struct World {
+    rtt: f64,
+    /// The server writes head and body apart under Nagle's algorithm.
+    nagle: bool,
+    /// Our delayed acknowledgement, when no lever says otherwise.
+    delack: f64,
+    think: fn(&mut Noise) -> f64,
+    /// Work between head and body.
+    pause: fn(&mut Noise) -> f64,
+    /// Work for each call that is in front of ours in a burst.
+    lane: f64,
+    body: u64,
+    /// Round trips more on a new connection.
+    slow_start: f64,
+    keep: bool,
+    /// Wait for the acceptor on a new connection.
+    accept: f64,
+    /// Each n-th new connection loses its SYN.
+    lose_syn: usize,
+    /// Each n-th call loses a segment.
+    lose: usize,
+    /// Segments above this vanish.
+    mtu: Option<u32>,
+    continues: bool,
+    redirect: bool,
+    refuse: bool,
+    no_port: bool,
+    jitter: f64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World {
+            rtt: 0.05,
+            nagle: false,
+            delack: 43.0,
+            think: |_| 0.1,
+            pause: |_| 0.0,
+            lane: 0.0,
+            body: 5,
+            slow_start: 0.0,
+            keep: true,
+            accept: 0.0,
+            lose_syn: 0,
+            lose: 0,
+            mtu: None,
+            continues: true,
+            redirect: false,
+            refuse: false,
+            no_port: false,
+            jitter: 0.2,
+        }
+    }
+}
+
+/// Noise with a seed.
+struct Noise(Random);
+
+impl Noise {
+    /// Between 0 and 1.
+    fn unit(&mut self) -> f64 {
+        let mut one = [0u32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        self.0.shuffle(&mut one);
+        (f64::from(one[0]) + f64::from(one[1]) / 16.0) / 16.0
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+}
+
+/// A world with what it remembers.
+struct Lived {
+    world: World,
+    noise: Noise,
+    open: HashSet<u8>,
+    calls: usize,
+    connects: usize,
+    now: f64,
+}
+
+impl Lived {
+    fn new(world: World, seed: u64) -> Lived {
+        Lived {
+            world,
+            noise: Noise(Random::new(seed)),
+            open: HashSet::new(),
+            calls: 0,
+            connects: 0,
+            now: 0.0,
+        }
+    }
+
+    fn make(&mut self, probe: &Probe, settings: &Settings) -> Observation {
+        match probe {
+            Probe::Call(call) => {
+                let call = self.call(call, settings, 0);
+                self.now += ms(call.total);
+                Observation::Call(Box::new(call))
+            }
+            Probe::Burst(n) => {
+                let calls: Vec<Call> = (0..*n)
+                    .map(|i| self.call(&CallProbe::plain(Experiment::Burst, 0, Lane::Fresh), settings, i))
+                    .collect();
+                self.now += calls.iter().map(|c| ms(c.total)).fold(0.0, f64::max);
+                Observation::Burst(calls)
+            }
+            other => unreachable!("{other:?} is not of this world"),
+        }
+    }
+
+    fn call(&mut self, probe: &CallProbe, settings: &Settings, place: u8) -> Call {
+        let w = self.world.clone();
+        self.calls += 1;
+        let fresh = match probe.lane {
+            Lane::Fresh => true,
+            Lane::Kept(lane) => self.open.insert(lane) || !w.keep,
+        };
+        let mut call = Call { fresh, ..Call::default() };
+        call.facts.min_rtt_us = (w.rtt * 1e3) as u32;
+        if fresh {
+            self.connects += 1;
+            call.connect = t(w.rtt);
+            if w.refuse || w.no_port {
+                let why = if w.refuse { Why::Refused } else { Why::NoPort };
+                call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
+                call.total = call.connect;
+                self.open.clear();
+                return call;
+            }
+            if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
+                call.connect = t(w.rtt + 1040.0);
+                call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
+            }
+        }
+        let noise = self.noise.between(0.0, w.jitter);
+        let (think, pause) = ((w.think)(&mut self.noise), (w.pause)(&mut self.noise));
+        let mut wait = w.rtt + think + f64::from(place) * w.lane + noise + if fresh { w.accept } else { 0.0 };
+        if probe.writes == Writes::Apart && !probe.levers.nodelay && settings.body_bytes > 0 && !fresh {
+            wait += 41.0;
+        }
+        let mut receive = pause;
+        if w.nagle && !fresh && !probe.levers.quick_ack {
+            let delay = probe.levers.delayed_ack.map_or(w.delack, |d| ms(d) + 3.0);
+            receive += delay + self.noise.between(0.0, 2.0);
+        }
+        if fresh {
+            receive += w.slow_start * w.rtt;
+        }
+        if settings.expects_continue && probe.variation != Variation::WithoutExpect {
+            let held = if w.continues { w.rtt } else { 1000.0 };
+            call.held_for_continue = Some(t(held));
+            call.continued = w.continues.then(|| t(held));
+            call.send = t(held);
+        }
+        if w.lose > 0 && self.calls.is_multiple_of(w.lose) {
+            wait += 210.0;
+            call.facts.total_retrans = 1;
+        }
+        if w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu) {
+            call.end =
+                Some(Err(Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() }));
+            call.wait = t(4000.0);
+            call.total = call.connect + call.wait;
+            if let Lane::Kept(lane) = probe.lane {
+                self.open.remove(&lane);
+            }
+            return call;
+        }
+        (call.wait, call.receive) = (t(wait), t(receive));
+        answered(&mut call, &w, probe);
+        call
+    }
+}
+
+/// What the answer looks like.
+fn answered(call: &mut Call, w: &World, probe: &CallProbe) {
+    let first = call.connect + call.send + call.wait;
+    call.total = first + call.receive;
+    call.receives = vec![Received { at: first, bytes: 80 }];
+    if !call.receive.is_zero() {
+        let bytes = u32::try_from(w.body).unwrap_or(u32::MAX);
+        call.receives.push(Received { at: call.total, bytes });
+    }
+    call.facts.data_segs_in = 2;
+    call.facts.bytes_received = 80 + w.body;
+    let redirect = w.redirect && !matches!(&probe.variation, Variation::Target(to) if to == "/final");
+    call.end = Some(Ok(Answer {
+        status: if redirect { 302 } else { 200 },
+        reusable: w.keep,
+        body_bytes: w.body,
+        fields: if redirect { vec![("location".to_owned(), "/final".to_owned())] } else { Vec::new() },
+    }));
+}
+
+fn settings() -> Settings {
+    Settings {
+        url: "http://h/".to_owned(),
+        addresses: vec![([127, 0, 0, 1], 80).into()],
+        ..Settings::default()
+    }
+}
+
+fn explained_with(world: World, settings: Settings, seed: u64) -> Diagnosis {
+    let mut lived = Lived::new(world, seed);
+    let limit = settings.calls;
+    let mut planner = Planner::new(Settings { seed, ..settings.clone() });
+    while let Some(probe) = planner.poll_probe(t(lived.now)) {
+        let seen = lived.make(&probe, &settings);
+        planner.handle_observation(probe, seen);
+        assert!(planner.record().calls_made() <= limit, "more calls than allowed");
+    }
+    planner.diagnose()
+}
+
+fn explained(world: World) -> Diagnosis {
+    explained_with(world, settings(), 1)
+}
+
+fn ids(diagnosis: &Diagnosis) -> Vec<&'static str> {
+    diagnosis.causes.iter().map(Verdict::id).collect()
+}
+
+#[test]
+fn nothing_is_wrong() {
+    let diagnosis = explained(World::default());
+    assert_eq!((diagnosis.whole, ids(&diagnosis)), (Whole::Healthy, vec![]), "{diagnosis:#?}");
+    let far = explained(World { rtt: 40.0, ..World::default() });
+    assert_eq!((far.whole, ids(&far)), (Whole::Healthy, vec![]), "{far:#?}");
+}
+
+#[test]
+fn nagle_in_the_server_is_proved_and_its_dose_is_one() {
+    for rtt in [0.05, 40.0] {
+        let diagnosis = explained(World { nagle: true, rtt, ..World::default() });
+        assert_eq!(ids(&diagnosis), ["server-nagle-delayed-ack"], "{diagnosis:#?}");
+        let verdict = &diagnosis.causes[0];
+        assert_eq!(verdict.proof(), Proof::Proved);
+        assert!((40.0..50.0).contains(&verdict.cost_ms()), "{verdict:?}");
+        let dose = verdict.dose().expect("a dose-response");
+        assert!(dose.contains(1.0) && !dose.contains(0.5), "{dose:?}");
+    }
+}
+
+#[test]
+fn without_the_lever_it_is_said_that_there_is_no_dose() {
+    // The planner is told what the kernel has.
+    let without = Settings { delayed_ack_lever: false, ..settings() };
+    let diagnosis = explained_with(World { nagle: true, ..World::default() }, without, 1);
+    assert_eq!(ids(&diagnosis), ["server-nagle-delayed-ack"]);
+    assert!(diagnosis.limits.iter().any(|l| l.contains("TCP_DELACK_MAX_US")), "{diagnosis:#?}");
+}
+
+#[test]
+fn both_ends_at_once_are_told_apart() {
+    let posted = Settings { body_bytes: 100, writes: Writes::Apart, ..settings() };
+    let diagnosis = explained_with(World { nagle: true, ..World::default() }, posted, 1);
+    let mut found = ids(&diagnosis);
+    found.sort_unstable();
+    assert_eq!(found, ["client-nagle-delayed-ack", "server-nagle-delayed-ack"], "{diagnosis:#?}");
+    for verdict in &diagnosis.causes {
+        assert_eq!(verdict.proof(), Proof::Proved);
+        assert!((35.0..50.0).contains(&verdict.cost_ms()), "{verdict:#?}");
+    }
+}
+
+#[test]
+fn how_the_client_writes_is_not_guessed() {
+    let posted = Settings { body_bytes: 100, ..settings() };
+    let diagnosis = explained_with(World::default(), posted, 1);
+    assert_eq!(diagnosis.whole, Whole::Healthy);
+    assert!(diagnosis.limits.iter().any(|l| l.contains("--writes apart")), "{diagnosis:#?}");
+}
+
+const TRANSPORT: [&str; 12] = [
+    "server-nagle-delayed-ack",
+    "client-nagle-delayed-ack",
+    "tiny-writes",
+    "accept-queue",
+    "syn-loss",
+    "packet-loss",
+    "slow-start",
+    "zero-window",
+    "send-buffer",
+    "path-mtu",
+    "keep-alive-race",
+    "ports-exhausted",
+];
+
+#[test]
+fn what_looks_like_a_stall_is_none() {
+    let alike: [(World, &[&str]); 4] = [
+        (World { think: |_| 40.0, ..World::default() }, &["server-think"]),
+        (World { think: |n| n.between(30.0, 50.0), ..World::default() }, &["server-think"]),
+        (World { pause: |_| 41.0, ..World::default() }, &["server-think"]),
+        (World { think: |_| 41.0, lane: 5.0, ..World::default() }, &["server-queueing", "server-think"]),
+    ];
+    for (i, (world, may)) in alike.into_iter().enumerate() {
+        for seed in 0..40 {
+            let diagnosis = explained_with(world.clone(), settings(), seed);
+            let found = ids(&diagnosis);
+            assert!(found.len() == 1 && may.contains(&found[0]), "{i}, seed {seed}: {diagnosis:#?}");
+            assert!(!TRANSPORT.contains(&found[0]));
+        }
+    }
+}
+
+#[test]
+fn a_line_in_the_server_is_told_from_its_work() {
+    let line = explained(World { think: |_| 41.0, lane: 5.0, ..World::default() });
+    assert_eq!(ids(&line), ["server-queueing"], "{line:#?}");
+    let work = explained(World { think: |_| 40.0, lane: 40.0, ..World::default() });
+    assert_eq!(ids(&work), ["server-think"], "{work:#?}");
+}
+
+#[test]
+fn the_network_far_away() {
+    let slow = explained(World { rtt: 40.0, slow_start: 3.0, body: 200_000, ..World::default() });
+    assert_eq!(ids(&slow), ["slow-start"], "{slow:#?}");
+    assert_eq!(slow.causes[0].proof(), Proof::Proved);
+    let lossy = explained(World { rtt: 40.0, lose: 7, ..World::default() });
+    assert_eq!(ids(&lossy), ["packet-loss"], "{lossy:#?}");
+    let stuck = explained(World { rtt: 40.0, mtu: Some(1200), ..World::default() });
+    assert_eq!(ids(&stuck), ["path-mtu"], "{stuck:#?}");
+}
+
+#[test]
+fn connections() {
+    let closing = explained(World { keep: false, rtt: 5.0, ..World::default() });
+    assert_eq!(ids(&closing), ["no-keep-alive"], "{closing:#?}");
+    let syn = explained(World { lose_syn: 3, ..World::default() });
+    assert_eq!(ids(&syn), ["syn-loss"], "{syn:#?}");
+    let queue = explained(World { accept: 300.0, ..World::default() });
+    assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
+    let ports = explained(World { no_port: true, ..World::default() });
+    assert_eq!(ids(&ports), ["ports-exhausted"], "{ports:#?}");
+}
+
+#[test]
+fn in_http() {
+    let expects = Settings { body_bytes: 10, expects_continue: true, ..settings() };
+    let held = explained_with(World { continues: false, ..World::default() }, expects.clone(), 1);
+    assert_eq!(ids(&held), ["expect-continue"], "{held:#?}");
+    let said = explained_with(World::default(), expects, 1);
+    assert_eq!(said.whole, Whole::Healthy, "{said:#?}");
+    let sent_on = explained(World { redirect: true, ..World::default() });
+    assert_eq!(ids(&sent_on), ["redirects"], "{sent_on:#?}");
+}
+
+#[test]
+fn a_call_that_may_not_be_repeated_is_made_once() {
+    let once = Settings { may_repeat: false, body_bytes: 10, ..settings() };
+    let diagnosis = explained_with(World { nagle: true, ..World::default() }, once, 1);
+    assert_eq!(diagnosis.calls, 1);
+    assert!(diagnosis.limits.iter().any(|l| l.contains("--repeat-unsafe")));
+}
+
+#[test]
+fn nobody_there() {
+    let mut planner = Planner::new(settings());
+    let mut lived = Lived::new(World { refuse: true, ..World::default() }, 1);
+    while let Some(probe) = planner.poll_probe(t(lived.now)) {
+        let seen = lived.make(&probe, &settings());
+        planner.handle_observation(probe, seen);
+    }
+    assert_eq!(planner.unreachable(), Some("refused".to_owned()));
+    assert!(planner.record().calls_made() <= 2);
+}
+
+/// Names and addresses, handed in by hand.
+fn named(observe: impl Fn(&Probe) -> Option<Observation>) -> Diagnosis {
+    let settings = Settings { named: true, addresses: Vec::new(), ..settings() };
+    let mut planner = Planner::new(settings.clone());
+    let mut lived = Lived::new(World::default(), 1);
+    while let Some(probe) = planner.poll_probe(t(lived.now)) {
+        let seen = observe(&probe).unwrap_or_else(|| lived.make(&probe, &settings));
+        planner.handle_observation(probe, seen);
+    }
+    planner.diagnose()
+}
+
+fn both() -> Vec<SocketAddr> {
+    vec![([0, 0, 0, 0, 0, 0, 0, 1], 80).into(), ([127, 0, 0, 1], 80).into()]
+}
+
+#[test]
+fn names() {
+    let lookup = |took: f64| {
+        move |probe: &Probe| match probe {
+            Probe::Resolve => Some(Observation::Resolved(Resolved {
+                took: t(took),
+                addresses: vec![([127, 0, 0, 1], 80).into()],
+                error: None,
+            })),
+            Probe::NameServers => Some(Observation::NameServers(vec![NameServer {
+                address: [10, 0, 0, 1].into(),
+                v4: (took < 1000.0).then(|| t(took)),
+                v6: Some(t(1.0)),
+            }])),
+            _ => None,
+        }
+    };
+    assert_eq!(ids(&named(lookup(1.0))), [""; 0]);
+    assert_eq!(ids(&named(lookup(120.0))), ["dns-slow"]);
+    let waited = named(lookup(5010.0));
+    assert_eq!(ids(&waited), ["dns-timeout"]);
+    assert!(waited.causes[0].evidence()[0].contains("answers for IPv6 addresses, but not for IPv4"));
+}
+
+#[test]
+fn families() {
+    let diagnosis = named(|probe| match probe {
+        Probe::Resolve => {
+            Some(Observation::Resolved(Resolved { took: t(0.5), addresses: both(), error: None }))
+        }
+        Probe::Connect(n) => {
+            let address = both()[*n];
+            let (took, error) = if *n == 0 { (1200.0, Some("no answer".to_owned())) } else { (0.1, None) };
+            Some(Observation::Connected(Connected { address, took: t(took), error, facts: Facts::default() }))
+        }
+        _ => None,
+    });
+    assert_eq!(ids(&diagnosis), ["ipv6-fallback"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.address, "127.0.0.1:80", "calls go where a connection could be had");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the world, it ends, within its calls, and parts are parts.
+    #[test]
+    fn every_world_ends(rtt in 0.01..200.0f64, nagle: bool, keep: bool, lose_syn in 0usize..6, lose in 0usize..6, accept in 0.0..800.0f64, body in 0u64..1_000_000, jitter in 0.0..50.0f64, seed: u64) {
+        let world = World { rtt, nagle, keep, lose_syn, lose, accept, body, jitter, ..World::default() };
+        let diagnosis = explained_with(world, settings(), seed);
+        prop_assert!(diagnosis.calls <= crate::limits::CALLS);
+        for verdict in &diagnosis.causes {
+            prop_assert!(!verdict.evidence().is_empty() || !verdict.trials().is_empty());
+            prop_assert!((0.0..=1.0).contains(&verdict.confidence()), "{}", verdict.confidence());
+            prop_assert!(verdict.cost_ms() >= 0.0, "{} costs {}", verdict.id(), verdict.cost_ms());
+        }
+    }
+}

@@ -77,7 +77,7 @@ pub struct ProbeError {
     /// When.
     pub at: Time,
     /// What the kernel knew of the connection then.
-    pub facts: Facts,
+    pub facts: Box<Facts>,
 }
 
 /// What one receive gave.
@@ -127,7 +127,7 @@ impl Probe {
     /// # Errors
     /// A lever this kernel lacks, or a connection that cannot be had before `deadline`.
     pub fn connect(to: SocketAddr, levers: &Levers, deadline: Time) -> Result<Probe, ProbeError> {
-        let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts };
+        let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts: Box::new(facts) };
         let fd = socket::tcp(to).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
         if let Some(from) = levers.from {
             socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
@@ -235,7 +235,7 @@ impl Probe {
     }
 
     fn failed(&self, stage: Stage, error: io::Error) -> ProbeError {
-        ProbeError { stage, error, at: now(), facts: self.facts() }
+        ProbeError { stage, error, at: now(), facts: Box::new(self.facts()) }
     }
 }
 
