@@ -3,9 +3,9 @@
 
 mod buffers;
 mod event_fd;
+pub(crate) mod instrument;
 pub(crate) mod packet_ring;
 mod pages;
-pub(crate) mod instrument;
 mod poll;
 pub(crate) mod ring;
 pub(crate) mod ring_check;
