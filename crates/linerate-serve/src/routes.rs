@@ -44,6 +44,11 @@ impl Routes {
 
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
+        self.answer_shared(request).await
+    }
+
+    /// The same where the routes are held elsewhere: nothing is counted up and down for it.
+    pub(crate) async fn answer_shared(&self, request: Request) -> Response {
         let method = request.method();
         match method {
             Method::Get | Method::Head | Method::Post => {}

@@ -119,14 +119,14 @@ impl Site {
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page();
         let reads = matches!(request.method(), Method::Get | Method::Head);
-        let routes = self.0.plan.routes.clone();
+        let routes = &self.0.plan.routes;
         let Some(files) = page.files.filter(|_| reads || !page.routes) else {
-            return routes.answer(request).await;
+            return routes.answer_shared(request).await;
         };
         // A file's name may be a route's too: the file is what was put there.
         let is_route = page.routes && request.path() != "/" && Routes::knows(request.path());
         if is_route && !files.has(&request) {
-            return routes.answer(request).await;
+            return routes.answer_shared(request).await;
         }
         files.answer(request).await
     }
