@@ -207,7 +207,7 @@ fn can_have_namespace() -> bool {
 /// connections in TIME-WAIT is in the figures, and the port range is wide enough for short connections.
 fn in_own_namespace() -> Result<bool> {
     const SET_UP: &str = "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && \
-         { ulimit -n 65536 || true; } && exec \"$@\"";
+         { ulimit -n 65536 2>/dev/null || true; } && exec \"$@\"";
     let mut c = Command::new("unshare");
     c.args(["--net", "sh", "-c", SET_UP, "sh"])
         .arg(std::env::current_exe()?)
