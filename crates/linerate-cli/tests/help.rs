@@ -27,6 +27,11 @@ fn the_help_of_load() {
 }
 
 #[test]
+fn the_help_of_serve() {
+    snapshot!(printed(&["serve", "--help"]));
+}
+
+#[test]
 fn the_help_of_demo() {
     snapshot!(printed(&["demo", "--help"]));
 }

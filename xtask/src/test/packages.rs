@@ -14,13 +14,14 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 11] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
     need("ab", "apache2-utils", "comparisons with it (cargo xtask bench load)"),
     need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
     need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
+    need("slowhttptest", "slowhttptest", "the test with slow clients"),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ethtool", "ethtool", "tests of --io xdp"),
     need("ping", "iputils-ping", "tests of --io xdp"),

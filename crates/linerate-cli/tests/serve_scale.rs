@@ -1,0 +1,137 @@
+//! Many connections at once. Needs room for descriptors; the largest needs root and a network namespace of its own.
+#![allow(clippy::unwrap_used)]
+
+mod serving;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serving::{PATIENCE, Server, serve, started, transports};
+
+const HELLO: &[u8] = b"Hello, World!\n";
+
+fn ask(stream: &mut TcpStream) {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let mut piece = [0; 512];
+    while !answer.ends_with(HELLO) {
+        let n = stream.read(&mut piece).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&piece[..n]);
+    }
+}
+
+fn resident_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn descriptors_allowed() -> u64 {
+    linerate_net::machine::raise_nofile().unwrap()
+}
+
+/// 10,000 idle connections and 1,000 busy ones on one thread: the idle ones cost little and stay usable.
+#[test]
+fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
+    const IDLE: usize = 10_000;
+    if descriptors_allowed() < IDLE as u64 + 1_200 {
+        return println!("10,000 idle connections: not run: ulimit -n is too low");
+    }
+    for io in transports() {
+        let server = serve(&["--io", io, "--threads", "1", "--idle-timeout", "10m"]);
+        let mut idle: Vec<TcpStream> = Vec::with_capacity(IDLE);
+        let before = resident_kb(&server);
+        for _ in 0..IDLE {
+            let mut stream = server.connect();
+            ask(&mut stream);
+            idle.push(stream);
+        }
+        let each = (resident_kb(&server) - before) as f64 / IDLE as f64;
+        println!("{io}: {each:.2} kB of the server's memory for each");
+        // A debug build's bookkeeping is larger; what must not be is a buffer for each.
+        assert!(each < 8.0, "{io}: {each} kB for each idle connection");
+        let url = format!("http://{}/", server.address);
+        let load = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+            .args(["load", &url, "-c", "1000", "-n", "20000", "--quiet", "--check", "errors<=0"])
+            .output()
+            .unwrap();
+        assert!(load.status.success(), "{io}: {}", String::from_utf8_lossy(&load.stderr));
+        idle.iter_mut().step_by(97).for_each(ask);
+        let stats = server.get("/stats");
+        assert!(stats.contains(&format!("\"open\":{},", IDLE + 1)), "{io}: {stats}");
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+/// Sockets of TCP in use in the network namespace of a process.
+fn sockets_in_use(pid: u32) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap();
+    let line = text.lines().find(|l| l.starts_with("TCP:")).unwrap();
+    line.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+/// More connections to one port than a client address has ports: from five addresses, each with a client of its own. Over io_uring
+/// since its descriptors are counted for each thread, and so do with a `ulimit -n` of 20,000.
+#[test]
+fn more_than_65535_connections_to_one_port() {
+    const WANTED: usize = 65_536;
+    const CLIENTS: usize = 5;
+    const EACH: usize = 13_500;
+    let able = Command::new("unshare").args(["-n", "ip", "link", "set", "lo", "up"]).output();
+    if !able.is_ok_and(|o| o.status.success()) {
+        return println!("more than 65,535 connections: not run: no root, unshare or ip here");
+    }
+    if !transports().contains(&"uring") || descriptors_allowed() < 20_000 {
+        return println!("more than 65,535 connections: not run: no io_uring, or ulimit -n below 20,000");
+    }
+    let program = assert_cmd::cargo::cargo_bin!("linerate");
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]).arg(program);
+    command.args(["serve", "--listen", "127.0.0.1:8080", "--io", "uring", "--threads", "5"]);
+    let server = started(command);
+    let before = resident_kb(&server);
+    let mut clients: Vec<Child> = (0..CLIENTS)
+        .map(|i| {
+            let mut load = Command::new("nsenter");
+            load.arg(format!("--net=/proc/{}/ns/net", server.pid())).arg(program);
+            load.args([
+                "load",
+                "http://127.0.0.1:8080/",
+                "--quiet",
+                "-d",
+                "10m",
+                "--timeout",
+                "5m",
+                "-t",
+                "1",
+            ]);
+            load.args(["-c", &EACH.to_string(), "--from", &format!("127.0.0.{}", i + 2)]);
+            load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let (begin, mut most) = (Instant::now(), 0);
+    // Both ends of a connection are in this namespace.
+    while most < 2 * WANTED && begin.elapsed() < 4 * PATIENCE {
+        most = most.max(sockets_in_use(server.pid()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let each = (resident_kb(&server) - before) as f64 / (most / 2) as f64;
+    println!(
+        "{} connections after {:?}, {each:.2} kB of the server's memory for each",
+        most / 2,
+        begin.elapsed()
+    );
+    for client in &mut clients {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    assert!(most >= 2 * WANTED, "{most} sockets at once");
+    assert!(each < 16.0, "{each} kB for each");
+    let (code, said) = server.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let accepted: usize = said.split(' ').nth(4).unwrap().parse().unwrap();
+    assert!(accepted >= WANTED, "{said}");
+}
