@@ -3,8 +3,8 @@
 //! The loops don't run inside tokio. A tokio runtime stands beside them, driven by one thread of its own, and each serving
 //! thread is in its context: what a handler asks of tokio is registered there, and when it is ready it wakes the handler, as
 //! anything else does. A handler that needs nothing of tokio pays nothing for it; the thread sleeps. With 1000 handlers in tokio's
-//! sleep that is 0.84 x hyper's CPU per request at its rate (`cargo xtask bench serve --only wait10`): entering a runtime on the
-//! loop's own thread while they wait was not found to be needed.
+//! sleep that is 0.84 x hyper's CPU per request at its rate (`cargo xtask bench serve --only wait10`). A runtime on the loop's own
+//! thread, entered only while something waits, has not been measured against it.
 
 use std::io;
 use std::sync::OnceLock;
