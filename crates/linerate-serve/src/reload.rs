@@ -53,8 +53,13 @@ impl Handle {
     /// # Errors
     /// When a new address can't be listened on; then nothing has changed.
     pub fn reload(&mut self, options: &ServerOptions) -> io::Result<()> {
-        let known = |at: &SocketAddr| self.asked.iter().position(|a| a == at).map(|i| self.addresses[i]);
-        let mut addresses: Vec<Option<SocketAddr>> = options.listen.iter().map(known).collect();
+        // Port 0 may be asked for more than once.
+        let known = |(i, at): (usize, &SocketAddr)| {
+            let nth = options.listen[..i].iter().filter(|a| *a == at).count();
+            let mut same = self.asked.iter().zip(&self.addresses).filter(|(asked, _)| *asked == at);
+            same.nth(nth).map(|(_, chosen)| *chosen)
+        };
+        let mut addresses: Vec<Option<SocketAddr>> = options.listen.iter().enumerate().map(known).collect();
         let mut new: Vec<SocketAddr> =
             options.listen.iter().zip(&addresses).filter(|(_, a)| a.is_none()).map(|(at, _)| *at).collect();
         if !new.is_empty() {

@@ -40,7 +40,7 @@ impl Running {
     /// Becomes what `args` say; all of it, or, with an error, nothing.
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
-            return Err(Fault::input("threads, pin, io and misbehave hold until a restart"));
+            return Err(Fault::input("threads, pin, io, interface and misbehave hold until a restart"));
         }
         let content = content(&args)?;
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
@@ -68,7 +68,8 @@ impl Running {
         let threads = args.threads.is_some_and(|n| n != self.threads);
         let io = args.io.unwrap_or_default() != self.args.io.unwrap_or_default();
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
-        threads || io || pin || args.misbehave != self.args.misbehave
+        let interface = args.interface != self.args.interface;
+        threads || io || pin || interface || args.misbehave != self.args.misbehave
     }
 
     /// The access log is opened anew, after it was renamed.
