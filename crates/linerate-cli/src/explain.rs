@@ -15,14 +15,21 @@ use crate::load::Interrupt;
 use crate::load::output::Sink;
 use crate::load::plan::read_body;
 use crate::load::target::{Url, Wish};
+use crate::passive::{self, Wanted};
 use crate::{environment, terminal};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
+    if args.passive.is_asked(args.url.as_deref()) {
+        let wanted = Wanted { budget: args.budget, json: args.json.as_deref(), quiet: args.quiet };
+        return passive::run(&args.passive, &wanted);
+    }
     let Some(url) = args.url.as_deref() else {
         return Err(Fault::input("there is no URL to explain")
-            .hint("write for example: linerate explain http://127.0.0.1:8080/"));
+            .hint("write for example: linerate explain http://127.0.0.1:8080/")
+            .hint("or look at packets: linerate explain --pcap FILE, or --capture --port N"));
     };
+    args.passive.refuse_beside_url().map_err(Fault::input)?;
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let settings = settings(args, &url, &request)?;

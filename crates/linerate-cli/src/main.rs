@@ -7,6 +7,7 @@ mod environment;
 mod explain;
 mod fault;
 mod load;
+mod passive;
 mod serve;
 mod sources;
 mod terminal;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use linerate_load::plan::parts;
 
+use super::PassiveArgs;
 use super::values::{self, Resolve};
 
 const WHAT: &str = "What to send";
@@ -21,6 +22,8 @@ Examples:
   linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
   linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
   linerate explain --json - http://127.0.0.1:8080/                   for a script
+  linerate explain --pcap slow.pcap --html slow.html                 what a capture shows, and as a page with diagrams
+  linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
 
 Exit codes: 0 nothing is wrong; 1 a cause was found, or something is wrong and no cause can be named; 2 bad input, nothing was
 run; 3 the server could not be reached; 4 something failed here; 130 interrupted.";
@@ -84,6 +87,9 @@ pub(crate) struct ExplainArgs {
     /// Use only IPv6 addresses
     #[arg(short = '6', long, help_heading = WHERE)]
     pub(crate) ipv6: bool,
+
+    #[command(flatten)]
+    pub(crate) passive: PassiveArgs,
 
     /// Write the diagnosis as JSON to FILE, or - for standard output (the text then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]

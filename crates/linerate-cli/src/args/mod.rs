@@ -2,12 +2,14 @@
 
 mod explain;
 mod load;
+mod passive;
 mod values;
 
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use explain::{ExplainArgs, Written};
 pub(crate) use load::LoadArgs;
+pub(crate) use passive::PassiveArgs;
 pub(crate) use values::Resolve;
 
 /// HTTP as fast as the wire allows, and why when it isn't

@@ -150,88 +150,79 @@ fn segments(seen: &Observation) -> String {
 
 /// What not to believe, and what would be needed.
 pub fn limits(seen: &Observation) -> Vec<String> {
-    let (p, s) = (&seen.packets, &seen.sums);
     let mut told = Vec::new();
-    let mut say = |when: bool, text: String| {
-        if when {
-            told.push(text);
-        }
-    };
     match &seen.ending {
         Some(Ending::Truncated { at }) => {
-            say(
-                true,
-                format!(
-                    "the capture ends in the middle of a packet, at byte {at}: what came after is not in it"
-                ),
-            );
+            told.push(format!(
+                "the capture ends in the middle of a packet, at byte {at}: what came after is not in it"
+            ));
         }
         Some(Ending::Damaged { at, what }) => {
-            say(true, format!("the capture is damaged at byte {at} ({what}): what follows was not read"));
+            told.push(format!("the capture is damaged at byte {at} ({what}): what follows was not read"));
         }
         _ => {}
     }
-    say(
-        s.tls > 0,
-        format!("{} carried TLS: what is inside cannot be read", several(s.tls, "connection", "connections")),
-    );
-    say(
-        s.http2 > 0,
-        format!("{} carried HTTP/2, which is not read here", several(s.http2, "connection", "connections")),
-    );
-    say(
-        s.one_direction > 0,
-        format!(
-            "of {} only one direction is in the capture: nothing is said of what the other did",
-            several(s.one_direction, "connection", "connections")
-        ),
-    );
-    say(
-        s.holes > 0,
-        format!(
-            "{} in the streams: the capture lacks packets that arrived",
-            several(s.holes, "hole", "holes")
-        ),
-    );
-    say(
-        p.dropped > 0,
-        format!("the kernel dropped {} before they could be read", several(p.dropped, "packet", "packets")),
-    );
-    say(
-        p.cut > 0,
-        format!("{} were captured only in part (snap length)", several(p.cut, "packet", "packets")),
-    );
-    say(
-        p.fragments > 0,
-        format!("{} of IP packets are not put together", several(p.fragments, "fragment", "fragments")),
-    );
-    say(p.malformed > 0, format!("{} with broken headers", several(p.malformed, "packet", "packets")));
-    if let Some(link) = p.unknown_link {
-        say(p.tcp > 0, format!("packets of link type {link} were not read"));
-    }
-    say(
-        p.backwards > 0,
-        format!(
-            "{} had an earlier time than the one before: parts of calls may be wrong by as much",
-            several(p.backwards, "packet", "packets")
-        ),
-    );
-    say(
-        s.unanswered > 0,
-        format!("{} without a whole answer in the capture", several(s.unanswered, "request", "requests")),
-    );
-    say(
-        s.orphans > 0,
-        format!("{} to requests that are not in the capture", several(s.orphans, "answer", "answers")),
-    );
-    say(
-        s.evicted > 0,
-        format!(
-            "{} were summed up early to hold memory bounded",
-            several(s.evicted, "quiet connection", "quiet connections")
-        ),
-    );
-    let no_rtt = s.http > 0 && s.rtt_min_ns.is_none();
-    say(no_rtt, "no connection's opening is in the capture: the network's round trip is not known, and is within the server's part".to_owned());
+    about_packets(seen, &mut told);
+    about_connections(seen, &mut told);
     told
+}
+
+fn about_packets(seen: &Observation, told: &mut Vec<String>) {
+    let p = &seen.packets;
+    let mut say = |n: u64, one: &str, many: &str, what: &str| {
+        if n > 0 {
+            told.push(format!("{}{what}", several(n, one, many)));
+        }
+    };
+    say(
+        p.dropped,
+        "packet",
+        "packets",
+        " found no room and were dropped by the kernel: calls may look cut off",
+    );
+    say(p.cut, "packet", "packets", " captured only in part (snap length)");
+    say(
+        p.fragments,
+        "fragment",
+        "fragments",
+        " of IP packets, which are not put together: their connections have holes",
+    );
+    say(p.malformed, "packet", "packets", " with broken headers");
+    say(
+        p.backwards,
+        "packet",
+        "packets",
+        " with an earlier time than the one before: parts of calls may be wrong by as much",
+    );
+    if let Some(link) = p.unknown_link.filter(|_| p.tcp > 0) {
+        told.push(format!("packets of link type {link} were not read"));
+    }
+}
+
+fn about_connections(seen: &Observation, told: &mut Vec<String>) {
+    let s = &seen.sums;
+    let mut say = |n: u64, one: &str, many: &str, what: &str| {
+        if n > 0 {
+            told.push(format!("{}{what}", several(n, one, many)));
+        }
+    };
+    let (one, many) = ("connection", "connections");
+    say(s.tls, one, many, " with TLS: what is inside cannot be read");
+    say(s.http2, one, many, " with HTTP/2, which is not read here");
+    say(
+        s.one_direction,
+        one,
+        many,
+        " of which only one direction is in the capture: nothing is said of the other",
+    );
+    say(s.holes, "hole", "holes", " in the streams: the capture lacks packets that arrived");
+    say(s.unanswered, "request", "requests", " without a whole answer in the capture");
+    say(s.orphans, "answer", "answers", " to requests that are not in the capture");
+    say(s.evicted, "quiet connection", "quiet connections", " summed up early, to hold memory bounded");
+    if s.http > 0 && s.rtt_min_ns.is_none() {
+        told.push(
+            "no connection's opening is in the capture: the network's round trip is not known, and is within the server's part"
+                .to_owned(),
+        );
+    }
 }

@@ -20,6 +20,43 @@ pub struct Diagram {
     pub rows: Vec<Row>,
 }
 
+impl Diagram {
+    /// With at most about `most` rows: arrows in the middle are counted instead, trouble and long pauses stay.
+    #[must_use]
+    pub fn shortened(mut self, most: usize) -> Diagram {
+        let rows = self.rows.len();
+        if rows <= most {
+            return self;
+        }
+        let edge = most / 3;
+        let mut spared = most.saturating_sub(2 * edge);
+        let mut kept: Vec<Row> = Vec::with_capacity(most + 1);
+        for (i, row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
+            let telling = match &row {
+                Row::Arrow(arrow) => arrow.bad,
+                Row::Pause { .. } => true,
+                Row::LeftOut(_) => false,
+            };
+            let inside = (edge..rows - edge).contains(&i);
+            if inside && !(telling && spared > 0) {
+                let n = match row {
+                    Row::Arrow(_) => 1,
+                    Row::Pause { .. } => 0,
+                    Row::LeftOut(n) => n,
+                };
+                match kept.last_mut() {
+                    Some(Row::LeftOut(sum)) => *sum += n,
+                    _ => kept.push(Row::LeftOut(n)),
+                }
+                continue;
+            }
+            spared -= usize::from(inside);
+            kept.push(row);
+        }
+        Diagram { rows: kept, ..self }
+    }
+}
+
 /// A row of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {

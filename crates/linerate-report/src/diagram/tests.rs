@@ -43,3 +43,15 @@ fn nothing_to_show_is_no_trouble() {
     assert_eq!(to_text(&Diagram::default(), Style::default()).lines().count(), 1);
     assert!(to_svg(&Diagram::default()).contains("</svg>"));
 }
+
+#[test]
+fn a_long_diagram_keeps_its_ends_and_what_is_trouble() {
+    let arrow = |bad| Row::Arrow(Arrow { bad, ..Arrow::default() });
+    let rows = (0..100).map(|i| arrow(i == 50)).collect();
+    let short = Diagram { rows, ..Diagram::default() }.shortened(9);
+    assert_eq!(short.rows.len(), 3 + 1 + 1 + 1 + 3);
+    assert_eq!(
+        [&short.rows[3], &short.rows[4], &short.rows[5]],
+        [&Row::LeftOut(47), &arrow(true), &Row::LeftOut(46)]
+    );
+}

@@ -44,6 +44,9 @@ fn ms(ns: i64, unicode: bool) -> String {
     if ns == 0 { "0".to_owned() } else { units::time_ns(ns as f64, unicode) }
 }
 
+/// Rows of the diagram in a terminal; the page and the JSON have more. Reason: one screen.
+const ROWS: usize = 30;
+
 /// The whole report for a terminal.
 pub fn to_text(watched: &Watched<'_>, style: Style) -> String {
     let style = Style { width: style.width.min(limits::WIDTH), ..style };
@@ -64,7 +67,7 @@ pub fn to_text(watched: &Watched<'_>, style: Style) -> String {
     slowest_text(&mut out, &seen.slowest, style);
     if let Some(call) = worst(watched) {
         out.push('\n');
-        out.push_str(&diagram::to_text(&diagram_of(call), style));
+        out.push_str(&diagram::to_text(&diagram_of(call).shortened(ROWS), style));
     }
     connections_text(&mut out, seen, style);
     let doubts = words::limits(seen);

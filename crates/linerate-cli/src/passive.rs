@@ -1,0 +1,142 @@
+//! `linerate explain --pcap` and `--capture`: what packets show.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use linerate_explain::passive::words::{self, Verdict};
+use linerate_explain::passive::{
+    FileError, Limits, LinkType, Observation, Observer, Packet, findings, read_port,
+};
+use linerate_net::capture::{Capture, CaptureError, CaptureOptions};
+use linerate_report::passive as report;
+
+use crate::args::PassiveArgs;
+use crate::fault::{Exit, Fault, said};
+use crate::load::Interrupt;
+use crate::load::output::Sink;
+use crate::terminal;
+
+/// What is wanted beside the packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// How long to watch.
+    pub(crate) budget: Duration,
+    pub(crate) json: Option<&'a Path>,
+    pub(crate) quiet: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault> {
+    let json = wanted.json.map(Sink::new);
+    let html = args.html.as_deref().map(Sink::new);
+    if json == Some(Sink::Stdout) && html == Some(Sink::Stdout) {
+        return Err(Fault::input("--json and --html cannot both go to standard output")
+            .hint("name a file for one of them"));
+    }
+    for sink in json.iter().chain(&html) {
+        sink.probe()?;
+    }
+    let (seen, source, interrupted) = match &args.pcap {
+        Some(path) => (from_file(path, args.port)?, path.display().to_string(), false),
+        None => watch(args, wanted)?,
+    };
+    let findings = findings::of(&seen);
+    let watched = report::Watched { source: &source, seen: &seen, findings: &findings };
+    if let Some(sink) = &json {
+        sink.write(&report::json::to_string(&watched))?;
+    }
+    if let Some(sink) = &html {
+        sink.write(&report::page::to_string(&watched))?;
+    }
+    if json == Some(Sink::Stdout) || html == Some(Sink::Stdout) {
+        // Nobody may be listening there, and nothing is lost: it is all in the results.
+        let _ = io::stderr().write_all(report::to_text(&watched, terminal::style(&io::stderr())).as_bytes());
+    } else {
+        terminal::print(&report::to_text(&watched, terminal::style(&io::stdout())))?;
+    }
+    Ok(match words::verdict(&seen, &findings) {
+        _ if interrupted => Exit::Interrupted,
+        Verdict::Healthy => Exit::Fine,
+        Verdict::Caused | Verdict::Inconclusive => Exit::CheckFailed,
+    })
+}
+
+fn from_file(path: &Path, port: Option<u16>) -> Result<Observation, Fault> {
+    let shown = path.display();
+    let read = if path == Path::new("-") {
+        read_port(io::stdin().lock(), Limits::default(), port)
+    } else {
+        if path.is_dir() {
+            return Err(Fault::input(format!("--pcap: {shown} is a folder")).hint("name a capture in it"));
+        }
+        let file = File::open(path).map_err(|e| {
+            Fault::input(format!("--pcap: {shown} cannot be read: {}", said(&e)))
+                .hint("a capture is made by, for example: tcpdump -i any -w FILE 'tcp port 8080'")
+        })?;
+        read_port(file, Limits::default(), port)
+    };
+    read.map_err(|e| match e {
+        FileError::Io(e) => Fault::ours(format!("--pcap: {shown} cannot be read: {}", said(&e))),
+        e => Fault::input(format!("--pcap: {shown}: {e}")),
+    })
+}
+
+/// Watches the packets of this machine; what was seen, from where, and whether it was interrupted.
+fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String, bool), Fault> {
+    let Some(port) = args.port else {
+        return Err(Fault::input("--capture without a URL needs --port: which calls are to be watched")
+            .hint("for example: linerate explain --capture --port 8080"));
+    };
+    let options = CaptureOptions { interface: args.interface.clone(), port: Some(port) };
+    let mut capture = Capture::open(&options).map_err(|e| refused(&e))?;
+    let interrupt = Interrupt::listen()?;
+    let of = args.interface.as_deref().unwrap_or("all interfaces");
+    let source = format!("the packets of port {port} on {of}");
+    // Whoever starts the calls to be watched waits for this line.
+    let _ = writeln!(
+        io::stderr(),
+        "watching {source} for {} s; Ctrl-C ends it and reports",
+        wanted.budget.as_secs()
+    );
+    let mut observer = Observer::new(Limits::default()).only_port(Some(port));
+    let end = Instant::now() + wanted.budget;
+    let mut told = Instant::now();
+    let show = !wanted.quiet && terminal::can_redraw();
+    let mut interrupted = false;
+    while !interrupted && Instant::now() < end {
+        let taken = capture.next(Duration::from_millis(50), |p| {
+            observer.packet(&Packet {
+                time_ns: p.time_ns,
+                link: LinkType::Raw,
+                data: p.data,
+                wire_len: p.wire_len,
+            });
+        });
+        taken.map_err(|e| Fault::ours(format!("capturing failed: {}", said(&e))))?;
+        interrupted = interrupt.asked();
+        if show && told.elapsed() > Duration::from_millis(250) {
+            told = Instant::now();
+            let (packets, requests) = observer.progress();
+            let _ = write!(io::stderr(), "\r\x1b[K{packets} packets, {requests} requests");
+        }
+    }
+    if show {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    observer.dropped(capture.dropped());
+    Ok((observer.finish(), source, interrupted))
+}
+
+fn refused(error: &CaptureError) -> Fault {
+    match error {
+        CaptureError::NoInterface(_) => {
+            Fault::input(format!("--interface: {error}")).hint("ip link names those there are")
+        }
+        CaptureError::NotPermitted => Fault::ours(error.to_string())
+            .hint("run it as root, or give the program the capability once: sudo setcap cap_net_raw+ep $(command -v linerate)")
+            .hint("without it: sudo tcpdump -i any -w FILE 'tcp port N', then linerate explain --pcap FILE"),
+        _ => Fault::ours(error.to_string()),
+    }
+}

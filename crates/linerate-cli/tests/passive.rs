@@ -1,0 +1,163 @@
+//! `linerate explain --pcap` and `--capture`, as users meet them.
+
+#[macro_use]
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use common::run;
+use serde_json::Value;
+
+fn corpus(name: &str) -> String {
+    format!("{}/../../fuzz/corpus/capture/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The document that `explain` writes.
+fn seen(args: &[&str]) -> (Value, common::Said) {
+    let mut all = vec!["explain", "--json", "-"];
+    all.extend_from_slice(args);
+    let said = run(&all);
+    (serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}")), said)
+}
+
+#[test]
+fn every_kind_of_capture_shows_the_same_call() {
+    for name in [
+        "call",
+        "call-big-endian",
+        "nanoseconds",
+        "raw",
+        "null",
+        "sll",
+        "sll2",
+        "qinq",
+        "pcapng",
+        "pcapng-big-endian",
+        "gzip",
+    ] {
+        let (document, said) = seen(&["--pcap", &corpus(name)]);
+        assert_eq!(document["schema"], "linerate.diagnosis/1");
+        assert_eq!(
+            (&document["counts"]["requests"], &document["counts"]["answered"]),
+            (&1.into(), &1.into()),
+            "{name}"
+        );
+        assert_eq!(document["causes"][0]["id"], "server-nagle-delayed-ack", "{name}: {said:?}");
+        assert_eq!(document["causes"][0]["proof"], "seen");
+        // Seen once proves little.
+        assert_eq!((&document["verdict"], said.code), (&"inconclusive".into(), Some(1)));
+    }
+}
+
+#[test]
+fn bad_input_gets_a_clear_word() {
+    for (name, word) in [
+        ("text", "it is no capture: it starts with \"not a ca\""),
+        ("missing", "cannot be read: No such file or directory"),
+    ] {
+        let said = run(&["explain", "--pcap", &corpus(name)]);
+        assert!(said.code == Some(2) && said.err.contains(word) && said.out.is_empty(), "{said:?}");
+    }
+    for (name, word) in [
+        ("truncated", "the capture ends in the middle of a packet"),
+        ("long-length", "the capture is damaged at byte"),
+        ("unknown-link", "its link type (147) is not read"),
+        ("tls", "1 connection carried TLS: what is inside cannot be read"),
+        ("one-direction", "1 request was seen but no answer: only one direction was captured"),
+        ("fragment", "1 fragment of IP packets"),
+        ("backwards", "with an earlier time than the one before"),
+    ] {
+        let said = run(&["explain", "--pcap", &corpus(name)]);
+        let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(word), "{name}: {text}");
+        assert!(said.code == Some(1), "{name}: never a verdict: {said:?}");
+    }
+}
+
+#[test]
+fn a_page_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    let said = run(&["explain", "--pcap", &corpus("call"), "--html", page.to_str().expect("UTF-8")]);
+    let page = std::fs::read_to_string(page).expect("written");
+    assert!(said.code == Some(1) && page.contains("<svg") && page.contains("</html>"), "{said:?}");
+    assert!(!page.contains("http://www.w3.org") && !page.contains("src="), "needs nothing else");
+}
+
+/// A server that misbehaves, and where it listens.
+fn misbehaving(fault: &str) -> (Child, u16) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--misbehave", fault])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(server.stderr.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+    let port = line.trim().rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    (server, port)
+}
+
+/// Makes so many calls on one connection, each in one write.
+fn call(port: u16, times: usize) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    for _ in 0..times {
+        stream.write_all(b"GET /bytes/600 HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+        let whole = |got: &[u8]| {
+            got.windows(4).position(|w| w == b"\r\n\r\n").is_some_and(|at| got.len() >= at + 604)
+        };
+        while !whole(&got) {
+            let n = stream.read(&mut buffer).expect("answered");
+            assert!(n > 0, "the answer ends early");
+            got.extend_from_slice(&buffer[..n]);
+        }
+    }
+}
+
+#[test]
+fn another_programs_stall_is_seen_live() {
+    let (mut server, port) = misbehaving("nagle-split");
+    let mut watcher = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["explain", "--capture", "--budget", "60s", "--json", "-", "--port", &port.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut err = BufReader::new(watcher.stderr.take().expect("piped"));
+    let mut line = String::new();
+    err.read_line(&mut line).expect("a line");
+    if line.contains("CAP_NET_RAW") {
+        println!("not run: capturing needs CAP_NET_RAW");
+        assert_eq!(watcher.wait().expect("ends").code(), Some(4));
+    } else {
+        assert!(line.starts_with("watching"), "{line}");
+        call(port, 8);
+        // The last packets are handed over within some milliseconds; Ctrl-C then ends it, and it reports.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let ended = Command::new("kill").args(["-INT", &watcher.id().to_string()]).status();
+        assert!(ended.expect("kill is there").success());
+        let output = watcher.wait_with_output().expect("ends");
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(output.status.code(), Some(130));
+        assert_eq!(
+            (&document["counts"]["requests"], &document["counts"]["answered"]),
+            (&8.into(), &8.into())
+        );
+        assert_eq!(document["causes"][0]["id"], "server-nagle-delayed-ack", "{document:#}");
+        assert_eq!(document["causes"][0]["proof"], "seen");
+        assert_eq!(document["verdict"], "caused");
+        assert!(document["segments"].as_array().is_some_and(|s| s.len() >= 4));
+    }
+    server.kill().expect("it was ours");
+    let _ = server.wait();
+}
+
+#[test]
+fn what_is_to_be_watched_must_be_said() {
+    let said = run(&["explain", "--capture"]);
+    assert!(said.code == Some(2) && said.err.contains("needs --port"), "{said:?}");
+    let said = run(&["explain", "--capture", "--port", "80", "--interface", "nosuchif0"]);
+    assert!(said.code == Some(2) && said.err.contains("there is no network interface nosuchif0"), "{said:?}");
+}
