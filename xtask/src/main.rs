@@ -47,6 +47,8 @@ enum Bench {
     Serve(bench::serve::Options),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
     Explain(bench::explain::Options),
+    /// `linerate explain --pcap` against tshark, in turns.
+    Pcap(bench::pcap::Options),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
+        Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),

@@ -4,6 +4,7 @@ mod alone;
 mod contender;
 pub(crate) mod explain;
 mod figures;
+pub(crate) mod pcap;
 mod round;
 mod scenario;
 pub(crate) mod serve;
