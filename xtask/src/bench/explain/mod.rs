@@ -47,9 +47,12 @@ pub(crate) struct Options {
     /// Don't diagnose: show what a plain client (curl) sees of each fault.
     #[arg(long)]
     symptoms: bool,
-    /// The command that explains (default: built from here).
+    /// The command that serves and loads (default: built from here).
     #[arg(long, value_name = "PATH")]
     linerate: Option<PathBuf>,
+    /// The command that explains, for comparing builds (default: the same).
+    #[arg(long, value_name = "PATH")]
+    explain: Option<PathBuf>,
     /// Name the cases and stop.
     #[arg(long)]
     list: bool,
@@ -85,7 +88,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     ensure!(options.wanted() > 0, "at least one run");
     let cases = options.chosen()?;
-    let programs = Programs::build(options.linerate.as_deref())?;
+    let programs = Programs::build(options.linerate.as_deref(), options.explain.as_deref())?;
     ensure!(options.symptoms || stage::explain_exists(&programs), "this linerate has no command explain");
     let mut runs = match &options.results {
         Some(path) => results::read(path)?,

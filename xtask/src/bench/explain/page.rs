@@ -142,7 +142,7 @@ fn sums(groups: &[Group<'_>]) -> String {
     let off = all().filter_map(|r| r.parts_off).fold(0.0, f64::max);
     let mut out = format!(
         "\n{reached} of {} injections reached the goal (9 in 10 ranked first, all in the first two). {alarms} false alarms on the way in {runs} runs \
-         of healthy servers and look-alikes. The longest diagnosis took {longest:.1} s; the parts of a call were at most {:.2} % off its time.\n",
+         of healthy servers and look-alikes. The longest diagnosis took {longest:.1} s; the parts of a call (of a millisecond or more) were at most {:.2} % off its time.\n",
         faults.len(),
         off * 100.0
     );

@@ -23,15 +23,18 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Programs {
     /// The released command.
     pub(crate) linerate: PathBuf,
+    /// The one that explains.
+    pub(crate) explain: PathBuf,
     /// Where the servers of others lie.
     dir: PathBuf,
 }
 
 impl Programs {
     /// Builds what is not built yet; programs of this machine that are missing leave their cases out.
-    pub(crate) fn build(linerate: Option<&Path>) -> Result<Programs> {
+    pub(crate) fn build(linerate: Option<&Path>, explain: Option<&Path>) -> Result<Programs> {
+        let whole = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
         let linerate = match linerate {
-            Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
+            Some(path) => whole(path)?,
             None => {
                 shell::run(shell::cargo().args(["build", "--release", "--quiet", "-p", "linerate-cli"]))?;
                 shell::target_dir().join("release/linerate")
@@ -53,7 +56,8 @@ impl Programs {
         if shell::find("javac").is_some() {
             shell::run(Command::new("javac").current_dir(&dir).arg("Server.java"))?;
         }
-        Ok(Programs { linerate, dir })
+        let explain = explain.map(whole).transpose()?.unwrap_or_else(|| linerate.clone());
+        Ok(Programs { linerate, explain, dir })
     }
 
     /// The program that a server needs and this machine lacks.

@@ -96,7 +96,7 @@ impl Stage {
     /// Asks `explain` once.
     pub(crate) fn explain(&self, programs: &Programs) -> Result<Run> {
         let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
-        let mut c = self.net.client().command(&programs.linerate);
+        let mut c = self.net.client().command(&programs.explain);
         c.arg("explain").arg(self.url()).args(self.flags()).args(["--json", "-"]);
         if self.case.pid {
             c.args(["--pid", &self.server.pid().to_string()]);
@@ -159,8 +159,8 @@ pub(crate) fn lacks(case: &Case, programs: &Programs) -> Option<String> {
     programs.lacking(case.server).map(|p| format!("{p} is not installed"))
 }
 
-/// Unused processes of a stage are killed with its box; so is a command of ours that runs too long.
+/// Whether the command can explain at all.
 pub(crate) fn explain_exists(programs: &Programs) -> bool {
-    let out = Command::new(&programs.linerate).args(["explain", "--help"]).stdin(Stdio::null()).output();
+    let out = Command::new(&programs.explain).args(["explain", "--help"]).stdin(Stdio::null()).output();
     out.is_ok_and(|o| o.status.success())
 }
