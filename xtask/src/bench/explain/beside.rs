@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use linerate_netbox::{NetBox, Running};
+use linerate_netbox::{Namespace, NetBox, Running};
 
 use super::case::Beside;
 use super::servers::Programs;
@@ -44,7 +44,8 @@ impl Ongoing {
         to: SocketAddr,
     ) -> Result<Ongoing> {
         match beside {
-            Beside::Load(flags) => load(flags, net, programs, to),
+            Beside::Load(flags) => load(flags, net.client(), programs, to),
+            Beside::LoadNear(flags) => load(flags, net.server(), programs, to),
             Beside::Hold(n) => Ok(threads(n, net, move |net, stop| {
                 let held = connect(net, to);
                 while held.is_some() && !stop.load(Ordering::Relaxed) {
@@ -69,13 +70,13 @@ impl Ongoing {
     }
 }
 
-fn load(flags: &str, net: &NetBox, programs: &Programs, to: SocketAddr) -> Result<Ongoing> {
+fn load(flags: &str, from: &Namespace, programs: &Programs, to: SocketAddr) -> Result<Ongoing> {
     let (path, flags) = flags.split_once(' ').context("a path, then flags")?;
-    let mut c = net.client().command(&programs.linerate);
+    let mut c = from.command(&programs.linerate);
     // As long as it takes: it is ended when the case is.
     c.arg("load").arg(format!("http://{to}{path}")).args(flags.split(' ')).args(["-d", "3600s", "--quiet"]);
     c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Ongoing::Process { _process: net.client().spawn(c)? })
+    Ok(Ongoing::Process { _process: from.spawn(c)? })
 }
 
 fn threads(

@@ -84,6 +84,8 @@ pub(crate) enum Share {
 pub(crate) enum Beside {
     /// `linerate load` with these flags, at the same server.
     Load(&'static str),
+    /// The same from the server's own side, whatever the round trip: with a distance the same connections would queue for less.
+    LoadNear(&'static str),
     /// So many connections held open without a request.
     Hold(usize),
     /// So many connections, each held for so many milliseconds, and opened again so many later.

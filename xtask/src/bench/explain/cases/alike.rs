@@ -58,7 +58,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "server-queueing",
         alike: true,
         server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
-        beside: &[Beside::Load("/ -c 7")],
+        beside: &[Beside::LoadNear("/ -c 7")],
         ..PLAIN
     },
 ];

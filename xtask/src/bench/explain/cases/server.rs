@@ -10,7 +10,7 @@ pub(super) static CASES: &[Case] = &[
         name: "queueing",
         truth: "server-queueing",
         server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
-        beside: &[Beside::Load("/ -c 8")],
+        beside: &[Beside::LoadNear("/ -c 8")],
         ..PLAIN
     },
     Case {
