@@ -48,6 +48,8 @@ pub(super) struct Core {
 
 /// Cookies are looked for so long after the last was sent.
 const COOKIES_NS: u64 = 130_000_000_000;
+/// So long data for nobody is dropped, and not answered by a reset.
+const OVERTAKEN_NS: u64 = 10_000_000_000;
 
 impl Core {
     pub(super) fn new(options: StackOptions, now: Time) -> Core {
@@ -290,6 +292,12 @@ impl Core {
             if ack && !syn && self.by_cookie(tuple, hash, tcp, payload, events) {
                 return;
             }
+            // It may have overtaken the segment that brings the cookie back.
+            if !payload.is_empty()
+                && self.cookies_at.is_some_and(|at| self.now.nanos_since(at) < OVERTAKEN_NS)
+            {
+                return;
+            }
         }
         self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
     }
@@ -334,6 +342,12 @@ impl Core {
         self.replies.push(&tuple, answer);
     }
 
+    /// Whether it is the last ACK of a handshake that was answered by a cookie.
+    fn is_cookie(&self, tuple: &Tuple, tcp: &TcpHeader) -> bool {
+        let recent = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) <= COOKIES_NS);
+        recent && cookie::check(self.shared.keys.cookies, self.now, tuple, tcp, 0).is_some()
+    }
+
     /// The last ACK of a handshake that was answered by a cookie.
     fn by_cookie(
         &mut self,
@@ -343,7 +357,7 @@ impl Core {
         payload: &[u8],
         events: &mut Vec<Event>,
     ) -> bool {
-        if self.cookies_at.is_none_or(|at| self.now.nanos_since(at) > COOKIES_NS) {
+        if !self.is_cookie(&tuple, tcp) {
             return false;
         }
         let shift = shift_for(self.shared.limits.largest_window);
@@ -377,6 +391,12 @@ impl Core {
             return;
         }
         if tcp.ack != agreed.iss + 1 {
+            // The SYN may have been answered by a cookie first, and come again when there was room.
+            if !flags.has(Flags::SYN) && self.is_cookie(&half.tuple, tcp) {
+                self.abandon(index);
+                self.by_cookie(half.tuple, half.hash, tcp, payload, events);
+                return;
+            }
             return self.replies.reset(now, &half.tuple, tcp, payload.len(), &mut self.shared.stats);
         }
         let offset = tcp.seq - (agreed.irs + 1);
