@@ -6,6 +6,7 @@ mod icount;
 mod net;
 mod nginx;
 mod shell;
+mod soak;
 mod test;
 mod tidy;
 
@@ -34,6 +35,8 @@ enum Command {
     Icount(icount::Options),
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::Options),
+    /// Many more seeds of the simulated network than the ordinary tests run.
+    Soak(soak::Options),
     /// Programs in a network of their own, with delay, loss, rate and MTU (takes root).
     #[command(subcommand)]
     Net(net::Net),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Soak(options) => soak::run(&options),
         Command::Net(net) => return net::main(&net),
     };
     match done {

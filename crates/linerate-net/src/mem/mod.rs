@@ -2,6 +2,7 @@
 //! instance. Everything that happens is a happening with a time in one queue; `turn` takes the next and advances the
 //! clock to it. With the same seed and the same calls everything is the same again.
 
+mod host;
 mod options;
 mod peer;
 mod wire;
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::host::PeerHost;
 pub use self::options::{Cut, MemOptions};
 pub use self::peer::{Accept, Peer, PeerActions, PeerConn};
 use self::wire::Wire;

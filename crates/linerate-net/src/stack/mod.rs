@@ -11,8 +11,11 @@ mod demux;
 mod entry;
 mod flow;
 mod flush;
+#[doc(hidden)]
+pub mod fuzz;
 mod handshake;
 mod keyed;
+mod lab;
 mod options;
 mod pool;
 mod ports;

@@ -196,6 +196,8 @@ mod tests {
     const TICK: u64 = 1 << TICK_SHIFT;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+
         /// None is early, none is later than two ticks behind its time, none is lost and none comes twice.
         #[test]
         fn each_in_its_time(

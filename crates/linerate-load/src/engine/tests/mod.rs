@@ -1,6 +1,7 @@
 //! The engine against scripted servers in memory and in virtual time: no socket, no sleep.
 
 mod peer;
+mod stack;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -114,7 +114,7 @@ impl SimEnd {
                 return Ok(true);
             }
             looks += 1;
-            if LOOK * looks > REAL_PATIENCE {
+            if net.is_left() || LOOK * looks > REAL_PATIENCE {
                 net.ends[self.index].status = Status::Running;
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing is ever going to happen"));
             }

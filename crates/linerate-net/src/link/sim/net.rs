@@ -191,6 +191,11 @@ impl Net {
         !self.somebody_runs() && (0..self.ends.len()).all(|end| self.due(end).is_none())
     }
 
+    /// An end is gone, and so nobody will ever wake the others.
+    pub(super) fn is_left(&self) -> bool {
+        self.ends.iter().any(|end| end.status == Status::Gone)
+    }
+
     fn somebody_runs(&self) -> bool {
         self.ends.iter().any(|end| matches!(end.status, Status::Running | Status::New))
     }

@@ -139,7 +139,8 @@ impl Flow {
             }
         }
         self.note_tail_probe(ack, acked);
-        if acked.bytes > 0 || self.timer == Timer::TailProbe {
+        // With a gap known, RACK is at work, and no probe is needed.
+        if acked.bytes > 0 || (self.timer == Timer::TailProbe && self.sacked > 0) {
             self.arm(now, shared);
         }
         if self.sack_on && acked.delivered > 0 {

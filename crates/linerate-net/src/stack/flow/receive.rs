@@ -261,7 +261,9 @@ impl Flow {
 
     /// An ACK with these blocks has left. Another one follows when they did not say all that is new.
     pub(super) fn sack_told(&mut self, sack: &Sack) -> bool {
-        self.dsack = None;
+        if !sack.blocks().is_empty() {
+            self.dsack = None;
+        }
         self.early.as_mut().is_some_and(|early| self.sack_on && early.told(sack))
     }
 

@@ -4,7 +4,7 @@
 use super::{Flow, Sent, State, Timer};
 use crate::Time;
 use crate::stack::shared::{Shared, timestamp};
-use crate::stack::wire::{Flags, Options, Seq, TcpHeader};
+use crate::stack::wire::{Flags, Options, Sack, Seq, TcpHeader};
 
 /// A segment to send: its header, and where in the bytes that wait its payload is.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +166,8 @@ impl Flow {
         let field = ((window + up) >> self.scale_in).min(0xffff);
         let options = Options {
             timestamps: self.timestamps.then(|| (timestamp(now, self.ts_offset), self.ts_recent)),
-            sack: self.sack_blocks(),
+            // A full segment that is sent again has no room for them; an ACK of its own follows.
+            sack: if len > self.payload_room() { Sack::default() } else { self.sack_blocks() },
             ..Options::default()
         };
         let tcp = TcpHeader {

@@ -1,1 +1,469 @@
+//! Situations as scripts: the peer's segments and their times, and what we answer. Numbers are relative to the first ones.
 
+use std::time::Duration;
+
+use crate::stack::StackOptions;
+use crate::stack::lab::{Lab, Seg, seg};
+use crate::stack::wire::{Options, Sack, Seq};
+use crate::{Close, NetErrorKind, Transport};
+
+const NONE: [&str; 0] = [];
+
+/// A peer with SACK, as nearly all are.
+fn with_sack() -> Options {
+    Options { mss: Some(1000), sack_permitted: true, ..Options::default() }
+}
+
+fn with_timestamps() -> Options {
+    Options { timestamps: Some((100, 0)), ..with_sack() }
+}
+
+/// An ACK with blocks.
+fn sack(ack: u32, blocks: &[(u32, u32)]) -> Seg {
+    let mut s = seg("A", 1, ack, 0);
+    let mut sack = Sack::default();
+    for (start, end) in blocks {
+        sack.push(Seq(*start), Seq(*end));
+    }
+    s.options.sack = sack;
+    s
+}
+
+/// An established connection whose round trip was measured to be 10 ms, with nothing under way.
+fn warm(options: Options) -> Lab {
+    let mut lab = Lab::accepted(options);
+    lab.send(10);
+    assert_eq!(lab.out(), ["PA 1:11 ack 1"]);
+    lab.pass_ms(10);
+    lab.hears(seg("A", 1, 11, 0));
+    lab.drop_out();
+    lab
+}
+
+/// RFC 9293 section 3.5, figure 6: the handshake, the ACK's data at once, the end of both sides.
+#[test]
+fn a_connection_from_its_begin_to_its_end() {
+    let mut lab = Lab::listening();
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.hears(seg("PA", 1, 1, 100));
+    assert_eq!(lab.received.len(), 100);
+    // The answer carries the ACK, and the FIN with it.
+    let conn = lab.conn.expect("accepted");
+    lab.net.send(conn, &[1; 50]).expect("can send");
+    lab.close(Close::Now);
+    assert_eq!(lab.out(), ["FPA 1:51 ack 101"]);
+    lab.hears(seg("FA", 101, 52, 0));
+    assert_eq!(lab.out(), ["A 52 ack 102"]);
+    assert_eq!(lab.net.waiting(), (0, 1), "only TIME_WAIT remembers it");
+    lab.pass(Duration::from_secs(61));
+    assert_eq!(lab.net.waiting(), (0, 0));
+}
+
+/// RFC 9293 section 3.10.7.3: a bad ACK in SYN-SENT is answered by a reset, or the peer's TIME_WAIT stalls us.
+#[test]
+fn a_bad_ack_in_syn_sent() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.hears(seg("A", 500, 77, 0));
+    assert_eq!(lab.out(), ["R 77"]);
+    lab.hears(seg("SA", 0, 1, 0));
+    assert_eq!(lab.out(), ["A 1 ack 1"]);
+}
+
+/// RFC 9293 section 3.10.7.3: a reset is believed in SYN-SENT only with the right ACK.
+#[test]
+fn a_reset_in_syn_sent() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    lab.drop_out();
+    lab.hears(seg("RA", 0, 77, 0));
+    lab.hears(seg("R", 0, 0, 0));
+    assert_eq!((lab.failed, lab.out()), (None, vec![]));
+    lab.hears(seg("RA", 0, 1, 0));
+    assert_eq!(lab.failed, Some(NetErrorKind::Refused));
+}
+
+/// RFC 9293 section 3.5, figure 7: both ends ask at once.
+#[test]
+fn simultaneous_open() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.hears(seg("A", 1, 1, 0));
+    lab.send(5);
+    assert_eq!(lab.out(), ["PA 1:6 ack 1"]);
+}
+
+/// RFC 6298 section 2.1, 5.5 and 5.7: a SYN is sent again after 1, 2, 4 ... seconds, and given up.
+#[test]
+fn a_syn_that_nobody_answers() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.pass_ms(5);
+    for wait in [1, 2, 4, 8, 16, 32] {
+        lab.pass_ms(wait * 1000 - 10);
+        assert_eq!(lab.out(), NONE, "before {wait} s");
+        lab.pass_ms(10);
+        assert_eq!(lab.out(), ["S 0"], "after {wait} s");
+    }
+    lab.pass_ms(70_000);
+    assert_eq!(lab.failed, Some(NetErrorKind::TimedOut));
+}
+
+/// RFC 5961 section 3.2: a reset has to have exactly the next number; one within the window is answered by a challenge ACK.
+#[test]
+fn resets_that_somebody_made_up() {
+    let mut lab = Lab::accepted(with_sack());
+    lab.hears(seg("R", 70_000_000, 0, 0));
+    assert_eq!(lab.out(), NONE, "outside of the window: nothing");
+    lab.hears(seg("R", 100, 0, 0));
+    assert_eq!((lab.failed, lab.out()), (None, vec!["A 1 ack 1".to_owned()]));
+    lab.hears(seg("R", 200, 0, 0));
+    assert_eq!(lab.out(), NONE, "section 10: at a limited rate");
+    lab.hears(seg("R", 1, 0, 0));
+    assert_eq!(lab.failed, Some(NetErrorKind::Reset));
+}
+
+/// RFC 5961 section 4.2: a SYN on an established connection is answered by a challenge ACK, whatever its number.
+#[test]
+fn a_syn_in_an_established_connection() {
+    let mut lab = Lab::accepted(with_sack());
+    lab.hears(seg("S", 1, 0, 0));
+    assert_eq!((lab.failed, lab.out()), (None, vec!["A 1 ack 1".to_owned()]));
+}
+
+/// RFC 5961 section 5.2: an ACK of what was never sent does nothing.
+#[test]
+fn an_ack_of_what_was_never_sent() {
+    let mut lab = warm(with_sack());
+    lab.hears(seg("PA", 1, 500, 20));
+    assert_eq!((lab.received.len(), lab.out()), (0, vec!["A 11 ack 1".to_owned()]));
+}
+
+/// RFC 7323 section 5.3: a segment with an old timestamp is not accepted (PAWS), and is answered by an ACK.
+#[test]
+fn old_timestamps() {
+    let mut lab = Lab::accepted(with_timestamps());
+    lab.hears(seg("PA", 1, 1, 10).ts(200, 0));
+    lab.pass_ms(10);
+    lab.drop_out();
+    lab.hears(seg("PA", 11, 1, 10).ts(150, 0));
+    assert_eq!((lab.received.len(), lab.out()), (10, vec!["A 1 ack 11".to_owned()]));
+    lab.hears(seg("PA", 11, 1, 10).ts(200, 0));
+    assert_eq!(lab.received.len(), 20);
+}
+
+/// RFC 5681 section 4.2: every second full segment is acknowledged at once, one alone within the delay; RFC 9293 section
+/// 3.8.6.3: less than 500 ms.
+#[test]
+fn acknowledgements_are_delayed_a_little() {
+    let mut lab = Lab::accepted(with_sack());
+    lab.hears(seg("A", 1, 1, 1000));
+    assert_eq!(lab.out(), NONE);
+    lab.pass_ms(5);
+    assert_eq!(lab.out(), ["A 1 ack 1001"]);
+    lab.hears(seg("A", 1001, 1, 1000));
+    lab.hears(seg("A", 2001, 1, 1000));
+    assert_eq!(lab.out(), ["A 1 ack 3001"]);
+}
+
+/// RFC 2018 section 4: what came early is told at once, the latest block first; RFC 2883: what came twice is told first of all.
+#[test]
+fn gaps_and_duplicates_are_told() {
+    let mut lab = Lab::accepted(with_sack());
+    lab.hears(seg("A", 1001, 1, 1000));
+    assert_eq!(lab.out(), ["A 1 ack 1 sack 1001:2001"]);
+    lab.hears(seg("A", 3001, 1, 1000));
+    assert_eq!(lab.out(), ["A 1 ack 1 sack 3001:4001 1001:2001"]);
+    lab.hears(seg("A", 1001, 1, 1000));
+    assert_eq!(lab.out(), ["A 1 ack 1 sack 1001:2001 1001:2001 3001:4001"]);
+    lab.hears(seg("A", 1, 1, 1000));
+    assert_eq!(lab.out(), ["A 1 ack 2001 sack 3001:4001"]);
+    lab.hears(seg("A", 2001, 1, 1000));
+    assert_eq!((lab.received.len(), lab.out()), (4000, vec!["A 1 ack 4001".to_owned()]));
+}
+
+/// Five segments under way, and the first is lost. RFC 8985 section 6.2: with three behind the gap it goes out again at once.
+#[test]
+fn fast_retransmit() {
+    let mut lab = warm(with_sack());
+    lab.send(5000);
+    assert_eq!(lab.out().len(), 5);
+    lab.pass_ms(10);
+    lab.hears(sack(11, &[(1011, 2011)]));
+    assert_eq!(lab.out(), NONE, "it may only have been overtaken");
+    lab.hears(sack(11, &[(1011, 3011)]));
+    lab.hears(sack(11, &[(1011, 4011)]));
+    assert_eq!(lab.out(), ["PA 11:1011 ack 1"]);
+    lab.hears(seg("A", 1, 5011, 0));
+    lab.pass_ms(1000);
+    assert_eq!(lab.out(), NONE);
+    assert_eq!(lab.net.stats().timeouts, 0);
+}
+
+/// RFC 8985 section 6.2, step 5: with fewer behind the gap, after a quarter of the least round trip.
+#[test]
+fn rack_waits_for_what_may_be_overtaken() {
+    let mut lab = warm(with_sack());
+    lab.send(2000);
+    lab.drop_out();
+    lab.pass_ms(10);
+    lab.hears(sack(11, &[(1011, 2011)]));
+    assert_eq!(lab.out(), NONE);
+    lab.pass_ms(4);
+    assert_eq!(lab.out(), ["PA 11:1011 ack 1"], "2.5 ms and the timer's grain");
+}
+
+/// RFC 8985 section 7: the tail of a flight is lost, and nothing comes to tell of it: it is probed after two round trips, not after
+/// the 200 ms of a retransmission time-out.
+#[test]
+fn a_tail_loss_is_probed() {
+    let mut lab = warm(with_sack());
+    lab.send(3000);
+    assert_eq!(lab.out().len(), 3);
+    lab.pass_ms(10);
+    lab.hears(seg("A", 1, 1011, 0));
+    lab.pass_ms(19);
+    assert_eq!(lab.out(), NONE);
+    lab.pass_ms(4);
+    assert_eq!(lab.out(), ["PA 2011:3011 ack 1"]);
+    // The probe's ACK tells of the gap.
+    lab.pass_ms(10);
+    lab.hears(sack(1011, &[(2011, 3011)]));
+    lab.pass_ms(4);
+    assert_eq!(lab.out(), ["PA 1011:2011 ack 1"]);
+    assert_eq!(lab.net.stats().timeouts, 0);
+}
+
+/// RFC 8985 section 7.2: one segment alone is probed as soon as the peer's delayed ACK is overdue.
+#[test]
+fn a_single_segment_is_probed() {
+    let mut lab = warm(with_sack());
+    lab.send(100);
+    lab.drop_out();
+    lab.pass_ms(69);
+    assert_eq!(lab.out(), NONE);
+    lab.pass_ms(5);
+    assert_eq!(lab.out(), ["PA 11:111 ack 1"]);
+}
+
+/// RFC 6298 section 5.5 and 5.6: time-outs double, and the patience ends (RFC 9293 section 3.8.3).
+#[test]
+fn time_outs_double_and_end() {
+    let mut lab = warm(with_sack());
+    lab.send(100);
+    lab.drop_out();
+    // The probe, then the time-outs.
+    lab.pass_ms(80);
+    assert_eq!(lab.out().len(), 1);
+    lab.pass_ms(210);
+    assert_eq!(lab.out().len(), 1);
+    lab.pass_ms(390);
+    assert_eq!(lab.out(), NONE);
+    lab.pass_ms(60);
+    assert_eq!(lab.out().len(), 1);
+    lab.pass_ms(300_000);
+    assert_eq!(lab.failed, Some(NetErrorKind::TimedOut));
+    assert!(lab.out().len() < 12);
+}
+
+/// RFC 5681 section 3.2 and RFC 6582: a peer without SACK: three duplicate ACKs, then a partial one.
+#[test]
+fn without_sack() {
+    let mut lab = warm(Options { mss: Some(1000), ..Options::default() });
+    lab.send(8000);
+    assert_eq!(lab.out().len(), 8);
+    lab.pass_ms(10);
+    lab.hears(seg("A", 1, 11, 0));
+    lab.hears(seg("A", 1, 11, 0));
+    assert_eq!(lab.out(), NONE);
+    lab.hears(seg("A", 1, 11, 0));
+    assert_eq!(lab.out(), ["PA 11:1011 ack 1"]);
+    lab.pass_ms(10);
+    lab.hears(seg("A", 1, 4011, 0));
+    assert_eq!(lab.out(), ["PA 4011:5011 ack 1"], "section 3.2, step 3");
+    lab.hears(seg("A", 1, 8011, 0));
+    assert_eq!(lab.net.stats().timeouts, 0);
+}
+
+/// RFC 3522 and RFC 4015: the ACK of a retransmission echoes the timestamp of the original: it was late, not lost.
+#[test]
+fn a_needless_retransmission_is_taken_back() {
+    let mut lab = Lab::accepted(with_timestamps());
+    let begun = lab.now_ms();
+    lab.send(4000);
+    lab.drop_out();
+    // A delay of a second: the whole flight seems to be lost.
+    lab.pass_ms(1000);
+    assert!(!lab.out().is_empty());
+    lab.hears(seg("A", 1, 2001, 0).ts(101, begun));
+    assert_eq!(lab.net.stats().spurious, 1);
+    lab.hears(seg("A", 1, 4001, 0).ts(101, begun));
+    let before = lab.net.stats().retransmits;
+    lab.send(20_000);
+    assert!(lab.out().len() >= 10, "the window is what it was");
+    assert_eq!(lab.net.stats().retransmits, before);
+}
+
+/// RFC 9293 section 3.8.6.1: a closed window is probed, further apart each time, and never given up while the peer answers.
+#[test]
+fn a_closed_window_is_probed() {
+    let mut lab = warm(with_sack());
+    lab.hears(seg("A", 1, 11, 0).win(0));
+    lab.send(100);
+    assert_eq!(lab.out(), NONE);
+    let mut probes = 0;
+    for _ in 0..400 {
+        lab.pass_ms(1000);
+        for probe in lab.out() {
+            assert_eq!(probe, "A 10 ack 1", "what was acknowledged before");
+            probes += 1;
+            lab.hears(seg("A", 1, 11, 0).win(0));
+        }
+    }
+    assert!((8..30).contains(&probes), "{probes} probes in 400 s");
+    assert_eq!(lab.failed, None);
+    lab.hears(seg("A", 1, 11, 0));
+    assert_eq!(lab.out(), ["PA 11:111 ack 1"]);
+}
+
+/// RFC 9293 section 3.8.6.2.1: a segment that only the window cuts short waits for more room.
+#[test]
+fn no_silly_windows() {
+    let mut lab = warm(with_sack());
+    lab.hears(seg("A", 1, 11, 0).win(1100));
+    lab.send(3000);
+    assert_eq!(lab.out(), ["A 11:1011 ack 1"]);
+    lab.hears(seg("A", 1, 1011, 0).win(2500));
+    assert_eq!(lab.out(), ["A 1011:2011 ack 1", "PA 2011:3011 ack 1"]);
+}
+
+/// RFC 9293 section 3.8.6.2.2 and 3.8.6: our window closes while nobody reads, does not shrink, and opens by a worthwhile step.
+#[test]
+fn our_window_closes_and_opens() {
+    let mut lab = Lab::accepted(with_sack());
+    let conn = lab.conn.expect("accepted");
+    lab.net.pause(conn);
+    let mut seq = 1;
+    let mut least = u32::from(u16::MAX);
+    for _ in 0..70 {
+        lab.hears(seg("A", seq, 1, 1000));
+        seq += 1000;
+        lab.pass_ms(5);
+        for (tcp, _) in lab.take_out() {
+            least = least.min(u32::from(tcp.window));
+        }
+    }
+    assert_eq!(least, 0, "it is closed");
+    lab.hears(seg("A", seq - 535, 1, 1));
+    lab.drop_out();
+    lab.net.resume(conn);
+    lab.turn();
+    let (update, _) = lab.take_out().pop().expect("the peer waits for it");
+    assert!(update.window > 10_000, "{}", update.window);
+    assert!((65_000..=65_535).contains(&lab.received.len()));
+}
+
+/// RFC 9293 section 3.10.7.4: data after we have closed finds nobody.
+#[test]
+fn data_for_one_that_is_closed() {
+    let mut lab = warm(with_sack());
+    lab.close(Close::Now);
+    assert_eq!(lab.out(), ["FA 11 ack 1"]);
+    lab.hears(seg("A", 1, 12, 0));
+    lab.hears(seg("PA", 1, 12, 10));
+    assert_eq!(lab.out(), ["R 12"]);
+    assert_eq!(lab.net.waiting(), (0, 0));
+}
+
+/// RFC 9293 section 3.6, figure 13: both close at once.
+#[test]
+fn simultaneous_close() {
+    let mut lab = warm(with_sack());
+    lab.close(Close::Now);
+    lab.drop_out();
+    lab.hears(seg("FA", 1, 11, 0));
+    assert_eq!(lab.out(), ["A 12 ack 2"]);
+    lab.hears(seg("A", 2, 12, 0));
+    assert_eq!(lab.net.waiting(), (0, 1));
+}
+
+/// RFC 9293 section 3.10.7.4 and RFC 6191: TIME_WAIT answers a FIN again, lets a new connection begin with higher numbers, and
+/// RFC 1337: a reset does not end it.
+#[test]
+fn time_wait() {
+    let mut lab = warm(with_sack());
+    lab.close(Close::Now);
+    lab.hears(seg("FA", 1, 12, 0));
+    lab.drop_out();
+    lab.pass_ms(600);
+    lab.hears(seg("R", 2, 0, 0));
+    lab.hears(seg("FA", 1, 12, 0));
+    assert_eq!((lab.out(), lab.net.waiting()), (vec!["A 12 ack 2".to_owned()], (0, 1)));
+    lab.pass_ms(600);
+    lab.hears(seg("S", 1, 0, 0));
+    assert_eq!(lab.out(), ["A 12 ack 2"], "an old SYN");
+    lab.hears(seg("S", 5000, 0, 0));
+    let (syn_ack, _) = lab.take_out().pop().expect("a new connection");
+    assert_eq!((lab.net.waiting(), syn_ack.flags.0), ((1, 0), 18));
+}
+
+/// RFC 9293 section 3.10.7.1: resets for strangers, made so that they are believed.
+#[test]
+fn resets_for_strangers() {
+    let mut lab = Lab::new(StackOptions::default());
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["RA 0 ack 1"]);
+    lab.hears(seg("A", 7, 99, 10));
+    assert_eq!(lab.out(), ["R 99"]);
+    lab.hears(seg("R", 7, 0, 0));
+    assert_eq!(lab.out(), NONE);
+}
+
+/// RFC 9293 section 3.10.7.4: a handshake under way: the SYN again, a wrong ACK, a reset.
+#[test]
+fn handshakes_under_way() {
+    let mut lab = Lab::listening();
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.pass_ms(200);
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.hears(seg("A", 1, 50, 0));
+    assert_eq!(lab.out(), ["R 50"]);
+    lab.pass_ms(1000);
+    assert_eq!(lab.out(), ["SA 0 ack 1"], "RFC 6298: sent again after a second");
+    lab.hears(seg("R", 1, 0, 0));
+    assert_eq!(lab.net.waiting(), (0, 0));
+    assert!(lab.conn.is_none());
+}
+
+/// RFC 6928: ten segments at first; RFC 5681 section 3.1: one more for each that is acknowledged.
+#[test]
+fn the_initial_window() {
+    let mut lab = Lab::accepted(with_sack());
+    lab.send(50_000);
+    assert_eq!(lab.out().len(), 10);
+    lab.hears(seg("A", 1, 2001, 0));
+    assert_eq!(lab.out().len(), 4);
+}
+
+/// RFC 2018 section 8: after a time-out, a peer that forgot what it told is sent all of it.
+#[test]
+fn a_peer_that_forgets() {
+    let mut lab = warm(with_sack());
+    lab.send(3000);
+    lab.drop_out();
+    lab.hears(sack(11, &[(1011, 3011)]));
+    lab.pass_ms(3000);
+    let out = lab.out();
+    assert!(out.iter().all(|segment| segment == "PA 11:1011 ack 1"), "{out:?}");
+    lab.hears(seg("A", 1, 1011, 0));
+    lab.pass_ms(3000);
+    assert!(lab.out().iter().any(|segment| segment.contains("1011:2011")), "the rest too");
+}

@@ -1,0 +1,92 @@
+//! The engine over user-space TCP in virtual time: delay, loss, duplication, reordering, and servers that close.
+
+use std::net::IpAddr;
+use std::thread;
+
+use linerate_net::link::sim::{Sim, SimOptions};
+use linerate_net::mem::PeerHost;
+use linerate_net::stack::{Stack, StackOptions};
+
+use super::*;
+
+const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+fn server_of() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], 80))
+}
+
+fn stack(sim: &Sim, address: IpAddr, seed: u64) -> Stack<linerate_net::link::sim::SimEnd> {
+    let end = sim.end(&[address]).unwrap();
+    let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
+    Stack::new(end, options)
+}
+
+/// The plan runs against the script, each on a stack of its own.
+fn run_over(network: SimOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
+    let seen = script.seen.clone();
+    let sim = Sim::new(network);
+    let ours = stack(&sim, OURS, network.seed);
+    let mut host = PeerHost::new(stack(&sim, server_of().ip(), network.seed + 1));
+    host.serve(server_of(), script).unwrap();
+    let server = thread::spawn(move || host.run(|| false));
+    let mut plan = plan.clone();
+    plan.target.addresses = vec![server_of()];
+    let part = Part { core: 0, cores: 1, start: Time::ZERO };
+    let outcome = part.run(&plan, ours, Arc::new(Board::default())).unwrap();
+    server.join().unwrap().unwrap();
+    let r = outcome.requests;
+    assert_eq!(r.sent, r.answered + r.failed + r.unknown, "{r:?}");
+    let c = seen.get().requests;
+    assert!(r.answered <= c && c <= r.sent + r.resent, "server counted {c}, we {r:?}");
+    (outcome, seen)
+}
+
+fn bad(seed: u64) -> SimOptions {
+    SimOptions {
+        seed,
+        delay: Duration::from_millis(2),
+        loss_ppm: 10_000,
+        reorder_ppm: 30_000,
+        duplicate_ppm: 10_000,
+        corrupt_ppm: 2_000,
+        ..SimOptions::default()
+    }
+}
+
+#[test]
+fn each_request_is_answered_once_on_a_bad_network() {
+    for seed in 0..20 {
+        let plan = Plan { connections: 4, depth: 10, stop: requests(1000), ..plan() };
+        let (outcome, seen) = run_over(bad(seed), &plan, Script::new());
+        assert_eq!((outcome.requests.answered, seen.get().requests), (1000, 1000), "seed {seed}");
+    }
+}
+
+#[test]
+fn short_connections_on_a_bad_network() {
+    for seed in 0..10 {
+        let plan = Plan { connections: 8, per_connection: Some(1), stop: requests(300), ..plan() };
+        let (outcome, seen) = run_over(bad(seed), &plan, Script::new());
+        assert_eq!((outcome.requests.answered, seen.get().requests), (300, 300), "seed {seed}");
+        assert!(outcome.connections.opened >= 300);
+    }
+}
+
+#[test]
+fn a_server_that_closes_after_some_loses_nothing() {
+    for seed in 0..10 {
+        let plan = Plan { connections: 5, depth: 40, stop: requests(2000), ..plan() };
+        let script = Script { close_after: Some(25), says_close: seed % 2 == 0, ..Script::new() };
+        let (outcome, seen) = run_over(bad(seed), &plan, script);
+        assert_eq!((outcome.requests.answered, seen.get().answered), (2000, 2000), "seed {seed}");
+    }
+}
+
+/// On a perfect network, the latency is the round trip and nothing else.
+#[test]
+fn the_latency_is_the_round_trip() {
+    let network = SimOptions { delay: Duration::from_millis(10), ..SimOptions::default() };
+    let plan = Plan { connections: 3, depth: 1, stop: requests(60), ..plan() };
+    let (outcome, _) = run_over(network, &plan, Script::new());
+    assert_eq!(outcome.latency.from_sent.percentile_ns(100.0) / 1_000_000, 20);
+}

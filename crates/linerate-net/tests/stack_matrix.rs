@@ -1,0 +1,136 @@
+//! How fast the stack is over far and lossy networks, in virtual time: a change of behaviour is a change of this text.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
+use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::{Conn, ConnectOptions, Event, ListenOptions, Time, Transport};
+
+const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const REQUEST: usize = 100;
+const ANSWER: usize = 600;
+const EXCHANGES: usize = 2000;
+const BULK: usize = 4 << 20;
+/// 100 Mbit/s, and a queue of 100 ms.
+const RATE: u64 = 12_500_000;
+
+fn stack(rtt_ms: f64, loss_ppm: u32) -> (Stack<SimEnd>, SocketAddr) {
+    let sim = SimOptions {
+        seed: 5,
+        delay: Duration::from_secs_f64(rtt_ms / 2000.0),
+        rate: Some(RATE),
+        queue: RATE as usize / 10,
+        loss_ppm,
+        ..SimOptions::default()
+    };
+    let options = StackOptions { addresses: vec![IP], seed: Some(5), ..StackOptions::default() };
+    let mut net = Stack::new(Sim::alone(sim).expect("a descriptor"), options);
+    let (_, at) = net.listen(SocketAddr::new(IP, 80), &ListenOptions::default()).expect("can listen");
+    (net, at)
+}
+
+fn turn(net: &mut Stack<SimEnd>, mut handle: impl FnMut(&mut Stack<SimEnd>, Event)) {
+    let mut events = Vec::new();
+    net.turn(None, &mut events).expect("something happens");
+    for event in events {
+        handle(net, event);
+    }
+}
+
+fn receive(net: &mut Stack<SimEnd>, data: linerate_net::Data) -> usize {
+    let mut len = 0;
+    net.receive(data, |piece| len += piece.len());
+    len
+}
+
+/// Exchanges with `depth` requests under way, on one connection: rate, median, 99th percentile and the worst.
+fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
+    let (mut net, at) = stack(rtt_ms, loss_ppm);
+    let client = net.connect(at, &ConnectOptions::default()).expect("can connect");
+    let (mut sent_at, mut latencies) = (std::collections::VecDeque::new(), Vec::new());
+    let (mut asked, mut answered, mut start) = (0, 0, Time::ZERO);
+    while latencies.len() < EXCHANGES {
+        turn(&mut net, |net, event| match event {
+            Event::Connected { .. } => {
+                start = net.now();
+                for _ in 0..depth {
+                    net.send(client, &[1; REQUEST]).expect("can send");
+                    sent_at.push_back(start);
+                }
+            }
+            Event::Readable { conn, data } => {
+                let (now, len) = (net.now(), receive(net, data));
+                if conn == client {
+                    answered += len;
+                    while answered >= ANSWER {
+                        answered -= ANSWER;
+                        latencies.push(now - sent_at.pop_front().expect("asked for"));
+                        net.send(client, &[1; REQUEST]).expect("can send");
+                        sent_at.push_back(now);
+                    }
+                } else {
+                    asked += len;
+                    let answers = asked / REQUEST;
+                    asked %= REQUEST;
+                    net.send(conn, &vec![2; answers * ANSWER]).expect("can send");
+                }
+            }
+            Event::Failed { error, .. } => panic!("{error}"),
+            _ => {}
+        });
+    }
+    let rate = latencies.len() as f64 / (net.now() - start).as_secs_f64();
+    latencies.sort();
+    let ms = |q: f64| latencies[((latencies.len() - 1) as f64 * q) as usize].as_secs_f64() * 1e3;
+    format!("{rate:>9.0}/s  p50 {:>7.2}  p99 {:>7.2}  max {:>7.2}", ms(0.5), ms(0.99), ms(1.0))
+}
+
+/// One transfer, from the server: megabits a second, handshake included, and how often it had to wait for a time-out.
+fn bulk(rtt_ms: f64, loss_ppm: u32) -> String {
+    let (mut net, at) = stack(rtt_ms, loss_ppm);
+    let start = net.now();
+    let client = net.connect(at, &ConnectOptions::default()).expect("can connect");
+    net.send(client, b"GET").expect("can send");
+    let (mut got, mut server) = (0, None::<Conn>);
+    while got < BULK {
+        turn(&mut net, |net, event| match event {
+            Event::Readable { conn, data } if conn == client => got += receive(net, data),
+            Event::Readable { conn, data } => {
+                if receive(net, data) > 0 && server.replace(conn).is_none() {
+                    net.send(conn, &vec![3; BULK]).expect("can send");
+                }
+            }
+            Event::Failed { error, .. } => panic!("{error}"),
+            _ => {}
+        });
+    }
+    let took = (net.now() - start).as_secs_f64();
+    let stats = net.stats();
+    let mbit = BULK as f64 * 8.0 / 1e6 / took;
+    format!("{mbit:>6.1} Mbit/s  time-outs {}  needless {}", stats.timeouts, stats.spurious)
+}
+
+#[test]
+fn throughput_and_latency() {
+    let mut text = String::from("requests of 100 bytes, answers of 600, milliseconds\n");
+    for rtt_ms in [0.2, 10.0, 40.0] {
+        for loss_ppm in [0, 1_000, 10_000, 30_000] {
+            for depth in [1, 16] {
+                let line = exchanges(depth, rtt_ms, loss_ppm);
+                let loss = f64::from(loss_ppm) / 10_000.0;
+                let _ = writeln!(text, "rtt {rtt_ms:>4} ms  loss {loss:>3} %  depth {depth:>2}  {line}");
+            }
+        }
+    }
+    text.push_str("one transfer of 4 MiB at 100 Mbit/s\n");
+    for rtt_ms in [0.2, 10.0, 40.0] {
+        for loss_ppm in [0, 1_000, 10_000, 30_000] {
+            let line = bulk(rtt_ms, loss_ppm);
+            let _ =
+                writeln!(text, "rtt {rtt_ms:>4} ms  loss {:>3} %  {line}", f64::from(loss_ppm) / 10_000.0);
+        }
+    }
+    insta::assert_snapshot!(text);
+}

@@ -1,0 +1,172 @@
+//! The server over user-space TCP in virtual time: delay, loss, duplication, reordering, and clients that read slowly.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
+use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
+use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::{ListenOptions, Time};
+use linerate_serve::{Limits, Request, Response, Server, sleep};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+fn stack(sim: &Sim, address: IpAddr, seed: u64) -> Stack<SimEnd> {
+    let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
+    Stack::new(sim.end(&[address]).unwrap(), options)
+}
+
+fn number(request: &Request) -> u64 {
+    request.query().and_then(|q| q.parse().ok()).unwrap_or(0)
+}
+
+async fn app(mut request: Request) -> Response {
+    match request.path() {
+        "/delay" => {
+            sleep(Duration::from_millis(number(&request))).await;
+            Response::text(format!("waited {}\n", number(&request)))
+        }
+        "/large" => Response::text(vec![b'x'; number(&request) as usize]),
+        "/upload" => match request.body().collect(1 << 22).await {
+            Ok(body) => Response::text(format!("{} bytes\n", body.len())),
+            Err(_) => Response::text("broken\n"),
+        },
+        _ => Response::text("hello\n"),
+    }
+}
+
+/// A client that says what it has to say at once, and reads all, slowly perhaps.
+#[derive(Clone, Default)]
+struct Client {
+    says: Vec<u8>,
+    pause: Option<Duration>,
+    got: Arc<Mutex<Vec<u8>>>,
+    /// Ended without a failure.
+    ended: Arc<AtomicBool>,
+}
+
+impl Client {
+    /// The same words, heard by nobody yet.
+    fn again(&self) -> Client {
+        Client { says: self.says.clone(), ..Client::default() }
+    }
+}
+
+impl Peer for Client {
+    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        out.send(conn, self.says.clone());
+    }
+
+    fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        self.got.lock().unwrap().extend_from_slice(bytes);
+        if let Some(pause) = self.pause {
+            out.pause(conn);
+            out.resume_after(pause, conn);
+        }
+    }
+
+    fn ended(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.ended.store(true, Ordering::SeqCst);
+        out.close(conn);
+    }
+}
+
+/// Each client has its connection; returns what each received. All of them have to see the end.
+fn serve(network: SimOptions, clients: Vec<Client>) -> Vec<Vec<u8>> {
+    let sim = Sim::new(network);
+    let mut server = Server::new(stack(&sim, SERVER, network.seed), app, Limits::default());
+    let at = server.listen(SocketAddr::new(SERVER, 80), &ListenOptions::default()).unwrap();
+    let mut host = PeerHost::new(stack(&sim, CLIENT, network.seed + 1));
+    for client in &clients {
+        host.dial(at, client.clone()).unwrap();
+    }
+    let running = clients.clone();
+    let over = move || running.iter().all(|client| client.ended.load(Ordering::SeqCst));
+    let done = Arc::new(AtomicBool::new(false));
+    let told = done.clone();
+    let driver = thread::spawn(move || {
+        host.run(over).unwrap();
+        told.store(true, Ordering::SeqCst);
+    });
+    // With the clients' end gone nothing is going to happen any more, and the turn says so.
+    while !done.load(Ordering::SeqCst) && server.turn(None).is_ok() {}
+    drop(server);
+    driver.join().unwrap();
+    assert!(clients.iter().all(|client| client.ended.load(Ordering::SeqCst)), "all saw the end");
+    clients.iter().map(|client| client.got.lock().unwrap().clone()).collect()
+}
+
+fn get(paths: &[&str]) -> Vec<u8> {
+    let last = paths.len() - 1;
+    let one = |(i, path): (usize, &&str)| {
+        let close = if i == last { "Connection: close\r\n" } else { "" };
+        format!("GET {path} HTTP/1.1\r\nHost: a\r\n{close}\r\n")
+    };
+    paths.iter().enumerate().map(one).collect::<String>().into_bytes()
+}
+
+fn bad(seed: u64) -> SimOptions {
+    SimOptions {
+        seed,
+        delay: Duration::from_millis(1 + seed % 30),
+        loss_ppm: 15_000,
+        reorder_ppm: 30_000,
+        duplicate_ppm: 10_000,
+        corrupt_ppm: 2_000,
+        ..SimOptions::default()
+    }
+}
+
+fn count(text: &[u8], what: &str) -> usize {
+    text.windows(what.len()).filter(|w| *w == what.as_bytes()).count()
+}
+
+/// Bytes of the one answer's body.
+fn body_len(answer: &[u8]) -> usize {
+    let head = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("an answer");
+    answer.len() - head - 4
+}
+
+#[test]
+fn answers_on_a_bad_network_are_whole_and_in_order() {
+    for seed in 0..15 {
+        let pipelined = Client { says: get(&["/", "/delay?30", "/", "/delay?5", "/"]), ..Client::default() };
+        let large = Client { says: get(&["/large?200000"]), ..Client::default() };
+        let short = Client { says: get(&["/"]), ..Client::default() };
+        let got = serve(bad(seed), vec![pipelined, large, short.again(), short]);
+        let order: Vec<usize> = ["waited 30", "waited 5\n"]
+            .iter()
+            .map(|w| got[0].windows(w.len()).position(|x| x == w.as_bytes()).expect("answered"))
+            .collect();
+        assert!(order.is_sorted() && count(&got[0], "hello\n") == 3, "seed {seed}");
+        assert_eq!(body_len(&got[1]), 200_000, "seed {seed}");
+        assert_eq!((count(&got[2], "200 OK"), count(&got[3], "200 OK")), (1, 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_slow_reader_closes_the_window_and_has_all_of_it() {
+    for seed in 0..3 {
+        let pause = Some(Duration::from_millis(40));
+        let slow = Client { says: get(&["/large?2000000"]), pause, ..Client::default() };
+        let got = serve(bad(seed), vec![slow]);
+        assert_eq!(body_len(&got[0]), 2_000_000, "seed {seed}");
+    }
+}
+
+#[test]
+fn uploads_arrive_whole() {
+    for seed in 0..5 {
+        let mut says =
+            b"POST /upload HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n"
+                .to_vec();
+        says.resize(says.len() + 300_000, b'u');
+        let got = serve(bad(seed), vec![Client { says, ..Client::default() }]);
+        assert_eq!(count(&got[0], "300000 bytes"), 1, "seed {seed}: {}", String::from_utf8_lossy(&got[0]));
+    }
+}
