@@ -48,6 +48,8 @@ enum Bench {
     Load(bench::Options),
     /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
     Serve(bench::serve::Options),
+    /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
+    Stack(bench::stack::Options),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
     Explain(bench::explain::Options),
     /// `linerate explain --pcap` against tshark, in turns.
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
+        Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),

@@ -9,6 +9,7 @@ mod round;
 mod scenario;
 pub(crate) mod serve;
 mod server;
+pub(crate) mod stack;
 mod table;
 
 use std::path::{Path, PathBuf};

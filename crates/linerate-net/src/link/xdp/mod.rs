@@ -13,6 +13,7 @@ mod ethernet;
 mod limits;
 mod neighbours;
 mod netlink;
+mod offload;
 mod open;
 mod preflight;
 mod program;
@@ -64,6 +65,8 @@ pub struct Xdp {
     interface: u32,
     mtu: usize,
     checksums: Checksums,
+    /// The peer may leave checksums to a card: it is on this machine.
+    completes: bool,
     neighbours: Neighbours,
     netlink: Netlink,
     looked_for: Vec<IpAddr>,
@@ -185,12 +188,15 @@ impl Link for Xdp {
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let mut count = 0;
         for queue in &mut self.queues {
-            let neighbours = &mut self.neighbours;
+            let (neighbours, completes) = (&mut self.neighbours, self.completes);
             count += queue.receive(max - count, |frame| {
                 if let Some((mac, packet)) = ethernet::parse(frame)
                     && let Some(source) = ethernet::source(packet)
                 {
                     neighbours.seen(source, mac);
+                    if completes {
+                        offload::complete_checksum(packet);
+                    }
                     take(packet);
                 }
             });

@@ -169,6 +169,7 @@ impl Xdp {
             interface: interface.index,
             mtu,
             checksums,
+            completes: checksums == Checksums::Full && xdp::is_veth(&shared.interface),
             neighbours: Neighbours::new(),
             netlink: Netlink::open()?,
             looked_for: Vec::new(),

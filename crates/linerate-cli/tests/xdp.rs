@@ -1,0 +1,287 @@
+//! `--io xdp`, as people use it: a kernel on the other end of the cable. Needs root.
+
+mod common;
+#[path = "../../linerate-net/tests/namespaces/mod.rs"]
+mod namespaces;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use namespaces::{Cable, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
+
+const PORT: u16 = 8080;
+const A_WHILE: Duration = Duration::from_secs(20);
+
+/// A running `linerate serve`; it ends with the test.
+struct Serving(Child);
+
+impl Serving {
+    fn start(within: &Namespace, flags: &str) -> Serving {
+        let mut child = within.run(|| {
+            Command::new(env!("CARGO_BIN_EXE_linerate"))
+                .arg("serve")
+                .args(flags.split(' '))
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it starts")
+        });
+        let mut said = String::new();
+        let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
+        while !said.contains("listening on") {
+            let before = said.len();
+            lines.read_line(&mut said).expect("words");
+            assert!(said.len() > before, "it ended: {said}");
+        }
+        // What it says later must not find the pipe closed.
+        thread::spawn(move || lines.read_to_string(&mut String::new()));
+        Serving(child)
+    }
+
+    fn xdp(cable: &Cable, more: &str) -> Serving {
+        let flags = format!(
+            "--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --listen [{OUR_V6}]:{PORT} --threads 1{more}"
+        );
+        Serving::start(&cable.ours, &flags)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn connected(at: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&at, A_WHILE).expect("connected");
+    stream.set_read_timeout(Some(A_WHILE)).expect("set");
+    stream.set_write_timeout(Some(A_WHILE)).expect("set");
+    stream
+}
+
+/// One answer: its head, and its body by Content-Length.
+fn answer(from: &mut impl BufRead) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(from.read_line(&mut head).expect("a line") > 0, "cut off behind {head:?}");
+    }
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|l| l.strip_prefix("content-length:")).expect("a length");
+    let mut body = vec![0; length.trim().parse().expect("a number")];
+    from.read_exact(&mut body).expect("the body");
+    (head, body)
+}
+
+fn get(at: SocketAddr, path: &str) -> (String, Vec<u8>) {
+    let mut stream = connected(at);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    answer(&mut BufReader::new(stream))
+}
+
+/// Bytes that repeat nowhere near.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.flatten().take(len).collect()
+}
+
+/// 100 MB there and 100 MB back, in bodies of a megabyte.
+fn transfer(at: SocketAddr) {
+    const BODIES: u64 = 100;
+    const BODY: usize = 1 << 20;
+    let stream = connected(at);
+    let mut writer = stream.try_clone().expect("the same connection");
+    let mut reader = BufReader::new(stream);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for seed in 0..BODIES {
+                let head = format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY}\r\n\r\n");
+                writer.write_all(&[head.as_bytes(), &noise(seed, BODY)].concat()).expect("sent");
+            }
+        });
+        for seed in 0..BODIES {
+            let (head, body) = answer(&mut reader);
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            assert!(body == noise(seed, BODY), "body {seed} differs");
+        }
+    });
+}
+
+#[test]
+fn a_hundred_megabytes_are_the_same_both_ways_while_ping_and_another_port_stay_alive() {
+    let test = "a_hundred_megabytes_are_the_same_both_ways_while_ping_and_another_port_stay_alive";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let _serving = Serving::xdp(&cable, "");
+    let other = cable.ours.run(|| TcpListener::bind((OUR_V4, PORT + 1)).expect("the kernel's port"));
+    let done = AtomicBool::new(false);
+    let (done, theirs) = (&done, &cable.theirs);
+    thread::scope(|scope| {
+        let moving = scope.spawn(move || {
+            theirs.run(|| transfer((OUR_V4, PORT).into()));
+            theirs.run(|| transfer((OUR_V6, PORT).into()));
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) && !moving.is_finished() {
+            theirs.must(&format!("ping -c 1 -W 5 {OUR_V4}"));
+            theirs.must(&format!("ping -c 1 -W 5 {OUR_V6}"));
+            let _client = theirs.run(|| connected((OUR_V4, PORT + 1).into()));
+            let _server = other.accept().expect("a connection of the kernel's");
+        }
+    });
+    let (_, stats) = theirs.run(|| get((OUR_V4, PORT).into(), "/stats"));
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    assert!(stats["tcp"]["segments_in"].as_u64() > Some(100_000), "{stats}");
+}
+
+#[test]
+fn routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_nothing() {
+    let test = "routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_nothing";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let mut serving = Serving::xdp(&cable, "");
+    for at in [SocketAddr::from((OUR_V4, PORT)), SocketAddr::from((OUR_V6, PORT))] {
+        cable.theirs.run(|| {
+            assert_eq!(get(at, "/").1, b"Hello, World!\n");
+            assert_eq!(get(at, "/bytes/70000").1.len(), 70_000);
+            assert!(get(at, "/delay/20").0.starts_with("HTTP/1.1 200"));
+            assert!(get(at, "/status/404").0.starts_with("HTTP/1.1 404"));
+        });
+    }
+    // An answer that is on its way when the server is told to end.
+    let mut stream = cable.theirs.run(|| connected((OUR_V4, PORT).into()));
+    stream
+        .write_all(b"GET /delay/300 HTTP/1.1\r\nHost: x\r\n\r\nGET /stats HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("sent");
+    while !cable
+        .theirs
+        .run(|| get((OUR_V4, PORT).into(), "/stats"))
+        .1
+        .windows(11)
+        .any(|w| w == b"\"waiting\":1")
+    {
+        thread::sleep(Duration::from_millis(5));
+    }
+    serving.signal("-TERM");
+    assert!(answer(&mut BufReader::new(stream)).0.starts_with("HTTP/1.1 200"));
+    assert!(serving.0.wait().expect("it ends").success());
+}
+
+fn load(within: &Namespace, flags: &str) -> (serde_json::Value, common::Said) {
+    let words: Vec<&str> = flags.split(' ').collect();
+    within.run(|| common::measured(&words))
+}
+
+#[test]
+fn load_goes_past_the_kernel_and_leaves_no_address_behind() {
+    let Some(cable) = Cable::new("load_goes_past_the_kernel_and_leaves_no_address_behind", 1) else { return };
+    cable.theirs.must("sysctl -qw net.ipv4.tcp_timestamps=1");
+    let listen = format!("--listen {THEIR_V4}:{PORT} --listen [{THEIR_V6}]:{PORT} --threads 1");
+    let _kernels = Serving::start(&cable.theirs, &listen);
+    for (from, to) in [("10.77.0.9,10.77.0.10", THEIR_V4.to_string()), ("fd77::9", format!("[{THEIR_V6}]"))] {
+        for per_connection in ["1", "3", "1000"] {
+            let flags = format!(
+                "--io xdp --interface {OURS} --from {from} -t 1 -c 50 -n 3000 --per-connection {per_connection} \
+                 http://{to}:{PORT}/bytes/600"
+            );
+            let (document, said) = load(&cable.ours, &flags);
+            assert_eq!(said.code, Some(0), "{}", said.err);
+            assert_eq!(common::number(&document, "/requests/answered"), 3000);
+            assert_eq!(common::number(&document, "/requests/failed"), 0);
+            assert_eq!(document["environment"]["io"], "stack");
+        }
+    }
+    let shown = cable.ours.must(&format!("ip address show dev {OURS}"));
+    assert!(!shown.contains("10.77.0.9") && !shown.contains("fd77::9"), "{shown}");
+}
+
+#[test]
+fn both_ends_past_the_kernel() {
+    let Some(cable) = Cable::new("both_ends_past_the_kernel", 1) else { return };
+    let _serving = Serving::xdp(&cable, "");
+    let flags = format!(
+        "--io xdp --interface {THEIRS} --from 10.77.0.9 -t 1 -c 100 -n 20000 --per-connection 1 \
+         http://{OUR_V4}:{PORT}/bytes/600"
+    );
+    let (document, said) = load(&cable.theirs, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/answered"), 20_000);
+    assert_eq!(common::number(&document, "/connections/opened"), 20_000);
+}
+
+#[test]
+fn killed_it_leaves_the_interface_as_it_was() {
+    let Some(cable) = Cable::new("killed_it_leaves_the_interface_as_it_was", 1) else { return };
+    let mut serving = Serving::xdp(&cable, "");
+    assert!(cable.ours.must(&format!("ip link show dev {OURS}")).contains("xdp"));
+    cable.theirs.run(|| get((OUR_V4, PORT).into(), "/"));
+    serving.signal("-KILL");
+    serving.0.wait().expect("it is gone");
+    drop(serving);
+    // The kernel takes the program away in its own time.
+    while cable.ours.must(&format!("ip link show dev {OURS}")).contains("xdp") {
+        thread::sleep(Duration::from_millis(5));
+    }
+    // The port is the kernel's again.
+    let listener = cable.ours.run(|| TcpListener::bind((OUR_V4, PORT)).expect("the port is free"));
+    let _client = cable.theirs.run(|| connected((OUR_V4, PORT).into()));
+    listener.accept().expect("a connection of the kernel's");
+    // A client's address goes by itself.
+    let mut client = cable.ours.run(|| {
+        let url = format!("http://{THEIR_V4}:{PORT}/");
+        let _held = cable.theirs.run(|| TcpListener::bind((THEIR_V4, PORT)).expect("a port"));
+        let flags = ["load", "--quiet", "--io", "xdp", "--interface", OURS, "--from", "10.77.0.9", &url];
+        let child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        while !cable.ours.must(&format!("ip address show dev {OURS}")).contains("10.77.0.9/32") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        child
+    });
+    client.kill().expect("it runs");
+    client.wait().expect("it is gone");
+    let shown = cable.ours.must(&format!("ip address show dev {OURS}"));
+    let life = shown.split("10.77.0.9/32").nth(1).and_then(|rest| rest.split("valid_lft ").nth(1));
+    let seconds: u32 =
+        life.and_then(|l| l.split("sec").next()).expect("a lifetime").parse().expect("seconds");
+    assert!(seconds <= 30, "{shown}");
+}
+
+#[test]
+fn what_is_missing_is_said_before_anything_happens() {
+    let Some(cable) = Cable::new("what_is_missing_is_said_before_anything_happens", 1) else { return };
+    let run = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        cable.ours.run(|| common::run(&words))
+    };
+    let said = run("serve --io xdp --interface eth7 --listen 10.77.0.1:80");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.err.contains("there is no interface \"eth7\""), "{}", said.err);
+    let said = run("load --io xdp --interface lo --from 127.0.0.9 http://127.0.0.1/");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.err.contains("not an Ethernet interface"), "{}", said.err);
+    let said = run("serve --io xdp --listen 10.77.0.1:80");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let said = run(&format!("load --io xdp --interface {OURS} http://10.77.0.2/"));
+    assert_eq!(said.code, Some(2), "{said:?}");
+    // Nobody has that address: the target cannot be reached.
+    let said = run(&format!("load --quiet --io xdp --interface {OURS} --from 10.77.0.9 http://10.77.0.99/"));
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.out.contains("ARP") || said.err.contains("ARP"), "{said:?}");
+}

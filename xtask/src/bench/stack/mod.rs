@@ -1,0 +1,204 @@
+//! `bench stack`: TCP in user space over AF_XDP beside the kernel's, both ends on this machine, over veth in namespaces of its own.
+
+mod cable;
+mod scenario;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use cable::{CLIENT, Cable, FROM, SERVER};
+use scenario::{EPOLL, LOAD_EPOLL, NGINX, SCENARIOS, Scenario, URING};
+use serde_json::Value;
+
+use super::figures::{median, of_program};
+use super::round::{Run, line, measured};
+use super::scenario::Figure;
+use super::server::wrapper;
+use super::table::{Page, as_table, thousands};
+use super::{Common, Tools, alone_on_this_machine, chosen, circumstances, in_own_namespace, outside, typed};
+use crate::nginx::{configuration, hello};
+use crate::shell;
+
+/// Bytes of body in each answer, as in the write-up.
+const BODY: usize = 600;
+const PORT: u16 = 8080;
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// Beyond the planned time a client gets this long to end by itself, seconds.
+const GRACE_S: f64 = 15.0;
+/// At a thousand connections no more of them than this share may need a retransmission.
+const SENT_AGAIN: f64 = 0.001;
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Measures; `false` when a binding figure was missed.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let common = &options.common;
+    if common.list {
+        SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
+        return Ok(true);
+    }
+    let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
+    if outside() {
+        ensure!(shell::is_root(), "bench stack needs root: namespaces and AF_XDP");
+        let packages = ["build", "--release", "--quiet", "-p", "linerate-bench-raw", "-p", "linerate-cli"];
+        shell::run(shell::cargo().args(packages))?;
+        return in_own_namespace();
+    }
+    let _alone = alone_on_this_machine()?;
+    let tools = Tools::new(common, "", false)?;
+    let cable = Cable::lay()?;
+    let head = format!("`cargo xtask bench stack {}`\n\n{}", typed(common), circumstances(&tools));
+    let mut page = Page::new(head);
+    for s in scenarios {
+        println!("\n{}: {}", s.name, s.what);
+        let mut runs = Vec::new();
+        for round in 0..tools.rounds {
+            for i in 0..s.who.len() {
+                let who = s.who[(i + round) % s.who.len()];
+                if who == NGINX && shell::find("nginx").is_none() {
+                    println!("  nginx is not installed: left out");
+                    continue;
+                }
+                let run = one(&tools, &cable, s, who, round)
+                    .unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
+                println!("  {}", line(&run));
+                runs.push(run);
+            }
+        }
+        page.add_block(as_table(
+            &format!(
+                "| {} | requests/s | CPU of both cores, us per request | server core | client core |",
+                s.what
+            ),
+            &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>(),
+        ));
+        page.add_compared(s.name, s.what, s.wants, &runs);
+        // After each scenario: an interrupted run has lost nothing of what it measured.
+        page.write(common.out.as_deref())?;
+    }
+    println!("\n{}", page.markdown());
+    Ok(page.all_reached())
+}
+
+fn row(who: &str, runs: &[Run]) -> String {
+    let Some(rate) = of_program(runs, who, Figure::Rate) else { return format!("| {who} | - | - | - | - |") };
+    let good = || runs.iter().filter(|r| r.program == who && r.fault.is_none());
+    let busy = |of: fn(&Run) -> f64| median(&good().map(of).collect::<Vec<_>>()).unwrap_or(0.0) * 100.0;
+    let cpu = of_program(runs, who, Figure::Cpu).unwrap_or(0.0);
+    let (server, client) = (busy(|r| r.server_busy), busy(|r| r.client_busy));
+    format!("| {who} | {} | {cpu:.2} | {server:.0} % | {client:.0} % |", thousands(rate))
+}
+
+/// A server in its namespace; it goes when this goes.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(t: &Tools, cable: &Cable, who: &str, dir: &Path) -> Result<Serving> {
+    let at = SocketAddr::new(SERVER.1.parse()?, PORT);
+    let mut words: Vec<String> = cable.enter().collect();
+    words.extend(wrapper(t, dir));
+    if who == NGINX {
+        let nginx = shell::find("nginx").context("nginx is not installed")?;
+        let locations = format!("location / {{ {} }}", hello(BODY));
+        std::fs::write(dir.join("nginx.conf"), configuration(at, "", &locations))?;
+        words.extend([nginx.display().to_string(), "-p".into(), dir.display().to_string()]);
+        words.extend(["-c", "nginx.conf", "-e", "error.log"].map(str::to_owned));
+    } else {
+        let io = match who {
+            EPOLL => "epoll".to_owned(),
+            URING => "uring".to_owned(),
+            _ => format!("xdp --interface {}", SERVER.0),
+        };
+        words.push(t.linerate.display().to_string());
+        words.extend(format!("serve --threads 1 --listen {at} --io {io}").split(' ').map(str::to_owned));
+    }
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut serving = Serving(command.spawn().context("cannot start the server")?);
+    let begin = Instant::now();
+    while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
+        if let Some(status) = serving.0.try_wait()? {
+            bail!("{who} ended at once: {status}");
+        }
+        ensure!(begin.elapsed() < READY_WITHIN, "{who} is not ready after {READY_WITHIN:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(serving)
+}
+
+fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {
+    let dir = tempfile::tempdir()?;
+    let _serving = start(t, cable, who, dir.path())?;
+    let mut command = vec![t.linerate.display().to_string()];
+    let json = dir.path().join("outcome.json");
+    let mut flags =
+        format!("load -t 1 --quiet -c {} -d {}s --json {}", s.connections, t.seconds, json.display());
+    if s.per_connection > 0 {
+        flags += &format!(" --per-connection {}", s.per_connection);
+    }
+    flags += &match who {
+        LOAD_EPOLL => " --io epoll".to_owned(),
+        _ => format!(" --io xdp --interface {} --from {FROM}", CLIENT.0),
+    };
+    let path = if who == NGINX { String::new() } else { format!("bytes/{BODY}") };
+    flags += &format!(" http://{}:{PORT}/{path}", SERVER.1);
+    command.extend(flags.split(' ').map(str::to_owned));
+    let before = [busy_s(t.cores[0])?, busy_s(t.cores[1])?];
+    let (_, cost) = measured(t, &command, t.seconds + GRACE_S, dir.path())?;
+    let busy = [busy_s(t.cores[0])? - before[0], busy_s(t.cores[1])? - before[1]];
+    let outcome: Value = serde_json::from_str(&std::fs::read_to_string(json)?)?;
+    let n = |pointer: &str| outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
+    let answered = n("/requests/answered");
+    Ok(Run {
+        program: who,
+        round,
+        rate: n("/rate_rps"),
+        answered: answered as u64,
+        server_requests: None,
+        // Of both ends together: on veth the receiver's network work is done on the sender's core.
+        cpu_us: (busy[0] + busy[1]) * 1e6 / answered.max(1.0),
+        server_busy: busy[0] / cost.wall_s,
+        client_busy: busy[1] / cost.wall_s,
+        waited: cost.delay_s / cost.wall_s,
+        max_rss_kb: cost.max_rss_kb,
+        fault: fault(s, &n),
+    })
+}
+
+/// No connection may fail, and hardly one may need a retransmission.
+fn fault(s: &Scenario, n: &impl Fn(&str) -> f64) -> Option<String> {
+    let lost = n("/requests/failed") + n("/requests/unknown");
+    let opened = n("/connections/opened");
+    if lost > 0.0 {
+        return Some(format!("{lost} requests failed or are unknown"));
+    }
+    // Of many requests on one connection each counts.
+    let units = if s.per_connection == 0 { n("/requests/answered") } else { opened };
+    let again = n("/tcp/retransmits");
+    (again > units * SENT_AGAIN).then(|| format!("{again} segments sent again in {units} exchanges"))
+}
+
+/// The time a core was busy since the machine started, seconds.
+fn busy_s(core: usize) -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let name = format!("cpu{core} ");
+    let fields = text.lines().find_map(|l| l.strip_prefix(&name)).context("no such core")?;
+    let ticks: Vec<u64> = fields.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+    ensure!(ticks.len() >= 7, "/proc/stat has no times");
+    // user, nice, system, irq, softirq; clock ticks are 10 ms everywhere Linux runs.
+    Ok((ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) as f64 / 100.0)
+}
