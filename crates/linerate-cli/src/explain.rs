@@ -152,7 +152,6 @@ fn progress(probe: &Probe, quiet: bool) {
         Probe::Connect(_) => "connecting",
         Probe::Burst(_) => "several calls at once",
         Probe::ConnectMeanwhile => "handshakes while an answer comes",
-        Probe::Process(_) => "looking at the server's process",
         Probe::Call(call) => match call.experiment {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",

@@ -128,6 +128,8 @@ pub struct Call {
     /// Connections that the kernel turned away at a full accept queue meanwhile (TcpExt ListenOverflows), where the server is
     /// on this machine.
     pub overflows: u64,
+    /// What the server's process did meanwhile, when it is on this machine and was named.
+    pub server: Option<Box<crate::local::Spent>>,
 }
 
 impl Call {
@@ -149,6 +151,13 @@ impl Call {
     /// The longest pause between two receives of the answer.
     pub fn longest_gap(&self) -> Duration {
         self.receives.windows(2).map(|w| w[1].at.saturating_sub(w[0].at)).max().unwrap_or_default()
+    }
+
+    /// Bytes of the answer that came before its longest pause.
+    pub fn bytes_before_gap(&self) -> u64 {
+        let gap = self.longest_gap();
+        let at = self.receives.windows(2).position(|w| w[1].at.saturating_sub(w[0].at) == gap);
+        at.map_or(0, |at| self.receives[..=at].iter().map(|r| u64::from(r.bytes)).sum())
     }
 
     /// From the first write to the first byte of the answer.

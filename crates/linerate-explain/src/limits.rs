@@ -10,7 +10,7 @@ pub const BUDGET: Duration = Duration::from_secs(15);
 /// has shown where it hangs.
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else 1, 2 and 4 s) show.
-pub const CONNECT_TIME: Duration = Duration::from_millis(3_500);
+pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);
 /// Time a connection attempt to one of several addresses may take. Reason: clients give up on an address sooner than that
 /// (RFC 8305 recommends 250 ms before the next one is tried).
 pub const FAMILY_TIME: Duration = Duration::from_millis(1_200);
@@ -31,5 +31,7 @@ pub const HOPS: usize = 5;
 pub const NAME_SERVERS: usize = 3;
 /// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered in one is down or far away.
 pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
+/// Threads of a server's process that are looked at. Reason: each costs a file to read before and after a call.
+pub const THREADS: usize = 256;
 /// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them. Reason: time.
 pub const ARRANGEMENTS: u64 = 20_000;

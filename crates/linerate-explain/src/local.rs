@@ -1,11 +1,228 @@
-//! A server's process on this machine, from outside: what its threads do and wait for. Pure functions over what the kernel's files
-//! say; who reads them is [`crate::driver`].
+//! A server's process on this machine, from outside: what the kernel counted of it, and its garbage collector, while a call was
+//! made. Pure functions over the text and bytes of files; who reads them is [`crate::driver`].
 
-/// What was seen of a process while calls were made.
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Counters of a process at a moment. All of them only ever grow.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
-    /// Its number.
-    pub pid: u32,
-    /// Sentences about it that are evidence.
-    pub facts: Vec<String>,
+pub struct Snapshot {
+    /// By thread: time on a processor and time ready to run but waiting for one.
+    pub threads: BTreeMap<u32, Thread>,
+    /// Time its control group was kept from running (cpu.max).
+    pub throttled: Duration,
+    /// Time the garbage collector took, when it is a JVM that tells.
+    pub collected: Duration,
+}
+
+/// Counters of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// Time on a processor.
+    pub ran: Duration,
+    /// Time ready to run and waiting for a processor.
+    pub waited: Duration,
+}
+
+/// What a process did during a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// The thread that ran longest.
+    pub busiest: Thread,
+    /// Of all threads together.
+    pub ran: Duration,
+    /// The longest that a thread waited for a processor.
+    pub waited: Duration,
+    /// Kept from running by its control group.
+    pub throttled: Duration,
+    /// In the garbage collector.
+    pub collected: Duration,
+}
+
+impl Snapshot {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Snapshot) -> Spent {
+        let mut spent = Spent {
+            throttled: self.throttled.saturating_sub(before.throttled),
+            collected: self.collected.saturating_sub(before.collected),
+            ..Spent::default()
+        };
+        for (id, now) in &self.threads {
+            let was = before.threads.get(id).cloned().unwrap_or_default();
+            let ran = now.ran.saturating_sub(was.ran);
+            let waited = now.waited.saturating_sub(was.waited);
+            spent.ran += ran;
+            spent.waited = spent.waited.max(waited);
+            if ran > spent.busiest.ran {
+                spent.busiest = Thread { name: now.name.clone(), ran, waited };
+            }
+        }
+        spent
+    }
+}
+
+/// `/proc/PID/task/TID/schedstat`: nanoseconds run, nanoseconds waited, time slices.
+pub fn schedstat(text: &str) -> Option<(Duration, Duration)> {
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    Some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
+}
+
+/// Throttled time of a control group's `cpu.stat`, of version 2 or 1.
+pub fn throttled(text: &str) -> Duration {
+    let value = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
+    value("throttled_usec ")
+        .map(Duration::from_micros)
+        .or_else(|| value("throttled_time ").map(Duration::from_nanos))
+        .unwrap_or_default()
+}
+
+/// Folders of the process's control groups that may hold a `cpu.stat`, from `/proc/PID/cgroup`.
+pub fn groups(text: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if controllers.is_empty() {
+            folders.push(format!("/sys/fs/cgroup{path}"));
+            folders.push(format!("/sys/fs/cgroup/unified{path}"));
+        } else if controllers.split(',').any(|c| c == "cpu") {
+            folders.push(format!("/sys/fs/cgroup/{controllers}{path}"));
+            folders.push(format!("/sys/fs/cgroup/cpu{path}"));
+        }
+    }
+    folders
+}
+
+/// Time that a JVM's collectors took, from its `hsperfdata` file: counters `sun.gc.collector.N.time`, in ticks of
+/// `sun.os.hrt.frequency`. `None`: it is no such file.
+///
+/// The format (PerfMemory, version 2): a prologue of 32 bytes with magic, byte order and the offset and number of entries; each
+/// entry has its length, its name's offset, a vector length, a type, flags, a unit, a variability and its data's offset.
+pub fn collected(bytes: &[u8]) -> Option<Duration> {
+    let u32_at = |at: usize| -> Option<u32> {
+        let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if bytes.get(4) == Some(&1) { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) })
+    };
+    let i64_at = |at: usize| -> Option<u64> {
+        let eight: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        Some(if bytes.get(4) == Some(&1) { u64::from_le_bytes(eight) } else { u64::from_be_bytes(eight) })
+    };
+    if bytes.get(..4)? != [0xca, 0xfe, 0xc0, 0xc0] || bytes.get(5) != Some(&2) {
+        return None;
+    }
+    let (mut at, entries) = (u32_at(24)? as usize, u32_at(28)?);
+    let (mut ticks, mut frequency) = (0u64, None);
+    for _ in 0..entries.min(ENTRIES) {
+        let length = u32_at(at)? as usize;
+        if length < 20 {
+            return None;
+        }
+        let name_at = at.checked_add(u32_at(at + 4)? as usize)?;
+        let name = bytes.get(name_at..)?.split(|b| *b == 0).next()?;
+        let scalar = u32_at(at + 8)? == 0 && bytes.get(at + 12) == Some(&b'J');
+        let value = || i64_at(at.checked_add(u32_at(at + 16)? as usize)?);
+        if scalar && name == b"sun.os.hrt.frequency" {
+            frequency = value();
+        } else if scalar && name.starts_with(b"sun.gc.collector.") && name.ends_with(b".time") {
+            ticks = ticks.saturating_add(value().unwrap_or(0));
+        }
+        at = at.checked_add(length)?;
+    }
+    let frequency = frequency.filter(|f| *f > 0)?;
+    Some(Duration::from_secs_f64(ticks as f64 / frequency as f64))
+}
+
+/// Entries of an hsperfdata file that are read. Reason: a JVM has some 300; a broken file must not keep us.
+const ENTRIES: u32 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_files() {
+        assert_eq!(schedstat("123 456 7\n"), Some((Duration::from_nanos(123), Duration::from_nanos(456))));
+        assert_eq!(schedstat(""), None);
+        assert_eq!(
+            throttled("usage_usec 1\nnr_throttled 2\nthrottled_usec 3000\n"),
+            Duration::from_millis(3)
+        );
+        assert_eq!(throttled("nr_throttled 2\nthrottled_time 3000000\n"), Duration::from_millis(3));
+        assert_eq!(throttled(""), Duration::ZERO);
+        let all = groups("4:cpu,cpuacct:/a\n1:name=systemd:/b\n0::/c\n");
+        assert_eq!(
+            all,
+            [
+                "/sys/fs/cgroup/cpu,cpuacct/a",
+                "/sys/fs/cgroup/cpu/a",
+                "/sys/fs/cgroup/c",
+                "/sys/fs/cgroup/unified/c"
+            ]
+        );
+    }
+
+    /// An hsperfdata file as HotSpot writes it.
+    fn written(counters: &[(&str, u64)]) -> Vec<u8> {
+        let mut bytes = vec![0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1];
+        bytes.extend([0; 16]);
+        bytes.extend(32u32.to_le_bytes());
+        bytes.extend((counters.len() as u32).to_le_bytes());
+        for (name, value) in counters {
+            let room = (name.len() + 1).next_multiple_of(8);
+            bytes.extend((20 + room as u32 + 4 + 8).to_le_bytes());
+            bytes.extend(20u32.to_le_bytes());
+            bytes.extend(0u32.to_le_bytes());
+            bytes.extend([b'J', 0, 1, 3]);
+            bytes.extend((20 + room as u32 + 4).to_le_bytes());
+            bytes.extend(name.as_bytes());
+            bytes.resize(bytes.len() + room - name.len() + 4, 0);
+            bytes.extend(value.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_time_of_a_jvms_collectors() {
+        let file = written(&[
+            ("sun.os.hrt.frequency", 1_000_000_000),
+            ("sun.gc.collector.0.time", 5_000_000),
+            ("sun.gc.collector.0.invocations", 99),
+            ("sun.gc.collector.1.time", 7_000_000),
+        ]);
+        assert_eq!(collected(&file), Some(Duration::from_millis(12)));
+        assert_eq!(collected(&file[..40]), None);
+        assert_eq!(collected(b"something else"), None);
+    }
+
+    #[test]
+    fn what_happened_between_two_looks() {
+        let thread = |ran, waited| Thread {
+            name: "main".to_owned(),
+            ran: Duration::from_millis(ran),
+            waited: Duration::from_millis(waited),
+        };
+        let at = |a, b| Snapshot { threads: [(1, a), (2, b)].into(), ..Snapshot::default() };
+        let spent = at(thread(5, 1), thread(50, 9)).since(&at(thread(4, 1), thread(10, 2)));
+        assert_eq!(
+            (spent.ran.as_millis(), spent.waited.as_millis(), spent.busiest.ran.as_millis()),
+            (41, 7, 40)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400), magic: bool) {
+            if magic && bytes.len() > 8 {
+                bytes[..8].copy_from_slice(&[0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1]);
+            }
+            let _ = collected(&bytes);
+        }
+    }
 }

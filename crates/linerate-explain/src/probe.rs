@@ -6,7 +6,6 @@ use std::time::Duration;
 use linerate_net::instrument::{Facts, Levers};
 
 use crate::call::Call;
-use crate::local::Look;
 
 /// What a probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,8 +127,6 @@ pub enum Probe {
     Burst(u8),
     /// Time a handshake while an answer is received.
     ConnectMeanwhile,
-    /// Look at the server's process while so many calls are made.
-    Process(u8),
 }
 
 impl Probe {
@@ -137,7 +134,7 @@ impl Probe {
     pub fn calls(&self) -> usize {
         match self {
             Probe::Call(_) | Probe::ConnectMeanwhile => 1,
-            Probe::Burst(n) | Probe::Process(n) => usize::from(*n),
+            Probe::Burst(n) => usize::from(*n),
             _ => 0,
         }
     }
@@ -198,6 +195,4 @@ pub enum Observation {
         /// While the answer came.
         busy: Vec<Duration>,
     },
-    /// Of [`Probe::Process`].
-    Process(Box<Look>),
 }

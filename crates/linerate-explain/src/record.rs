@@ -230,13 +230,6 @@ impl Record {
             _ => None,
         })
     }
-
-    /// The look at the server's process.
-    pub fn process(&self) -> Option<&crate::local::Look> {
-        self.entries
-            .iter()
-            .find_map(|e| if let Observation::Process(look) = &e.1 { Some(&**look) } else { None })
-    }
 }
 
 /// The median of some calls' times, milliseconds.

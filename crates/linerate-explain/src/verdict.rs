@@ -14,6 +14,7 @@ pub struct Verdict {
     proof: Proof,
     trials: Vec<Trial>,
     dose: Option<Estimate>,
+    behind: bool,
     evidence: Vec<String>,
     fixes: &'static [Fix],
     verify: &'static str,
@@ -35,6 +36,7 @@ impl Verdict {
             proof,
             trials,
             dose: None,
+            behind: false,
             evidence,
             fixes: cause.fixes,
             verify: cause.verify,
@@ -56,6 +58,12 @@ impl Verdict {
     /// At most that sure.
     pub(crate) fn at_most(mut self, proof: Proof) -> Verdict {
         self.proof = self.proof.min(proof);
+        self
+    }
+
+    /// Behind another that is the reason for it.
+    pub(crate) fn behind(mut self) -> Verdict {
+        self.behind = true;
         self
     }
 
@@ -121,7 +129,7 @@ impl Verdict {
             Proof::Likely => 0.8,
             Proof::Possible => 0.4,
         };
-        self.cost_ms * sure
+        self.cost_ms * sure * if self.behind { 0.3 } else { 1.0 }
     }
 }
 

@@ -41,7 +41,7 @@ const FIXES: &[Fix] = &[
 /// What a first call must wait longer than a later one.
 const WAITED_MS: f64 = 10.0;
 
-fn waited(record: &Record) -> f64 {
+pub(super) fn waited(record: &Record) -> f64 {
     let (fresh, reused) = (record.fresh(), record.reused());
     if fresh.len() < 2 || reused.len() < 2 {
         return 0.0;
@@ -57,6 +57,12 @@ pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
         record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
     let all = fresh.len();
     (fresh.into_iter().filter(|c| c.syn_again()).collect(), all)
+}
+
+/// The more connections at once, the longer the last one waits: they are accepted one after the other.
+pub(super) fn grows(record: &Record) -> bool {
+    let alone = median_of(&record.fresh(), |c| c.wait);
+    record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) > 1.5 * alone
 }
 
 fn overflows(record: &Record) -> u64 {
@@ -103,6 +109,11 @@ fn judge(record: &Record) -> Judgement {
         ));
     }
     let times = |calls: Vec<&Call>| calls.iter().map(|c| ms(c.wait)).collect::<Vec<_>>();
+    if again.is_empty() && !grows(record) {
+        return Judgement::RuledOut(
+            "the first call of a connection waits, but several at once wait no longer than one".to_owned(),
+        );
+    }
     let trial = Trial::of(
         "a connection that was accepted before",
         "the same connection again",

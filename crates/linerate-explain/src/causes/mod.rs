@@ -3,9 +3,12 @@
 
 mod accept_queue;
 mod client_nagle;
+mod compression;
 mod dns_slow;
 mod dns_timeout;
 mod expect_continue;
+mod idle_restart;
+mod in_the_process;
 mod ipv6_fallback;
 mod keep_alive_race;
 mod no_keep_alive;
@@ -13,6 +16,7 @@ mod packet_loss;
 mod path_mtu;
 mod ports_exhausted;
 mod redirects;
+mod reverse_dns;
 mod send_buffer;
 mod server_nagle;
 mod server_queueing;
@@ -72,7 +76,7 @@ pub(crate) use server_think::WORK_MS;
 pub(crate) const AGAIN: &str = "linerate explain {url}";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 20] = [
+pub static ALL: [&Cause; 27] = [
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
@@ -83,14 +87,21 @@ pub static ALL: [&Cause; 20] = [
     &server_nagle::CAUSE,
     &client_nagle::CAUSE,
     &accept_queue::CAUSE,
+    &reverse_dns::CAUSE,
     &syn_loss::CAUSE,
     &zero_window::CAUSE,
     &send_buffer::CAUSE,
+    &compression::CAUSE,
     &slow_start::CAUSE,
+    &idle_restart::CAUSE,
     &tiny_writes::CAUSE,
     &no_keep_alive::CAUSE,
     &keep_alive_race::CAUSE,
     &packet_loss::CAUSE,
+    &in_the_process::THROTTLED,
+    &in_the_process::CONTENDED,
+    &in_the_process::GC,
+    &in_the_process::BLOCKED,
     &server_queueing::CAUSE,
     &server_think::CAUSE,
 ];

@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use super::{Cause, Fix, Judgement, say, server_nagle, server_queueing};
+use super::{
+    Cause, Fix, Judgement, compression, in_the_process, say, send_buffer, server_nagle, server_queueing,
+    slow_start, zero_window,
+};
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Experiment;
@@ -44,8 +47,23 @@ pub(crate) const WORK_MS: f64 = 10.0;
 
 /// What the wait for the first byte has beyond one round trip, in the middle of the explained calls.
 pub(super) fn beyond_rtt(record: &Record) -> f64 {
-    let wait = record.typical(first_byte);
+    // What a lost segment took is told by its own rule.
+    let clean: Vec<&Call> = record.group().into_iter().filter(|c| !c.lossy()).collect();
+    let wait = if clean.len() >= 2 { median_of(&clean, first_byte) } else { record.typical(first_byte) };
+    let wait = wait.max(often(record, &clean));
     (wait - record.rtt_ms()).max(0.0)
+}
+
+/// The mean with the longest sixth left out: work whose length varies much has a small median, and one hiccup is no work.
+fn often(record: &Record, clean: &[&Call]) -> f64 {
+    let mut all: Vec<f64> = clean.iter().map(|c| crate::call::ms(first_byte(c))).collect();
+    all.extend(record.times(Experiment::Tail, 0, first_byte));
+    if all.len() < 12 {
+        return 0.0;
+    }
+    all.sort_by(f64::total_cmp);
+    all.truncate(all.len() * 5 / 6);
+    all.iter().sum::<f64>() / all.len() as f64
 }
 
 /// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the answer's first one.
@@ -59,7 +77,9 @@ fn pause(record: &Record) -> f64 {
     let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
     // A round trip between two bursts is the congestion window's, and a slow link spreads an answer evenly.
-    let alone = gap > 2.0 * record.rtt_ms() + WORK_MS && gap > 0.5 * record.typical(|c| c.receive);
+    let before = record.group().iter().map(|c| c.bytes_before_gap()).max().unwrap_or(0);
+    let window = if before < slow_start::FIRST_WINDOW { 0.0 } else { 2.0 * record.rtt_ms() };
+    let alone = gap > window + WORK_MS && gap > 0.5 * record.typical(|c| c.receive);
     if alone && !follows_us && !lossy { gap } else { 0.0 }
 }
 
@@ -80,7 +100,12 @@ fn judge(record: &Record) -> Judgement {
     if work < WORK_MS {
         return Judgement::RuledOut(format!("the answer begins {} after a round trip", say(before)));
     }
-    if matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_)) {
+    let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_));
+    // A server that reads slowly has not begun to work.
+    let reads = [&zero_window::CAUSE, &send_buffer::CAUSE]
+        .iter()
+        .any(|c| matches!((c.judge)(record), Judgement::Named(_)));
+    if told || reads || in_the_process::named(record) || compression::named(record) {
         return Judgement::Silent;
     }
     let words = if within > before {

@@ -2,7 +2,7 @@
 //!
 //! Experiment: the same answer on a connection that is warm. The control is what does not depend on the window: the first byte.
 
-use super::{Cause, Fix, Judgement, nothing, say};
+use super::{Cause, Fix, Judgement, idle_restart, nothing, say, send_buffer, zero_window};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
@@ -32,13 +32,25 @@ const FIXES: &[Fix] = &[
 /// Round trips below this cost nothing to speak of.
 const RTT_MS: f64 = 3.0;
 /// What the first window carries (RFC 6928: ten segments).
-const FIRST_WINDOW: u64 = 13_000;
+pub(super) const FIRST_WINDOW: u64 = 13_000;
+
+/// More is to be carried than the first window takes, over a path where round trips cost.
+pub(super) fn applies(record: &Record) -> bool {
+    let body = record.group().first().and_then(|c| c.answer()).map(|a| a.body_bytes);
+    body.is_some_and(|body| body + record.settings.body_bytes >= FIRST_WINDOW) && record.rtt_ms() >= RTT_MS
+}
 
 fn judge(record: &Record) -> Judgement {
     let rtt = record.rtt_ms();
     let group = record.group();
-    let Some(answer) = group.first().and_then(|c| c.answer()) else { return Judgement::Silent };
-    if answer.body_bytes + record.settings.body_bytes < FIRST_WINDOW || rtt < RTT_MS {
+    let Some(answer) = group.first().and_then(|c| c.answer()).filter(|_| applies(record)) else {
+        return Judgement::Silent;
+    };
+    // Where the window is not what limits, a new connection is slow for that other reason.
+    if [&zero_window::CAUSE, &send_buffer::CAUSE]
+        .iter()
+        .any(|c| matches!((c.judge)(record), Judgement::Named(_)))
+    {
         return Judgement::Silent;
     }
     // What is uploaded meets the same window on our side.
@@ -68,5 +80,8 @@ fn judge(record: &Record) -> Judgement {
         trial.effect.value / rtt,
         say(rtt)
     );
-    Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words)))
+    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
+    // Each new connection starts slowly; that a kept one does, too, is what can be helped.
+    let kept = matches!((idle_restart::CAUSE.judge)(record), Judgement::Named(_));
+    Judgement::Named(Box::new(if kept { verdict.behind() } else { verdict }))
 }

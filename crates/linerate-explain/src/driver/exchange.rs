@@ -71,6 +71,8 @@ impl Exchange<'_> {
         let deadline = instrument::now() + limits::CALL_TIME;
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
+        // What we do between the handshake and the first write (asking the kernel for its counters) is ours, not the call's.
+        self.start = Time::from_nanos(began.as_nanos().saturating_sub(self.call.connect.as_nanos() as u64));
         let sent = self.send(deadline, &mut answer);
         let written = instrument::now();
         self.call.send = written - began;
@@ -78,7 +80,8 @@ impl Exchange<'_> {
             Ok(()) => self.receive(deadline, written, &mut answer),
             Err(e) => self.refused_or(deadline, written, &mut answer, &e),
         };
-        let ended = instrument::now();
+        // The call ends with its last byte.
+        let ended = written + self.call.wait + self.call.receive;
         self.call.total = ended - self.start;
         self.call.facts = self.socket.facts().since(&self.before);
         self.read_stamps(written);

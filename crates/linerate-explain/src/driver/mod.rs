@@ -2,6 +2,7 @@
 
 mod dns;
 mod exchange;
+mod process;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,7 +15,6 @@ use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_le
 use crate::call::{Call, Failure, Stage, Why};
 use crate::causes::NO_PORT;
 use crate::limits;
-use crate::local::Look;
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Connected, Lane, Observation, Probe, Resolved, Variation};
 use crate::record::Settings;
@@ -54,8 +54,13 @@ pub fn explain(
     settings.target.clone_from(&request.spec.target);
     settings.body_bytes = request.spec.body.len() as u64;
     settings.expects_continue = says_expect(&request.spec);
-    let mut hands =
-        Hands { request, lanes: HashMap::new(), addresses: settings.addresses.clone(), chosen: 0 };
+    let mut hands = Hands {
+        request,
+        lanes: HashMap::new(),
+        addresses: settings.addresses.clone(),
+        chosen: 0,
+        process: settings.pid.map(process::Process::new),
+    };
     hands.render(&Variation::None)?;
     let start = instrument::now();
     let mut planner = Planner::new(settings);
@@ -99,6 +104,7 @@ struct Hands<'a> {
     lanes: HashMap<u8, Kept>,
     addresses: Vec<SocketAddr>,
     chosen: usize,
+    process: Option<process::Process>,
 }
 
 impl Hands<'_> {
@@ -113,7 +119,6 @@ impl Hands<'_> {
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
             Probe::ConnectMeanwhile => self.meanwhile()?,
-            Probe::Process(_) => Observation::Process(Box::<Look>::default()),
         })
     }
 
@@ -218,11 +223,15 @@ impl Hands<'_> {
             self.lanes.clear();
         }
         let overflows = exchange::overflows(to);
+        let before = self.process.as_ref().map(process::Process::look);
         let (mut call, socket) = match kept {
             Some(kept) => exchange::again(kept.socket, &plan),
             None => exchange::anew(to, &probe.levers, &plan),
         };
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
+        if let (Some(process), Some(before)) = (&self.process, before) {
+            call.server = Some(Box::new(process.look().since(&before)));
+        }
         if let (Some(socket), Lane::Kept(lane)) = (socket, probe.lane) {
             self.lanes.insert(lane, Kept { socket });
         }

@@ -35,6 +35,8 @@ struct World {
     keep: bool,
     /// Wait for the acceptor on a new connection.
     accept: f64,
+    /// Work once for each new connection.
+    setup: f64,
     /// Each n-th new connection loses its SYN.
     lose_syn: usize,
     /// Each n-th call loses a segment.
@@ -61,6 +63,7 @@ impl Default for World {
             slow_start: 0.0,
             keep: true,
             accept: 0.0,
+            setup: 0.0,
             lose_syn: 0,
             lose: 0,
             mtu: None,
@@ -155,7 +158,7 @@ impl Lived {
         }
         let noise = self.noise.between(0.0, w.jitter);
         let (think, pause) = ((w.think)(&mut self.noise), (w.pause)(&mut self.noise));
-        let mut wait = w.rtt + think + f64::from(place) * w.lane + noise + if fresh { w.accept } else { 0.0 };
+        let mut wait = w.rtt + think + f64::from(place) * w.lane + noise + if fresh { w.accept * f64::from(place + 1) + w.setup } else { 0.0 };
         if probe.writes == Writes::Apart && !probe.levers.nodelay && settings.body_bytes > 0 && !fresh {
             wait += 41.0;
         }
@@ -352,6 +355,9 @@ fn connections() {
     assert_eq!(ids(&syn), ["syn-loss"], "{syn:#?}");
     let queue = explained(World { accept: 300.0, ..World::default() });
     assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
+    let setup = explained(World { setup: 200.0, ..World::default() });
+    assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
+    assert_eq!(setup.causes[0].proof(), Proof::Possible);
     let ports = explained(World { no_port: true, ..World::default() });
     assert_eq!(ids(&ports), ["ports-exhausted"], "{ports:#?}");
 }

@@ -1,0 +1,150 @@
+//! `linerate explain` against servers people really run, and against one that misbehaves on purpose.
+
+#[macro_use]
+mod common;
+mod real;
+mod serving;
+
+use common::{greeting, nobody, run};
+use serde_json::Value;
+
+/// Explains with these arguments: the document, the text beside it, and the exit code.
+fn explained(args: &[&str]) -> (Value, String, Option<i32>) {
+    let mut all = vec!["explain", "--json", "-"];
+    all.extend_from_slice(args);
+    let said = run(&all);
+    let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    (document, said.err, said.code)
+}
+
+fn ids(document: &Value) -> Vec<&str> {
+    document["causes"].as_array().expect("causes").iter().filter_map(|c| c["id"].as_str()).collect()
+}
+
+/// What holds for each diagnosis.
+fn sound(document: &Value) {
+    assert_eq!(document["schema"], "linerate.diagnosis/1");
+    let call = &document["call"];
+    let part = |name: &str| call[name].as_f64().unwrap_or_else(|| panic!("{name} in {document:#}"));
+    let parts = ["dns_ms", "connect_ms", "tls_ms", "send_ms", "wait_ms", "receive_ms", "unexplained_ms"];
+    let sum: f64 = parts.iter().map(|n| part(n)).sum();
+    // Each is rounded to a microsecond.
+    assert!((sum - part("total_ms")).abs() <= 0.01 * part("total_ms") + 0.004, "{call:#}");
+    assert!(document["calls"].as_u64().expect("calls") <= 60);
+}
+
+/// Nothing on the connection may be blamed for what a server does.
+fn no_transport(document: &Value) {
+    for id in ids(document) {
+        let server = ["server-think", "server-queueing", "cpu-contention", "event-loop-blocked", "gc-pause"];
+        assert!(server.contains(&id), "{document:#}");
+    }
+}
+
+fn stall_is_proved(document: &Value) {
+    assert_eq!(ids(document).first(), Some(&"server-nagle-delayed-ack"), "{document:#}");
+    let cause = &document["causes"][0];
+    assert_eq!(cause["proof"], "proved", "{document:#}");
+    let dose = &cause["experiments"][0]["dose"];
+    if linerate_net::instrument::has_delayed_ack_lever() {
+        let (low, high) = (dose["slope_ci95"][0].as_f64(), dose["slope_ci95"][1].as_f64());
+        assert!(low.is_some_and(|l| l <= 1.0) && high.is_some_and(|h| h >= 1.0), "{dose:#}");
+        assert!(low.is_some_and(|l| l > 0.5), "{dose:#}");
+    }
+}
+
+#[test]
+fn the_jdk() {
+    // The same program, with the switch and without.
+    if let Some(server) = real::jdk_with(&[]) {
+        let (document, text, code) = explained(&[&server.url("/")]);
+        sound(&document);
+        stall_is_proved(&document);
+        assert_eq!(code, Some(1));
+        assert!(text.contains("-Dsun.net.httpserver.nodelay=true"), "{text}");
+    }
+    if let Some(server) = real::jdk() {
+        let (document, _, _) = explained(&[&server.url("/")]);
+        sound(&document);
+        no_transport(&document);
+    }
+}
+
+#[test]
+fn servers_without_a_fault() {
+    for server in [real::node(), real::go(), real::nginx(1000)].into_iter().flatten() {
+        let (document, _, _) = explained(&[&server.url("/")]);
+        sound(&document);
+        no_transport(&document);
+    }
+}
+
+/// `linerate serve` that misbehaves.
+fn misbehaving(how: &[&str]) -> serving::Serving {
+    let mut args = vec!["--listen", "127.0.0.1:0"];
+    for fault in how {
+        args.extend_from_slice(&["--misbehave", fault]);
+    }
+    serving::Serving::start(&args)
+}
+
+#[test]
+fn a_server_that_writes_in_two_pieces() {
+    let server = misbehaving(&["nagle-split"]);
+    let (document, _, _) = explained(&[&server.url("/")]);
+    sound(&document);
+    stall_is_proved(&document);
+}
+
+#[test]
+fn both_ends_are_told_apart() {
+    let server = misbehaving(&["nagle-split"]);
+    let url = server.url("/upper");
+    let (document, _, _) = explained(&["--body", "hello", "--repeat-unsafe", "--writes", "apart", &url]);
+    sound(&document);
+    let mut found = ids(&document);
+    found.sort_unstable();
+    assert_eq!(found, ["client-nagle-delayed-ack", "server-nagle-delayed-ack"], "{document:#}");
+}
+
+#[test]
+fn a_server_that_works_is_no_stall() {
+    for how in [&["think=40"][..], &["stall=41"], &["think=20", "lanes=1"]] {
+        let server = misbehaving(how);
+        let (document, _, code) = explained(&[&server.url("/")]);
+        sound(&document);
+        no_transport(&document);
+        assert_eq!((ids(&document).is_empty(), code), (false, Some(1)), "{how:?}: {document:#}");
+    }
+}
+
+#[test]
+fn connections_that_end() {
+    let server = misbehaving(&["no-keep-alive"]);
+    let (document, _, _) = explained(&[&server.url("/")]);
+    sound(&document);
+    assert!(ids(&document).contains(&"no-keep-alive"), "{document:#}");
+}
+
+#[test]
+fn one_call_only_where_repeating_might_do_harm() {
+    let server = misbehaving(&["think=1"]);
+    let (document, text, _) = explained(&["--body", "order", &server.url("/upper")]);
+    assert_eq!(document["calls"], 1);
+    assert!(text.contains("--repeat-unsafe"), "{text}");
+}
+
+#[test]
+fn who_cannot_be_reached_and_what_makes_no_sense() {
+    let refused = run(&["explain", &format!("http://{}/", nobody())]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(3), ""));
+    assert!(refused.err.contains("refuses the connection"), "{refused:?}");
+    let unknown = run(&["explain", "http://no-such-host.invalid/"]);
+    assert_eq!((unknown.code, unknown.err.contains("has no address")), (Some(3), true), "{unknown:?}");
+    let (document, _, code) = explained(&[&format!("http://{}/", greeting("SSH-2.0-x\r\n"))]);
+    assert_eq!((document["verdict"].as_str(), code), (Some("inconclusive"), Some(1)), "{document:#}");
+    assert!(document["limits"][0].as_str().is_some_and(|l| l.contains("SSH")), "{document:#}");
+    for bad in [&["explain"][..], &["explain", "ftp://h/"], &["explain", "--budget", "1h", "http://h/"]] {
+        assert_eq!(run(bad).code, Some(2), "{bad:?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The server compresses each answer anew, which takes longer than it saves; or it does not compress where that would save.
+//!
+//! Experiment: the same call with the other `Accept-Encoding`.
+
+use super::{Block, Cause, Fix, Judgement, arms, say};
+use crate::evidence::Grounds;
+use crate::probe::{Experiment, Variation};
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "compression",
+    title: "with the other Accept-Encoding the same answer is there sooner",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "nginx",
+        change: "gzip_static on for files that do not change; gzip_comp_level 1 to 4; gzip_min_length",
+    },
+    Fix {
+        software: "Apache httpd",
+        change: "DeflateCompressionLevel 1 to 4, or MultiViews with files compressed beforehand",
+    },
+    Fix {
+        software: "any server",
+        change: "compress once and cache; not on fast networks; not what is compressed already",
+    },
+    Fix {
+        software: "the caller",
+        change: "--compressed (Accept-Encoding: gzip) where the network is slow and the answer is text",
+    },
+];
+
+/// Below this compression makes no difference.
+const BODY: u64 = 10_000;
+const GAIN_MS: f64 = 5.0;
+
+/// What the other way is: without compression where the answer has it, with it where a large text comes without.
+fn other(record: &Record) -> Option<Variation> {
+    let group = record.group();
+    let answer = group.first()?.answer()?;
+    if answer.field("content-encoding").is_some_and(|c| !c.eq_ignore_ascii_case("identity")) {
+        return Some(Variation::Identity);
+    }
+    let kind = answer.field("content-type").unwrap_or_default();
+    let text = ["text/", "json", "xml", "javascript"].iter().any(|k| kind.contains(k));
+    (text && answer.body_bytes >= BODY && record.typical(|c| c.receive) >= 2.0 * GAIN_MS)
+        .then_some(Variation::Gzip)
+}
+
+fn wants(record: &Record) -> Vec<Block> {
+    let slow = record.typical(|c| c.wait + c.receive) - record.rtt_ms() >= GAIN_MS;
+    match other(record).filter(|_| slow && record.settings.may_repeat && !record.tried(Experiment::Coding)) {
+        Some(other) => arms(Experiment::Coding, 2, 1, 4, |p| {
+            p.writes = record.settings.writes;
+            if p.arm == 1 {
+                p.variation = other.clone();
+            }
+        }),
+        None => Vec::new(),
+    }
+}
+
+fn judge(record: &Record) -> Judgement {
+    let Some(other) = other(record) else { return Judgement::Silent };
+    let changed =
+        if other == Variation::Gzip { "Accept-Encoding: gzip" } else { "Accept-Encoding: identity" };
+    let trial = record.trial(Experiment::Coding, "the other coding", changed, |c| c.wait + c.receive);
+    let Some(trial) = trial else { return Judgement::Silent };
+    if !trial.moved(GAIN_MS) {
+        return Judgement::RuledOut(format!(
+            "with {changed} the answer takes {} instead of {}",
+            say(trial.after_ms()),
+            say(trial.before_ms())
+        ));
+    }
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial))))
+}
+
+/// The time it costs is not the server's work on the request.
+pub(super) fn named(record: &Record) -> bool {
+    matches!(judge(record), Judgement::Named(_))
+}

@@ -1,0 +1,179 @@
+//! What only the server's machine can tell (`--pid`): the garbage collector, a processor that is not had, a loop that is blocked.
+//!
+//! Each has a counter of its own, read before and after every call. It is proved when the counter owns at least 80 % of the time
+//! that the calls took beyond a round trip.
+
+use std::time::Duration;
+
+use super::{Cause, Fix, Judgement, nothing, say};
+use crate::call::{Call, ms};
+use crate::evidence::Grounds;
+use crate::local::Spent;
+use crate::probe::Experiment;
+use crate::record::Record;
+use crate::stats::median;
+use crate::verdict::Verdict;
+
+pub(super) static GC: Cause = Cause {
+    id: "gc-pause",
+    title: "the server's garbage collector stops it during calls",
+    fixes: &[
+        Fix {
+            software: "JVM",
+            change: "a collector with short pauses (-XX:+UseZGC, G1 with -XX:MaxGCPauseMillis), a larger heap, fewer allocations for each request; see -Xlog:gc",
+        },
+        Fix { software: "Go", change: "GOGC or GOMEMLIMIT higher; fewer allocations" },
+        Fix { software: "Node", change: "--max-semi-space-size higher, so that less is promoted" },
+    ],
+    verify: PID_AGAIN,
+    wants: nothing,
+    judge: |record| counter(record, &GC, "in the garbage collector (hsperfdata)", |s| s.collected),
+};
+
+pub(super) static THROTTLED: Cause = Cause {
+    id: "cpu-throttled",
+    title: "the server's control group has used up its share of processor time and is kept from running",
+    fixes: &[
+        Fix {
+            software: "Kubernetes",
+            change: "raise or remove resources.limits.cpu; the static CPU manager policy for whole cores",
+        },
+        Fix {
+            software: "Docker, systemd",
+            change: "--cpus / CPUQuota= higher; watch nr_throttled in cpu.stat",
+        },
+        Fix {
+            software: "JVM, Go, Node",
+            change: "no more threads than the quota has cores (-XX:ActiveProcessorCount, GOMAXPROCS): more use it up sooner",
+        },
+    ],
+    verify: PID_AGAIN,
+    wants: nothing,
+    judge: |record| {
+        counter(record, &THROTTLED, "kept from running by its control group (cpu.stat)", |s| s.throttled)
+    },
+};
+
+pub(super) static CONTENDED: Cause = Cause {
+    id: "cpu-contention",
+    title: "the server is ready to run and waits for a processor that others use",
+    fixes: &[
+        Fix {
+            software: "the machine",
+            change: "fewer neighbours on its processors, or processors of its own (cpuset, taskset)",
+        },
+        Fix {
+            software: "Linux",
+            change: "nice and cpu.weight; steal in /proc/stat shows a neighbour outside a virtual machine",
+        },
+    ],
+    verify: PID_AGAIN,
+    wants: nothing,
+    judge: |record| {
+        // A control group that is throttled waits in the run queue, too.
+        let throttled = matches!((THROTTLED.judge)(record), Judgement::Named(_));
+        let counted =
+            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", |s| s.waited);
+        if throttled { Judgement::Silent } else { counted }
+    },
+};
+
+pub(super) static BLOCKED: Cause = Cause {
+    id: "event-loop-blocked",
+    title: "the server's event loop works on something else while the request waits",
+    fixes: &[
+        Fix {
+            software: "Node",
+            change: "no *Sync calls and no long computations in handlers: worker_threads, or smaller pieces (setImmediate)",
+        },
+        Fix {
+            software: "Netty, Vert.x",
+            change: "blocking calls on an executor of their own (executeBlocking, EventExecutorGroup)",
+        },
+        Fix {
+            software: "Python asyncio",
+            change: "asyncio.to_thread, run_in_executor; PYTHONASYNCIODEBUG=1 names slow callbacks",
+        },
+        Fix { software: "Rust tokio", change: "spawn_blocking; tokio-console names tasks that do not yield" },
+    ],
+    verify: PID_AGAIN,
+    wants: nothing,
+    judge: blocked,
+};
+
+const PID_AGAIN: &str = "linerate explain --pid PID {url}";
+/// Below this nothing is worth naming.
+const LEAST_MS: f64 = 3.0;
+
+/// Calls as they are, with what the process did meanwhile.
+fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
+    record
+        .calls()
+        .filter(|(p, c)| {
+            matches!(p.experiment, Experiment::Observe | Experiment::Tail) && c.answer().is_some()
+        })
+        .filter_map(|(_, c)| Some((c, c.server.as_deref()?)))
+        .collect()
+}
+
+/// Time of a call beyond what the network takes.
+fn beyond(record: &Record, call: &Call) -> f64 {
+    (ms(call.total) - record.rtt_ms() * if call.fresh { 2.0 } else { 1.0 }).max(0.0)
+}
+
+fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) -> Duration) -> Judgement {
+    let calls = watched(record);
+    if calls.len() < 2 {
+        return Judgement::Silent;
+    }
+    // A counter that moves in steps may be read late; it owns no more of a call than there is.
+    let owned: Vec<f64> = calls.iter().map(|(c, s)| ms(of(s)).min(beyond(record, c))).collect();
+    let all: f64 = calls.iter().map(|(c, _)| beyond(record, c)).sum();
+    let share = owned.iter().sum::<f64>() / all.max(1e-6);
+    let hit: Vec<f64> = owned.iter().copied().filter(|t| *t >= LEAST_MS).collect();
+    if hit.is_empty() || share < 0.25 {
+        return Judgement::RuledOut(format!("of all calls' time {:.0} % was {what}", 100.0 * share));
+    }
+    let words = format!(
+        "in {} of {} calls the server was {what}, for {} in the middle; that is {:.0} % of all their time beyond the network's",
+        hit.len(),
+        calls.len(),
+        say(median(&hit)),
+        100.0 * share
+    );
+    Judgement::Named(Box::new(Verdict::new(cause, median(&hit), Grounds::Counted { words, share })))
+}
+
+fn blocked(record: &Record) -> Judgement {
+    let calls = watched(record);
+    let least = calls.iter().map(|(c, _)| beyond(record, c)).fold(f64::INFINITY, f64::min);
+    // Work for this very request would be there in each call.
+    let slow: Vec<_> = calls.iter().filter(|(c, _)| beyond(record, c) > LEAST_MS.max(5.0 * least)).collect();
+    if calls.len() < 5 || slow.len() < 2 {
+        return Judgement::Silent;
+    }
+    let busy: Vec<_> = slow.iter().filter(|(c, s)| ms(s.busiest.ran) >= 0.7 * beyond(record, c)).collect();
+    if busy.len() * 3 < slow.len() * 2 {
+        return Judgement::RuledOut(format!(
+            "in {} slow calls no thread of the server was busy all the time",
+            slow.len()
+        ));
+    }
+    let cost = median(&busy.iter().map(|(c, _)| beyond(record, c) - least).collect::<Vec<_>>());
+    let ran: f64 = slow.iter().map(|(_, s)| ms(s.busiest.ran)).sum();
+    let all: f64 = slow.iter().map(|(c, _)| beyond(record, c)).sum();
+    let words = format!(
+        "{} of {} calls took {} longer than the fastest; meanwhile one thread ({:?}) ran without a pause, {:.0} % of that time",
+        busy.len(),
+        calls.len(),
+        say(cost),
+        busy[0].1.busiest.name,
+        100.0 * (ran / all).min(1.0)
+    );
+    Judgement::Named(Box::new(Verdict::new(&BLOCKED, cost, Grounds::Counted { words, share: ran / all })))
+}
+
+/// One of them is proved: then the server does not think.
+pub(super) fn named(record: &Record) -> bool {
+    [&GC, &THROTTLED, &CONTENDED, &BLOCKED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_)))
+}

@@ -1,0 +1,57 @@
+//! The server looks up the client's name (or does other work) once for each connection.
+//!
+//! Symptom: the first call of a connection takes longer by always the same time, however many come at once; later ones do not.
+//! From outside it cannot be told from other work of that kind: it is named as possible.
+
+use super::{Cause, Fix, Judgement, accept_queue, nothing, say};
+use crate::call::ms;
+use crate::evidence::Grounds;
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "reverse-dns",
+    title: "the server works once for each new connection, as for a reverse lookup of the client's name",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "Apache httpd",
+        change: "HostnameLookups Off; addresses instead of names in Require host",
+    },
+    Fix { software: "Tomcat", change: "enableLookups=\"false\" on the Connector" },
+    Fix {
+        software: "Python http.server",
+        change: "override address_string so that logging looks nothing up",
+    },
+    Fix { software: "Java", change: "InetSocketAddress.getHostString instead of getHostName" },
+    Fix { software: "DNS", change: "a PTR zone for the clients' addresses that answers at once" },
+];
+
+fn judge(record: &Record) -> Judgement {
+    let waited = accept_queue::waited(record);
+    let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.wait)).collect();
+    let (least, most) =
+        (fresh.iter().copied().fold(f64::INFINITY, f64::min), fresh.iter().copied().fold(0.0, f64::max));
+    let steady = fresh.len() >= 4 && most - least < 0.3 * most;
+    let at_once = record.bursts().next().is_some() && !accept_queue::grows(record);
+    if waited < 20.0 || !steady || !at_once || !accept_queue::syns(record).0.is_empty() {
+        return Judgement::Silent;
+    }
+    let words = format!(
+        "the first call of each connection waits {} longer than later ones ({} to {}), and several at once wait no longer",
+        say(waited),
+        say(least),
+        say(most)
+    );
+    let verdict = Verdict::new(&CAUSE, waited, Grounds::Seen { words, alone: false });
+    Judgement::Named(Box::new(
+        verdict.saying(
+            "what that work is cannot be seen from outside; look at what the server does on accepting",
+        ),
+    ))
+}
