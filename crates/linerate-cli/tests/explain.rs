@@ -1,6 +1,5 @@
 //! `linerate explain` against servers people really run, and against one that misbehaves on purpose.
 
-#[macro_use]
 mod common;
 mod real;
 mod serving;
@@ -80,18 +79,18 @@ fn servers_without_a_fault() {
 }
 
 /// `linerate serve` that misbehaves.
-fn misbehaving(how: &[&str]) -> serving::Serving {
-    let mut args = vec!["--listen", "127.0.0.1:0"];
-    for fault in how {
-        args.extend_from_slice(&["--misbehave", fault]);
-    }
-    serving::Serving::start(&args)
+fn misbehaving(how: &[&str]) -> serving::Server {
+    serving::serve(&how.iter().flat_map(|fault| ["--misbehave", fault]).collect::<Vec<_>>())
+}
+
+fn url(server: &serving::Server, path: &str) -> String {
+    format!("http://{}{path}", server.address)
 }
 
 #[test]
 fn a_server_that_writes_in_two_pieces() {
     let server = misbehaving(&["nagle-split"]);
-    let (document, _, _) = explained(&[&server.url("/")]);
+    let (document, _, _) = explained(&[&url(&server, "/")]);
     sound(&document);
     stall_is_proved(&document);
 }
@@ -99,7 +98,7 @@ fn a_server_that_writes_in_two_pieces() {
 #[test]
 fn both_ends_are_told_apart() {
     let server = misbehaving(&["nagle-split"]);
-    let url = server.url("/upper");
+    let url = url(&server, "/upper");
     let (document, _, _) = explained(&["--body", "hello", "--repeat-unsafe", "--writes", "apart", &url]);
     sound(&document);
     let mut found = ids(&document);
@@ -111,7 +110,7 @@ fn both_ends_are_told_apart() {
 fn a_server_that_works_is_no_stall() {
     for how in [&["think=40"][..], &["stall=41"], &["think=20", "lanes=1"]] {
         let server = misbehaving(how);
-        let (document, _, code) = explained(&[&server.url("/")]);
+        let (document, _, code) = explained(&[&url(&server, "/")]);
         sound(&document);
         no_transport(&document);
         assert_eq!((ids(&document).is_empty(), code), (false, Some(1)), "{how:?}: {document:#}");
@@ -121,7 +120,7 @@ fn a_server_that_works_is_no_stall() {
 #[test]
 fn connections_that_end() {
     let server = misbehaving(&["no-keep-alive"]);
-    let (document, _, _) = explained(&[&server.url("/")]);
+    let (document, _, _) = explained(&[&url(&server, "/")]);
     sound(&document);
     assert!(ids(&document).contains(&"no-keep-alive"), "{document:#}");
 }
@@ -129,7 +128,7 @@ fn connections_that_end() {
 #[test]
 fn one_call_only_where_repeating_might_do_harm() {
     let server = misbehaving(&["think=1"]);
-    let (document, text, _) = explained(&["--body", "order", &server.url("/upper")]);
+    let (document, text, _) = explained(&["--body", "order", &url(&server, "/upper")]);
     assert_eq!(document["calls"], 1);
     assert!(text.contains("--repeat-unsafe"), "{text}");
 }

@@ -177,8 +177,13 @@ func main() {
     Some(Server::start(Command::new(dir.path().join("server")), address, dir))
 }
 
-/// The JDK's `com.sun.net.httpserver`.
+/// The JDK's `com.sun.net.httpserver`, as it should be run.
 pub(crate) fn jdk() -> Option<Server> {
+    jdk_with(&["-Dsun.net.httpserver.nodelay=true"])
+}
+
+/// The same with other flags for the virtual machine.
+pub(crate) fn jdk_with(flags: &[&str]) -> Option<Server> {
     find("javac")?;
     let source = r#"import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;
@@ -203,7 +208,7 @@ class Server {
     }
 }
 "#;
-    written("java", &["-Dsun.net.httpserver.nodelay=true"], "Server.java", source)
+    written("java", flags, "Server.java", source)
 }
 
 /// What a run says of its requests.

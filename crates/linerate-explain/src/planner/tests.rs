@@ -158,7 +158,11 @@ impl Lived {
         }
         let noise = self.noise.between(0.0, w.jitter);
         let (think, pause) = ((w.think)(&mut self.noise), (w.pause)(&mut self.noise));
-        let mut wait = w.rtt + think + f64::from(place) * w.lane + noise + if fresh { w.accept * f64::from(place + 1) + w.setup } else { 0.0 };
+        let mut wait = w.rtt
+            + think
+            + f64::from(place) * w.lane
+            + noise
+            + if fresh { w.accept * f64::from(place + 1) + w.setup } else { 0.0 };
         if probe.writes == Writes::Apart && !probe.levers.nodelay && settings.body_bytes > 0 && !fresh {
             wait += 41.0;
         }
