@@ -1,23 +1,23 @@
 //! The stack over the network in memory.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use linerate_net::conformance::Subject;
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
-use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::{Limits, conformance_tests};
+use linerate_net::stack::{Stack, StackLimits, StackOptions};
+use linerate_net::{
+    After, Close, ConnectOptions, Event, Limits, ListenOptions, Transport, conformance_tests,
+};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
 fn alone(limits: Limits, sim: SimOptions) -> Stack<SimEnd> {
-    let options =
-        StackOptions { addresses: Vec::new(), seed: Some(sim.seed), limits, ..StackOptions::default() };
-    Stack::new(
-        Sim::alone(sim).expect("a descriptor"),
-        StackOptions { addresses: vec![V4, V6, Ipv4Addr::new(127, 0, 0, 9).into()], ..options },
-    )
+    let addresses = vec![V4, V6, Ipv4Addr::new(127, 0, 0, 9).into()];
+    let options = StackOptions { addresses, seed: Some(sim.seed), limits, ..StackOptions::default() };
+    Stack::new(Sim::alone(sim).expect("a descriptor"), options)
 }
 
 fn near() -> Option<Subject<Stack<SimEnd>>> {
@@ -51,3 +51,49 @@ fn bad() -> Option<Subject<Stack<SimEnd>>> {
 }
 
 conformance_tests!(over_a_bad_sim, super::bad);
+
+/// Tens of thousands of short connections leave nothing behind but what TIME_WAIT may keep, and that is bounded.
+#[test]
+fn connections_that_come_and_go_leave_nothing() {
+    const CONNECTIONS: usize = 20_000;
+    const AT_ONCE: usize = 100;
+    let stack = StackLimits { time_wait: 500, ..StackLimits::default() };
+    let options = StackOptions { addresses: vec![V4], seed: Some(3), stack, ..StackOptions::default() };
+    let mut net = Stack::new(Sim::alone(SimOptions::default()).expect("a descriptor"), options);
+    let (_, at) = net.listen(SocketAddr::new(V4, 80), &ListenOptions::default()).expect("can listen");
+    let (mut opened, mut answered, mut largest) = (0, 0, 0);
+    let mut clients = HashSet::new();
+    let mut events = Vec::new();
+    while answered < CONNECTIONS {
+        while opened - answered < AT_ONCE && opened < CONNECTIONS {
+            let conn = net.connect(at, &ConnectOptions::default()).expect("a port is free");
+            net.send(conn, b"request").expect("can send");
+            largest = largest.max(conn.slot());
+            clients.insert(conn);
+            opened += 1;
+        }
+        net.turn(None, &mut events).expect("something happens");
+        for event in events.drain(..) {
+            let Event::Readable { conn, data } = event else { continue };
+            let mut got = 0;
+            let after = net.receive(data, |piece| got += piece.len());
+            if !clients.contains(&conn) {
+                if got > 0 {
+                    net.send(conn, b"answer").expect("can send");
+                    net.close(conn, Close::Now);
+                }
+            } else if after == After::Ended {
+                clients.remove(&conn);
+                net.close(conn, Close::Now);
+                answered += 1;
+            }
+        }
+    }
+    let stats = net.stats();
+    assert!(largest < 4 * AT_ONCE, "slots are used again: {largest}");
+    assert_eq!((stats.active_opens, stats.passive_opens), (CONNECTIONS as u64, CONNECTIONS as u64));
+    assert_eq!((stats.retransmits, stats.resets_out), (0, 0), "{stats:?}");
+    assert!(net.waiting().1 <= 500 && stats.time_waits_cut > 0);
+    // A short connection is six packets.
+    assert!(stats.packets_out <= 6 * CONNECTIONS as u64, "{}", stats.packets_out);
+}

@@ -98,7 +98,8 @@ fn bulk(rtt_ms: f64, loss_ppm: u32) -> String {
         turn(&mut net, |net, event| match event {
             Event::Readable { conn, data } if conn == client => got += receive(net, data),
             Event::Readable { conn, data } => {
-                if receive(net, data) > 0 && server.replace(conn).is_none() {
+                let asked = receive(net, data) > 0;
+                if asked && server.replace(conn).is_none() {
                     net.send(conn, &vec![3; BULK]).expect("can send");
                 }
             }

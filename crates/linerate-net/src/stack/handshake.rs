@@ -43,7 +43,7 @@ pub(crate) struct Half {
     pub(crate) retries: u8,
     /// Its ACK came, and now it waits for data (TCP_DEFER_ACCEPT).
     pub(crate) deferred: bool,
-    /// When its SYN-ACK was sent last.
+    /// When its SYN-ACK was last sent again.
     answered: Time,
 }
 
@@ -112,7 +112,7 @@ impl Halves {
         agreed: Agreed,
         limits: &StackLimits,
     ) -> u32 {
-        let half = Half { tuple, hash, listener, agreed, retries: 0, deferred: false, answered: now };
+        let half = Half { tuple, hash, listener, agreed, retries: 0, deferred: false, answered: Time::ZERO };
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = Some(half);

@@ -144,7 +144,11 @@ impl Lab {
     }
 
     pub(crate) fn listening() -> Lab {
-        let mut lab = Lab::new(StackOptions::default());
+        Lab::listening_with(StackOptions::default())
+    }
+
+    pub(crate) fn listening_with(options: StackOptions) -> Lab {
+        let mut lab = Lab::new(options);
         let at = SocketAddr::new(OURS, 80);
         lab.net.listen(at, &ListenOptions::default()).expect("can listen");
         lab
@@ -326,6 +330,11 @@ impl Seg {
 
 #[cfg(test)]
 impl Lab {
+    /// What our timestamps are ahead of the script's clock.
+    pub(crate) fn offset(&self) -> u32 {
+        self.offset
+    }
+
     /// What left since the last time, as text: flags, numbers from and to, ACK, options that matter.
     pub(crate) fn out(&mut self) -> Vec<String> {
         let out = self.take_out();

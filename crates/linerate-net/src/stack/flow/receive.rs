@@ -7,6 +7,9 @@ use crate::stack::pool::{Chain, Pool};
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
 
+/// With fewer of them left in the window, the peer may be waiting for more room; else the ACKs of what it sends tell it in time.
+const FEW_SEGMENTS: u32 = 16;
+
 /// A range received before what precedes it.
 struct Early {
     start: Seq,
@@ -302,8 +305,8 @@ impl Flow {
         let left = if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 };
         let edge = self.new_edge();
         let grows = if edge.gt(self.rcv_edge) { edge - self.rcv_edge } else { 0 };
-        let matters = left < self.rcv_size / 2
-            && grows >= (2 * u32::from(self.rcv_mss)).max(self.rcv_size / 4).min(self.rcv_size / 2);
+        let step = (2 * u32::from(self.rcv_mss)).max(self.rcv_size / 4).min(self.rcv_size / 2);
+        let matters = left < (self.rcv_size / 2).min(FEW_SEGMENTS * u32::from(self.rcv_mss)) && grows >= step;
         if matters && !self.ended {
             self.ack_now = true;
         }

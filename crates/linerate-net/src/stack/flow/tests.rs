@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::stack::StackOptions;
 use crate::stack::lab::{Lab, Seg, seg};
 use crate::stack::wire::{Options, Sack, Seq};
+use crate::stack::{StackLimits, StackOptions};
 use crate::{Close, NetErrorKind, Transport};
 
 const NONE: [&str; 0] = [];
@@ -466,4 +466,48 @@ fn a_peer_that_forgets() {
     lab.hears(seg("A", 1, 1011, 0));
     lab.pass_ms(3000);
     assert!(lab.out().iter().any(|segment| segment.contains("1011:2011")), "the rest too");
+}
+
+/// RFC 4987 section 3.6: a flood of SYNs fills what is kept of handshakes, and a real connection is made by a cookie, its options
+/// and its data whole.
+#[test]
+fn a_flood_of_syns_stops_nobody() {
+    let stack = StackLimits { handshakes: 1000, ..StackLimits::default() };
+    let mut lab = Lab::listening_with(StackOptions { stack, ..StackOptions::default() });
+    for port in 1000..60_000 {
+        lab.peer_port = port;
+        lab.queue(seg("S", 0, 0, 0));
+        if port % 200 == 0 {
+            lab.turn();
+            lab.drop_out();
+        }
+    }
+    lab.turn();
+    lab.drop_out();
+    assert_eq!(lab.net.waiting().0, 1000);
+    assert_eq!(lab.net.stats().cookies_sent, 58_000);
+    lab.peer_port = 9;
+    let mut syn = seg("S", 0, 0, 0);
+    syn.options = Options { window_scale: Some(3), ..with_timestamps() };
+    lab.hears(syn);
+    let (answer, _) = lab.take_out().pop().expect("a cookie");
+    let (value, _) = answer.options.timestamps.expect("the peer has them");
+    let mut ack = seg("PA", 1, 1, 500);
+    // What Lab adds to an echo is taken off again.
+    ack.options.timestamps = Some((101, value.wrapping_sub(lab.offset())));
+    lab.hears(ack);
+    assert_eq!((lab.received.len(), lab.net.stats().cookies_taken), (500, 1));
+    lab.send(2000);
+    assert_eq!(lab.out(), ["A 1:989 ack 501", "A 989:1977 ack 501", "PA 1977:2001 ack 501"]);
+    // The handshakes that nobody ends are given up.
+    lab.pass(Duration::from_secs(200));
+    assert_eq!(lab.net.waiting().0, 0);
+}
+
+/// 100,000 open connections at no more than a kilobyte each, beside their buffers.
+#[test]
+fn a_connection_is_small() {
+    let each = size_of::<crate::stack::entry::Entry>();
+    // A slot's generation, two places in the table of 4-tuples, and a timer.
+    assert!(each + 8 + 2 * 2 * 8 + 24 <= 1024, "{each} bytes");
 }
