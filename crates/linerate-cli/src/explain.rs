@@ -151,7 +151,6 @@ fn progress(probe: &Probe, quiet: bool) {
         Probe::NameServers => "asking the name servers",
         Probe::Connect(_) => "connecting",
         Probe::Burst(_) => "several calls at once",
-        Probe::ConnectMeanwhile => "handshakes while an answer comes",
         Probe::Call(call) => match call.experiment {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
@@ -162,7 +161,7 @@ fn progress(probe: &Probe, quiet: bool) {
             Experiment::Redirect => "following redirects",
             Experiment::Idle => "after a pause",
             Experiment::Segment => "smaller segments",
-            Experiment::Tail | Experiment::Spread | Experiment::Burst | Experiment::Bloat => "more calls",
+            Experiment::Tail | Experiment::Burst => "more calls",
         },
     };
     let _ = write!(io::stderr(), "\r\x1b[K{words}");

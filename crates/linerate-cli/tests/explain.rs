@@ -1,5 +1,7 @@
 //! `linerate explain` against servers people really run, and against one that misbehaves on purpose.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod real;
 mod serving;

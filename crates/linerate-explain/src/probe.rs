@@ -34,10 +34,6 @@ pub enum Experiment {
     Segment,
     /// More calls on kept connections, for what is rare.
     Tail,
-    /// Several connections, several calls on each; the arm is the connection.
-    Spread,
-    /// The handshake while an answer is received (1) against when nothing is (0).
-    Bloat,
 }
 
 /// Delays of acknowledgements that are tried, milliseconds.
@@ -125,15 +121,13 @@ pub enum Probe {
     Call(Box<CallProbe>),
     /// Make so many calls at once, each on a connection of its own.
     Burst(u8),
-    /// Time a handshake while an answer is received.
-    ConnectMeanwhile,
 }
 
 impl Probe {
     /// Calls it costs.
     pub fn calls(&self) -> usize {
         match self {
-            Probe::Call(_) | Probe::ConnectMeanwhile => 1,
+            Probe::Call(_) => 1,
             Probe::Burst(n) => usize::from(*n),
             _ => 0,
         }
@@ -188,11 +182,4 @@ pub enum Observation {
     Call(Box<Call>),
     /// Of [`Probe::Burst`], in the order they ended.
     Burst(Vec<Call>),
-    /// Of [`Probe::ConnectMeanwhile`]: handshakes before and during the receiving of an answer.
-    Meanwhile {
-        /// When nothing else was on the way.
-        idle: Vec<Duration>,
-        /// While the answer came.
-        busy: Vec<Duration>,
-    },
 }

@@ -221,15 +221,6 @@ impl Record {
         let good = connects.iter().find(|c| c.error.is_none()).map(|c| c.address);
         good.and_then(|good| addresses.iter().position(|a| *a == good)).unwrap_or(0)
     }
-
-    /// Handshakes timed while idle and while an answer came.
-    pub fn meanwhile(&self) -> Option<(Vec<f64>, Vec<f64>)> {
-        let all = |times: &[Duration]| times.iter().map(|t| ms(*t)).collect::<Vec<_>>();
-        self.entries.iter().find_map(|e| match &e.1 {
-            Observation::Meanwhile { idle, busy } => Some((all(idle), all(busy))),
-            _ => None,
-        })
-    }
 }
 
 /// The median of some calls' times, milliseconds.

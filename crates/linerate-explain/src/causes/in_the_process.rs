@@ -145,6 +145,10 @@ fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) ->
 }
 
 fn blocked(record: &Record) -> Judgement {
+    // A collector's thread is busy without a pause, too, and so is one that waits for a processor in between.
+    if [&GC, &THROTTLED, &CONTENDED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_))) {
+        return Judgement::Silent;
+    }
     let calls = watched(record);
     let least = calls.iter().map(|(c, _)| beyond(record, c)).fold(f64::INFINITY, f64::min);
     // Work for this very request would be there in each call.

@@ -151,8 +151,6 @@ fn lane_of(experiment: Experiment) -> u8 {
         Experiment::Burst => 90,
         Experiment::Idle => 100,
         Experiment::Segment => 110,
-        Experiment::Spread => 120,
-        Experiment::Bloat => 130,
     }
 }
 

@@ -57,8 +57,12 @@ fn wants(record: &Record) -> Vec<Block> {
     if busy || record.reused().len() < 2 || typical > 250.0 {
         return Vec::new();
     }
-    let more =
-        CallProbe { writes: record.settings.writes, ..CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0)) };
+    let mut more = CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0));
+    more.writes = record.settings.writes;
+    if record.settings.pid.is_some() {
+        // What the process does from time to time takes some time to be met.
+        more.pause = std::time::Duration::from_millis(25);
+    }
     vec![vec![Probe::Call(Box::new(more)); if typical > 20.0 { 12 } else { 20 }]]
 }
 

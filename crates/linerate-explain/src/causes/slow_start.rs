@@ -2,7 +2,7 @@
 //!
 //! Experiment: the same answer on a connection that is warm. The control is what does not depend on the window: the first byte.
 
-use super::{Cause, Fix, Judgement, idle_restart, nothing, say, send_buffer, zero_window};
+use super::{Cause, Fix, Judgement, compression, idle_restart, nothing, say, send_buffer, zero_window};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
@@ -81,7 +81,8 @@ fn judge(record: &Record) -> Judgement {
         say(rtt)
     );
     let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
-    // Each new connection starts slowly; that a kept one does, too, is what can be helped.
-    let kept = matches!((idle_restart::CAUSE.judge)(record), Judgement::Named(_));
+    // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped first.
+    let kept =
+        matches!((idle_restart::CAUSE.judge)(record), Judgement::Named(_)) || compression::named(record);
     Judgement::Named(Box::new(if kept { verdict.behind() } else { verdict }))
 }

@@ -6,7 +6,6 @@ mod process;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Duration;
 
 use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
 use linerate_net::Time;
@@ -118,7 +117,6 @@ impl Hands<'_> {
                 Observation::Call(Box::new(self.call(call)?))
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
-            Probe::ConnectMeanwhile => self.meanwhile()?,
         })
     }
 
@@ -261,32 +259,6 @@ impl Hands<'_> {
             first.overflows = exchange::overflows(to).saturating_sub(overflows);
         }
         Ok(calls)
-    }
-
-    /// Handshakes while nothing is on the way, and while an answer is received.
-    fn meanwhile(&self) -> Result<Observation, TemplateError> {
-        let probe = CallProbe::plain(crate::probe::Experiment::Bloat, 0, Lane::Fresh);
-        let plan = self.plan(&probe)?;
-        let to = self.address(self.chosen);
-        let handshake = || {
-            let deadline = instrument::now() + limits::CONNECT_TIME;
-            Socket::connect(to, &Levers::default(), deadline).ok().map(|s| s.connected() - s.asked())
-        };
-        let idle: Vec<Duration> = (0..5).filter_map(|_| handshake()).collect();
-        let busy = std::thread::scope(|scope| {
-            let call = scope.spawn(|| exchange::anew(to, &Levers::default(), &plan));
-            let mut busy = Vec::new();
-            while !call.is_finished() && busy.len() < 50 {
-                let taken = handshake();
-                // One that ended after the answer did saw an idle network.
-                if !call.is_finished() {
-                    busy.extend(taken);
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            busy
-        });
-        Ok(Observation::Meanwhile { idle, busy })
     }
 }
 
