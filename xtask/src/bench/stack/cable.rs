@@ -10,8 +10,8 @@ use crate::shell;
 /// The interface and the address of each end.
 pub(super) const CLIENT: (&str, &str) = ("bench-client", "10.78.0.2");
 pub(super) const SERVER: (&str, &str) = ("bench-server", "10.78.0.1");
-/// Where a client past the kernel sends from.
-pub(super) const FROM: &str = "10.78.0.9";
+/// How the addresses begin that a client past the kernel sends from.
+pub(super) const FROM: &str = "10.78.0.";
 
 /// The server's namespace; it goes when its keeper goes, and that one goes when we do.
 #[derive(Debug)]

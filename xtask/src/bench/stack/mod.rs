@@ -6,6 +6,7 @@ mod scenario;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -127,9 +128,13 @@ fn start(t: &Tools, cable: &Cable, who: &str, dir: &Path) -> Result<Serving> {
         words.extend(format!("serve --threads 1 --listen {at} --io {io}").split(' ').map(str::to_owned));
     }
     let mut command = Command::new(&words[0]);
+    let begin = Instant::now();
+    while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_ok() {
+        ensure!(begin.elapsed() < READY_WITHIN, "the server before {who} does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut serving = Serving(command.spawn().context("cannot start the server")?);
-    let begin = Instant::now();
     while TcpStream::connect_timeout(&at, Duration::from_millis(200)).is_err() {
         if let Some(status) = serving.0.try_wait()? {
             bail!("{who} ended at once: {status}");
@@ -141,6 +146,9 @@ fn start(t: &Tools, cable: &Cable, who: &str, dir: &Path) -> Result<Serving> {
 }
 
 fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {
+    // Each run comes from an address of its own: what TIME_WAIT remembers of the last one is not in its way.
+    static NTH: AtomicU8 = AtomicU8::new(0);
+    let from = format!("{FROM}{}", 10 + NTH.fetch_add(1, Ordering::Relaxed) % 240);
     let dir = tempfile::tempdir()?;
     let _serving = start(t, cable, who, dir.path())?;
     let mut command = vec![t.linerate.display().to_string()];
@@ -152,7 +160,7 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
     }
     flags += &match who {
         LOAD_EPOLL => " --io epoll".to_owned(),
-        _ => format!(" --io xdp --interface {} --from {FROM}", CLIENT.0),
+        _ => format!(" --io xdp --interface {} --from {from}", CLIENT.0),
     };
     let path = if who == NGINX { String::new() } else { format!("bytes/{BODY}") };
     flags += &format!(" http://{}:{PORT}/{path}", SERVER.1);

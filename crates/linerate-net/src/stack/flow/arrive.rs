@@ -1,7 +1,9 @@
 //! A segment arrives: RFC 9293 section 3.10.7, with RFC 5961's answers to those that somebody may have made up, and PAWS
 //! (RFC 7323 section 5).
 
-use super::{Agreed, Flow, State, Told};
+use std::time::Duration;
+
+use super::{Agreed, Flow, State, Timer, Told};
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Flags, TcpHeader};
 use crate::{NetErrorKind, Time};
@@ -12,6 +14,9 @@ const OUT_OF_PLACE_EVERY_NS: u64 = 500_000_000;
 
 /// TS.Recent is believed so long (RFC 7323 section 5.5: 24 days).
 const TS_RECENT_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
+
+/// How long after the reset that ends a peer's TIME_WAIT our SYN goes out again. Reason: the reset must be there first.
+const SOON_AGAIN: Duration = Duration::from_millis(1);
 
 impl Flow {
     /// A segment of this connection. `payload` is what it carries.
@@ -136,7 +141,16 @@ impl Flow {
         let acks = tcp.flags.has(Flags::ACK);
         if acks && tcp.ack != self.nxt {
             // Of an earlier connection: the peer must learn that it is gone, or our SYN is never taken.
-            return if tcp.flags.has(Flags::RST) { Told::NOTHING } else { Told::RESET };
+            if tcp.flags.has(Flags::RST) {
+                return Told::NOTHING;
+            }
+            let mut told = Told::RESET;
+            if self.backoff == 0 {
+                // The reset ends the peer's TIME_WAIT: no second need be lost. Once, so that nobody makes us ask in a loop.
+                self.set_timer(Timer::Retransmission, now + SOON_AGAIN);
+                told.add(Told::SEND);
+            }
+            return told;
         }
         if tcp.flags.has(Flags::RST) {
             if !acks {

@@ -68,6 +68,13 @@ fn a_bad_ack_in_syn_sent() {
     assert_eq!(lab.out(), ["S 0"]);
     lab.hears(seg("A", 500, 77, 0));
     assert_eq!(lab.out(), ["R 77"]);
+    // The SYN follows soon, not after a second; but only once.
+    lab.pass_ms(2);
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.hears(seg("A", 500, 77, 0));
+    assert_eq!(lab.out(), ["R 77"]);
+    lab.pass_ms(500);
+    assert!(lab.out().is_empty());
     lab.hears(seg("SA", 0, 1, 0));
     assert_eq!(lab.out(), ["A 1 ack 1"]);
 }
