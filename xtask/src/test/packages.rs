@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 11] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -22,6 +22,7 @@ const NEEDS: [Need; 10] = [
     need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
     need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
     need("slowhttptest", "slowhttptest", "the test with slow clients"),
+    need("tshark", "tshark", "comparisons with it (cargo xtask bench pcap)"),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ping", "iputils-ping", "tests of --io xdp"),
     need("nft", "nftables", "tests with lost packets"),

@@ -102,7 +102,8 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let s: &Sums = &seen.sums;
     let cost_ns = per(s.think_ns, s.answered);
     // What holds back the first byte otherwise is not thinking.
-    let explained: i64 = found.iter().filter(|f| f.id != cause::PACKET_LOSS).map(|f| f.all_ns).sum();
+    let others = found.iter().filter(|f| f.id != cause::PACKET_LOSS);
+    let explained = others.fold(0i64, |sum, f| sum.saturating_add(f.all_ns));
     if cost_ns < THINK_NS || (s.think_ns as f64) < 0.4 * s.total_ns as f64 || explained > s.think_ns {
         return None;
     }

@@ -62,6 +62,8 @@ impl Observer {
 
     /// The next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
+        // Before 1970, or beyond the year 2116, no packet was sent: a damaged time must not overflow what is added up.
+        let packet = &Packet { time_ns: packet.time_ns.clamp(0, i64::MAX / 2), ..*packet };
         let p = &mut self.packets;
         p.all += 1;
         p.bytes += u64::from(packet.wire_len);

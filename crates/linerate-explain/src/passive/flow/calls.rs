@@ -191,7 +191,7 @@ impl Calls {
             network_ns: network,
             think_ns: waited - network,
             receive_ns: (now - answered).max(0),
-            total_ns: connect + (now - done.begun).max(0),
+            total_ns: connect.saturating_add((now - done.begun).max(0)),
             rtt_known: to_server.is_some(),
             ..Call::default()
         }
@@ -225,7 +225,7 @@ impl Calls {
             }
             loss.segments += 1;
             loss.fast += u32::from(fast);
-            loss.cost += waited;
+            loss.cost = loss.cost.saturating_add(waited);
         }
     }
 
@@ -250,7 +250,12 @@ impl Calls {
             ms(stall.ack_after),
             ms(stall.data_after)
         );
-        self.note(Note { id, at_ns: stall.from, cost_ns: stall.ack_after + stall.data_after, text });
+        self.note(Note {
+            id,
+            at_ns: stall.from,
+            cost_ns: stall.ack_after.saturating_add(stall.data_after),
+            text,
+        });
     }
 
     fn note(&mut self, note: Note) {

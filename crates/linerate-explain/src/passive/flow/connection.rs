@@ -115,6 +115,8 @@ impl Connection {
         let [a, b] = &mut self.directions;
         let (me, peer) = if dir == 0 { (a, b) } else { (b, a) };
         let mut marks = analyse(&mut me.side, &mut peer.side, s, now, rtt);
+        // For all that is measured time does not go back, whatever the capture says.
+        let now = self.last_ns;
         if reused {
             marks.add(Marks::REUSED_PORTS);
         }

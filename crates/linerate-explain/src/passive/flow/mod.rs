@@ -63,13 +63,13 @@ impl Record {
         let sums = &mut self.sums;
         sums.answered += 1;
         sums.first_calls += u64::from(first && call.connect_ns > 0);
-        sums.connect_ns += call.connect_ns;
-        sums.total_ns += call.total_ns;
-        sums.send_ns += call.send_ns;
-        sums.wait_ns += call.network_ns;
-        sums.queued_ns += call.queued_ns;
-        sums.think_ns += call.think_ns;
-        sums.receive_ns += call.receive_ns;
+        sums.connect_ns = sums.connect_ns.saturating_add(call.connect_ns);
+        sums.total_ns = sums.total_ns.saturating_add(call.total_ns);
+        sums.send_ns = sums.send_ns.saturating_add(call.send_ns);
+        sums.wait_ns = sums.wait_ns.saturating_add(call.network_ns);
+        sums.queued_ns = sums.queued_ns.saturating_add(call.queued_ns);
+        sums.think_ns = sums.think_ns.saturating_add(call.think_ns);
+        sums.receive_ns = sums.receive_ns.saturating_add(call.receive_ns);
         self.totals.saturating_record(micros(call.total_ns));
         self.thinks.saturating_record(micros(call.think_ns));
         let mut traced = false;
@@ -80,7 +80,7 @@ impl Record {
         };
         for id in ids(&call) {
             let notes: Vec<_> = call.notes.iter().filter(|n| n.id == id).cloned().collect();
-            let cost: i64 = notes.iter().map(|n| n.cost_ns).sum();
+            let cost = notes.iter().fold(0i64, |sum, n| sum.saturating_add(n.cost_ns));
             let seen = match self.seen.iter().position(|s| s.id == id) {
                 Some(at) => &mut self.seen[at],
                 None => {
@@ -90,8 +90,8 @@ impl Record {
                 }
             };
             seen.calls += 1;
-            seen.cost_ns += cost;
-            seen.total_ns += call.total_ns;
+            seen.cost_ns = seen.cost_ns.saturating_add(cost);
+            seen.total_ns = seen.total_ns.saturating_add(call.total_ns);
             if seen.evidence.len() < EVIDENCE {
                 seen.evidence
                     .extend(notes.first().map(|n| format!("{} {}: {}", call.method, call.target, n.text)));
