@@ -397,6 +397,11 @@ impl Core {
                 self.by_cookie(half.tuple, half.hash, tcp, payload, events);
                 return;
             }
+            // It may be a later segment of a connection whose cookie is still on its way.
+            let cookies = self.cookies_at.is_some_and(|at| now.nanos_since(at) < OVERTAKEN_NS);
+            if cookies {
+                return;
+            }
             return self.replies.reset(now, &half.tuple, tcp, payload.len(), &mut self.shared.stats);
         }
         let offset = tcp.seq - (agreed.irs + 1);
