@@ -37,7 +37,7 @@ pub(super) static CASES: &[Case] = &[
         name: "tiny-chunks",
         truth: "tiny-writes",
         server: Server::Linerate(&["--misbehave", "tiny-chunks=1"]),
-        path: "/bytes/20000",
+        path: "/bytes/60000",
         ..PLAIN
     },
     Case {
