@@ -73,7 +73,7 @@ pub(super) static CONTENDED: Cause = Cause {
         // A control group that is throttled waits in the run queue, too.
         let throttled = matches!((THROTTLED.judge)(record), Judgement::Named(_));
         let counted =
-            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", |s| s.waited);
+            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_more);
         if throttled { Judgement::Silent } else { counted }
     },
 };
@@ -119,6 +119,11 @@ fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
 /// Time of a call beyond what the network takes.
 fn beyond(record: &Record, call: &Call) -> f64 {
     (ms(call.total) - record.rtt_ms() * if call.fresh { 2.0 } else { 1.0 }).max(0.0)
+}
+
+/// Waiting for a processor, where that is more than what was done with one: a busy thread always waits a little.
+fn waited_more(spent: &Spent) -> Duration {
+    if spent.busiest.ran > spent.waited { Duration::ZERO } else { spent.waited }
 }
 
 fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) -> Duration) -> Judgement {
