@@ -142,7 +142,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
 }
 
 /// What is being done, on one line that the next one overwrites.
-fn progress(probe: &Probe, quiet: bool) {
+pub(crate) fn progress(probe: &Probe, quiet: bool) {
     if quiet {
         return;
     }

@@ -149,3 +149,18 @@ fn who_cannot_be_reached_and_what_makes_no_sense() {
         assert_eq!(run(bad).code, Some(2), "{bad:?}");
     }
 }
+
+#[test]
+fn a_load_run_explains_its_tail() {
+    let server = misbehaving(&["nagle-split"]);
+    let json = tempfile::NamedTempFile::new().unwrap();
+    let path = json.path().to_str().unwrap();
+    let url = url(&server, "/");
+    let said = run(&["load", "--explain", "--quiet", "-c", "2", "-n", "60", "--json", path, &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("called again, alone, after the run"), "{said:?}");
+    let document: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(document["schema"], "linerate.outcome/1");
+    sound(&document["diagnosis"]);
+    stall_is_proved(&document["diagnosis"]);
+}

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use linerate_explain::Diagnosis;
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{self, Failure};
 use linerate_load::plan::check::CheckResult;
@@ -18,6 +19,15 @@ use crate::{Report, doubts, figures};
 pub fn to_string(report: &Report<'_>) -> String {
     // Only maps with keys that are no strings can fail here, and there are none.
     let mut text = serde_json::to_string_pretty(&document(report)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// As [`to_string`], with what `linerate explain` found of the worst request.
+pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String {
+    let found = crate::explain::document(diagnosis, report.environment);
+    let document = schema::Document { diagnosis: serde_json::to_value(found).ok(), ..document(report) };
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }
@@ -60,6 +70,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
             host: environment.host.clone(),
             io: outcome.io.clone(),
         },
+        diagnosis: None,
     }
 }
 

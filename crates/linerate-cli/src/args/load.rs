@@ -178,6 +178,12 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TEXT", help_heading = GOOD)]
     pub(crate) expect_body: Option<String>,
 
+    /// Afterwards look at the worst request of the tail: call it again, alone, and say why it is slow
+    ///
+    /// At most 60 calls in at most 15 s; a request that is not GET or HEAD is called once. See linerate explain.
+    #[arg(long, help_heading = GOOD)]
+    pub(crate) explain: bool,
+
     /// What must hold at the end, else exit code 1: p99<50ms, errors<0.1%, rate>10k; repeatable
     ///
     /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown and

@@ -8,6 +8,7 @@ pub(crate) mod target;
 #[cfg(test)]
 mod testing;
 mod watch;
+mod why;
 
 use std::io::{self, Write};
 
@@ -37,15 +38,21 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen()?;
     let running = linerate_load::start(meaning.plan.clone())?;
     let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);
-    let exit = report(&meaning.plan, &outcome, sink.as_ref())?;
+    let exit = report(&meaning.plan, &outcome, sink.as_ref(), args.explain.then_some(&interrupt))?;
     if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
         let _ = writeln!(io::stderr(), "hint: {hint}");
     }
     Ok(exit)
 }
 
-/// Prints and writes what was measured: the summary in any case, then the rest.
-fn report(plan: &Plan, outcome: &Outcome, sink: Option<&Sink>) -> Result<Exit, Fault> {
+/// Prints and writes what was measured: the summary in any case, then the rest. `why`: the worst request is explained, unless
+/// the user interrupts.
+fn report(
+    plan: &Plan,
+    outcome: &Outcome,
+    sink: Option<&Sink>,
+    why: Option<&Interrupt>,
+) -> Result<Exit, Fault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
@@ -59,8 +66,18 @@ fn report(plan: &Plan, outcome: &Outcome, sink: Option<&Sink>) -> Result<Exit, F
     } else {
         terminal::print(&text)
     };
-    if let Some(sink) = sink {
+    // A file is there before the explanation begins, which takes its time; standard output is written once.
+    if let (Some(sink), false) = (sink, to_stderr && why.is_some()) {
         sink.write(&json::to_string(&report))?;
+    }
+    if let Some(interrupt) = why {
+        let diagnosis = why::explain(plan, outcome, to_stderr, interrupt)?;
+        if let Some(sink) = sink {
+            sink.write(&match diagnosis {
+                Some(diagnosis) => json::to_string_explained(&report, &diagnosis),
+                None => json::to_string(&report),
+            })?;
+        }
     }
     printed.map(|()| exit(outcome, &checks))
 }

@@ -62,6 +62,9 @@ pub struct Document {
     pub unreachable: Option<String>,
     /// Where it happened.
     pub environment: Environment,
+    /// With `--explain`: why the worst request was slow (a document of [`crate::schema::diagnosis`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<serde_json::Value>,
 }
 
 /// Logical requests: `sent = answered + failed + unknown`.

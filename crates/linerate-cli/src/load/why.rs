@@ -1,0 +1,136 @@
+//! `--explain`: why the worst of the tail was slow.
+
+use std::io::{self, Write};
+
+use linerate_explain::driver::{Explained, Request};
+use linerate_explain::{Diagnosis, Settings, Whole};
+use linerate_http::client::RequestSpec;
+use linerate_load::outcome::Sample;
+use linerate_load::{Outcome, Plan};
+use linerate_report::explain as report;
+use linerate_report::units;
+
+use super::Interrupt;
+use crate::explain::progress;
+use crate::fault::Fault;
+use crate::terminal;
+
+/// Calls the slowest request again, alone, and prints what was found; `None` when there was nothing to look at or no way to.
+pub(super) fn explain(
+    plan: &Plan,
+    outcome: &Outcome,
+    to_stderr: bool,
+    interrupt: &Interrupt,
+) -> Result<Option<Diagnosis>, Fault> {
+    if outcome.interrupted || outcome.unreachable.is_some() {
+        return Ok(None);
+    }
+    let Some(worst) = worst(outcome) else {
+        return say("nothing was answered, so there is no slow answer to explain", to_stderr).map(|()| None);
+    };
+    let Some((request, settings)) = request(plan, worst) else { return Ok(None) };
+    let begin = format!(
+        "\nWhy the slowest took {}: {} {} called again, alone, after the run\n",
+        units::time_us(worst.latency_us.unwrap_or_default(), true),
+        request.spec.method,
+        request.spec.target
+    );
+    say(begin.trim_end(), to_stderr)?;
+    let quiet = !terminal::can_redraw();
+    let explained = linerate_explain::explain(&request, settings, |probe| {
+        progress(probe, quiet);
+        !interrupt.asked()
+    });
+    if !quiet {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    match explained {
+        Ok(Explained::Diagnosed(diagnosis, _)) => {
+            let style =
+                if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) };
+            let text = report::to_string(&diagnosis, style);
+            say(text.trim_end(), to_stderr)?;
+            if diagnosis.whole == Whole::Healthy {
+                say(
+                    "So it was slow in company only: it waited for others, here or at the server.",
+                    to_stderr,
+                )?;
+            }
+            Ok(Some(*diagnosis))
+        }
+        Ok(Explained::Unreachable(why)) => {
+            say(&format!("It could not be called: {why}"), to_stderr).map(|()| None)
+        }
+        // Slots that take data from files have none outside a run.
+        Err(e) => say(&format!("It cannot be called outside the run: {e}"), to_stderr).map(|()| None),
+    }
+}
+
+/// The answer that took longest, of those kept.
+fn worst(outcome: &Outcome) -> Option<&Sample> {
+    let latency = |s: &Sample| s.latency_us.unwrap_or(-1.0);
+    outcome.samples.iter().filter(|s| s.latency_us.is_some()).max_by(|a, b| latency(a).total_cmp(&latency(b)))
+}
+
+fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
+    let request = plan.requests.iter().find(|r| r.name == worst.request).or(plan.requests.first())?;
+    let address = *plan.target.addresses.first()?;
+    let mut fields = request.fields.clone();
+    if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        fields.insert(0, ("Host".to_owned(), plan.target.authority.clone()));
+    }
+    let spec = RequestSpec {
+        method: request.method.clone(),
+        target: request.path.clone(),
+        fields,
+        body: request.body.clone().unwrap_or_default(),
+    };
+    let settings = Settings {
+        url: format!("http://{}{}", plan.target.authority, request.path),
+        addresses: plan.target.addresses.clone(),
+        may_repeat: matches!(spec.method.as_str(), "GET" | "HEAD"),
+        seed: u64::from(std::process::id()),
+        ..Settings::default()
+    };
+    Some((Request { host: address.ip().to_string(), port: address.port(), spec }, settings))
+}
+
+fn say(text: &str, to_stderr: bool) -> Result<(), Fault> {
+    let text = format!("{text}\n");
+    if to_stderr {
+        // Nobody may be listening there, and nothing is lost: it is in the JSON.
+        let _ = io::stderr().write_all(text.as_bytes());
+        return Ok(());
+    }
+    terminal::print(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::testing::plan;
+
+    fn sample(latency_us: Option<f64>, request: &str) -> Sample {
+        let (why, head) = (String::new(), String::new());
+        Sample { due_us: 0.0, latency_us, status: None, why, request: request.to_owned(), head }
+    }
+
+    #[test]
+    fn the_slowest_answer_is_the_worst() {
+        let samples =
+            vec![sample(Some(3.0), "a"), sample(None, "b"), sample(Some(9.0), "c"), sample(Some(4.0), "d")];
+        let outcome = Outcome { samples, ..Outcome::default() };
+        assert_eq!(worst(&outcome).map(|s| s.request.as_str()), Some("c"));
+        assert!(worst(&Outcome::default()).is_none());
+    }
+
+    #[test]
+    fn what_may_not_be_repeated_is_called_once() {
+        let mut plan = plan("http://127.0.0.1:8080/x");
+        let (request, settings) = request(&plan, &sample(Some(1.0), "")).expect("a request");
+        assert_eq!((request.spec.target.as_str(), settings.may_repeat), ("/x", true));
+        assert_eq!(request.spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
+        plan.requests[0].method = "POST".to_owned();
+        assert!(!super::request(&plan, &sample(Some(1.0), "")).expect("a request").1.may_repeat);
+    }
+}
