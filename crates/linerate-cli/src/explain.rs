@@ -51,20 +51,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
         Explained::Unreachable(why) => Err(Fault::unreachable(why)),
         Explained::Diagnosed(diagnosis, _) => {
-            let style = |to_stderr| {
-                if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) }
-            };
             let to_stderr = sink == Some(Sink::Stdout);
-            let text = report::to_string(&diagnosis, style(to_stderr));
+            let text = report::to_string(&diagnosis, terminal::style_beside(to_stderr));
             if let Some(sink) = &sink {
                 sink.write(&report::to_json(&diagnosis, &environment::here()))?;
             }
-            if to_stderr {
-                // Nobody may be listening there, and nothing is lost: it is all in the JSON.
-                let _ = io::stderr().write_all(text.as_bytes());
-            } else {
-                terminal::print(&text)?;
-            }
+            terminal::print_beside(&text, to_stderr)?;
             Ok(match diagnosis.whole {
                 _ if interrupted => Exit::Interrupted,
                 Whole::Healthy => Exit::Fine,

@@ -15,6 +15,11 @@ pub(crate) fn style(stream: &impl IsTerminal) -> Style {
     Style { colour: is_terminal && !refused && !dumb, unicode: unicode(), width }
 }
 
+/// The style for text that [`print_beside`] prints.
+pub(crate) fn style_beside(to_stderr: bool) -> Style {
+    if to_stderr { style(&io::stderr()) } else { style(&io::stdout()) }
+}
+
 /// Whether a picture can be redrawn in place on standard error.
 pub(crate) fn can_redraw() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
@@ -49,4 +54,14 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints what people read: to standard error where standard output carries the JSON.
+pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), Fault> {
+    if to_stderr {
+        // Nobody may be listening there, and nothing is lost: it is all in the JSON.
+        let _ = io::stderr().write_all(text.as_bytes());
+        return Ok(());
+    }
+    print(text)
 }

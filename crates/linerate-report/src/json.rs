@@ -17,17 +17,19 @@ use crate::{Report, doubts, figures};
 
 /// The document as indented JSON, with a line end.
 pub fn to_string(report: &Report<'_>) -> String {
-    // Only maps with keys that are no strings can fail here, and there are none.
-    let mut text = serde_json::to_string_pretty(&document(report)).unwrap_or_default();
-    text.push('\n');
-    text
+    text_of(&document(report))
 }
 
 /// As [`to_string`], with what `linerate explain` found of the worst request.
 pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String {
     let found = crate::explain::document(diagnosis, report.environment);
     let document = schema::Document { diagnosis: serde_json::to_value(found).ok(), ..document(report) };
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text_of(&document)
+}
+
+fn text_of(document: &schema::Document) -> String {
+    // Only maps with keys that are no strings can fail here, and there are none.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
     text
 }

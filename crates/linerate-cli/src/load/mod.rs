@@ -57,15 +57,8 @@ fn report(
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
     let to_stderr = sink == Some(&Sink::Stdout);
-    let style = if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) };
-    let text = summary::to_string(&report, style);
-    let printed = if to_stderr {
-        // Nobody may be listening there, and nothing is lost: the results are in the JSON.
-        let _ = io::stderr().write_all(text.as_bytes());
-        Ok(())
-    } else {
-        terminal::print(&text)
-    };
+    let text = summary::to_string(&report, terminal::style_beside(to_stderr));
+    let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time; standard output is written once.
     if let (Some(sink), false) = (sink, to_stderr && why.is_some()) {
         sink.write(&json::to_string(&report))?;

@@ -46,9 +46,7 @@ pub(super) fn explain(
     }
     match explained {
         Ok(Explained::Diagnosed(diagnosis, _)) => {
-            let style =
-                if to_stderr { terminal::style(&io::stderr()) } else { terminal::style(&io::stdout()) };
-            let text = report::to_string(&diagnosis, style);
+            let text = report::to_string(&diagnosis, terminal::style_beside(to_stderr));
             say(text.trim_end(), to_stderr)?;
             if diagnosis.whole == Whole::Healthy {
                 say(
@@ -96,13 +94,7 @@ fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
 }
 
 fn say(text: &str, to_stderr: bool) -> Result<(), Fault> {
-    let text = format!("{text}\n");
-    if to_stderr {
-        // Nobody may be listening there, and nothing is lost: it is in the JSON.
-        let _ = io::stderr().write_all(text.as_bytes());
-        return Ok(());
-    }
-    terminal::print(&text)
+    terminal::print_beside(&format!("{text}\n"), to_stderr)
 }
 
 #[cfg(test)]
