@@ -234,17 +234,21 @@ fn alone_on_this_machine() -> Result<std::fs::File> {
 
 /// One line about where this was measured.
 fn machine() -> String {
+    machine_with(if std::env::var_os(IN_NAMESPACE).is_some() {
+        "own network namespace"
+    } else {
+        "the machine's loopback"
+    })
+}
+
+/// The same for what brings its own network: `place` says which.
+fn machine_with(place: &str) -> String {
     let read = |p: &str| std::fs::read_to_string(p).unwrap_or_default().trim().to_owned();
     let cpuinfo = read("/proc/cpuinfo");
     let model =
         cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": ")).map_or("?", |m| m.1);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let date = shell::output(shell::program("date").args(["-u", "+%F %H:%M UTC"])).unwrap_or_default();
-    let place = if std::env::var_os(IN_NAMESPACE).is_some() {
-        "own network namespace"
-    } else {
-        "the machine's loopback"
-    };
     format!(
         "{cores} cores ({model}), Linux {}, TCP {}, {place}, {}",
         read("/proc/sys/kernel/osrelease"),

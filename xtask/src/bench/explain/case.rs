@@ -31,6 +31,8 @@ pub(crate) struct Case {
     pub(crate) pid: bool,
     /// The server is called by this name, which the client must look up.
     pub(crate) name_server: Option<NameServer>,
+    /// Processor time is what it is about: with `--jobs`, it runs when nothing else does.
+    pub(crate) alone: bool,
 }
 
 /// Without a fault: what a case needs to say is what differs.
@@ -49,6 +51,7 @@ pub(crate) const PLAIN: Case = Case {
     flags: &[],
     pid: false,
     name_server: None,
+    alone: false,
 };
 
 /// A real server.

@@ -5,6 +5,7 @@ mod beside;
 mod case;
 mod cases;
 mod dns;
+mod jobs;
 mod page;
 mod results;
 mod servers;
@@ -12,11 +13,9 @@ mod stage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use case::Case;
-use results::Run;
 use servers::Programs;
 use stage::Stage;
 
@@ -29,9 +28,15 @@ pub(crate) struct Options {
     /// Diagnoses of each case at each round-trip time.
     #[arg(long, default_value_t = 10)]
     runs: usize,
-    /// Two diagnoses of each case: some minutes instead of hours.
-    #[arg(long, conflicts_with = "runs")]
+    /// Diagnoses of each healthy server and look-alike at each round-trip time (default: a fifth more than --runs, 300 in all).
+    #[arg(long, value_name = "RUNS")]
+    alike: Option<usize>,
+    /// Two diagnoses of each case: some minutes instead of an hour.
+    #[arg(long, conflicts_with_all = ["runs", "alike"])]
     quick: bool,
+    /// So many cases side by side, each in namespaces of its own; those about processor time follow alone.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    jobs: u8,
     /// Only this round-trip time, milliseconds.
     #[arg(long)]
     rtt: Option<u64>,
@@ -59,8 +64,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn wanted(&self) -> usize {
-        if self.quick { 2 } else { self.runs }
+    /// Diagnoses of a case at one round-trip time.
+    fn wanted(&self, case: &Case) -> usize {
+        match self.alike {
+            _ if self.quick => 2,
+            Some(alike) if case.alike => alike,
+            None if case.alike => (self.runs * 6).div_ceil(5),
+            _ => self.runs,
+        }
     }
 
     fn chosen(&self) -> Result<Vec<&'static Case>> {
@@ -70,6 +81,15 @@ impl Options {
         }
         let named = |c: &&Case| self.only.iter().any(|n| n == c.name || n == c.truth);
         Ok(cases::all().filter(|c| self.only.is_empty() || named(c)).collect())
+    }
+
+    /// Each case with each round-trip time at which it is tried.
+    fn settings(&self, cases: &[&'static Case]) -> Vec<(&'static Case, u64)> {
+        let each = |case: &&'static Case| {
+            let case = *case;
+            case.rtts.iter().filter(|r| self.rtt.is_none_or(|only| only == **r)).map(move |r| (case, *r))
+        };
+        cases.iter().flat_map(each).collect()
     }
 }
 
@@ -86,79 +106,27 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<bool> {
-    ensure!(options.wanted() > 0, "at least one run");
+    ensure!(options.runs > 0, "at least one run");
     let cases = options.chosen()?;
     let programs = Programs::build(options.linerate.as_deref(), options.explain.as_deref())?;
-    ensure!(options.symptoms || stage::explain_exists(&programs), "this linerate has no command explain");
-    let mut runs = match &options.results {
-        Some(path) => results::read(path)?,
-        None => Vec::new(),
-    };
-    let begin = Instant::now();
-    let over = || options.slice.is_some_and(|s| begin.elapsed() > Duration::from_secs(s));
-    for case in cases {
-        if let Some(lack) = stage::lacks(case, &programs) {
-            println!("{}: not run, {lack}", case.name);
-            continue;
-        }
-        for rtt in case.rtts.iter().filter(|r| options.rtt.is_none_or(|only| only == **r)) {
-            if over() {
-                break;
-            }
-            if options.symptoms {
-                let seen = Stage::new(case, *rtt, &programs).and_then(|stage| stage.symptoms());
-                let seen = seen.unwrap_or_else(|e| format!("not run, {e:#}\n"));
-                println!("{} ({}), RTT {rtt} ms\n{seen}", case.name, case.truth);
-            } else {
-                diagnose(case, *rtt, &programs, options, &mut runs, &over)?;
-            }
-        }
-    }
     if options.symptoms {
+        symptoms(&cases, options, &programs);
         return Ok(true);
     }
+    ensure!(stage::explain_exists(&programs), "this linerate has no command explain");
+    let runs = jobs::run(&cases, &programs, options)?;
     println!("\n{}", page::markdown(&runs));
     if options.page {
-        page::write(&runs, &format!("On {}.", super::machine()))?;
+        page::write(&runs, &format!("On {}.", super::machine_with("in namespaces of its own")))?;
     }
     Ok(page::all_reached(&runs))
 }
 
-/// As many diagnoses of a case as are missing.
-fn diagnose(
-    case: &'static Case,
-    rtt: u64,
-    programs: &Programs,
-    options: &Options,
-    runs: &mut Vec<Run>,
-    over: &dyn Fn() -> bool,
-) -> Result<()> {
-    let has = runs.iter().filter(|r| r.case == case.name && r.rtt_ms == rtt).count();
-    if has >= options.wanted() {
-        return Ok(());
+/// What a plain client sees of each case.
+fn symptoms(cases: &[&'static Case], options: &Options, programs: &Programs) {
+    for (case, rtt) in options.settings(cases) {
+        let seen = Stage::new(case, rtt, programs).and_then(|stage| stage.symptoms());
+        let seen = seen.unwrap_or_else(|e| format!("not run, {e:#}\n"));
+        println!("{} ({}), RTT {rtt} ms\n{seen}", case.name, case.truth);
     }
-    let stage = match Stage::new(case, rtt, programs) {
-        Ok(stage) => stage,
-        Err(e) => {
-            println!("{}: not run, {e:#}", case.name);
-            return Ok(());
-        }
-    };
-    for _ in has..options.wanted() {
-        if over() {
-            break;
-        }
-        let run = stage.explain(programs)?;
-        let named: Vec<String> = run.causes.iter().map(|(id, cost)| format!("{id} {cost:.1}")).collect();
-        let said = run.error.clone().unwrap_or_else(|| format!("{} {}", run.verdict, named.join(", ")));
-        println!("{:<18} {rtt:>3} ms  {:>5.1} s  {said}", case.name, run.took_s);
-        if let Some(path) = &options.results {
-            results::add(path, &run)?;
-        }
-        runs.push(run);
-    }
-    for doubt in stage.doubts() {
-        println!("{}: {doubt}", case.name);
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use linerate_netbox::NetBox;
 use serde_json::Value;
 
@@ -109,7 +109,9 @@ impl Stage {
                 break status;
             }
             if begin.elapsed() > LIMIT {
-                bail!("explain did not end within {LIMIT:?}");
+                let mut run = Run::of(self.case, self.rtt_ms, begin.elapsed().as_secs_f64(), &Value::Null);
+                run.error = Some(format!("explain did not end within {LIMIT:?}"));
+                return Ok(run);
             }
             std::thread::sleep(Duration::from_millis(5));
         };

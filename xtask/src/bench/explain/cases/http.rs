@@ -33,6 +33,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Nginx("gzip on; gzip_comp_level 9; gzip_types *; location / { root www; }"),
         path: "/words",
         flags: &["--compressed"],
+        alone: true,
         ..PLAIN
     },
     Case {

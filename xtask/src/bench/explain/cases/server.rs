@@ -19,6 +19,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Node("blocking"),
         beside: &[Beside::Calls("/block", 40)],
         pid: true,
+        alone: true,
         ..PLAIN
     },
     Case {
@@ -29,6 +30,7 @@ pub(super) static CASES: &[Case] = &[
             &["-Xmx160m", "-Xms160m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true"],
         ),
         pid: true,
+        alone: true,
         ..PLAIN
     },
     Case {
@@ -37,6 +39,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Python("burn"),
         share: Share::Tenth,
         pid: true,
+        alone: true,
         ..PLAIN
     },
     Case {
@@ -45,6 +48,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Python("burn"),
         share: Share::Contended(4),
         pid: true,
+        alone: true,
         ..PLAIN
     },
     Case {
