@@ -10,6 +10,9 @@ pub(crate) struct Options {
     /// Seeds to run.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
     /// Only this one.
     #[arg(long)]
     seed: Option<u64>,
@@ -19,7 +22,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut tests = shell::cargo();
     tests.args(["test", "--release", "-p", "linerate-net", "--test", "stack_seeds", "--", "--nocapture"]);
-    tests.env("LINERATE_SEEDS", options.seeds.to_string());
+    tests.env("LINERATE_SEEDS", options.seeds.to_string()).env("LINERATE_FROM", options.from.to_string());
     if let Some(seed) = options.seed {
         tests.env("LINERATE_SEED", seed.to_string());
     }

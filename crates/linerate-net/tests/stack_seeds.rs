@@ -1,6 +1,7 @@
 //! Transfers over a network that does everything a network can do, by seed: none hangs, and no byte is lost, doubled or changed.
 //!
-//! A seed is a bug report: `LINERATE_SEED=n` runs one alone. `LINERATE_SEEDS=n` runs so many (`cargo xtask soak`: 10,000).
+//! A seed is a bug report: `LINERATE_SEED=n` runs one alone. `LINERATE_SEEDS=n` runs so many (`cargo xtask soak`: 10,000), from
+//! seed `LINERATE_FROM` on.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,6 +11,9 @@ use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, Time, Transport};
 
 const SEEDS: u64 = 1000;
+/// Seeds that failed once. Connections made by SYN cookies: a late segment with the cookie made an ended one again (5297); a
+/// bare ACK that had overtaken the segment with the cookie was answered by a reset (6763, 7286).
+const MENDED: [u64; 4] = [4414, 5297, 6763, 7286];
 /// In virtual time; the network loses a packet in twenty at worst, but a handshake may be unlucky several times.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Turns of one seed. Reason: what spins without time going on would hang.
@@ -241,6 +245,19 @@ fn no_byte_is_lost_or_doubled_and_nothing_hangs() {
     let of = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     match of("LINERATE_SEED") {
         Some(seed) => run(seed),
-        None => (1..=of("LINERATE_SEEDS").unwrap_or(SEEDS)).for_each(run),
+        None => {
+            let first = of("LINERATE_FROM").unwrap_or(1);
+            for seed in first..first.saturating_add(of("LINERATE_SEEDS").unwrap_or(SEEDS)) {
+                run(seed);
+                if seed.is_multiple_of(500) {
+                    println!("up to seed {seed}: whole");
+                }
+            }
+        }
     }
+}
+
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    MENDED.into_iter().for_each(run);
 }

@@ -13,6 +13,8 @@ const SIZES: [u16; 8] = [216, 536, 1000, 1220, 1300, 1400, 1440, 1460];
 /// A cookie is good for this period and the next: one to two minutes.
 const PERIOD_NS: u64 = 64_000_000_000;
 const MAC_BITS: u32 = 24;
+/// Low bits of the period's number, in a cookie.
+const LOW: u32 = 31;
 /// Low bits of a timestamp that carry options.
 const OPTION_BITS: u32 = 63;
 const NO_SCALE: u32 = 15;
@@ -23,15 +25,22 @@ fn mac(key: Key, tuple: &Tuple, irs: Seq, period: u64, size: u32) -> u32 {
     (hash as u32) & ((1 << MAC_BITS) - 1)
 }
 
-fn period(now: Time) -> u64 {
-    now.as_nanos() / PERIOD_NS
+/// The periods of cookies that are still good, the latest first.
+fn periods(now: Time) -> impl Iterator<Item = u64> {
+    let period = now.as_nanos() / PERIOD_NS;
+    [period, period.wrapping_sub(1)].into_iter()
+}
+
+/// What a cookie says of its period.
+fn low(period: u64) -> u32 {
+    period as u32 & LOW
 }
 
 /// The first sequence number that holds what was agreed upon, as far as a cookie can.
 pub(crate) fn make(key: Key, now: Time, tuple: &Tuple, agreed: &Agreed) -> Seq {
     let size = SIZES.iter().rposition(|size| *size <= agreed.mss).unwrap_or(0) as u32;
-    let low = (period(now) & 31) as u32;
-    Seq(mac(key, tuple, agreed.irs, period(now), size) | low << MAC_BITS | size << (MAC_BITS + 5))
+    let period = now.as_nanos() / PERIOD_NS;
+    Seq(mac(key, tuple, agreed.irs, period, size) | low(period) << MAC_BITS | size << (MAC_BITS + 5))
 }
 
 /// The timestamp of the SYN-ACK: not later than `value`, with the options in its low bits.
@@ -42,12 +51,16 @@ pub(crate) fn mark_timestamp(value: u32, agreed: &Agreed) -> u32 {
     if (marked.wrapping_sub(value) as i32) > 0 { marked.wrapping_sub(OPTION_BITS + 1) } else { marked }
 }
 
+/// Whether this may be a cookie of ours, as far as can be told without the SYN's number.
+pub(crate) fn may_be(now: Time, iss: Seq) -> bool {
+    periods(now).any(|period| low(period) == iss.0 >> MAC_BITS & LOW)
+}
+
 /// What was agreed upon, from the ACK of a handshake that was not kept; `None`: it has no cookie of ours. `shift` is ours.
 pub(crate) fn check(key: Key, now: Time, tuple: &Tuple, ack: &TcpHeader, shift: u8) -> Option<Agreed> {
     let (iss, irs) = (ack.ack - 1, ack.seq - 1);
     let size = iss.0 >> (MAC_BITS + 5);
-    let low = u64::from(iss.0 >> MAC_BITS & 31);
-    let period = [period(now), period(now).wrapping_sub(1)].into_iter().find(|p| p & 31 == low)?;
+    let period = periods(now).find(|period| low(*period) == iss.0 >> MAC_BITS & LOW)?;
     if mac(key, tuple, irs, period, size) != iss.0 & ((1 << MAC_BITS) - 1) {
         return None;
     }

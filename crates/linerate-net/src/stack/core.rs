@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::cookie;
 use super::demux::{Demux, Owner};
 use super::entry::Entry;
-use super::flow::{Flow, Told, shift_for};
+use super::flow::{Flow, State, Told, shift_for};
 use super::handshake::{self, Halves, Listening};
 use super::options::StackOptions;
 use super::ports::Ports;
@@ -48,7 +48,7 @@ pub(super) struct Core {
 
 /// Cookies are looked for so long after the last was sent.
 const COOKIES_NS: u64 = 130_000_000_000;
-/// So long data for nobody is dropped, and not answered by a reset.
+/// So long what acknowledges a cookie is dropped, and not answered by a reset.
 const OVERTAKEN_NS: u64 = 10_000_000_000;
 
 impl Core {
@@ -181,21 +181,42 @@ impl Core {
             events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
         }
         entry.flow.stop_sending(&mut self.shared);
-        self.demux.remove(hash, Owner::Flow(conn.slot));
+        let by_cookie = std::mem::take(&mut entry.by_cookie);
+        let remains =
+            by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), false, self.now));
         self.wheel.set(conn.slot, None);
+        self.leave(conn.slot, hash, remains);
+    }
+
+    /// A connection's 4-tuple is free, or only `remains` have it.
+    fn leave(&mut self, slot: u32, hash: u64, remains: Option<Remains>) {
+        let Some(remains) = remains else { return self.demux.remove(hash, Owner::Flow(slot)) };
+        if self.waits.is_full()
+            && let Some(oldest) = self.waits.oldest()
+        {
+            self.shared.stats.time_waits_cut += 1;
+            self.forget(oldest);
+        }
+        let index = self.waits.insert(remains);
+        self.shared.stats.time_waits += 1;
+        self.demux.replace(hash, Owner::Flow(slot), Owner::Wait(index));
     }
 
     /// Takes a connection out, and gives back all it had. The application has closed it.
     pub(super) fn remove(&mut self, conn: Conn) {
         let Some(mut entry) = self.table.remove(conn) else { return };
-        self.demux.remove(entry.hash, Owner::Flow(conn.slot));
+        // A late segment with the cookie that made it would make it again: its end is remembered, whoever closed first. One
+        // that did not end for the peer is as in FIN_WAIT_2: new data is answered by a reset.
+        let ended = entry.flow.state == State::Closed;
+        let remains =
+            entry.by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), !ended, self.now));
+        self.leave(conn.slot, entry.hash, remains);
         self.wheel.set(conn.slot, None);
         entry.flow.dispose(&mut self.shared);
     }
 
     /// A connection is over for TCP: it leaves its slot, and where TIME_WAIT (or FIN_WAIT_2) is due, only that remains.
     pub(super) fn retire(&mut self, conn: Conn) {
-        use super::flow::State;
         let Some(entry) = self.table.get_mut(conn) else { return };
         if entry.closing.is_none() {
             return;
@@ -208,15 +229,7 @@ impl Core {
         // What is still to be acknowledged leaves with the entry's own answer.
         let remains = Remains::new(entry.flow.tuple, entry.flow.remains(), fin_wait, self.now);
         let (hash, owes) = (entry.hash, entry.flow.wants_to_send());
-        if self.waits.is_full()
-            && let Some(oldest) = self.waits.oldest()
-        {
-            self.shared.stats.time_waits_cut += 1;
-            self.forget(oldest);
-        }
-        let index = self.waits.insert(remains);
-        self.shared.stats.time_waits += 1;
-        self.demux.replace(hash, Owner::Flow(conn.slot), Owner::Wait(index));
+        self.leave(conn.slot, hash, Some(remains));
         if owes {
             self.acknowledge(&remains);
         }
@@ -292,10 +305,7 @@ impl Core {
             if ack && !syn && self.by_cookie(tuple, hash, tcp, payload, events) {
                 return;
             }
-            // It may have overtaken the segment that brings the cookie back.
-            if !payload.is_empty()
-                && self.cookies_at.is_some_and(|at| self.now.nanos_since(at) < OVERTAKEN_NS)
-            {
+            if ack && self.may_have_overtaken_a_cookie(tcp) {
                 return;
             }
         }
@@ -348,6 +358,13 @@ impl Core {
         recent && cookie::check(self.shared.keys.cookies, self.now, tuple, tcp, 0).is_some()
     }
 
+    /// Whether it may be a later segment of a connection whose cookie is still on its way. Nothing was sent to the peer but the
+    /// cookie, so that is what it acknowledges.
+    fn may_have_overtaken_a_cookie(&self, tcp: &TcpHeader) -> bool {
+        let recent = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) < OVERTAKEN_NS);
+        recent && cookie::may_be(self.now, tcp.ack - 1)
+    }
+
     /// The last ACK of a handshake that was answered by a cookie.
     fn by_cookie(
         &mut self,
@@ -367,7 +384,7 @@ impl Core {
         let Some(index) = self.listener_for(&tuple) else { return false };
         self.shared.stats.cookies_taken += 1;
         let flow = Flow::accept(tuple, &agreed, self.now, &mut self.shared);
-        self.accept(flow, hash, Listener(index as u32), tcp, payload, events)
+        self.accept(Entry::by_cookie(flow, hash), Listener(index as u32), tcp, payload, events)
     }
 
     /// A segment for a handshake under way (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
@@ -397,9 +414,7 @@ impl Core {
                 self.by_cookie(half.tuple, half.hash, tcp, payload, events);
                 return;
             }
-            // It may be a later segment of a connection whose cookie is still on its way.
-            let cookies = self.cookies_at.is_some_and(|at| now.nanos_since(at) < OVERTAKEN_NS);
-            if cookies {
+            if self.may_have_overtaken_a_cookie(tcp) {
                 return;
             }
             return self.replies.reset(now, &half.tuple, tcp, payload.len(), &mut self.shared.stats);
@@ -437,21 +452,20 @@ impl Core {
         }
         self.demux.remove(half.hash, Owner::Half(index));
         let flow = Flow::accept(half.tuple, &half.agreed, self.now, &mut self.shared);
-        self.accept(flow, half.hash, Listener(half.listener), tcp, payload, events);
+        self.accept(Entry::new(flow, half.hash, false), Listener(half.listener), tcp, payload, events);
     }
 
     /// A new connection, made by this segment.
     fn accept(
         &mut self,
-        flow: Flow,
-        hash: u64,
+        entry: Entry,
         listener: Listener,
         tcp: &TcpHeader,
         payload: &[u8],
         events: &mut Vec<Event>,
     ) -> bool {
-        let peer = flow.tuple.peer();
-        let Ok(conn) = self.table.insert(Entry::new(flow, hash, false)) else { return false };
+        let (peer, hash) = (entry.flow.tuple.peer(), entry.hash);
+        let Ok(conn) = self.table.insert(entry) else { return false };
         self.demux.insert(hash, Owner::Flow(conn.slot));
         self.shared.stats.passive_opens += 1;
         events.push(Event::Accepted { listener, conn, peer });

@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub(crate) waited: Cell<bool>,
     /// It closes by a reset once all has arrived, since bytes of the peer were not read.
     pub(crate) resets: bool,
+    /// A SYN cookie made it, not a handshake that was kept.
+    pub(crate) by_cookie: bool,
     pub(crate) low_water: u32,
 }
 
@@ -43,8 +45,14 @@ impl Entry {
             dirty: false,
             waited: Cell::new(false),
             resets: false,
+            by_cookie: false,
             low_water: 1,
         }
+    }
+
+    /// One that a SYN cookie made.
+    pub(crate) fn by_cookie(flow: Flow, hash: u64) -> Entry {
+        Entry { by_cookie: true, ..Entry::new(flow, hash, false) }
     }
 
     /// Whether there is something to read that the application should hear of.

@@ -1,7 +1,6 @@
 //! Connections that are over: TIME_WAIT, and FIN_WAIT_2 of those that the application has left, in a bounded table of their own.
 //! All wait equally long, so the order in which they came is the order in which they go.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::tuple::Tuple;
@@ -22,7 +21,13 @@ pub(crate) struct Remains {
     pub(crate) since: Time,
     /// Answered last.
     answered: Time,
+    /// Those that came before and after it.
+    before: u32,
+    after: u32,
 }
+
+/// No entry.
+const NONE: u32 = u32::MAX;
 
 impl Remains {
     pub(crate) fn new(
@@ -31,7 +36,8 @@ impl Remains {
         fin_wait: bool,
         now: Time,
     ) -> Remains {
-        Remains { tuple, nxt, rcv_nxt, timestamps, fin_wait, since: now, answered: Time::ZERO }
+        let answered = Time::ZERO;
+        Remains { tuple, nxt, rcv_nxt, timestamps, fin_wait, since: now, answered, before: NONE, after: NONE }
     }
 
     /// Whether a new connection may take the place: a SYN of the peer's with a higher sequence number (RFC 9293 section
@@ -73,21 +79,18 @@ const ANSWER_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct TimeWait {
     slots: Vec<Option<Remains>>,
     free: Vec<u32>,
-    /// Since when, and which. An entry whose time began anew is in it twice, and the earlier is void.
-    order: VecDeque<(Time, u32)>,
+    /// The one that came first, and the one that came last. They are a list, so that one whose place is taken early leaves
+    /// nothing behind.
+    first: u32,
+    last: u32,
     limit: usize,
     time: Duration,
 }
 
 impl TimeWait {
     pub(crate) fn new(limit: u32, time: Duration) -> TimeWait {
-        TimeWait {
-            slots: Vec::new(),
-            free: Vec::new(),
-            order: VecDeque::new(),
-            limit: limit.max(1) as usize,
-            time,
-        }
+        let limit = limit.max(1) as usize;
+        TimeWait { slots: Vec::new(), free: Vec::new(), first: NONE, last: NONE, limit, time }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -100,19 +103,49 @@ impl TimeWait {
 
     /// Adds one; the caller has made room.
     pub(crate) fn insert(&mut self, remains: Remains) -> u32 {
-        let since = remains.since;
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = Some(remains);
-                index
-            }
-            None => {
-                self.slots.push(Some(remains));
-                self.slots.len() as u32 - 1
-            }
-        };
-        self.order.push_back((since, index));
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[index as usize] = Some(remains);
+        self.append(index);
         index
+    }
+
+    fn slot(&mut self, index: u32) -> Option<&mut Remains> {
+        self.slots.get_mut(index as usize)?.as_mut()
+    }
+
+    /// It is the last now.
+    fn append(&mut self, index: u32) {
+        let last = std::mem::replace(&mut self.last, index);
+        if let Some(remains) = self.slot(index) {
+            (remains.before, remains.after) = (last, NONE);
+        }
+        match self.slot(last) {
+            Some(remains) => remains.after = index,
+            None => self.first = index,
+        }
+    }
+
+    fn unlink(&mut self, before: u32, after: u32) {
+        match self.slot(before) {
+            Some(remains) => remains.after = after,
+            None => self.first = after,
+        }
+        match self.slot(after) {
+            Some(remains) => remains.before = before,
+            None => self.last = before,
+        }
+    }
+
+    /// Its time begins anew.
+    fn begin_anew(&mut self, now: Time, index: u32) {
+        let Some(remains) = self.slot(index) else { return };
+        remains.since = now;
+        let (before, after) = (remains.before, remains.after);
+        self.unlink(before, after);
+        self.append(index);
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&Remains> {
@@ -122,36 +155,29 @@ impl TimeWait {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Remains> {
         let remains = self.slots.get_mut(index as usize)?.take()?;
         self.free.push(index);
+        self.unlink(remains.before, remains.after);
         Some(remains)
     }
 
     /// The one that came first.
-    pub(crate) fn oldest(&mut self) -> Option<u32> {
-        while let Some(&(since, index)) = self.order.front() {
-            if self.get(index).is_some_and(|remains| remains.since == since) {
-                return Some(index);
-            }
-            self.order.pop_front();
-        }
-        None
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
     }
 
     /// One whose time is over.
-    pub(crate) fn expired(&mut self, now: Time) -> Option<u32> {
+    pub(crate) fn expired(&self, now: Time) -> Option<u32> {
         let index = self.oldest()?;
         self.get(index).filter(|remains| remains.since + self.time <= now).map(|_| index)
     }
 
     /// When the first one's time is over.
-    pub(crate) fn next(&mut self) -> Option<Time> {
-        let index = self.oldest()?;
-        self.get(index).map(|remains| remains.since + self.time)
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.get(self.first).map(|remains| remains.since + self.time)
     }
 
     /// A segment came for one (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end TIME_WAIT).
     pub(crate) fn handle_segment(&mut self, now: Time, index: u32, tcp: &TcpHeader, len: usize) -> Verdict {
-        let many = self.order.len() > 2 * self.limit;
-        let Some(Some(remains)) = self.slots.get_mut(index as usize) else { return Verdict::Ignore };
+        let Some(remains) = self.slot(index) else { return Verdict::Ignore };
         let flags = tcp.flags;
         if flags.has(Flags::RST) {
             let kills = remains.fin_wait && tcp.seq == remains.rcv_nxt;
@@ -171,8 +197,7 @@ impl TimeWait {
             if let (Some((_, recent)), Some((value, _))) = (&mut remains.timestamps, tcp.options.timestamps) {
                 *recent = value;
             }
-            remains.since = now;
-            self.order.push_back((now, index));
+            self.begin_anew(now, index);
             return Verdict::Acknowledge;
         }
         let plain = len == 0 && !flags.has(Flags::FIN | Flags::SYN) && tcp.seq == remains.rcv_nxt;
@@ -180,9 +205,8 @@ impl TimeWait {
             return Verdict::Ignore;
         }
         // The peer's FIN again: our ACK was lost, and the time begins anew.
-        if flags.has(Flags::FIN) && !remains.fin_wait && now > remains.since && !many {
-            remains.since = now;
-            self.order.push_back((now, index));
+        if flags.has(Flags::FIN) && !remains.fin_wait && now > remains.since {
+            self.begin_anew(now, index);
             return Verdict::Acknowledge;
         }
         if now - remains.answered < ANSWER_EVERY {
@@ -192,3 +216,6 @@ impl TimeWait {
         Verdict::Acknowledge
     }
 }
+
+#[cfg(test)]
+mod tests;
