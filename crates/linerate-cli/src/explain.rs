@@ -138,12 +138,17 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
     if quiet {
         return;
     }
+    let about = match probe {
+        Probe::Call(call) => Some(call.experiment),
+        Probe::SideBySide(lanes) => lanes.iter().flatten().map(|call| call.experiment).next(),
+        _ => None,
+    };
     let words = match probe {
         Probe::Resolve => "looking the name up",
         Probe::NameServers => "asking the name servers",
         Probe::Connect(_) => "connecting",
         Probe::Burst(_) => "several calls at once",
-        Probe::Call(call) => match call.experiment {
+        Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
             Experiment::Dose => "acknowledging 8, 16, 24 and 32 ms late",

@@ -22,6 +22,8 @@ pub enum Stage {
 pub enum Why {
     /// The time was over.
     TimedOut,
+    /// The time for the whole diagnosis was over: the call was cut short.
+    Cut,
     /// The peer refused the connection.
     Refused,
     /// The peer reset the connection.
@@ -141,6 +143,11 @@ impl Call {
     /// Why there is none.
     pub fn failure(&self) -> Option<&Failure> {
         self.end.as_ref().and_then(|end| end.as_ref().err())
+    }
+
+    /// Why there is none, where that is not that we cut it short.
+    pub fn failed(&self) -> Option<&Failure> {
+        self.failure().filter(|f| f.why != Why::Cut)
     }
 
     /// Time that belongs to no part.

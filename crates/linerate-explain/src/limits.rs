@@ -6,6 +6,11 @@ use std::time::Duration;
 pub const CALLS: usize = 60;
 /// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
+/// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much. Reason: who gives it 15 s gets
+/// the answer within 15 s.
+pub const SPEAKING: (f64, Duration) = (0.02, Duration::from_millis(150));
+/// What an experiment may take beyond what its calls took so far, as a factor. Reason: calls vary, and one that is cut is wasted.
+pub const MARGIN: f64 = 1.15;
 /// Time one call may take. Reason: two of them and the experiments that follow must fit the budget; a call that takes longer
 /// has shown where it hangs.
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);

@@ -3,11 +3,14 @@
 //! First a look: name, addresses, some calls on new and kept connections. Then each rule in turn, for as long as it wants more
 //! probes and there is time; then all judge.
 
+mod afford;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::call::{Call, Why, ms};
 use crate::causes::{self, Block, Judgement, say};
+use crate::limits;
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings};
@@ -32,7 +35,7 @@ pub struct Planner {
     random: Random,
 }
 
-/// Share of the budget the first look may take.
+/// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
 impl Planner {
@@ -47,11 +50,18 @@ impl Planner {
         &self.record
     }
 
+    /// How long after the start the last probe must have ended. Whoever makes probes cuts short what is under way then.
+    pub fn until(&self) -> Duration {
+        let budget = self.record.settings.budget;
+        let (share, most) = limits::SPEAKING;
+        budget.saturating_sub(budget.mul_f64(share).min(most))
+    }
+
     /// The next probe, `elapsed` after the start. `None`: there is no more to do.
     pub fn poll_probe(&mut self, elapsed: Duration) -> Option<Probe> {
         self.record.elapsed = elapsed;
         loop {
-            if elapsed >= self.record.settings.budget || self.left() == 0 {
+            if elapsed >= self.until() || self.left() == 0 {
                 self.give_up();
             }
             if let Some(probe) = self.queue.pop_front() {
@@ -79,10 +89,10 @@ impl Planner {
     /// Time or calls are used up.
     fn give_up(&mut self) {
         for probe in self.queue.drain(..) {
-            if let Probe::Call(call) = &probe
-                && !self.record.tried(call.experiment)
-            {
-                self.record.given_up.push(call.experiment);
+            for experiment in afford::experiments(&probe) {
+                if !self.record.tried(experiment) {
+                    self.record.given_up.push(experiment);
+                }
             }
         }
         self.phase = Phase::Done;
@@ -152,7 +162,7 @@ impl Planner {
     /// A look at something very slow is kept short: the experiments need the time.
     fn shorten_look(&mut self) {
         let observed = self.record.observed().count();
-        let over = self.record.elapsed.as_secs_f64() > LOOK_SHARE * self.record.settings.budget.as_secs_f64();
+        let over = self.record.elapsed.as_secs_f64() > LOOK_SHARE * self.until().as_secs_f64();
         let hung =
             self.record.observed().filter(|c| c.failure().is_some_and(|f| f.why == Why::TimedOut)).count();
         let refused = self.record.observed().all(|c| c.failure().is_some_and(|f| f.why == Why::Refused));
@@ -164,23 +174,11 @@ impl Planner {
     /// Whether a batch fits what is left of time and calls; an experiment half made proves nothing.
     fn affordable(&mut self, batch: &[Block]) -> bool {
         let calls: usize = batch.iter().flatten().map(Probe::calls).sum();
-        let typical = self.record.typical(|c| c.total).max(0.1);
-        let pauses: Duration = batch
-            .iter()
-            .flatten()
-            .map(|p| if let Probe::Call(c) = p { c.pause } else { Duration::ZERO })
-            .sum();
-        let needs = typical * calls as f64 + ms(pauses);
-        let has = ms(self.record.settings.budget.saturating_sub(self.record.elapsed));
-        if calls <= self.left() && needs <= has {
+        let has = self.until().saturating_sub(self.record.elapsed);
+        if calls <= self.left() && afford::needs(&self.record, batch) <= has {
             return true;
         }
-        let given_up = batch.iter().flatten().filter_map(|p| match p {
-            Probe::Call(c) => Some(c.experiment),
-            Probe::Burst(_) => Some(Experiment::Burst),
-            _ => None,
-        });
-        for experiment in given_up {
+        for experiment in batch.iter().flatten().flat_map(afford::experiments) {
             if !self.record.given_up.contains(&experiment) {
                 self.record.given_up.push(experiment);
             }
@@ -250,9 +248,12 @@ impl Planner {
     fn complaint(&self) -> Option<String> {
         let record = &self.record;
         let observed: Vec<&Call> = record.observed().collect();
-        let failed: Vec<_> = observed.iter().filter_map(|c| c.failure()).collect();
+        let failed: Vec<_> = observed.iter().filter_map(|c| c.failed()).collect();
         if observed.is_empty() {
             return Some("no call was made".to_owned());
+        }
+        if observed.iter().all(|c| c.answer().is_none()) && failed.is_empty() {
+            return Some("no call ended in the time there was (--budget)".to_owned());
         }
         if let Some(failure) =
             failed.first().filter(|_| failed.len() * 4 > observed.len() || record.group().is_empty())
@@ -300,9 +301,9 @@ fn doubts(record: &Record) -> Vec<String> {
     if statuses.len() > 1 {
         doubts.push(format!("the server does not answer alike: statuses {statuses:?}"));
     }
-    let failed = record.observed().filter(|c| c.failure().is_some()).count();
+    let failed = record.observed().filter(|c| c.failed().is_some()).count();
     if failed > 0 {
-        let words = record.observed().find_map(|c| c.failure()).map(|f| f.words.clone()).unwrap_or_default();
+        let words = record.observed().find_map(|c| c.failed()).map(|f| f.words.clone()).unwrap_or_default();
         doubts.push(format!("{failed} of {} calls failed: {words}", record.observed().count()));
     }
     doubts

@@ -121,6 +121,8 @@ pub enum Probe {
     Call(Box<CallProbe>),
     /// Make so many calls at once, each on a connection of its own.
     Burst(u8),
+    /// Several connections side by side, on each its calls one right after the other.
+    SideBySide(Vec<Vec<CallProbe>>),
 }
 
 impl Probe {
@@ -129,6 +131,7 @@ impl Probe {
         match self {
             Probe::Call(_) => 1,
             Probe::Burst(n) => usize::from(*n),
+            Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
             _ => 0,
         }
     }
@@ -182,4 +185,6 @@ pub enum Observation {
     Call(Box<Call>),
     /// Of [`Probe::Burst`], in the order they ended.
     Burst(Vec<Call>),
+    /// Of [`Probe::SideBySide`], in its order.
+    SideBySide(Vec<Vec<Call>>),
 }

@@ -80,9 +80,16 @@ impl Record {
         Record { settings, entries: Vec::new(), elapsed: Duration::ZERO, given_up: Vec::new() }
     }
 
-    /// Notes what came of a probe.
+    /// Notes what came of a probe. Calls that were made side by side are noted one by one.
     pub fn push(&mut self, probe: Probe, observation: Observation) {
-        self.entries.push((probe, observation));
+        match (probe, observation) {
+            (Probe::SideBySide(probes), Observation::SideBySide(calls)) => {
+                let pairs = probes.into_iter().zip(calls).flat_map(|(p, c)| p.into_iter().zip(c));
+                let one = |(p, c)| (Probe::Call(Box::new(p)), Observation::Call(Box::new(c)));
+                self.entries.extend(pairs.map(one));
+            }
+            entry => self.entries.push(entry),
+        }
     }
 
     /// Everything, in order.

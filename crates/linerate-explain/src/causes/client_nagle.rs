@@ -4,7 +4,7 @@
 //! Symptom: a request with a body takes about 40 ms more until its first byte comes. Experiment: TCP_NODELAY, nothing else changed.
 //! How the user's client writes is not known to us: it is explained as told (`--writes`), and what the other way would cost is said.
 
-use super::{Block, Cause, Fix, Judgement, arms, say};
+use super::{Block, Cause, Fix, Judgement, arms, say, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Experiment, Writes};
@@ -62,15 +62,21 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     match record.settings.writes {
-        Writes::Apart if !record.tried(Experiment::NoDelay) => arms(Experiment::NoDelay, 2, 2, 2, |p| {
-            p.writes = Writes::Apart;
-            p.levers.nodelay = p.arm == 1;
-            // In both arms, so that they still differ in one thing.
-            p.levers.stamps = true;
-        }),
-        Writes::One if !record.tried(Experiment::Apart) => arms(Experiment::Apart, 2, 1, 4, |p| {
-            p.writes = if p.arm == 1 { Writes::Apart } else { Writes::One };
-        }),
+        Writes::Apart if !record.tried(Experiment::NoDelay) => {
+            let arms = arms(Experiment::NoDelay, 2, 2, 2, |p| {
+                p.writes = Writes::Apart;
+                p.levers.nodelay = p.arm == 1;
+                // In both arms, so that they still differ in one thing.
+                p.levers.stamps = true;
+            });
+            side_by_side(record, arms)
+        }
+        Writes::One if !record.tried(Experiment::Apart) => {
+            let arms = arms(Experiment::Apart, 2, 1, 4, |p| {
+                p.writes = if p.arm == 1 { Writes::Apart } else { Writes::One };
+            });
+            side_by_side(record, arms)
+        }
         _ => Vec::new(),
     }
 }

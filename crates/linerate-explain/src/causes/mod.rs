@@ -137,6 +137,25 @@ pub(crate) fn arms(
     (0..blocks).flat_map(|b| (0..arms).map(move |arm| (arm, b))).map(|(arm, b)| block(arm, b)).collect()
 }
 
+/// A round trip from which on it pays to make calls side by side, milliseconds.
+const FAR_MS: f64 = 10.0;
+
+/// The arms side by side, where time is spent on the way and they cannot disturb one another: the server's own work for all of them
+/// together is less than a round trip, and their answers fit the first window. All begin at once, so no order is left to chance.
+pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
+    let work = blocks.len() as f64 * server_think::beyond_rtt(record);
+    let bytes = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes);
+    let small = bytes + record.settings.body_bytes < slow_start::FIRST_WINDOW;
+    let clean = record.observed().all(|c| c.answer().is_some() && !c.lossy() && !c.syn_again());
+    if !small || !clean || record.rtt_ms() < FAR_MS || work > record.rtt_ms() {
+        return blocks;
+    }
+    let lane = |block: Block| -> Vec<CallProbe> {
+        block.into_iter().filter_map(|p| if let Probe::Call(call) = p { Some(*call) } else { None }).collect()
+    };
+    vec![vec![Probe::SideBySide(blocks.into_iter().map(lane).collect())]]
+}
+
 /// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
 fn lane_of(experiment: Experiment) -> u8 {
     match experiment {

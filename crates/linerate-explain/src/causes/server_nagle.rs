@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, arms, say};
+use super::{Block, Cause, Fix, Judgement, arms, say, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{DOSES_MS, Experiment, Writes};
@@ -84,17 +84,19 @@ fn wants(record: &Record) -> Vec<Block> {
     if !record.tried(Experiment::QuickAck) {
         // Where the client's half is to be tested, too, there must be calls left for it.
         let n = if record.settings.writes == Writes::Apart { 2 } else { 3 };
-        return arms(Experiment::QuickAck, 2, 2, n, |p| {
+        let arms = arms(Experiment::QuickAck, 2, 2, n, |p| {
             p.writes = record.settings.writes;
             p.levers.quick_ack = p.arm == 1;
         });
+        return side_by_side(record, arms);
     }
     let moved = quick(record).is_some_and(|t| t.moved(PAUSE_MS / 2.0));
     if moved && record.settings.delayed_ack_lever && !record.tried(Experiment::Dose) {
-        return arms(Experiment::Dose, DOSES_MS.len() as u8, 2, 2, |p| {
+        let arms = arms(Experiment::Dose, DOSES_MS.len() as u8, 2, 2, |p| {
             p.writes = record.settings.writes;
             p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
         });
+        return side_by_side(record, arms);
     }
     Vec::new()
 }

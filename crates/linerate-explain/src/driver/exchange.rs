@@ -21,17 +21,21 @@ pub(super) struct Plan {
 }
 
 /// On a new connection; the connection comes back when it may carry another request.
-pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan) -> (Call, Option<Socket>) {
+/// Whatever is not done at `end` is cut short.
+pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan, end: Time) -> (Call, Option<Socket>) {
     let start = instrument::now();
-    match Socket::connect(to, levers, start + limits::CONNECT_TIME) {
+    match Socket::connect(to, levers, end.min(start + limits::CONNECT_TIME)) {
         Ok(socket) => {
             let connect_facts = socket.facts();
             let connect = socket.connected() - start;
             let call = Call { fresh: true, connect, connect_facts, ..Call::default() };
-            Exchange { call, start, to, socket, plan, before: Facts::default() }.run()
+            Exchange { call, start, to, socket, plan, before: Facts::default(), end }.run()
         }
         Err(e) => {
-            let why = if matches!(e.stage, At::Lever(_)) { Why::NoLever } else { why_of(&e.error) };
+            let mut why = if matches!(e.stage, At::Lever(_)) { Why::NoLever } else { why_of(&e.error) };
+            if why == Why::TimedOut && e.at >= end {
+                why = Why::Cut;
+            }
             let end = Some(Err(Failure { why, ..failure(Stage::Connect, &e.error, to) }));
             let took = e.at - start;
             let call = Call {
@@ -49,12 +53,12 @@ pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan) -> (Call, Optio
 }
 
 /// On a connection that is there already.
-pub(super) fn again(mut socket: Socket, plan: &Plan) -> (Call, Option<Socket>) {
+pub(super) fn again(mut socket: Socket, plan: &Plan, end: Time) -> (Call, Option<Socket>) {
     let before = socket.facts();
     drop(socket.stamps());
     let to = socket.peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
-    Exchange { call: Call::default(), start, to, socket, plan, before }.run()
+    Exchange { call: Call::default(), start, to, socket, plan, before, end }.run()
 }
 
 struct Exchange<'a> {
@@ -64,11 +68,13 @@ struct Exchange<'a> {
     socket: Socket,
     plan: &'a Plan,
     before: Facts,
+    /// When it is cut short.
+    end: Time,
 }
 
 impl Exchange<'_> {
     fn run(mut self) -> (Call, Option<Socket>) {
-        let deadline = instrument::now() + limits::CALL_TIME;
+        let deadline = self.end.min(instrument::now() + limits::CALL_TIME);
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
         // What we do between the handshake and the first write (asking the kernel for its counters) is ours, not the call's.
@@ -76,10 +82,16 @@ impl Exchange<'_> {
         let sent = self.send(deadline, &mut answer);
         let written = instrument::now();
         self.call.send = written - began;
-        let end = match sent {
+        let mut end = match sent {
             Ok(()) => self.receive(deadline, written, &mut answer),
             Err(e) => self.refused_or(deadline, written, &mut answer, &e),
         };
+        if let Err(failure) = &mut end
+            && failure.why == Why::TimedOut
+            && deadline == self.end
+        {
+            failure.why = Why::Cut;
+        }
         // The call ends with its last byte.
         let ended = written + self.call.wait + self.call.receive;
         self.call.total = ended - self.start;

@@ -6,6 +6,7 @@ mod process;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
 use linerate_net::Time;
@@ -58,11 +59,13 @@ pub fn explain(
         lanes: HashMap::new(),
         addresses: settings.addresses.clone(),
         chosen: 0,
+        end: instrument::now(),
         process: settings.pid.map(process::Process::new),
     };
     hands.render(&Variation::None)?;
     let start = instrument::now();
     let mut planner = Planner::new(settings);
+    hands.end = start + planner.until();
     while let Some(probe) = planner.poll_probe(instrument::now() - start) {
         if !told(&probe) {
             break;
@@ -103,6 +106,8 @@ struct Hands<'a> {
     lanes: HashMap<u8, Kept>,
     addresses: Vec<SocketAddr>,
     chosen: usize,
+    /// When whatever is under way is cut short.
+    end: Time,
     process: Option<process::Process>,
 }
 
@@ -110,19 +115,25 @@ impl Hands<'_> {
     fn make(&mut self, probe: &Probe) -> Result<Observation, TemplateError> {
         Ok(match probe {
             Probe::Resolve => Observation::Resolved(self.resolve()),
-            Probe::NameServers => Observation::NameServers(dns::ask_all(&self.request.host)),
+            Probe::NameServers => Observation::NameServers(dns::ask_all(&self.request.host, self.left())),
             Probe::Connect(n) => Observation::Connected(self.connect_only(*n)),
             Probe::Call(call) => {
-                std::thread::sleep(call.pause);
+                std::thread::sleep(call.pause.min(self.left()));
                 Observation::Call(Box::new(self.call(call)?))
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
+            Probe::SideBySide(lanes) => Observation::SideBySide(self.side_by_side(lanes)?),
         })
+    }
+
+    /// Time that is left.
+    fn left(&self) -> Duration {
+        self.end - instrument::now()
     }
 
     fn resolve(&self) -> Resolved {
         let start = instrument::now();
-        let found = (self.request.host.as_str(), self.request.port).to_socket_addrs();
+        let found = self.look_up();
         let took = instrument::now() - start;
         match found {
             Ok(found) => {
@@ -145,6 +156,19 @@ impl Hands<'_> {
         }
     }
 
+    /// The system's resolver, which cannot be told how long it may take: where the time is over first, it is left to itself.
+    fn look_up(&self) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
+        let (host, port) = (self.request.host.clone(), self.request.port);
+        let (found, is_found) = std::sync::mpsc::channel();
+        std::thread::spawn(move || found.send((host.as_str(), port).to_socket_addrs()));
+        is_found.recv_timeout(self.left()).unwrap_or_else(|_| {
+            Err(std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                "the name servers did not answer in the time there was (--budget)",
+            ))
+        })
+    }
+
     fn address(&self, n: usize) -> SocketAddr {
         self.addresses
             .get(n)
@@ -156,7 +180,7 @@ impl Hands<'_> {
     fn connect_only(&self, n: usize) -> Connected {
         let address = self.address(n);
         let start = instrument::now();
-        match Socket::connect(address, &Levers::default(), start + limits::FAMILY_TIME) {
+        match Socket::connect(address, &Levers::default(), self.end.min(start + limits::FAMILY_TIME)) {
             Ok(socket) => Connected {
                 address,
                 took: socket.connected() - socket.asked(),
@@ -209,31 +233,61 @@ impl Hands<'_> {
     }
 
     fn call(&mut self, probe: &CallProbe) -> Result<Call, TemplateError> {
-        let plan = self.plan(probe)?;
-        let to = self.address(self.chosen);
         let kept = match probe.lane {
             Lane::Kept(lane) => self.lanes.remove(&lane),
             Lane::Fresh => None,
         };
-        // A connection that the peer has closed by now is none: any client looks before it sends.
-        let kept = kept.filter(|k| !k.socket.facts().peer_closed());
         if self.lanes.len() >= limits::LANES {
             self.lanes.clear();
         }
+        let (call, socket) = self.call_on(kept.map(|k| k.socket), probe)?;
+        if let (Some(socket), Lane::Kept(lane)) = (socket, probe.lane) {
+            self.lanes.insert(lane, Kept { socket });
+        }
+        Ok(call)
+    }
+
+    /// On that connection, or on a new one; the connection comes back when it may carry another request.
+    fn call_on(
+        &self,
+        kept: Option<Socket>,
+        probe: &CallProbe,
+    ) -> Result<(Call, Option<Socket>), TemplateError> {
+        let plan = self.plan(probe)?;
+        let to = self.address(self.chosen);
+        // A connection that the peer has closed by now is none: any client looks before it sends.
+        let kept = kept.filter(|k| !k.facts().peer_closed());
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::Process::look);
         let (mut call, socket) = match kept {
-            Some(kept) => exchange::again(kept.socket, &plan),
-            None => exchange::anew(to, &probe.levers, &plan),
+            Some(kept) => exchange::again(kept, &plan, self.end),
+            None => exchange::anew(to, &probe.levers, &plan, self.end),
         };
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
         if let (Some(process), Some(before)) = (&self.process, before) {
             call.server = Some(Box::new(process.look().since(&before)));
         }
-        if let (Some(socket), Lane::Kept(lane)) = (socket, probe.lane) {
-            self.lanes.insert(lane, Kept { socket });
-        }
-        Ok(call)
+        Ok((call, socket))
+    }
+
+    /// Each connection on a thread of its own. All are opened for it and closed after it.
+    fn side_by_side(&self, lanes: &[Vec<CallProbe>]) -> Result<Vec<Vec<Call>>, TemplateError> {
+        let one = |probes: &[CallProbe]| {
+            let (mut calls, mut kept) = (Vec::with_capacity(probes.len()), None);
+            for probe in probes {
+                std::thread::sleep(probe.pause.min(self.left()));
+                let (call, socket) = self.call_on(kept.take(), probe)?;
+                calls.push(call);
+                kept = socket;
+            }
+            Ok(calls)
+        };
+        std::thread::scope(|scope| {
+            let all: Vec<_> = lanes.iter().map(|probes| scope.spawn(move || one(probes))).collect();
+            all.into_iter()
+                .map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
     }
 
     /// All at once, each on a connection of its own.
@@ -246,7 +300,7 @@ impl Hands<'_> {
             let all: Vec<_> = (0..n)
                 .map(|_| {
                     scope.spawn(|| {
-                        let (call, _) = exchange::anew(to, &Levers::default(), &plan);
+                        let (call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
                         (instrument::now(), call)
                     })
                 })

@@ -100,6 +100,8 @@ struct Lived {
     calls: usize,
     connects: usize,
     now: f64,
+    /// When calls are cut short.
+    until: f64,
 }
 
 impl Lived {
@@ -111,13 +113,16 @@ impl Lived {
             calls: 0,
             connects: 0,
             now: 0.0,
+            until: f64::INFINITY,
         }
     }
 
     fn make(&mut self, probe: &Probe, settings: &Settings) -> Observation {
         match probe {
-            Probe::Call(call) => {
-                let call = self.call(call, settings, 0);
+            Probe::Call(probe) => {
+                self.now += ms(probe.pause);
+                let call = self.call(probe, settings, 0);
+                let call = cut(call, self.until - self.now);
                 self.now += ms(call.total);
                 Observation::Call(Box::new(call))
             }
@@ -127,6 +132,17 @@ impl Lived {
                     .collect();
                 self.now += calls.iter().map(|c| ms(c.total)).fold(0.0, f64::max);
                 Observation::Burst(calls)
+            }
+            Probe::SideBySide(lanes) => {
+                let mut longest = 0.0_f64;
+                let mut one = |probes: &Vec<CallProbe>| {
+                    let calls: Vec<Call> = probes.iter().map(|p| self.call(p, settings, 0)).collect();
+                    longest = longest.max(calls.iter().map(|c| ms(c.total)).sum());
+                    calls
+                };
+                let calls = lanes.iter().map(&mut one).collect();
+                self.now += longest;
+                Observation::SideBySide(calls)
             }
             other => unreachable!("{other:?} is not of this world"),
         }
@@ -200,6 +216,15 @@ impl Lived {
     }
 }
 
+/// What is left of a call that was cut short.
+fn cut(call: Call, left: f64) -> Call {
+    if ms(call.total) <= left {
+        return call;
+    }
+    let failure = Failure { stage: Stage::Wait, why: Why::Cut, words: "no answer yet".to_owned() };
+    Call { total: t(left), end: Some(Err(failure)), receives: Vec::new(), ..call }
+}
+
 /// What the answer looks like.
 fn answered(call: &mut Call, w: &World, probe: &CallProbe) {
     let first = call.connect + call.send + call.wait;
@@ -232,6 +257,7 @@ fn explained_with(world: World, settings: Settings, seed: u64) -> Diagnosis {
     let mut lived = Lived::new(world, seed);
     let limit = settings.calls;
     let mut planner = Planner::new(Settings { seed, ..settings.clone() });
+    lived.until = ms(planner.until());
     while let Some(probe) = planner.poll_probe(t(lived.now)) {
         let seen = lived.make(&probe, &settings);
         planner.handle_observation(probe, seen);
@@ -266,6 +292,44 @@ fn nagle_in_the_server_is_proved_and_its_dose_is_one() {
         assert!((40.0..50.0).contains(&verdict.cost_ms()), "{verdict:?}");
         let dose = verdict.dose().expect("a dose-response");
         assert!(dose.contains(1.0) && !dose.contains(0.5), "{dose:?}");
+    }
+}
+
+#[test]
+fn far_away_arms_run_side_by_side_and_near_in_turns() {
+    let elapsed = |world: World| {
+        let diagnosis = explained(world);
+        assert_eq!(ids(&diagnosis), ["server-nagle-delayed-ack"], "{diagnosis:#?}");
+        diagnosis.took_s
+    };
+    let far = elapsed(World { nagle: true, rtt: 40.0, ..World::default() });
+    assert!(far < 3.0, "{far}");
+    // A server that works for long on each call might be one that works on one at a time.
+    let busy = elapsed(World { nagle: true, rtt: 40.0, think: |_| 9.0, ..World::default() });
+    assert!(busy > far + 1.0, "{busy} and {far}");
+}
+
+#[test]
+fn the_time_that_is_given_is_kept() {
+    let worlds = [
+        World { think: |_| 1900.0, ..World::default() },
+        World { nagle: true, rtt: 150.0, ..World::default() },
+        World {
+            rtt: 90.0,
+            slow_start: 5.0,
+            body: 3_000_000,
+            think: |n| n.between(100.0, 900.0),
+            ..World::default()
+        },
+        World { lose_syn: 2, rtt: 40.0, think: |_| 200.0, ..World::default() },
+    ];
+    for (i, world) in worlds.into_iter().enumerate() {
+        for budget in [0.3, 2.0, 5.0, 15.0] {
+            let settings = Settings { budget: Duration::from_secs_f64(budget), ..settings() };
+            let diagnosis = explained_with(world.clone(), settings, 1);
+            assert!(diagnosis.took_s <= budget, "world {i} took {} of {budget} s", diagnosis.took_s);
+            assert_eq!(diagnosis.whole == Whole::Healthy, false, "world {i}, {budget} s: {diagnosis:#?}");
+        }
     }
 }
 

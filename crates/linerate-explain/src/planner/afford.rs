@@ -1,0 +1,75 @@
+//! Whether probes can end in the time that is left: by what calls took so far.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::call::Call;
+use crate::causes::Block;
+use crate::limits::{FAMILY_TIME, MARGIN, NAME_SERVER_TIME};
+use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
+use crate::record::Record;
+
+/// The experiments that a probe belongs to.
+pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
+    match probe {
+        Probe::Call(call) => vec![call.experiment],
+        Probe::Burst(_) => vec![Experiment::Burst],
+        Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The time a batch takes, with a margin.
+pub(super) fn needs(record: &Record, batch: &[Block]) -> Duration {
+    let mut costs = Costs::of(record);
+    let all: f64 = batch.iter().flatten().map(|probe| costs.probe(record, probe)).sum();
+    Duration::from_secs_f64(all * MARGIN)
+}
+
+/// What calls took so far, seconds, on new connections and on kept ones.
+struct Costs {
+    fresh: f64,
+    kept: f64,
+    /// Of that, what the wait for `100 Continue` took.
+    held: f64,
+    open: HashSet<u8>,
+}
+
+impl Costs {
+    fn of(record: &Record) -> Costs {
+        let mean = |calls: Vec<&Call>| {
+            let all: f64 = calls.iter().map(|c| c.total.as_secs_f64()).sum();
+            (!calls.is_empty()).then(|| all / calls.len() as f64)
+        };
+        let (fresh, kept) = (mean(record.fresh()), mean(record.reused()));
+        let held = record.observed().filter_map(|c| c.held_for_continue).min().unwrap_or_default();
+        let least = 1e-4;
+        Costs {
+            fresh: fresh.or(kept).unwrap_or(least),
+            kept: kept.or(fresh).unwrap_or(least),
+            held: held.as_secs_f64(),
+            open: HashSet::new(),
+        }
+    }
+
+    fn call(&mut self, probe: &CallProbe) -> f64 {
+        let again = matches!(probe.lane, Lane::Kept(lane) if !self.open.insert(lane));
+        let later = probe.pause + probe.levers.delayed_ack.unwrap_or_default();
+        let spared = if probe.variation == Variation::WithoutExpect { self.held } else { 0.0 };
+        (if again { self.kept } else { self.fresh }) + later.as_secs_f64() - spared
+    }
+
+    fn probe(&mut self, record: &Record, probe: &Probe) -> f64 {
+        match probe {
+            Probe::Call(call) => self.call(call),
+            // Where they stand in a line, the last waits for all.
+            Probe::Burst(_) => 2.0 * self.fresh,
+            Probe::SideBySide(lanes) => {
+                lanes.iter().map(|lane| lane.iter().map(|c| self.call(c)).sum()).fold(0.0, f64::max)
+            }
+            Probe::Resolve => record.lookups().first().map_or(0.0, |l| l.took.as_secs_f64()),
+            Probe::NameServers => 2.0 * NAME_SERVER_TIME.as_secs_f64(),
+            Probe::Connect(_) => FAMILY_TIME.as_secs_f64(),
+        }
+    }
+}
