@@ -100,3 +100,21 @@ pub(crate) const TUNNEL_BUFFERED: usize = 64 << 10;
 /// How long an idle connection is spared when descriptors are used up and others wait to be accepted. Reason: one that is about to
 /// ask again would cost a connection more.
 pub(crate) const SPARED_IDLE: Duration = Duration::from_secs(1);
+
+/// Bodies' places that a thread keeps for the next answers of a tower service. Reason: as for coroutines; a body that is there already
+/// leaves its place at once, so that a few do.
+pub(crate) const BODY_PLACES_KEPT: usize = 64;
+
+/// Answers to so many requests of one read wait for those to the other connections of the turn. Reason: a send wakes a client that
+/// sleeps, which costs as much as answering several requests; of sends one behind the other only the first does. Whoever sends
+/// a request at a time is not kept waiting for others.
+pub(crate) const HELD_REQUESTS: u32 = 4;
+
+/// Bytes of one connection that are held like this. Reason: beyond it moving them costs more than waking.
+pub(crate) const HELD_EACH: usize = 8 << 10;
+
+/// Empty buffers of that size that a thread keeps for the next turn. Reason: growing them anew costs what holding saves.
+pub(crate) const HELD_KEPT: usize = 64;
+
+/// Bytes held like this before they leave. Reason: they stay in the cache, and nobody waits long.
+pub(crate) const HELD_BYTES: usize = 128 << 10;

@@ -35,9 +35,9 @@ impl Request {
         &self.head
     }
 
-    /// The head as it is shared with the reader that found it.
-    pub(crate) fn shared_head(&self) -> &Rc<RequestHead> {
-        &self.head
+    /// The head as it is shared with the reader that found it, the body, and who sent it.
+    pub(crate) fn into_parts(self) -> (Rc<RequestHead>, RequestBody, SocketAddr) {
+        (self.head, self.body, self.peer)
     }
 
     /// The method.

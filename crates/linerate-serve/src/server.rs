@@ -1,5 +1,7 @@
 //! One thread's loop: a transport below, the engine above.
 
+mod together;
+
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -65,6 +67,11 @@ pub struct Server<T: Transport, H: Handler> {
     woken: Vec<u32>,
     woken_at: usize,
     due: Vec<u32>,
+    /// Connections whose answers leave once all that was received in this turn is answered, and how many bytes these are.
+    held: Vec<Conn>,
+    held_bytes: usize,
+    /// Empty buffers for what is held back.
+    spare: Vec<Vec<u8>>,
     /// Connections with something to do at the end of this turn, and at the next.
     dirty: Vec<Conn>,
     again: Vec<Conn>,
@@ -101,6 +108,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
             woken: Vec::new(),
             woken_at: 0,
             due: Vec::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+            spare: Vec::new(),
             dirty: Vec::new(),
             again: Vec::new(),
             wall: Wall::System,
@@ -253,6 +263,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.event(event);
         }
         self.events = events;
+        self.let_go();
         self.run_woken();
         self.look_at_deadlines();
         self.look_at_accepting();
@@ -342,7 +353,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
             return;
         };
         let engine = &mut self.engine;
+        let before = c.requests;
         match self.transport.receive(data, |bytes| engine.input(&mut c, bytes)) {
+            After::Open if c.requests - before >= limits::HELD_REQUESTS => self.hold(c),
             After::Open => self.settle(c),
             After::Ended => {
                 c.peer_ended = true;
@@ -615,7 +628,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
                     Pumped::Waits
                 }
                 Answer::Bytes { bytes, last } => {
-                    self.engine.out.append(bytes);
+                    if self.engine.out.is_empty() {
+                        std::mem::swap(&mut self.engine.out, bytes);
+                        if self.spare.len() < limits::HELD_KEPT && bytes.capacity() <= limits::HELD_EACH * 2 {
+                            self.spare.push(std::mem::take(bytes));
+                        }
+                    } else {
+                        self.engine.out.append(bytes);
+                    }
                     Pumped::Done { last: *last }
                 }
                 Answer::Large { .. } => self.pump_large(c, budget)?,

@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
 use crate::engine::explained;
+use crate::limits::BODY_PLACES_KEPT;
 use crate::response::{BodyStream, ResponseBody};
 use crate::tunnel::Tunnel;
 use crate::{Handler, Request, Response};
@@ -40,9 +41,18 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let last = Rc::new(RefCell::new(None));
-    move |request: Request| call(service.clone(), Rc::clone(&last), request)
+    let bridge = Rc::new(Bridge { last: RefCell::new(None), places: RefCell::default() });
+    move |request: Request| call(service.clone(), Rc::clone(&bridge), request)
 }
+
+/// What one thread's requests have in common.
+struct Bridge<B> {
+    last: RefCell<Option<Translated>>,
+    /// Where bodies of answers are polled. Most are over after one piece, and leave their place to the next.
+    places: RefCell<Vec<Place<B>>>,
+}
+
+type Place<B> = Pin<Box<Option<B>>>;
 
 /// The head translated last. Clients repeat themselves, and the reader then hands out the very same head: while it is held here
 /// it cannot become another.
@@ -64,9 +74,7 @@ impl Translated {
     }
 }
 
-type Last = Rc<RefCell<Option<Translated>>>;
-
-async fn call<S, B>(mut service: S, last: Last, request: Request) -> Response
+async fn call<S, B>(mut service: S, bridge: Rc<Bridge<B>>, request: Request) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -79,7 +87,7 @@ where
         // Boxed, so that requests which do not ask for it need not carry the room for it.
         return Box::pin(hand_over(service, &request)).await;
     }
-    let request = match to_http(&last, request) {
+    let request = match to_http(&bridge.last, request) {
         Ok(request) => request,
         Err(error) => return explained(400, &error.to_string()),
     };
@@ -87,7 +95,10 @@ where
         return explained(500, &error.to_string());
     }
     match service.call(request).await {
-        Ok(response) => from_http(response).await,
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            answered(&bridge, head_of(&parts), body).await
+        }
         Err(error) => explained(500, &error.to_string()),
     }
 }
@@ -134,64 +145,98 @@ where
     response
 }
 
-fn to_http(last: &Last, request: Request) -> Result<http::Request<TowerBody>, http::Error> {
-    let head = request.shared_head();
+fn to_http(
+    last: &RefCell<Option<Translated>>,
+    request: Request,
+) -> Result<http::Request<TowerBody>, http::Error> {
+    let (head, body, peer) = request.into_parts();
     let mut last = last.borrow_mut();
     let same = match &mut *last {
-        Some(same) if Rc::ptr_eq(&same.head, head) => same,
-        other => other.insert(Translated::new(head)?),
+        Some(same) if Rc::ptr_eq(&same.head, &head) => same,
+        other => other.insert(Translated::new(&head)?),
     };
-    let mut translated = http::Request::new(());
+    let mut translated = http::Request::new(TowerBody::new(body));
     *translated.method_mut() = same.method.clone();
     *translated.uri_mut() = same.uri.clone();
     *translated.headers_mut() = same.headers.clone();
     if head.version() == Version::Http10 {
         *translated.version_mut() = http::Version::HTTP_10;
     }
-    translated.extensions_mut().insert(Peer(request.peer()));
-    Ok(translated.map(|()| TowerBody::new(request.into_body())))
+    translated.extensions_mut().insert(Peer(peer));
+    Ok(translated)
 }
 
-async fn from_http<B>(response: http::Response<B>) -> Response
+/// The head of an answer, as ours.
+fn head_of(parts: &http::response::Parts) -> Response {
+    let mut answer = Response::status(parts.status.as_u16());
+    for (name, value) in &parts.headers {
+        if name == header::CONNECTION {
+            answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
+        } else if name == header::CONTENT_LENGTH {
+            // A service that answers HEAD says how long the answer would have been.
+            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
+        } else {
+            // Framing and date are the server's own, which `add` refuses; the rest was checked by `http`.
+            let _ = answer.fields.add(name.as_str(), value.as_bytes());
+        }
+    }
+    answer
+}
+
+/// An answer with its body: whole when it is there already, else as it comes.
+async fn answered<B>(bridge: &Bridge<B>, mut answer: Response, body: B) -> Response
 where
     B: Body + 'static,
     B::Error: Into<Failure>,
 {
-    let (parts, body) = response.into_parts();
-    let mut answer = Response::status(parts.status.as_u16());
-    for (name, value) in &parts.headers {
-        if name == http::header::CONNECTION {
-            answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
-        }
-        if name == http::header::CONTENT_LENGTH {
-            // A service that answers HEAD says how long the answer would have been.
-            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
-        }
-        // Framing, date and connection are the server's own, which `add` refuses; the rest was checked by `http`.
-        let _ = answer.fields.add(name.as_str(), value.as_bytes());
-    }
-    let mut body = Box::pin(body);
     if body.is_end_stream() {
         return answer;
     }
+    let mut place = bridge.places.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
+    place.set(Some(body));
+    let mut body = Housed(place);
     // Most bodies are one piece that is there already: it leaves beside its head.
-    let first = match poll_fn(|context| body.as_mut().poll_frame(context)).await {
+    let first = match poll_fn(|context| body.poll_frame(context)).await {
         None => return answer,
         Some(Ok(frame)) => frame,
         Some(Err(_)) => return Response::status(500).closing(),
     };
     match first.into_data() {
-        Ok(data) if body.is_end_stream() => answer.body = ResponseBody::Whole(to_bytes(data)),
+        Ok(data) if body.is_over() => {
+            answer.body = ResponseBody::Whole(to_bytes(data));
+            body.0.set(None);
+            let mut places = bridge.places.borrow_mut();
+            if places.len() < BODY_PLACES_KEPT {
+                places.push(body.0);
+            }
+        }
         first => {
             let (first, trailers) = match first {
                 Ok(data) => (Some(to_bytes(data)), None),
                 Err(frame) => (None, frame.into_trailers().ok()),
             };
-            let length = body.size_hint().exact().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
+            let length = body.length().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
             answer.body = ResponseBody::Stream(Box::pin(FromBody { body, first, trailers, length }));
         }
     }
     answer
+}
+
+/// A body in its place.
+struct Housed<B>(Place<B>);
+
+impl<B: Body> Housed<B> {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.0.as_mut().as_pin_mut().map_or(Poll::Ready(None), |body| body.poll_frame(context))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.as_ref().as_pin_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.0.as_ref().as_pin_ref()?.size_hint().exact()
+    }
 }
 
 fn to_bytes(mut data: impl Buf) -> Bytes {
@@ -200,7 +245,7 @@ fn to_bytes(mut data: impl Buf) -> Bytes {
 
 /// A service's body as a stream of ours.
 struct FromBody<B> {
-    body: Pin<Box<B>>,
+    body: Housed<B>,
     first: Option<Bytes>,
     trailers: Option<http::HeaderMap>,
     length: Option<u64>,
@@ -219,7 +264,7 @@ where
             return Poll::Ready(Some(Ok(first)));
         }
         loop {
-            return match self.body.as_mut().poll_frame(context) {
+            return match self.body.poll_frame(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(None) => Poll::Ready(None),
                 Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),

@@ -36,6 +36,7 @@ impl Seen {
 struct Client {
     pieces: Vec<(u64, Vec<u8>)>,
     fin: bool,
+    resets: bool,
     /// Reads a piece, then nothing for so long.
     reads_every: Option<Duration>,
     seen: Arc<Mutex<Seen>>,
@@ -66,6 +67,9 @@ impl Peer for Client {
         for (at, bytes) in self.pieces.drain(..) {
             last = at;
             out.send_after(Duration::from_millis(at), conn, bytes);
+        }
+        if self.resets {
+            out.reset_after(Duration::ZERO, conn);
         }
         if self.fin {
             out.close_after(Duration::from_millis(last), conn);
@@ -229,6 +233,47 @@ fn all_answers_of_a_read_leave_in_one_send() {
     let seen = play(Client::saying(get("/").repeat(50)), 10);
     assert_eq!(seen.codes().len(), 50);
     assert_eq!(seen.times.len(), 1, "one send");
+}
+
+/// Pipelines of many connections in one turn: each gets its own answers, in order, whatever becomes of the others; some have one
+/// that waits, one that is large, one that closes, a head that comes later, or reset at once.
+#[test]
+fn answers_that_leave_together_stay_with_their_connections() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let middle = ["/delay?5", "/large?3000", "/large?100000", "/", "/bye", "/none"];
+    let clients: Vec<(usize, Client)> = (0..60)
+        .map(|i| {
+            let line = |n: usize| get(&format!("/large?{}", 10 + n + i));
+            let before: String = (0..6).map(line).collect();
+            let client = Client::saying(before + &get(middle[i % middle.len()]) + &line(6) + "GET / HT")
+                .then(if i % 7 == 0 { 20 } else { 0 }, "TP/1.1\r\nHost: h\r\n\r\n");
+            (i, Client { resets: i % 10 == 9, ..client })
+        })
+        .collect();
+    for (_, client) in &clients {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 1000);
+    for (i, client) in &clients {
+        let seen = client.seen();
+        let bodies: Vec<usize> = seen
+            .text
+            .split("content-length: ")
+            .skip(1)
+            .map(|t| t.split('\r').next().unwrap().parse().unwrap())
+            .collect();
+        let mut expected: Vec<usize> = (0..6).map(|n| 10 + n + i).collect();
+        expected.push([9, 3000, 100_000, 6, 4, 0][i % 6]);
+        if i % 6 != 4 {
+            expected.extend([16 + i, 6]);
+        }
+        if i % 10 == 9 {
+            assert!(expected.starts_with(&bodies), "{i}: {bodies:?}");
+        } else {
+            assert_eq!(bodies, expected, "{i}");
+        }
+    }
+    assert_eq!(server.counts().waiting, 0);
 }
 
 #[test]

@@ -47,6 +47,9 @@ pub enum BadField {
     Reserved,
 }
 
+/// Bytes that are made room for at a time. Reason: what a field or two take, and what an allocation costs anyway.
+const LINES_RESERVED: usize = 96;
+
 impl Fields {
     /// None.
     pub const fn new() -> Fields {
@@ -69,6 +72,11 @@ impl Fields {
         }
         if RESERVED.iter().any(|r| name.eq_ignore_ascii_case(r)) {
             return Err(BadField::Reserved);
+        }
+        // Room for all of it and a neighbour at once: most answers have one or two fields.
+        let line = name.len() + value.len() + 4;
+        if self.lines.capacity() - self.lines.len() < line {
+            self.lines.reserve(line.max(LINES_RESERVED));
         }
         for part in [name.as_bytes(), b": ", value, b"\r\n"] {
             self.lines.extend_from_slice(part);

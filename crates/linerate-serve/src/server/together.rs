@@ -1,0 +1,42 @@
+//! Answers of several connections that leave one behind the other.
+
+use linerate_net::Transport;
+
+use super::Server;
+use crate::Handler;
+use crate::connection::{Answer, Connection};
+use crate::limits;
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Answers to a pipeline leave together with those of other connections, all of a turn's one behind the other.
+    pub(super) fn hold(&mut self, mut c: Connection) {
+        let bytes = self.engine.out.len();
+        if !c.queue_is_empty() || c.closing.is_some() || bytes == 0 || bytes > limits::HELD_EACH {
+            return self.settle(c);
+        }
+        let empty = self.spare.pop().unwrap_or_default();
+        let answers = std::mem::replace(&mut self.engine.out, empty);
+        let work = self.engine.work(&mut c);
+        work.ready += bytes;
+        work.queue.push_back(Answer::Bytes { bytes: answers, last: false });
+        let (conn, slot) = (c.conn, c.conn.slot());
+        self.connections[slot] = Some(c);
+        self.held.push(conn);
+        self.held_bytes += bytes;
+        if self.held_bytes >= limits::HELD_BYTES {
+            self.let_go();
+        }
+    }
+
+    /// What was held back leaves.
+    pub(super) fn let_go(&mut self) {
+        self.held_bytes = 0;
+        let mut held = std::mem::take(&mut self.held);
+        for conn in held.drain(..) {
+            if let Some(c) = self.take(conn) {
+                self.settle(c);
+            }
+        }
+        self.held = held;
+    }
+}
