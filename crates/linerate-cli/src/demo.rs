@@ -203,6 +203,8 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         way: scenario.way,
         io: Io::Auto,
         interface: None,
+        pcap_out: None,
+        fault: None,
         from,
         timeout: Duration::from_secs(5),
         warm_up: WARM_UP,

@@ -149,3 +149,29 @@ fn nothing_is_sent_before_all_is_sound() {
     let url = format!("http://{}/{{{{csv.id}}}}", nobody());
     assert_eq!(run(&["load", "-n", "1", &url]).code, Some(2));
 }
+
+#[test]
+fn captures_and_faults() {
+    snapshot!(all(&[
+        &["load", "--pcap-out", "run.pcap", "http://127.0.0.1/"],
+        &["load", "--fault", "loss=1%", "http://127.0.0.1/"],
+        &["load", "--fault", "loss=200%", "http://127.0.0.1/"],
+        &["load", "--fault", "gain=1%", "http://127.0.0.1/"],
+        &["serve", "--pcap-out", "run.pcap"],
+        &["serve", "--fault", "loss=1%"],
+        &["serve", "--io", "xdp", "--interface", "eth0", "--fault", "delay=20"],
+        &["serve", "--io", "xdp", "--interface", "eth0", "--pcap-out", "/no/such/folder/run.pcap"],
+        &[
+            "load",
+            "--io",
+            "xdp",
+            "--interface",
+            "eth0",
+            "--from",
+            "10.0.0.9",
+            "--pcap-out",
+            "/no/such/folder/run.pcap",
+            "http://10.0.0.1/"
+        ],
+    ]));
+}

@@ -6,6 +6,7 @@ mod namespaces;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -219,6 +220,83 @@ fn both_ends_past_the_kernel() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert_eq!(common::number(&document, "/requests/answered"), 20_000);
     assert_eq!(common::number(&document, "/connections/opened"), 20_000);
+}
+
+/// What tshark says of a capture; `None`, with a word, where there is no tshark.
+fn tshark(test: &str, capture: &Path, filter: &str) -> Option<usize> {
+    let path = capture.to_str().expect("a path");
+    let Ok(out) = Command::new("tshark").args(["-r", path, "-Y", filter]).output() else {
+        println!("not run: {test}: the look by tshark, which is not installed");
+        return None;
+    };
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(String::from_utf8_lossy(&out.stdout).lines().count())
+}
+
+#[test]
+fn both_ends_over_bad_links_whose_captures_we_and_tshark_can_read() {
+    let test = "both_ends_over_bad_links_whose_captures_we_and_tshark_can_read";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (at_server, at_client) = (folder.path().join("server.pcap"), folder.path().join("client.pcap"));
+    let mut serving =
+        Serving::xdp(&cable, &format!(" --pcap-out {} --fault loss=1%,out:delay=5ms", at_server.display()));
+    let flags = format!(
+        "--io xdp --interface {THEIRS} --from 10.77.0.9 -t 1 -c 20 -n 2000 --per-connection 10 --pcap-out {} \
+         --fault loss=1%,dup=1%,reorder=2%,seed=3 http://{OUR_V4}:{PORT}/bytes/600",
+        at_client.display()
+    );
+    let (document, said) = load(&cable.theirs, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/answered"), 2000);
+    assert!(common::number(&document, "/tcp/retransmits") > 0, "packets were lost");
+    assert!(document["latency_us"]["from_sent"]["p50"].as_f64() >= Some(5000.0), "they were late");
+    serving.signal("-TERM");
+    assert!(serving.0.wait().expect("it ends").success());
+    for capture in [&at_server, &at_client] {
+        let path = capture.to_str().expect("a path");
+        let said = common::run(&["explain", "--json", "-", "--pcap", path]);
+        let seen: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        assert_eq!(common::number(&seen, "/counts/answered"), 2000, "{path}");
+        let Some(opened) = tshark(test, capture, "tcp.flags.syn == 1 and tcp.flags.ack == 0") else {
+            continue;
+        };
+        assert!(opened >= 200, "{path}: {opened} SYNs, those that came twice among them");
+        assert_eq!(tshark(test, capture, "_ws.malformed or not ip.addr == 10.77.0.9"), Some(0), "{path}");
+    }
+}
+
+#[test]
+fn a_capture_on_a_full_disk_ends_and_the_run_does_not() {
+    let test = "a_capture_on_a_full_disk_ends_and_the_run_does_not";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let _serving = Serving::xdp(&cable, "");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a path");
+    // A file system of 300 kB, in a mount namespace that goes with the command.
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let script = format!(
+        "mount -t tmpfs -o size=300k small {path}/disk || exit 99\n\
+         $0 load --quiet --json {path}/run.json --io xdp --interface {THEIRS} --from 10.77.0.9 -t 1 -c 20 -n 2000 \
+         --pcap-out {path}/disk/run.pcap http://{OUR_V4}:{PORT}/bytes/600 >{path}/said 2>&1 || exit 98\n\
+         $0 explain --json - --pcap {path}/disk/run.pcap"
+    );
+    let linerate = env!("CARGO_BIN_EXE_linerate");
+    let run = || Command::new("unshare").args(["--mount", "sh", "-c", &script, linerate]).output();
+    let out = cable.theirs.run(run).expect("unshare");
+    if out.status.code() == Some(99) {
+        return println!("not run: {test}: no file system can be mounted here");
+    }
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert_ne!(out.status.code(), Some(98), "{}", read("said"));
+    let document: serde_json::Value = serde_json::from_str(&read("run.json")).expect("JSON");
+    assert_eq!(common::number(&document, "/requests/answered"), 2000);
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("it cannot be written: No space left on device"), "{warnings}");
+    let seen: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert!(common::number(&seen, "/counts/answered") > 0, "what was written can be read");
+    assert!(!seen["limits"].to_string().contains("cut"), "to a whole record: {}", seen["limits"]);
 }
 
 #[test]

@@ -28,6 +28,8 @@ impl Plan {
             way: Way::Loop,
             io: Io::Auto,
             interface: None,
+            pcap_out: None,
+            fault: None,
             from: Vec::new(),
             timeout: TIMEOUT,
             warm_up: Duration::ZERO,

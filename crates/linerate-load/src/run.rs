@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use linerate_net::link::pcap::PcapFile;
 use linerate_net::machine;
 
 use crate::engine::board::{Board, Mark};
@@ -45,6 +46,7 @@ pub struct Running {
     started: SystemTime,
     warm_up: Duration,
     warning: Option<String>,
+    capture: Option<Arc<PcapFile>>,
 }
 
 /// A thread's part of the work: runs to the end and says what it measured.
@@ -55,7 +57,7 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
-    let ways::Works { works, boards, pinned, own_descriptors, warning } = ways::works(&plan)?;
+    let ways::Works { works, boards, pinned, own_descriptors, warning, capture } = ways::works(&plan)?;
     let started = SystemTime::now();
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
@@ -76,7 +78,8 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
             .spawn(move || collector.run(&done))
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))?
     };
-    Ok(Running { boards, workers, collector, done, latest, started, warm_up: plan.warm_up, warning })
+    let warm_up = plan.warm_up;
+    Ok(Running { boards, workers, collector, done, latest, started, warm_up, warning, capture })
 }
 
 /// Runs a thread's part under its own observation.
@@ -137,6 +140,12 @@ impl Running {
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
         outcome.tidy_samples();
         crate::watch::judge(&mut outcome);
+        if let Some(capture) = &self.capture
+            && let Some(trouble) = capture.trouble()
+        {
+            let left_out = capture.stats().left_out;
+            outcome.warnings.push(format!("{trouble}: {left_out}"));
+        }
         outcome
     }
 }

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use linerate_net::link::fault::FaultOptions;
+
 use crate::histogram::LARGEST_NS;
 use crate::plan::{Io, Order, Pace, Plan};
 
@@ -42,6 +44,7 @@ impl Plan {
             rate.check()?;
         }
         self.validate_interface()?;
+        self.validate_middlewares()?;
         self.validate_requests()
     }
 
@@ -61,6 +64,24 @@ impl Plan {
             },
             (_, Some(_)) => Err("--interface is for --io xdp; elsewhere the kernel chooses".to_owned()),
             (_, None) => Ok(()),
+        }
+    }
+
+    fn validate_middlewares(&self) -> Result<(), String> {
+        let past_the_kernel = self.io == Io::Xdp;
+        if self.pcap_out.is_some() && !past_the_kernel {
+            return Err("--pcap-out is for --io xdp, whose packets other programs don't see; elsewhere capture with tcpdump -w \
+                        FILE or dumpcap"
+                .to_owned());
+        }
+        match &self.fault {
+            None => Ok(()),
+            Some(_) if !past_the_kernel => {
+                Err("--fault is for --io xdp; elsewhere let the network do it: tc qdisc add dev IF root netem loss 1%, or an nft \
+                     rule that drops"
+                    .to_owned())
+            }
+            Some(text) => text.parse::<FaultOptions>().map(drop).map_err(|why| format!("--fault {why}")),
         }
     }
 

@@ -11,6 +11,13 @@ pub fn monotonic_now() -> Time {
     monotonic()
 }
 
+/// Wall-clock time minus monotonic time, nanoseconds.
+pub fn wall_offset_ns() -> u64 {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let wall = u64::try_from(wall.as_nanos()).unwrap_or(0);
+    wall.wrapping_sub(monotonic_now().as_nanos())
+}
+
 /// CPU time the calling thread has used, in nanoseconds.
 pub fn thread_cpu_time_ns() -> u64 {
     thread::cpu_time_ns()

@@ -56,6 +56,8 @@ pub(crate) fn plan_closed() -> Plan {
         way: Way::Loop,
         io: Io::Auto,
         interface: None,
+        pcap_out: None,
+        fault: None,
         from: Vec::new(),
         timeout: Duration::from_secs(10),
         warm_up: Duration::ZERO,

@@ -28,6 +28,8 @@ pub enum Notice {
     AccessLogWorks,
     /// The interface does not give all that was hoped for: fewer threads, or a slower way.
     Interface(String),
+    /// Packets are no longer written down: the file has its size, or the disk is full.
+    CaptureEnds(String),
 }
 
 impl fmt::Display for Notice {
@@ -48,7 +50,7 @@ impl fmt::Display for Notice {
             Notice::AccessLogFails(why) => {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
             }
-            Notice::Interface(what) => f.write_str(what),
+            Notice::Interface(what) | Notice::CaptureEnds(what) => f.write_str(what),
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
         }
     }

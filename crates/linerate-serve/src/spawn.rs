@@ -2,12 +2,16 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
+use linerate_net::link::Middlewares;
+use linerate_net::link::fault::{Fault, FaultOptions};
+use linerate_net::link::pcap::{self, Pcap, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
@@ -70,6 +74,10 @@ pub struct ServerOptions {
     /// The interface of [`Io::Xdp`]: packets to the addresses listened on are taken from it. Those that come by another way
     /// (from this machine itself, for one) are not seen.
     pub interface: Option<String>,
+    /// With [`Io::Xdp`]: every packet is written into this file, as pcap, up to a gibibyte.
+    pub pcap_out: Option<PathBuf>,
+    /// With [`Io::Xdp`]: what goes wrong with packets on purpose.
+    pub fault: Option<FaultOptions>,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
     /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
@@ -94,6 +102,8 @@ impl Default for ServerOptions {
             cores: Vec::new(),
             io: Io::default(),
             interface: None,
+            pcap_out: None,
+            fault: None,
             close_after: None,
             defer_accept: false,
             limits: Limits::default(),
@@ -231,6 +241,7 @@ where
     let mut options = options;
     let asked = options.listen.clone();
     let mut links = take_interface(&mut options)?.into_iter();
+    let over = middlewares(&options)?;
     let count = options.threads.max(1);
     let counts: Arc<Vec<Arc<ThreadCounts>>> = Arc::new((0..count).map(|_| Arc::default()).collect());
     let shown = Arc::clone(&counts);
@@ -256,6 +267,7 @@ where
             lack: lack.clone(),
             inbox,
             link: links.next(),
+            over: over.clone(),
         };
         let make = make.clone();
         let thread = std::thread::Builder::new()
@@ -277,12 +289,29 @@ pub(crate) struct Thread {
     lack: Lack,
     inbox: mpsc::Receiver<Order>,
     link: Option<Xdp>,
+    over: Middlewares,
 }
 
 enum Moving {
     Epoll(Box<Epoll>),
     Uring(Box<Uring>),
     Xdp(Box<Stack<Xdp>>),
+    Watched(Box<Stack<Pcap<Fault<Xdp>>>>),
+}
+
+/// What goes over each link.
+fn middlewares(options: &ServerOptions) -> io::Result<Middlewares> {
+    let asked = options.pcap_out.is_some() || options.fault.is_some();
+    if asked && options.io != Io::Xdp {
+        let words = "captures and faults are for TCP in user space; elsewhere tcpdump and tc do it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
+    let create = |path: &PathBuf| {
+        PcapFile::create(path, pcap::FILE_BYTES, machine::wall_offset_ns()).map_err(|e| {
+            io::Error::new(e.kind(), format!("the capture {} cannot be written: {e}", path.display()))
+        })
+    };
+    Ok(Middlewares { fault: options.fault, pcap: options.pcap_out.as_ref().map(create).transpose()? })
 }
 
 /// For [`Io::Xdp`]: a link for each thread. There may be fewer threads then, and ports are chosen.
@@ -313,7 +342,13 @@ impl Thread {
     fn run<H: Handler>(mut self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
         let link = self.link.take();
         let transport = || match (link, self.options.io) {
-            (Some(link), _) => Ok(Moving::Xdp(Box::new(Stack::new(link, StackOptions::default())))),
+            (Some(link), _) if self.over.is_nothing() => {
+                Ok(Moving::Xdp(Box::new(Stack::new(link, StackOptions::default()))))
+            }
+            (Some(link), _) => {
+                let link = self.over.over(link, self.index);
+                Ok(Moving::Watched(Box::new(Stack::new(link, StackOptions::default()))))
+            }
             (None, Io::Uring) => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
             (None, _) => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
         };
@@ -324,6 +359,7 @@ impl Thread {
                     Moving::Epoll(epoll) => self.serve(*epoll, make(), tell),
                     Moving::Uring(uring) => self.serve(*uring, make(), tell),
                     Moving::Xdp(stack) => self.serve(*stack, make(), tell),
+                    Moving::Watched(stack) => self.serve(*stack, make(), tell),
                 }
             }
             Err(error) => {
@@ -394,6 +430,9 @@ impl Thread {
         if now >= *due {
             *due = now + limits::TOTALS;
             self.counts.set_tcp(server.transport().totals());
+            if let Some(trouble) = self.over.pcap.as_ref().and_then(|file| file.trouble()) {
+                self.options.notices.tell(&Notice::CaptureEnds(trouble));
+            }
         }
     }
 

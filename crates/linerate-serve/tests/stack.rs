@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
+use linerate_net::link::pcap::{FILE_BYTES, PcapFile};
+use linerate_net::link::sim::{Sim, SimOptions};
+use linerate_net::link::{Link, Middlewares};
 use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{ListenOptions, Time};
@@ -16,9 +18,9 @@ use linerate_serve::{Limits, Request, Response, Server, sleep};
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-fn stack(sim: &Sim, address: IpAddr, seed: u64) -> Stack<SimEnd> {
+fn stack<L: Link>(end: L, address: IpAddr, seed: u64) -> Stack<L> {
     let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
-    Stack::new(sim.end(&[address]).unwrap(), options)
+    Stack::new(end, options)
 }
 
 fn number(request: &Request) -> u64 {
@@ -78,10 +80,16 @@ impl Peer for Client {
 
 /// Each client has its connection; returns what each received. All of them have to see the end.
 fn serve(network: SimOptions, clients: Vec<Client>) -> Vec<Vec<u8>> {
+    serve_over(network, &Middlewares::default(), clients)
+}
+
+/// The same with this over the server's link.
+fn serve_over(network: SimOptions, over: &Middlewares, clients: Vec<Client>) -> Vec<Vec<u8>> {
     let sim = Sim::new(network);
-    let mut server = Server::new(stack(&sim, SERVER, network.seed), app, Limits::default());
+    let link = over.over(sim.end(&[SERVER]).unwrap(), 0);
+    let mut server = Server::new(stack(link, SERVER, network.seed), app, Limits::default());
     let at = server.listen(SocketAddr::new(SERVER, 80), &ListenOptions::default()).unwrap();
-    let mut host = PeerHost::new(stack(&sim, CLIENT, network.seed + 1));
+    let mut host = PeerHost::new(stack(sim.end(&[CLIENT]).unwrap(), CLIENT, network.seed + 1));
     for client in &clients {
         host.dial(at, client.clone()).unwrap();
     }
@@ -168,5 +176,21 @@ fn uploads_arrive_whole() {
         says.resize(says.len() + 300_000, b'u');
         let got = serve(bad(seed), vec![Client { says, ..Client::default() }]);
         assert_eq!(count(&got[0], "300000 bytes"), 1, "seed {seed}: {}", String::from_utf8_lossy(&got[0]));
+    }
+}
+
+#[test]
+fn faults_of_the_servers_own_link_cost_nothing_but_time_and_its_capture_has_every_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..5 {
+        let pcap = PcapFile::create(&folder.path().join("serve.pcap"), FILE_BYTES, 0).unwrap();
+        let fault = format!("loss=2%,dup=1%,reorder=3%,corrupt=0.2%,delay=3ms,seed={seed}").parse().unwrap();
+        let over = Middlewares { fault: Some(fault), pcap: Some(pcap.clone()) };
+        let large = Client { says: get(&["/large?200000"]), ..Client::default() };
+        let network = SimOptions { seed, ..SimOptions::default() };
+        let got = serve_over(network, &over, vec![large]);
+        assert_eq!(body_len(&got[0]), 200_000, "seed {seed}");
+        // 138 segments are 200,000 bytes.
+        assert!(pcap.stats().packets > 138, "{:?}", pcap.stats());
     }
 }

@@ -76,6 +76,17 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "IF", help_heading = HOW)]
     pub(crate) interface: Option<String>,
 
+    /// With --io xdp: write every packet into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
+    #[arg(long, value_name = "FILE", help_heading = HOW)]
+    pub(crate) pcap_out: Option<PathBuf>,
+
+    /// With --io xdp: let packets be lost, doubled, late, overtaken or changed: loss=1%,delay=20ms
+    ///
+    /// Keys are loss, dup, reorder and corrupt (shares), delay and reorder-by (times) and seed; with in: or out: before a key it is
+    /// for packets that come in or go out alone.
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::fault, help_heading = HOW)]
+    pub(crate) fault: Option<String>,
+
     /// May delay when answers are seen to go faster; latencies are then not reported
     #[arg(long, help_heading = HOW)]
     pub(crate) throughput: bool,

@@ -91,6 +91,11 @@ pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text)
 }
 
+/// `--fault`: checked here, and read where it is used.
+pub(super) fn fault(text: &str) -> Result<String, String> {
+    text.parse::<linerate_net::link::fault::FaultOptions>().map(|_| text.to_owned())
+}
+
 /// `--tag`: a field name.
 pub(super) fn field_name(text: &str) -> Result<String, String> {
     if parts::is_token(text) {

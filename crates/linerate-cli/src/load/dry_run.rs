@@ -44,6 +44,12 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(interface) = &plan.interface {
         writeln!(out, "interface = {}", quoted(interface))?;
     }
+    if let Some(file) = &plan.pcap_out {
+        writeln!(out, "pcap_out = {}", quoted(&file.display().to_string()))?;
+    }
+    if let Some(fault) = &plan.fault {
+        writeln!(out, "fault = {}", quoted(fault))?;
+    }
     if !plan.from.is_empty() {
         let from: Vec<String> = plan.from.iter().map(|a| format!("\"{a}\"")).collect();
         writeln!(out, "from = [{}]", from.join(", "))?;

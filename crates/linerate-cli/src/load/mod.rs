@@ -32,6 +32,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     let sink = args.json.as_deref().map(Sink::new);
     sink.as_ref().map_or(Ok(()), Sink::probe)?;
+    if let Some(file) = &meaning.plan.pcap_out {
+        output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
+    }
     for note in &meaning.notes {
         let _ = writeln!(io::stderr(), "note: {note}");
     }

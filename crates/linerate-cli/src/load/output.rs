@@ -21,22 +21,14 @@ impl Sink {
 
     /// Whether it can be written to, before anything is run.
     pub(crate) fn probe(&self) -> Result<(), Fault> {
-        let Sink::File(path) = self else { return Ok(()) };
-        let cannot = |e: &io::Error| {
-            Fault::input(format!("--json: {} cannot be written: {}", path.display(), said(e)))
-                .hint("name a file in a folder that exists, or - for standard output")
-        };
-        if path.is_dir() {
-            return Err(
-                Fault::input(format!("--json: {} is a folder", path.display())).hint("name a file in it")
-            );
+        match self {
+            Sink::File(path) => can_be_written(
+                "--json",
+                path,
+                "name a file in a folder that exists, or - for standard output",
+            ),
+            Sink::Stdout => Ok(()),
         }
-        if is_special(path) {
-            return File::options().write(true).open(path).map(drop).map_err(|e| cannot(&e));
-        }
-        let beside = beside(path);
-        File::create(&beside).map_err(|e| cannot(&e))?;
-        fs::remove_file(&beside).map_err(|e| cannot(&e))
     }
 
     /// Writes the text: to a file beside it first, which then takes its name.
@@ -62,6 +54,23 @@ impl Sink {
         };
         written.map_err(|e| Fault::ours(format!("the results could not be written to {name}: {}", said(&e))))
     }
+}
+
+/// Whether the file that a flag names can be written; `right`: what would be.
+pub(crate) fn can_be_written(flag: &str, path: &Path, right: &'static str) -> Result<(), Fault> {
+    let cannot = |e: &io::Error| {
+        Fault::input(format!("{flag}: {} cannot be written: {}", path.display(), said(e))).hint(right)
+    };
+    if path.is_dir() {
+        let fault = Fault::input(format!("{flag}: {} is a folder", path.display()));
+        return Err(fault.hint("name a file in it"));
+    }
+    if is_special(path) {
+        return File::options().write(true).open(path).map(drop).map_err(|e| cannot(&e));
+    }
+    let beside = beside(path);
+    File::create(&beside).map_err(|e| cannot(&e))?;
+    fs::remove_file(&beside).map_err(|e| cannot(&e))
 }
 
 fn write_whole(path: &Path, text: &str, create: bool) -> io::Result<()> {

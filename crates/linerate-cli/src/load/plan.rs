@@ -143,6 +143,8 @@ impl Draft<'_> {
             way,
             io: args.io.map(plan::Io::from).or_else(|| self.in_file(|f| f.io)).unwrap_or_default(),
             interface: args.interface.clone().or_else(|| self.in_file(|f| f.interface.clone())),
+            pcap_out: args.pcap_out.clone().or_else(|| self.in_file(|f| f.pcap_out.clone())),
+            fault: args.fault.clone().or_else(|| self.in_file(|f| f.fault.clone())),
             from,
             timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
             warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),

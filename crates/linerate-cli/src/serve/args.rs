@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration};
+use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
 use linerate_serve::{Io, LogFormat};
 
@@ -46,6 +47,15 @@ pub(crate) struct ServeArgs {
     /// The interface for --io xdp
     #[arg(long, value_name = "IF")]
     pub(super) interface: Option<String>,
+    /// With --io xdp: write every packet into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
+    #[arg(long, value_name = "FILE")]
+    pub(super) pcap_out: Option<PathBuf>,
+    /// With --io xdp: let packets be lost, doubled, late, overtaken or changed: loss=1%,delay=20ms
+    ///
+    /// Keys are loss, dup, reorder and corrupt (shares), delay and reorder-by (times) and seed; with in: or out: before a key it is
+    /// for packets that come in or go out alone.
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub(super) fault: Option<FaultOptions>,
     /// Serve the files of this directory; what is not there falls to the built-in routes
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
@@ -115,6 +125,8 @@ impl ServeArgs {
             pin: self.pin.or(others.pin),
             io: self.io.or(others.io),
             interface: self.interface.or(others.interface),
+            pcap_out: self.pcap_out.or(others.pcap_out),
+            fault: self.fault.or(others.fault),
             dir: self.dir.or(others.dir),
             files_only: self.files_only.or(others.files_only),
             access_log: self.access_log.or(others.access_log),

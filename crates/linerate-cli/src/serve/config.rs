@@ -17,6 +17,8 @@ const KEYS: Keys = Keys {
         "pin",
         "io",
         "interface",
+        "pcap_out",
+        "fault",
         "dir",
         "files_only",
         "access_log",
@@ -57,6 +59,8 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         io: top.read("io", parsed_word)?,
         interface: top
             .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
+        pcap_out: top.read("pcap_out", |i| beside(i, path))?,
+        fault: top.read("fault", parsed_word)?,
         dir: top.read("dir", |i| directory(i, path))?,
         files_only: flag("files_only")?,
         access_log: top.read("access_log", |i| log(i, path))?,

@@ -17,6 +17,7 @@ pub(crate) use args::ServeArgs;
 
 use self::running::{Running, cannot_listen};
 use crate::fault::{Exit, Fault};
+use crate::load::output::can_be_written;
 
 /// Runs the command until a signal ends it.
 pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
@@ -70,6 +71,19 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         (_, Some(_)) => {
             return Err(Fault::input("--interface is for --io xdp; elsewhere --listen says it all"));
         }
+    }
+    if args.io != Some(Io::Xdp) {
+        if args.pcap_out.is_some() {
+            return Err(Fault::input("--pcap-out is for --io xdp, whose packets other programs don't see")
+                .hint("elsewhere capture with tcpdump -w FILE or dumpcap"));
+        }
+        if args.fault.is_some() {
+            return Err(Fault::input("--fault is for --io xdp")
+                .hint("elsewhere let the network do it: tc qdisc add dev IF root netem loss 1%, or an nft rule that drops"));
+        }
+    }
+    if let Some(file) = &args.pcap_out {
+        can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
     if args.log_format.is_some() && args.access_log.is_none() {
         return Err(Fault::input("--log-format says how the access log looks, but there is none")
@@ -169,6 +183,8 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
         io: args.io.unwrap_or_default(),
         interface: args.interface.clone(),
+        pcap_out: args.pcap_out.clone(),
+        fault: args.fault,
         // The only misbehaviour that the fast server does itself.
         close_after: args.misbehave.iter().find_map(|w| match w {
             Wrong::CloseAfter(n) => Some(*n),

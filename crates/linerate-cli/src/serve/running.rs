@@ -40,7 +40,9 @@ impl Running {
     /// Becomes what `args` say; all of it, or, with an error, nothing.
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
-            return Err(Fault::input("threads, pin, io, interface and misbehave hold until a restart"));
+            return Err(Fault::input(
+                "threads, pin, io, interface, pcap_out, fault and misbehave hold until a restart",
+            ));
         }
         let content = content(&args)?;
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
@@ -68,7 +70,8 @@ impl Running {
         let threads = args.threads.is_some_and(|n| n != self.threads);
         let io = args.io.unwrap_or_default() != self.args.io.unwrap_or_default();
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
-        let interface = args.interface != self.args.interface;
+        let interface = (&args.interface, &args.pcap_out, &args.fault)
+            != (&self.args.interface, &self.args.pcap_out, &self.args.fault);
         threads || io || pin || interface || args.misbehave != self.args.misbehave
     }
 

@@ -1,6 +1,7 @@
 //! What to do: plain data that serialises, whatever it was made from (flags, a plan file, a HAR, a log).
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,11 @@ pub struct Plan {
     pub io: Io,
     /// The interface that [`Io::Xdp`] sends by.
     pub interface: Option<String>,
+    /// With [`Io::Xdp`]: every packet is written into this file, as pcap.
+    pub pcap_out: Option<PathBuf>,
+    /// With [`Io::Xdp`]: what goes wrong with packets on purpose, `loss=1%,delay=20ms`
+    /// ([`linerate_net::link::fault::FaultOptions`]).
+    pub fault: Option<String>,
     /// Source addresses to spread connections over; empty: the kernel's choice.
     pub from: Vec<IpAddr>,
     /// How long an answer may take before the request counts as failed (`timeout`).

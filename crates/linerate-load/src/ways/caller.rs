@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
-use linerate_net::{NetError, Time};
+use linerate_net::{NetError, Time, machine};
 
-use super::wall_offset_ns;
 use crate::engine::board::Board;
 use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::recorder::{Answer, Recorder, Verdict};
@@ -61,7 +60,7 @@ impl Desk {
             kinds,
             board,
             next_mark: measure_from + Duration::from_secs(1),
-            wall_offset_ns: wall_offset_ns(),
+            wall_offset_ns: machine::wall_offset_ns(),
             busy: 0,
             unreachable: None,
             stop_seen: None,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_net::epoll::Epoll;
+use linerate_net::link::pcap::{self, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
+use linerate_net::link::{Link, Middlewares};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{Probe, Time, Transport, machine};
 
-use super::{Works, share, wall_offset_ns};
+use super::{Works, share};
 use crate::engine::board::Board;
 use crate::engine::kinds::Kinds;
 use crate::engine::supply::Supply;
@@ -64,10 +66,12 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
+    let mut over = Middlewares::default();
     let moving: Vec<Moving> = match io {
         Io::Xdp => {
             let (links, note) = links(plan, threads)?;
             warning = warning.or(note);
+            over = middlewares(plan)?;
             links.into_iter().map(|link| Moving::Xdp(Box::new(link))).collect()
         }
         Io::Uring => (0..threads).map(|_| Moving::Uring).collect(),
@@ -76,9 +80,10 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let threads = moving.len() as u32;
     let plan = Arc::new(plan.clone());
     let start = machine::monotonic_now() + HEAD_START;
+    let capture = over.pcap.clone();
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::default())).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
-        let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
+        let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
         let part = Part { core, cores: threads, start };
         Box::new(move || match moving {
             Moving::Uring => {
@@ -89,13 +94,24 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
                 let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
                 part.run(&plan, epoll, board)
             }
-            Moving::Xdp(link) => part.run_past_the_kernel(&plan, *link, board),
+            Moving::Xdp(link) => part.run_past_the_kernel(&plan, *link, &over, board),
         })
     };
     let works = (0..threads).zip(&boards).zip(moving).map(work).collect();
     // A link was opened by the thread that starts them all, whose descriptors it shares.
     let own_descriptors = io != Io::Xdp;
-    Ok(Works { works, boards, pinned: true, own_descriptors, warning })
+    Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture })
+}
+
+/// What goes over the links.
+fn middlewares(plan: &Plan) -> Result<Middlewares, StartError> {
+    let fault = plan.fault.as_deref().map(str::parse).transpose().map_err(StartError::Plan)?;
+    let create = |path: &std::path::PathBuf| {
+        PcapFile::create(path, pcap::FILE_BYTES, machine::wall_offset_ns()).map_err(|e| {
+            StartError::Machine(format!("the capture {} cannot be written: {e}", path.display()))
+        })
+    };
+    Ok(Middlewares { fault, pcap: plan.pcap_out.as_ref().map(create).transpose()? })
 }
 
 /// Takes the plan's interface; the links, and what the user should know.
@@ -127,11 +143,24 @@ pub(crate) struct Part {
 
 impl Part {
     /// The same over a TCP of our own.
-    fn run_past_the_kernel(self, plan: &Plan, mut link: Xdp, board: Arc<Board>) -> Result<Outcome, String> {
+    fn run_past_the_kernel(
+        self,
+        plan: &Plan,
+        mut link: Xdp,
+        over: &Middlewares,
+        board: Arc<Board>,
+    ) -> Result<Outcome, String> {
         let peers: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
         if let Err(unreachable) = link.look_for(&peers) {
             return Ok(Outcome { unreachable: Some(unreachable.to_string()), ..Outcome::default() });
         }
+        if over.is_nothing() {
+            return self.run_over(plan, link, board);
+        }
+        self.run_over(plan, over.over(link, self.core as usize), board)
+    }
+
+    fn run_over<L: Link>(self, plan: &Plan, link: L, board: Arc<Board>) -> Result<Outcome, String> {
         let options = StackOptions {
             addresses: plan.from.clone(),
             limits: limits(plan, self),
@@ -165,7 +194,7 @@ impl Part {
             throughput: plan.throughput,
             start: self.start,
             open_loop: plan.pace != Pace::Closed,
-            wall_offset_ns: wall_offset_ns(),
+            wall_offset_ns: machine::wall_offset_ns(),
         };
         Engine::new(transport, orders, kinds, supply, measure_from, board).run().map_err(|e| e.to_string())
     }

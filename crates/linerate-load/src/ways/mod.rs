@@ -15,6 +15,8 @@ pub(crate) use event_loop::Part;
 
 use std::sync::Arc;
 
+use linerate_net::link::pcap::PcapFile;
+
 use crate::engine::board::Board;
 use crate::engine::kinds::Kinds;
 use crate::plan::{Plan, Way};
@@ -30,6 +32,8 @@ pub(crate) struct Works {
     pub(crate) own_descriptors: bool,
     /// What the user should know.
     pub(crate) warning: Option<String>,
+    /// Where packets are written down.
+    pub(crate) capture: Option<Arc<PcapFile>>,
 }
 
 /// What the plan asks for as threads to start.
@@ -46,13 +50,6 @@ pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
 /// Part `nth` of `whole` cut into `parts` nearly equal ones.
 fn share(whole: u64, nth: u32, parts: u32) -> u64 {
     whole / u64::from(parts) + u64::from(u64::from(nth) < whole % u64::from(parts))
-}
-
-/// Wall-clock time minus monotonic time, nanoseconds.
-fn wall_offset_ns() -> u64 {
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let wall = u64::try_from(wall.as_nanos()).unwrap_or(0);
-    wall.wrapping_sub(linerate_net::machine::monotonic_now().as_nanos())
 }
 
 #[cfg(test)]

@@ -29,7 +29,14 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
     let work: Work = Box::new(move || run(&plan, desk));
-    Ok(Works { works: vec![work], boards: vec![board], pinned: true, own_descriptors: true, warning: None })
+    Ok(Works {
+        works: vec![work],
+        boards: vec![board],
+        pinned: true,
+        own_descriptors: true,
+        warning: None,
+        capture: None,
+    })
 }
 
 fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {

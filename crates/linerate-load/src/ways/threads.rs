@@ -29,7 +29,14 @@ pub(super) fn works(plan: &Plan, n: u32) -> Result<Works, StartError> {
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
     let work: Work = Box::new(move || run(&plan, desk, n));
-    Ok(Works { works: vec![work], boards: vec![board], pinned: false, own_descriptors: true, warning: None })
+    Ok(Works {
+        works: vec![work],
+        boards: vec![board],
+        pinned: false,
+        own_descriptors: true,
+        warning: None,
+        capture: None,
+    })
 }
 
 /// Starts the threads, waits for them, and gathers what they cost.

@@ -1,11 +1,21 @@
 //! Links move packets: whole IP packets in, whole IP packets out. What is under them (Ethernet, addresses of cards) is the link's
 //! own business. Links think nothing of TCP; the stack that does never sees what they are made of.
+//!
+//! [`fault`] and [`pcap`] go over any link and are links themselves: `Pcap<Fault<Xdp>>` writes down what a host on a bad network
+//! sees. A stack over a bare link pays nothing for them.
 
+pub mod fault;
+mod faults;
+mod late;
+pub mod pcap;
 pub mod sim;
 pub mod xdp;
 
+pub use faults::Faults;
+
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::{Time, Waker};
 
@@ -16,6 +26,29 @@ pub enum Checksums {
     Full,
     /// The link's peer is on this very machine and sends partial ones: they are made, but not checked.
     Trust,
+}
+
+/// What goes over a link on somebody's wish. The default: nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Middlewares {
+    /// What goes wrong.
+    pub fault: Option<fault::FaultOptions>,
+    /// Where packets are written down.
+    pub pcap: Option<Arc<pcap::PcapFile>>,
+}
+
+impl Middlewares {
+    /// A stack may as well use the bare link.
+    pub fn is_nothing(&self) -> bool {
+        self.fault.is_none() && self.pcap.is_none()
+    }
+
+    /// This link, the `nth` of several, with all that is wished: faults are the network's, and the capture is what a host on that
+    /// network sees.
+    pub fn over<L: Link>(&self, link: L, nth: usize) -> pcap::Pcap<fault::Fault<L>> {
+        let faults = self.fault.unwrap_or_default().for_link(nth);
+        pcap::Pcap::new(fault::Fault::new(link, faults), self.pcap.clone())
+    }
 }
 
 /// Moves IP packets. Packets are lent in both directions, so that ring memory cannot escape.

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::thread;
 
+use linerate_net::link::pcap::{FILE_BYTES, PcapFile};
 use linerate_net::link::sim::{Sim, SimOptions};
+use linerate_net::link::{Link, Middlewares};
 use linerate_net::mem::PeerHost;
 use linerate_net::stack::{Stack, StackOptions};
 
@@ -15,18 +17,23 @@ fn server_of() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 80))
 }
 
-fn stack(sim: &Sim, address: IpAddr, seed: u64) -> Stack<linerate_net::link::sim::SimEnd> {
-    let end = sim.end(&[address]).unwrap();
+fn stack<L: Link>(end: L, address: IpAddr, seed: u64) -> Stack<L> {
     let options = StackOptions { addresses: vec![address], seed: Some(seed), ..StackOptions::default() };
     Stack::new(end, options)
 }
 
 /// The plan runs against the script, each on a stack of its own.
 fn run_over(network: SimOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
+    run_with(network, &Middlewares::default(), plan, script)
+}
+
+/// The same with this over our link.
+fn run_with(network: SimOptions, over: &Middlewares, plan: &Plan, script: Script) -> (Outcome, Seen) {
     let seen = script.seen.clone();
     let sim = Sim::new(network);
-    let ours = stack(&sim, OURS, network.seed);
-    let mut host = PeerHost::new(stack(&sim, server_of().ip(), network.seed + 1));
+    let ours = stack(over.over(sim.end(&[OURS]).unwrap(), 0), OURS, network.seed);
+    let their_end = sim.end(&[server_of().ip()]).unwrap();
+    let mut host = PeerHost::new(stack(their_end, server_of().ip(), network.seed + 1));
     host.serve(server_of(), script).unwrap();
     let server = thread::spawn(move || host.run(|| false));
     let mut plan = plan.clone();
@@ -89,4 +96,28 @@ fn the_latency_is_the_round_trip() {
     let plan = Plan { connections: 3, depth: 1, stop: requests(60), ..plan() };
     let (outcome, _) = run_over(network, &plan, Script::new());
     assert_eq!(outcome.latency.from_sent.percentile_ns(100.0) / 1_000_000, 20);
+}
+
+/// Faults of a link do what those of a network do; and the same seed gives the same capture again, byte for byte.
+#[test]
+fn a_bad_link_is_as_good_as_a_bad_network_and_its_capture_is_the_same_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |seed: u64, name: &str| {
+        let path = folder.path().join(name);
+        let fault = "loss=1%,dup=1%,reorder=3%,in:corrupt=0.2%,delay=2ms".parse().unwrap();
+        let pcap = PcapFile::create(&path, FILE_BYTES, 0).unwrap();
+        let fault = linerate_net::link::fault::FaultOptions { seed, ..fault };
+        let over = Middlewares { fault: Some(fault), pcap: Some(pcap.clone()) };
+        let plan = Plan { connections: 4, depth: 10, stop: requests(500), ..plan() };
+        let network = SimOptions { seed, ..SimOptions::default() };
+        let (outcome, seen) = run_with(network, &over, &plan, Script::new());
+        assert_eq!((outcome.requests.answered, seen.get().requests), (500, 500), "seed {seed}");
+        drop(over);
+        let stats = pcap.stats();
+        assert!(stats.packets > 100 && stats.left_out == 0, "{stats:?}");
+        std::fs::read(path).unwrap()
+    };
+    for seed in 0..5 {
+        assert!(run(seed, "once.pcap") == run(seed, "again.pcap"), "seed {seed}");
+    }
 }

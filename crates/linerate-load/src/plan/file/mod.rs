@@ -6,9 +6,10 @@ pub mod table;
 
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use linerate_net::link::fault::FaultOptions;
 use toml::de::DeValue;
 
 pub use error::FileError;
@@ -37,6 +38,8 @@ const RUN_KEYS: &[&str] = &[
     "way",
     "io",
     "interface",
+    "pcap_out",
+    "fault",
     "from",
     "timeout",
     "warm_up",
@@ -99,6 +102,10 @@ pub struct PlanFile {
     pub io: Option<Io>,
     /// `interface`: for `io = "xdp"`.
     pub interface: Option<String>,
+    /// `pcap_out`: a file for its packets; what is not absolute lies beside the plan.
+    pub pcap_out: Option<PathBuf>,
+    /// `fault`: what goes wrong on purpose.
+    pub fault: Option<String>,
     /// `from`: source addresses.
     pub from: Option<Vec<IpAddr>>,
     /// `timeout`.
@@ -205,6 +212,11 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         })?,
         interface: top
             .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
+        pcap_out: top.read("pcap_out", |i| {
+            let name = i.text("a file's name, such as \"run.pcap\"")?;
+            Ok(top.source.path.parent().unwrap_or(Path::new("")).join(name))
+        })?,
+        fault: top.read("fault", read_fault)?,
         from: top.read("from", read_addresses)?,
         timeout: top.read("timeout", |i| i.duration(A_NANOSECOND, MAX_TIMEOUT))?,
         warm_up: top.read("warm_up", |i| i.duration(Duration::ZERO, MAX_DURATION))?,
@@ -263,6 +275,12 @@ fn read_addresses(item: &Item<'_>) -> Result<Vec<IpAddr>, FileError> {
         addresses.extend(parse_addresses(text).map_err(|why| one.error(format!("from: {why}")))?);
     }
     Ok(addresses)
+}
+
+fn read_fault(item: &Item<'_>) -> Result<String, FileError> {
+    let text = item.text("what goes wrong, such as \"loss=1%,delay=20ms\"")?;
+    text.parse::<FaultOptions>().map_err(|why| item.error(format!("fault: {why}")))?;
+    Ok(text.to_owned())
 }
 
 fn read_tag(item: &Item<'_>) -> Result<String, FileError> {

@@ -1,12 +1,12 @@
 //! The state of a network: packets on their way, who waits, and the time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::options::{SimOptions, SimStats};
 use crate::Time;
+use crate::link::faults::Dice;
+use crate::link::late::Late;
 
 /// What an end does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,10 @@ pub(super) enum Status {
     Gone,
 }
 
-/// Arrival, order, and the place of the packet.
-type Arrival = Reverse<(Time, u64, usize)>;
-
 pub(super) struct End {
     addresses: Vec<IpAddr>,
     pub(super) status: Status,
-    arrivals: BinaryHeap<Arrival>,
+    arrivals: Late<Vec<u8>>,
 }
 
 pub(super) struct Net {
@@ -32,11 +29,8 @@ pub(super) struct Net {
     pub(super) stats: SimStats,
     pub(super) now: Time,
     pub(super) ends: Vec<End>,
-    packets: Vec<Vec<u8>>,
-    free: Vec<usize>,
     spare: Vec<Vec<u8>>,
-    order: u64,
-    random: u64,
+    dice: Dice,
     /// Until when the way towards an address is taken.
     busy: Vec<(IpAddr, Time)>,
 }
@@ -48,32 +42,16 @@ impl Net {
             stats: SimStats::default(),
             now: Time::from_nanos(1_000_000_000),
             ends: Vec::new(),
-            packets: Vec::new(),
-            free: Vec::new(),
             spare: Vec::new(),
-            order: 0,
-            random: options.seed,
+            dice: Dice::new(options.seed),
             busy: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self, addresses: &[IpAddr]) -> usize {
-        let end = End { addresses: addresses.to_vec(), status: Status::New, arrivals: BinaryHeap::new() };
+        let end = End { addresses: addresses.to_vec(), status: Status::New, arrivals: Late::default() };
         self.ends.push(end);
         self.ends.len() - 1
-    }
-
-    /// Splitmix64.
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn happens(&mut self, ppm: u32) -> bool {
-        ppm > 0 && self.random() % 1_000_000 < u64::from(ppm)
     }
 
     /// A buffer of `len` bytes.
@@ -100,7 +78,8 @@ impl Net {
             self.stats.astray += 1;
             return self.give_back(packet);
         };
-        if self.stats.sent == self.options.lose || self.happens(self.options.loss_ppm) {
+        let faults = self.options.faults();
+        if self.stats.sent == self.options.lose || self.dice.loses(&faults) {
             self.stats.lost += 1;
             return self.give_back(packet);
         }
@@ -108,30 +87,18 @@ impl Net {
             self.stats.dropped += 1;
             return self.give_back(packet);
         };
-        if self.happens(self.options.corrupt_ppm) {
-            self.stats.corrupted += 1;
-            let bit = self.random() as usize % (packet.len().max(1) * 8);
-            if let Some(byte) = packet.get_mut(bit / 8) {
-                *byte ^= 1 << (bit % 8);
-            }
-        }
-        let mut at = left + self.options.delay;
-        if self.happens(self.options.reorder_ppm) {
-            self.stats.reordered += 1;
-            at = at + self.some_of(self.options.reorder_by);
-        }
-        if self.happens(self.options.duplicate_ppm) {
+        let fate = self.dice.fate(&faults, packet.len());
+        fate.corrupt(&mut packet);
+        self.stats.corrupted += u64::from(fate.corrupt.is_some());
+        self.stats.reordered += u64::from(fate.later.is_some());
+        let at = left + self.options.delay + fate.later.unwrap_or_default();
+        if let Some(later) = fate.copy {
             self.stats.duplicated += 1;
             let mut copy = self.buffer(packet.len());
             copy.copy_from_slice(&packet);
-            let later = at + self.some_of(self.options.reorder_by);
-            self.arrive(end, later, copy);
+            self.arrive(end, at + later, copy);
         }
         self.arrive(end, at, packet);
-    }
-
-    fn some_of(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.random() % (most.as_nanos() as u64).max(1))
     }
 
     /// When a packet has passed the place where the rate is limited.
@@ -152,27 +119,16 @@ impl Net {
     }
 
     fn arrive(&mut self, end: usize, at: Time, packet: Vec<u8>) {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.packets.push(Vec::new());
-            self.packets.len() - 1
-        });
-        self.packets[place] = packet;
-        self.order += 1;
-        self.ends[end].arrivals.push(Reverse((at, self.order, place)));
+        self.ends[end].arrivals.push(at, packet);
     }
 
     pub(super) fn next_arrival(&self, end: usize) -> Option<Time> {
-        self.ends[end].arrivals.peek().map(|Reverse((at, ..))| *at)
+        self.ends[end].arrivals.next()
     }
 
     /// A packet that has arrived.
     pub(super) fn arrived(&mut self, end: usize) -> Option<Vec<u8>> {
-        if self.next_arrival(end)? > self.now {
-            return None;
-        }
-        let Reverse((_, _, place)) = self.ends[end].arrivals.pop()?;
-        self.free.push(place);
-        Some(std::mem::take(&mut self.packets[place]))
+        self.ends[end].arrivals.pop(self.now)
     }
 
     /// When this end has to run next.

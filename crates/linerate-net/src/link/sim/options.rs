@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::link::Checksums;
+use crate::link::{Checksums, Faults};
 
 /// How the network behaves. The default is a perfect one: 100 microseconds one way, and nothing goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,20 @@ impl Default for SimOptions {
             lose: 0,
             mtu: 1500,
             checksums: Checksums::Full,
+        }
+    }
+}
+
+impl SimOptions {
+    /// What goes wrong, by shares.
+    pub(super) fn faults(&self) -> Faults {
+        Faults {
+            delay: self.delay,
+            loss_ppm: self.loss_ppm,
+            reorder_ppm: self.reorder_ppm,
+            reorder_by: self.reorder_by,
+            duplicate_ppm: self.duplicate_ppm,
+            corrupt_ppm: self.corrupt_ppm,
         }
     }
 }

@@ -1,0 +1,415 @@
+//! A capture of any link: every packet that comes and goes, with its time, in a pcap file that tcpdump, Wireshark and
+//! `linerate explain --pcap` read (LINKTYPE_RAW: each record begins with its IP header; nanoseconds).
+//!
+//! Threads write into one file, each a batch at a time, so records of different threads are in order only roughly; those of one
+//! connection are in order.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Checksums, Link};
+use crate::{Time, Waker};
+
+/// Bytes of records that a thread collects before it writes them. Reason: a write then costs little for each packet.
+const BATCH_BYTES: usize = 128 << 10;
+/// How long records wait for others. Reason: who looks at the file meanwhile wants to see something, and a killed process leaves
+/// what it saw but for the last moment.
+const BATCH_TIME: Duration = Duration::from_millis(500);
+/// Largest file when nothing else is asked for. Reason: enough for a million short connections; a disk is filled by accident
+/// otherwise.
+pub const FILE_BYTES: u64 = 1 << 30;
+
+const HEADER: [u8; 24] = header();
+/// Bytes before each packet: seconds, nanoseconds, length here, length on the wire.
+const RECORD: usize = 16;
+
+const fn header() -> [u8; 24] {
+    let mut bytes = [0; 24];
+    // Magic of nanoseconds, version 2.4, the longest record, LINKTYPE_RAW; little-endian throughout.
+    let fields: [(usize, u32); 4] = [(0, 0xa1b2_3c4d), (4, 2 | 4 << 16), (16, 65_535), (20, 101)];
+    let mut i = 0;
+    while i < fields.len() {
+        let (at, value) = (fields[i].0, fields[i].1.to_le_bytes());
+        let mut k = 0;
+        while k < 4 {
+            bytes[at + k] = value[k];
+            k += 1;
+        }
+        i += 1;
+    }
+    bytes
+}
+
+/// What a capture goes into: bytes at the end, and a way to take back what was written in part.
+trait Sink: Write + Send {
+    fn cut(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn cut(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+}
+
+struct Inner {
+    sink: Box<dyn Sink>,
+    /// Bytes of whole records.
+    end: u64,
+    error: Option<String>,
+}
+
+/// What a capture has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PcapStats {
+    /// Packets in the file.
+    pub packets: u64,
+    /// Packets that are not: the file has its size, or could not be written.
+    pub left_out: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A capture file, shared by all links that write into it.
+pub struct PcapFile {
+    inner: Mutex<Inner>,
+    limit: u64,
+    /// Bytes that records have claimed.
+    claimed: AtomicU64,
+    packets: AtomicU64,
+    left_out: AtomicU64,
+    /// Nothing more fits, or can be written.
+    over: AtomicBool,
+    told: AtomicBool,
+    /// Wall-clock time minus the link's, nanoseconds.
+    wall_offset_ns: u64,
+}
+
+impl fmt::Debug for PcapFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PcapFile").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+impl PcapFile {
+    /// Creates the file (one that is there is replaced), of at most `limit` bytes. `wall_offset_ns`: wall-clock time minus the
+    /// links' time, nanoseconds.
+    ///
+    /// # Errors
+    /// When it cannot be created, or its header not be written.
+    pub fn create(path: &Path, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
+        PcapFile::over(Box::new(File::create(path)?), limit, wall_offset_ns)
+    }
+
+    fn over(mut sink: Box<dyn Sink>, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
+        sink.write_all(&HEADER)?;
+        let begun = HEADER.len() as u64;
+        Ok(Arc::new(PcapFile {
+            inner: Mutex::new(Inner { sink, end: begun, error: None }),
+            limit,
+            claimed: AtomicU64::new(begun),
+            packets: AtomicU64::new(0),
+            left_out: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            wall_offset_ns,
+        }))
+    }
+
+    /// What it has come to so far; what threads have not written yet is not among it.
+    pub fn stats(&self) -> PcapStats {
+        let end = self.inner.lock().unwrap_or_else(PoisonError::into_inner).end;
+        PcapStats { packets: self.packets.load(Relaxed), left_out: self.left_out.load(Relaxed), bytes: end }
+    }
+
+    /// Why packets are left out, told to the first who asks once they are.
+    pub fn trouble(&self) -> Option<String> {
+        if !self.over.load(Relaxed) || self.told.swap(true, Relaxed) {
+            return None;
+        }
+        let error = self.inner.lock().unwrap_or_else(PoisonError::into_inner).error.clone();
+        let why = error.map_or_else(
+            || format!("it has its largest size, {} bytes", self.limit),
+            |error| format!("it cannot be written: {error}"),
+        );
+        Some(format!("the capture ends here: {why}; packets go on and are counted as left out"))
+    }
+
+    /// Whether another record of so many bytes may be written.
+    fn claim(&self, len: usize) -> bool {
+        if self.over.load(Relaxed) {
+            return false;
+        }
+        let len = len as u64;
+        if self.claimed.fetch_add(len, Relaxed) + len > self.limit {
+            self.over.store(true, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Writes a batch of records, whole or not at all.
+    fn write(&self, batch: &mut Vec<u8>, packets: &mut u64) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let result =
+            if inner.error.is_some() { Ok(false) } else { inner.sink.write_all(batch).map(|()| true) };
+        match result {
+            Ok(true) => {
+                inner.end += batch.len() as u64;
+                self.packets.fetch_add(*packets, Relaxed);
+            }
+            Ok(false) => {
+                self.left_out.fetch_add(*packets, Relaxed);
+            }
+            Err(error) => {
+                // A file that ends with a whole record can be read. Should this fail as well, readers will say where it ends.
+                let end = inner.end;
+                let _ = inner.sink.cut(end);
+                inner.error = Some(error.to_string());
+                self.over.store(true, Relaxed);
+                self.left_out.fetch_add(*packets, Relaxed);
+            }
+        }
+        batch.clear();
+        *packets = 0;
+    }
+}
+
+/// One link's part of a capture.
+struct Tape {
+    file: Arc<PcapFile>,
+    batch: Vec<u8>,
+    packets: u64,
+    since: Time,
+}
+
+impl Tape {
+    fn record(&mut self, now: Time, packet: &[u8]) {
+        if !self.file.claim(RECORD + packet.len()) {
+            self.file.left_out.fetch_add(1, Relaxed);
+            return;
+        }
+        if self.batch.is_empty() {
+            self.since = now;
+        }
+        let wall_ns = now.as_nanos().wrapping_add(self.file.wall_offset_ns);
+        let (seconds, nanos, len) = (wall_ns / 1_000_000_000, wall_ns % 1_000_000_000, packet.len() as u32);
+        for field in [seconds as u32, nanos as u32, len, len] {
+            self.batch.extend_from_slice(&field.to_le_bytes());
+        }
+        self.batch.extend_from_slice(packet);
+        self.packets += 1;
+        if self.batch.len() >= BATCH_BYTES {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if !self.batch.is_empty() {
+            self.file.write(&mut self.batch, &mut self.packets);
+        }
+    }
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        self.write();
+    }
+}
+
+/// A link of which every packet is written down. Without a file it only passes everything on.
+pub struct Pcap<L> {
+    link: L,
+    tape: Option<Tape>,
+}
+
+impl<L: fmt::Debug> fmt::Debug for Pcap<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pcap").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl<L: Link> Pcap<L> {
+    /// Writes the packets of this link into this file, if there is one.
+    pub fn new(link: L, file: Option<Arc<PcapFile>>) -> Pcap<L> {
+        let tape = file.map(|file| Tape { file, batch: Vec::new(), packets: 0, since: Time::ZERO });
+        Pcap { link, tape }
+    }
+
+    /// The link below.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// The link below, to talk to.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+}
+
+impl<L: Link> Link for Pcap<L> {
+    fn now(&mut self) -> Time {
+        self.link.now()
+    }
+
+    fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+        let Some(tape) = &mut self.tape else { return self.link.receive(max, take) };
+        let now = self.link.now();
+        self.link.receive(max, |packet| {
+            tape.record(now, packet);
+            take(packet);
+        })
+    }
+
+    fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let Some(tape) = &mut self.tape else { return self.link.transmit(to, len, fill) };
+        let now = self.link.now();
+        // Only what leaves is filled in, and so written down: the rest will come again.
+        self.link.transmit(to, len, |packet| {
+            fill(packet);
+            tape.record(now, packet);
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.link.flush()
+    }
+
+    fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
+        let Some(tape) = self.tape.as_mut().filter(|tape| !tape.batch.is_empty()) else {
+            return self.link.wait(until);
+        };
+        let due = tape.since + BATCH_TIME;
+        if self.link.now() >= due {
+            tape.write();
+            return self.link.wait(until);
+        }
+        // A wait that ends early is no harm.
+        self.link.wait(Some(until.map_or(due, |until| until.min(due))))
+    }
+
+    fn waker(&self) -> Waker {
+        self.link.waker()
+    }
+
+    fn mtu(&mut self, to: IpAddr) -> usize {
+        self.link.mtu(to)
+    }
+
+    fn overrun(&self) -> u64 {
+        self.link.overrun()
+    }
+
+    fn checksums(&self) -> Checksums {
+        self.link.checksums()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::sim::{Sim, SimEnd, SimOptions};
+
+    const TO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+    /// A disk of so many bytes.
+    #[derive(Clone)]
+    struct Disk(Arc<Mutex<Vec<u8>>>, usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut held = self.0.lock().expect("no panic");
+            let room = (self.1 - held.len()).min(bytes.len());
+            held.extend_from_slice(&bytes[..room]);
+            if room == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(room) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sink for Disk {
+        fn cut(&mut self, len: u64) -> io::Result<()> {
+            self.0.lock().expect("no panic").truncate(len as usize);
+            Ok(())
+        }
+    }
+
+    fn disk(bytes: usize) -> Disk {
+        Disk(Arc::default(), bytes)
+    }
+
+    fn link(file: &Arc<PcapFile>) -> Pcap<SimEnd> {
+        Pcap::new(Sim::alone(SimOptions::default()).expect("a descriptor"), Some(Arc::clone(file)))
+    }
+
+    /// Sends packets of `len` bytes and takes them in again.
+    fn send(link: &mut Pcap<SimEnd>, count: usize, len: usize) {
+        let mut came = 0;
+        for _ in 0..count {
+            assert!(link.transmit(TO, len, |packet| packet.fill(7)), "packets go on whatever the file does");
+        }
+        while came < count {
+            let soon = link.now() + Duration::from_millis(1);
+            link.wait(Some(soon)).expect("waited");
+            came += link.receive(usize::MAX, |_| {});
+        }
+    }
+
+    fn u32_at(bytes: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    #[test]
+    fn every_packet_is_there_on_its_way_out_and_in_with_its_time() {
+        let disk = disk(1 << 20);
+        let file = PcapFile::over(Box::new(disk.clone()), FILE_BYTES, 5_000_000_000).expect("a header");
+        send(&mut link(&file), 1, 40);
+        assert_eq!(file.stats(), PcapStats { packets: 2, left_out: 0, bytes: 24 + 2 * 56 });
+        let bytes = disk.0.lock().expect("no panic").clone();
+        assert_eq!((u32_at(&bytes, 0), u32_at(&bytes, 20), bytes.len()), (0xa1b2_3c4d, 101, 24 + 2 * 56));
+        // The network in memory begins at one second; the packet took 100 us.
+        let record = |at: usize| [0, 4, 8, 12].map(|field| u32_at(&bytes, at + field));
+        assert_eq!(record(24), [6, 0, 40, 40]);
+        assert_eq!(record(24 + 56), [6, 100_000, 40, 40]);
+    }
+
+    #[test]
+    fn a_file_that_has_its_size_stops_growing_and_says_so_once() {
+        let disk = disk(1 << 20);
+        let file = PcapFile::over(Box::new(disk.clone()), 24 + 3 * 56 + 55, 0).expect("a header");
+        send(&mut link(&file), 5, 40);
+        assert_eq!(file.stats(), PcapStats { packets: 3, left_out: 7, bytes: 24 + 3 * 56 });
+        assert_eq!(disk.0.lock().expect("no panic").len(), 24 + 3 * 56);
+        assert!(file.trouble().is_some_and(|said| said.contains("its largest size, 247 bytes")));
+        assert_eq!(file.trouble(), None);
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_capture_with_a_whole_record_and_not_the_link() {
+        let disk = disk(BATCH_BYTES + 1000);
+        let file = PcapFile::over(Box::new(disk.clone()), FILE_BYTES, 0).expect("a header");
+        assert_eq!(file.trouble(), None);
+        let mut link = link(&file);
+        send(&mut link, 200, 1484);
+        drop(link);
+        let stats = file.stats();
+        assert_eq!(stats.packets + stats.left_out, 400);
+        assert_eq!(stats.bytes, 24 + stats.packets * 1500);
+        assert_eq!(disk.0.lock().expect("no panic").len() as u64, stats.bytes);
+        assert!(stats.packets > 0 && file.trouble().is_some_and(|said| said.contains("cannot be written")));
+    }
+
+    #[test]
+    fn a_link_without_a_file_only_passes_on() {
+        let mut link = Pcap::new(Sim::alone(SimOptions::default()).expect("a descriptor"), None);
+        send(&mut link, 3, 40);
+        assert!(link.tape.is_none());
+    }
+}
