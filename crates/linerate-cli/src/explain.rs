@@ -20,8 +20,17 @@ use crate::{environment, terminal};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
+    let mut args = args.clone();
+    if let Some(url) = args.passive.take_url() {
+        if args.url.is_some() {
+            return Err(Fault::input(format!("--capture is auto or off, not {url}")));
+        }
+        args.url = Some(url);
+    }
+    let args = &args;
+    let (json, html) = (args.json.as_deref(), args.html.as_deref());
     if args.passive.is_asked(args.url.as_deref()) {
-        let wanted = Wanted { budget: args.budget, json: args.json.as_deref(), quiet: args.quiet };
+        let wanted = Wanted { budget: args.budget, json, html, quiet: args.quiet };
         return passive::run(&args.passive, &wanted);
     }
     let Some(url) = args.url.as_deref() else {
@@ -33,8 +42,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let settings = settings(args, &url, &request)?;
-    let sink = args.json.as_deref().map(Sink::new);
-    sink.as_ref().map_or(Ok(()), Sink::probe)?;
+    let (json, html) = passive::sinks(json, html)?;
     let interrupt = Interrupt::listen()?;
     let quiet = args.quiet || !terminal::can_redraw();
     let mut interrupted = false;
@@ -51,10 +59,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
         Explained::Unreachable(why) => Err(Fault::unreachable(why)),
         Explained::Diagnosed(diagnosis, _) => {
-            let to_stderr = sink == Some(Sink::Stdout);
+            let to_stderr = [&json, &html].contains(&&Some(Sink::Stdout));
             let text = report::to_string(&diagnosis, terminal::style_beside(to_stderr));
-            if let Some(sink) = &sink {
+            if let Some(sink) = &json {
                 sink.write(&report::to_json(&diagnosis, &environment::here()))?;
+            }
+            if let Some(sink) = &html {
+                sink.write(&report::page::to_string(&diagnosis, &environment::here()))?;
             }
             terminal::print_beside(&text, to_stderr)?;
             Ok(match diagnosis.whole {
@@ -128,6 +139,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         },
         budget: args.budget,
         pid: args.pid,
+        capture: !args.passive.is_off(),
         seed: u64::from(std::process::id()),
         ..Settings::default()
     })

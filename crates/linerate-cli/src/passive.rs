@@ -24,20 +24,13 @@ pub(crate) struct Wanted<'a> {
     /// How long to watch.
     pub(crate) budget: Duration,
     pub(crate) json: Option<&'a Path>,
+    pub(crate) html: Option<&'a Path>,
     pub(crate) quiet: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault> {
-    let json = wanted.json.map(Sink::new);
-    let html = args.html.as_deref().map(Sink::new);
-    if json == Some(Sink::Stdout) && html == Some(Sink::Stdout) {
-        return Err(Fault::input("--json and --html cannot both go to standard output")
-            .hint("name a file for one of them"));
-    }
-    for sink in json.iter().chain(&html) {
-        sink.probe()?;
-    }
+    let (json, html) = sinks(wanted.json, wanted.html)?;
     let (seen, source, interrupted) = match &args.pcap {
         Some(path) => (from_file(path, args.port)?, path.display().to_string(), false),
         None => watch(args, wanted)?,
@@ -61,6 +54,19 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
         Verdict::Healthy => Exit::Fine,
         Verdict::Caused | Verdict::Inconclusive => Exit::CheckFailed,
     })
+}
+
+/// Where the document and the page go; both can be written.
+pub(crate) fn sinks(json: Option<&Path>, html: Option<&Path>) -> Result<(Option<Sink>, Option<Sink>), Fault> {
+    let (json, html) = (json.map(Sink::new), html.map(Sink::new));
+    if json == Some(Sink::Stdout) && html == Some(Sink::Stdout) {
+        return Err(Fault::input("--json and --html cannot both go to standard output")
+            .hint("name a file for one of them"));
+    }
+    for (flag, sink) in [("--json", &json), ("--html", &html)] {
+        sink.as_ref().map_or(Ok(()), |sink| sink.probe(flag))?;
+    }
+    Ok((json, html))
 }
 
 fn from_file(path: &Path, port: Option<u16>) -> Result<Observation, Fault> {
@@ -89,7 +95,8 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
         return Err(Fault::input("--capture without a URL needs --port: which calls are to be watched")
             .hint("for example: linerate explain --capture --port 8080"));
     };
-    let options = CaptureOptions { interface: args.interface.clone(), port: Some(port) };
+    let options =
+        CaptureOptions { interface: args.interface.clone(), port: Some(port), ..CaptureOptions::default() };
     let mut capture = Capture::open(&options).map_err(|e| refused(&e))?;
     let interrupt = Interrupt::listen()?;
     let of = args.interface.as_deref().unwrap_or("all interfaces");

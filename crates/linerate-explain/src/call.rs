@@ -1,5 +1,6 @@
 //! What a call was: its parts, which add up to its time, and what was seen meanwhile.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_net::instrument::Facts;
@@ -101,6 +102,10 @@ pub struct Received {
 pub struct Call {
     /// It opened a connection of its own.
     pub fresh: bool,
+    /// Our end of its connection.
+    pub local: Option<SocketAddr>,
+    /// When it began, nanoseconds since 1970: by this its packets are found.
+    pub began_ns: i64,
     /// Time the connection took, when it is fresh.
     pub connect: Duration,
     /// What the kernel had counted when it was established.

@@ -7,6 +7,7 @@
 //! * [`causes`]: each cause with its symptom, the experiment that proves it, and what to change.
 //! * [`evidence`]: what a verdict stands on; without it none can be made.
 //! * [`stats`]: two arms against each other, dose and response.
+//! * [`shown`]: what is shown beside a verdict: calls next to each other, [`packets`], the server's [`process`].
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only seen.
 #![forbid(unsafe_code)]
 
@@ -16,12 +17,16 @@ pub mod driver;
 pub mod evidence;
 pub mod limits;
 pub mod local;
+pub mod packets;
 pub mod passive;
 pub mod planner;
 pub mod probe;
+pub mod process;
 mod random;
 pub mod record;
+pub mod shown;
 pub mod stats;
+mod steady;
 pub mod verdict;
 
 pub use driver::{Request, explain};

@@ -38,5 +38,13 @@ pub const NAME_SERVERS: usize = 3;
 pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
 /// Threads of a server's process that are looked at. Reason: each costs a file to read before and after a call.
 pub const THREADS: usize = 256;
+/// Looks at a server's threads during one call. Reason: each is a line of a table, and reads some files for each thread.
+pub const LOOKS: usize = 64;
+/// Descriptors of a server's process that are looked at. Reason: each is a link to be read.
+pub const FILES: usize = 1 << 17;
+/// TCP sockets of this machine that are asked for. Reason: memory, some 60 bytes each.
+pub const SOCKETS: usize = 1 << 17;
+/// Processes that are searched for the one that listens. Reason: each has its descriptors to be read.
+pub const PROCESSES: usize = 4096;
 /// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them. Reason: time.
 pub const ARRANGEMENTS: u64 = 20_000;

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::process::Jvm;
+
 /// Counters of a process at a moment. All of them only ever grow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -98,17 +100,45 @@ pub fn groups(text: &str) -> Vec<String> {
     folders
 }
 
-/// Time that a JVM's collectors took, from its `hsperfdata` file: counters `sun.gc.collector.N.time`, in ticks of
-/// `sun.os.hrt.frequency`. `None`: it is no such file.
+/// Time that a JVM's collectors took, from its `hsperfdata` file. `None`: it is no such file.
+pub fn collected(bytes: &[u8]) -> Option<Duration> {
+    jvm(bytes).map(|told| told.collected)
+}
+
+/// What a JVM tells of its pauses in its `hsperfdata` file: counters `sun.gc.collector.N.time` and `sun.rt.safepointTime`, in ticks
+/// of `sun.os.hrt.frequency`, with how many there were. `None`: it is no such file.
+pub fn jvm(bytes: &[u8]) -> Option<Jvm> {
+    let (mut collected, mut stopped, mut frequency) = (0u64, 0u64, None);
+    let mut told = Jvm::default();
+    each_counter(bytes, |name, value| {
+        let of_collector = name.starts_with(b"sun.gc.collector.");
+        if name == b"sun.os.hrt.frequency" {
+            frequency = Some(value);
+        } else if of_collector && name.ends_with(b".time") {
+            collected = collected.saturating_add(value);
+        } else if of_collector && name.ends_with(b".invocations") {
+            told.collections = told.collections.saturating_add(value);
+        } else if name == b"sun.rt.safepoints" {
+            told.safepoints = value;
+        } else if name == b"sun.rt.safepointTime" {
+            stopped = value;
+        }
+    })?;
+    let frequency = frequency.filter(|f| *f > 0)?;
+    let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / frequency as f64);
+    Some(Jvm { collected: time(collected), stopped: time(stopped), ..told })
+}
+
+/// Gives each number of an `hsperfdata` file with its name. `None`: it is no such file, or damaged.
 ///
 /// The format (PerfMemory, version 2): a prologue of 32 bytes with magic, byte order and the offset and number of entries; each
 /// entry has its length, its name's offset, a vector length, a type, flags, a unit, a variability and its data's offset.
-pub fn collected(bytes: &[u8]) -> Option<Duration> {
+fn each_counter(bytes: &[u8], mut take: impl FnMut(&[u8], u64)) -> Option<()> {
     let u32_at = |at: usize| -> Option<u32> {
         let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
         Some(if bytes.get(4) == Some(&1) { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) })
     };
-    let i64_at = |at: usize| -> Option<u64> {
+    let u64_at = |at: usize| -> Option<u64> {
         let eight: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
         Some(if bytes.get(4) == Some(&1) { u64::from_le_bytes(eight) } else { u64::from_be_bytes(eight) })
     };
@@ -116,7 +146,6 @@ pub fn collected(bytes: &[u8]) -> Option<Duration> {
         return None;
     }
     let (mut at, entries) = (u32_at(24)? as usize, u32_at(28)?);
-    let (mut ticks, mut frequency) = (0u64, None);
     for _ in 0..entries.min(ENTRIES) {
         let length = u32_at(at)? as usize;
         if length < 20 {
@@ -125,16 +154,12 @@ pub fn collected(bytes: &[u8]) -> Option<Duration> {
         let name_at = at.checked_add(u32_at(at + 4)? as usize)?;
         let name = bytes.get(name_at..)?.split(|b| *b == 0).next()?;
         let scalar = u32_at(at + 8)? == 0 && bytes.get(at + 12) == Some(&b'J');
-        let value = || i64_at(at.checked_add(u32_at(at + 16)? as usize)?);
-        if scalar && name == b"sun.os.hrt.frequency" {
-            frequency = value();
-        } else if scalar && name.starts_with(b"sun.gc.collector.") && name.ends_with(b".time") {
-            ticks = ticks.saturating_add(value().unwrap_or(0));
+        if scalar && let Some(value) = u64_at(at.checked_add(u32_at(at + 16)? as usize)?) {
+            take(name, value);
         }
         at = at.checked_add(length)?;
     }
-    let frequency = frequency.filter(|f| *f > 0)?;
-    Some(Duration::from_secs_f64(ticks as f64 / frequency as f64))
+    Some(())
 }
 
 /// Entries of an hsperfdata file that are read. Reason: a JVM has some 300; a broken file must not keep us.
@@ -195,7 +220,12 @@ mod tests {
             ("sun.gc.collector.0.time", 5_000_000),
             ("sun.gc.collector.0.invocations", 99),
             ("sun.gc.collector.1.time", 7_000_000),
+            ("sun.rt.safepoints", 3),
+            ("sun.rt.safepointTime", 9_000_000),
         ]);
+        let ms = Duration::from_millis;
+        let told = Jvm { collections: 99, collected: ms(12), safepoints: 3, stopped: ms(9) };
+        assert_eq!(jvm(&file), Some(told));
         assert_eq!(collected(&file), Some(Duration::from_millis(12)));
         assert_eq!(collected(&file[..40]), None);
         assert_eq!(collected(b"something else"), None);

@@ -15,6 +15,7 @@ use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings};
 use crate::verdict::{Diagnosis, RuledOut, Verdict, Whole};
+use crate::{shown, steady};
 
 /// Where in the plan we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,9 +219,10 @@ impl Planner {
                 Judgement::Silent => {}
             }
         }
+        let changed = steady::weigh(record, &mut named, &mut ruled_out);
         named.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
         limits.extend(doubts(record));
-        let whole = match (named.is_empty(), self.complaint()) {
+        let whole = match (named.is_empty(), changed.or_else(|| self.complaint())) {
             (false, _) => Whole::Caused,
             (true, Some(complaint)) => {
                 limits.insert(0, complaint);
@@ -228,6 +230,7 @@ impl Planner {
             }
             (true, None) => Whole::Healthy,
         };
+        let shown = shown::of(record, &named);
         let address = record.addresses().get(record.chosen()).map(ToString::to_string).unwrap_or_default();
         Diagnosis {
             whole,
@@ -241,6 +244,7 @@ impl Planner {
             limits,
             calls: record.calls_made(),
             took_s: record.elapsed.as_secs_f64(),
+            shown,
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Settings {
     pub delayed_ack_lever: bool,
     /// The server's process on this machine.
     pub pid: Option<u32>,
+    /// Record the packets of our own calls, where that may be done.
+    pub capture: bool,
     /// What the order of experiments is made from.
     pub seed: u64,
 }
@@ -57,6 +59,7 @@ impl Default for Settings {
             calls: limits::CALLS,
             delayed_ack_lever: true,
             pid: None,
+            capture: false,
             seed: 1,
         }
     }

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::causes::{Cause, Fix};
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::shown::Shown;
 use crate::stats::Estimate;
 
 /// A cause, named. It can only be made from [`Grounds`].
@@ -189,4 +190,6 @@ pub struct Diagnosis {
     pub calls: usize,
     /// Seconds it took.
     pub took_s: f64,
+    /// What is shown beside it.
+    pub shown: Shown,
 }

@@ -7,7 +7,7 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
-//! [`capture`] reads the packets that pass by.
+//! [`capture`] reads the packets that pass by; [`sock_diag`] lists this machine's TCP sockets with their queues.
 //!
 //! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
 //!
@@ -30,6 +30,7 @@ pub mod machine;
 pub mod mem;
 mod outbox;
 mod probe;
+pub mod sock_diag;
 pub mod stack;
 mod sys;
 mod table;

@@ -21,8 +21,9 @@ Examples:
                                                                      of a call that may be repeated
   linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
   linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
+  linerate explain --html why.html http://127.0.0.1:8080/            as a page with pictures, to be passed on
   linerate explain --json - http://127.0.0.1:8080/                   for a script
-  linerate explain --pcap slow.pcap --html slow.html                 what a capture shows, and as a page with diagrams
+  linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
 
 Exit codes: 0 nothing is wrong; 1 a cause was found, or something is wrong and no cause can be named; 2 bad input, nothing was
@@ -94,6 +95,10 @@ pub(crate) struct ExplainArgs {
     /// Write the diagnosis as JSON to FILE, or - for standard output (the text then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) json: Option<PathBuf>,
+
+    /// Write the diagnosis as a page to FILE, with the call and the experiments as pictures; it needs nothing else
+    #[arg(long, value_name = "FILE", help_heading = RESULTS)]
+    pub(crate) html: Option<PathBuf>,
 
     /// No word on what is being tried
     #[arg(short = 'q', long, help_heading = RESULTS)]

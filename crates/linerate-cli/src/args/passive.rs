@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 const PACKETS: &str = "Packets";
 
@@ -13,15 +13,14 @@ pub(crate) struct PassiveArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "capture"], help_heading = PACKETS)]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Look at the packets of this machine; with --port and no URL: at the calls of other programs, until --budget or Ctrl-C.
-    /// Needs the capability CAP_NET_RAW
+    /// Record packets: beside a URL those of its own calls, where that is allowed (auto, the default) or not at all (off); with
+    /// --port and no URL the calls of other programs, until --budget or Ctrl-C. Needs the capability CAP_NET_RAW
     #[arg(
         long,
-        value_name = "WHEN",
-        value_enum,
+        value_name = "auto|off",
         num_args = 0..=1,
-        require_equals = true,
         default_missing_value = "auto",
+        value_parser = capture,
         help_heading = PACKETS
     )]
     pub(crate) capture: Option<CaptureWhen>,
@@ -33,36 +32,60 @@ pub(crate) struct PassiveArgs {
     /// Capture on this network interface [default: all]
     #[arg(long, value_name = "IF", help_heading = PACKETS)]
     pub(crate) interface: Option<String>,
-
-    /// Write what was seen as a page to FILE, with the calls as diagrams
-    #[arg(long, value_name = "FILE", help_heading = PACKETS)]
-    pub(crate) html: Option<PathBuf>,
 }
 
 impl PassiveArgs {
     /// What makes sense for packets alone.
     pub(crate) fn refuse_beside_url(&self) -> Result<(), &'static str> {
-        if self.capture == Some(CaptureWhen::Auto) {
-            Err("--capture watches the calls of other programs: it goes with --port, not with a URL")
-        } else if self.port.is_some() || self.interface.is_some() || self.html.is_some() {
-            Err("--port, --interface and --html go with --pcap or --capture, not with a URL")
-        } else {
-            Ok(())
+        if self.port.is_some() || self.interface.is_some() {
+            return Err(
+                "--port and --interface choose the packets of other programs' calls: they go with --pcap or --capture, not with a URL",
+            );
         }
+        Ok(())
+    }
+
+    /// The URL that stood behind a `--capture` without a word of its own.
+    pub(crate) fn take_url(&mut self) -> Option<String> {
+        let url = match self.capture.take() {
+            Some(CaptureWhen::Then(url)) => url,
+            other => {
+                self.capture = other;
+                return None;
+            }
+        };
+        self.capture = Some(CaptureWhen::Auto);
+        Some(url)
+    }
+
+    /// Packets of calls of our own are not wanted.
+    pub(crate) fn is_off(&self) -> bool {
+        self.capture == Some(CaptureWhen::Off)
     }
 
     /// Packets are all there is to look at.
     pub(crate) fn is_asked(&self, url: Option<&str>) -> bool {
-        let captures = self.capture.is_some_and(|when| when == CaptureWhen::Auto);
+        let captures = self.capture == Some(CaptureWhen::Auto);
         self.pcap.is_some() || (captures && url.is_none())
     }
 }
 
 /// `--capture`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CaptureWhen {
     /// Capture
     Auto,
     /// Don't
     Off,
+    /// Capture; and the next word was a URL
+    Then(String),
+}
+
+fn capture(text: &str) -> Result<CaptureWhen, String> {
+    match text {
+        "auto" => Ok(CaptureWhen::Auto),
+        "off" => Ok(CaptureWhen::Off),
+        url if url.contains("://") || url.starts_with("localhost") => Ok(CaptureWhen::Then(url.to_owned())),
+        _ => Err("it is auto or off".to_owned()),
+    }
 }

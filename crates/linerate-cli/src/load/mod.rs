@@ -31,7 +31,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
         return terminal::print(&dry_run::to_string(&meaning.plan, &first)).map(|()| Exit::Fine);
     }
     let sink = args.json.as_deref().map(Sink::new);
-    sink.as_ref().map_or(Ok(()), Sink::probe)?;
+    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
     if let Some(file) = &meaning.plan.pcap_out {
         output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }

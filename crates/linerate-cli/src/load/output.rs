@@ -19,14 +19,12 @@ impl Sink {
         if path == Path::new("-") { Sink::Stdout } else { Sink::File(path.to_owned()) }
     }
 
-    /// Whether it can be written to, before anything is run.
-    pub(crate) fn probe(&self) -> Result<(), Fault> {
+    /// Whether it can be written to, before anything is run; `flag` names it.
+    pub(crate) fn probe(&self, flag: &str) -> Result<(), Fault> {
         match self {
-            Sink::File(path) => can_be_written(
-                "--json",
-                path,
-                "name a file in a folder that exists, or - for standard output",
-            ),
+            Sink::File(path) => {
+                can_be_written(flag, path, "name a file in a folder that exists, or - for standard output")
+            }
             Sink::Stdout => Ok(()),
         }
     }
@@ -102,7 +100,7 @@ mod tests {
         let path = folder.path().join("out.json");
         fs::write(&path, "old").expect("written");
         let sink = Sink::new(&path);
-        sink.probe().expect("writable");
+        sink.probe("--json").expect("writable");
         assert_eq!(fs::read_to_string(&path).expect("read"), "old");
         sink.write("new").expect("written");
         assert_eq!(fs::read_to_string(&path).expect("read"), "new");
@@ -112,15 +110,16 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_found_before_the_run() {
         let folder = tempfile::tempdir().expect("a folder");
-        let fault = Sink::new(&folder.path().join("no/out.json")).probe().expect_err("no such folder");
+        let fault =
+            Sink::new(&folder.path().join("no/out.json")).probe("--json").expect_err("no such folder");
         assert_eq!(fault.exit, crate::fault::Exit::BadInput);
-        assert!(Sink::new(folder.path()).probe().is_err());
+        assert!(Sink::new(folder.path()).probe("--json").is_err());
     }
 
     #[test]
     fn a_full_disk_is_ours() {
         let sink = Sink::new(Path::new("/dev/full"));
-        sink.probe().expect("it opens");
+        sink.probe("--json").expect("it opens");
         assert_eq!(sink.write("text").expect_err("it is full").exit, crate::fault::Exit::Ours);
     }
 }

@@ -1,6 +1,7 @@
 //! One request and its answer over an instrumented connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
 use linerate_net::Time;
@@ -28,7 +29,8 @@ pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan, end: Time) -> (
         Ok(socket) => {
             let connect_facts = socket.facts();
             let connect = socket.connected() - start;
-            let call = Call { fresh: true, connect, connect_facts, ..Call::default() };
+            let local = socket.local();
+            let call = Call { fresh: true, connect, connect_facts, local, ..Call::default() };
             Exchange { call, start, to, socket, plan, before: Facts::default(), end }.run()
         }
         Err(e) => {
@@ -58,7 +60,8 @@ pub(super) fn again(mut socket: Socket, plan: &Plan, end: Time) -> (Call, Option
     drop(socket.stamps());
     let to = socket.peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
-    Exchange { call: Call::default(), start, to, socket, plan, before, end }.run()
+    let call = Call { local: socket.local(), ..Call::default() };
+    Exchange { call, start, to, socket, plan, before, end }.run()
 }
 
 struct Exchange<'a> {
@@ -79,6 +82,7 @@ impl Exchange<'_> {
         let began = instrument::now();
         // What we do between the handshake and the first write (asking the kernel for its counters) is ours, not the call's.
         self.start = Time::from_nanos(began.as_nanos().saturating_sub(self.call.connect.as_nanos() as u64));
+        self.call.began_ns = wall_ns().saturating_sub(self.call.connect.as_nanos() as i64);
         let sent = self.send(deadline, &mut answer);
         let written = instrument::now();
         self.call.send = written - began;
@@ -279,6 +283,12 @@ impl Answering {
     }
 }
 
+/// The time by which packets are stamped, nanoseconds since 1970.
+fn wall_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
 fn facts_of(head: &HeadView<'_>) -> Answer {
     let kept = |name: &&str| {
         let value = head.get(name.as_bytes())?;
@@ -304,7 +314,7 @@ pub(super) fn overflows(to: SocketAddr) -> u64 {
 }
 
 /// A counter of `/proc/net/netstat`: a line of names, then one of values.
-fn counter(text: &str, name: &str) -> u64 {
+pub(super) fn counter(text: &str, name: &str) -> u64 {
     let mut lines = text.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         if let Some(at) = names.split_whitespace().position(|n| n == name) {

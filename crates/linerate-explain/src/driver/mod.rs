@@ -2,7 +2,9 @@
 
 mod dns;
 mod exchange;
+mod packets;
 mod process;
+mod view;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,7 +18,7 @@ use crate::call::{Call, Failure, Stage, Why};
 use crate::causes::NO_PORT;
 use crate::limits;
 use crate::planner::Planner;
-use crate::probe::{CallProbe, Connected, Lane, Observation, Probe, Resolved, Variation};
+use crate::probe::{CallProbe, Connected, Experiment, Lane, Observation, Probe, Resolved, Variation};
 use crate::record::Settings;
 use crate::verdict::Diagnosis;
 
@@ -63,6 +65,8 @@ pub fn explain(
         process: settings.pid.map(process::Process::new),
     };
     hands.render(&Variation::None)?;
+    let watch = settings.pid.map(|pid| view::Watch::new(pid, request.port));
+    let mut film = Film::new(settings.capture);
     let start = instrument::now();
     let mut planner = Planner::new(settings);
     hands.end = start + planner.until();
@@ -70,7 +74,9 @@ pub fn explain(
         if !told(&probe) {
             break;
         }
+        film.begin(&probe, &hands);
         let observation = hands.make(&probe)?;
+        film.made(&observation);
         if let Observation::Resolved(resolved) = &observation
             && hands.addresses.is_empty()
         {
@@ -83,10 +89,71 @@ pub fn explain(
             break;
         }
     }
-    Ok(match planner.unreachable() {
-        Some(why) => Explained::Unreachable(why),
-        None => Explained::Diagnosed(Box::new(planner.diagnose()), Box::new(planner)),
-    })
+    if let Some(why) = planner.unreachable() {
+        return Ok(Explained::Unreachable(why));
+    }
+    let mut diagnosis = planner.diagnose();
+    film.develop(&mut diagnosis);
+    if let Some(watch) = watch {
+        // With nothing to be compared any more it does not matter what looking costs.
+        let settings = &planner.record().settings;
+        let left = settings.calls.saturating_sub(diagnosis.calls);
+        let time = settings.budget.saturating_sub(instrument::now() - start) > 4 * diagnosis.call.total;
+        let repeats = settings.may_repeat && time && diagnosis.call.answer().is_some();
+        let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+        let probe = CallProbe { writes: settings.writes, ..plain };
+        let view = watch.look(if repeats { left } else { 0 }, || drop(hands.call(&probe)));
+        diagnosis.calls += view.calls;
+        diagnosis.shown.process = Some(Box::new(view));
+    }
+    Ok(Explained::Diagnosed(Box::new(diagnosis), Box::new(planner)))
+}
+
+/// The packets of our calls, where they are wanted and may be had.
+struct Film {
+    wanted: bool,
+    recorder: Option<packets::Recorder>,
+    refused: Option<String>,
+}
+
+impl Film {
+    fn new(wanted: bool) -> Film {
+        Film { wanted, recorder: None, refused: None }
+    }
+
+    /// Before the first call: only then it is known where calls go.
+    fn begin(&mut self, probe: &Probe, hands: &Hands<'_>) {
+        if !self.wanted || probe.calls() == 0 {
+            return;
+        }
+        self.wanted = false;
+        match packets::Recorder::open(hands.address(hands.chosen)) {
+            Ok(recorder) => self.recorder = Some(recorder),
+            Err(e) => self.refused = Some(format!("the packets of our calls were not looked at: {e}")),
+        }
+    }
+
+    fn made(&mut self, observation: &Observation) {
+        let Some(recorder) = &mut self.recorder else { return };
+        match observation {
+            Observation::Call(call) => recorder.made([&**call]),
+            Observation::Burst(calls) => recorder.made(calls),
+            _ => {}
+        }
+    }
+
+    fn develop(self, diagnosis: &mut Diagnosis) {
+        diagnosis.limits.extend(self.refused);
+        let Some(recorder) = self.recorder else { return };
+        let packets = recorder.finish(&diagnosis.call, diagnosis.shown.arms.as_deref());
+        if packets.dropped > 0 {
+            diagnosis.limits.push(format!(
+                "{} packets found no room in the capture's ring: what the packets show has holes",
+                packets.dropped
+            ));
+        }
+        diagnosis.shown.packets = Some(Box::new(packets));
+    }
 }
 
 fn says_expect(spec: &RequestSpec) -> bool {

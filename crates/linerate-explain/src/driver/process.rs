@@ -51,7 +51,7 @@ impl Process {
 }
 
 /// `hsperfdata_USER/PID` in the temporary folder that the process sees.
-fn perf_file(pid: u32) -> Option<PathBuf> {
+pub(super) fn perf_file(pid: u32) -> Option<PathBuf> {
     for folder in [format!("/proc/{pid}/root/tmp"), "/tmp".to_owned()] {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with("hsperfdata_") {

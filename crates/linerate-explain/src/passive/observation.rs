@@ -185,7 +185,7 @@ pub struct ConnectionSummary {
 }
 
 /// A call: a request and its answer, times as seen from where the packets were captured.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
     /// The connection's number.
     pub connection: u64,

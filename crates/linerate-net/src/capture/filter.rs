@@ -36,8 +36,8 @@ enum To {
     At(usize),
 }
 
-/// TCP over IP, of `port` alone when one is given, and nothing twice on the loopback interface.
-pub(super) fn program(port: Option<u16>, loopback: u32) -> Vec<Instruction> {
+/// TCP over IP, of `port` alone when one is given, and nothing twice on the loopback interface; `snap` bytes of each packet.
+pub(super) fn program(port: Option<u16>, loopback: u32, snap: u32) -> Vec<Instruction> {
     use To::{At, Drop, Keep, Next, V4, V6};
     use code::{IF_ANY_BIT, IF_EQUAL, LD_BYTE, LD_HALF, LD_HALF_X, LD_WORD, LDX_HEADER, SHIFT_RIGHT};
     let port = port.map(u32::from);
@@ -94,7 +94,7 @@ pub(super) fn program(port: Option<u16>, loopback: u32) -> Vec<Instruction> {
         };
         out.push((code, jump(yes), jump(no), k));
     }
-    out.push((code::RETURN, 0, 0, u32::MAX));
+    out.push((code::RETURN, 0, 0, snap.max(1)));
     out.push((code::RETURN, 0, 0, 0));
     out
 }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_kept() {
-        let (any, one) = (program(None, 1), program(Some(8080), 1));
+        let (any, one) = (program(None, 1, u32::MAX), program(Some(8080), 1, u32::MAX));
         for (packet, by_any, by_one) in [
             (v4(8080, 6), true, true),
             (v4(8081, 6), true, false),
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn loopback_is_seen_once() {
-        let p = program(Some(8080), 1);
+        let p = program(Some(8080), 1, u32::MAX);
         assert!(!keeps(&p, &v4(8080, 6), OUTGOING, 1));
         assert!(keeps(&p, &v4(8080, 6), 0, 1));
         assert!(keeps(&p, &v4(8080, 6), OUTGOING, 2), "elsewhere it does not come in again");

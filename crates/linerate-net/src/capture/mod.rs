@@ -5,8 +5,10 @@
 mod filter;
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::link::xdp::interface_towards;
 use crate::sys::packet_ring::{PacketRing, interface_index};
 
 /// What to capture.
@@ -14,8 +16,13 @@ use crate::sys::packet_ring::{PacketRing, interface_index};
 pub struct CaptureOptions {
     /// Of this interface; of all when `None`.
     pub interface: Option<String>,
+    /// Only of the interface by which packets to this address leave (the loopback interface for an address of this machine), so that
+    /// none is seen twice on its way through bridges. Where `interface` is given, that one counts.
+    pub towards: Option<IpAddr>,
     /// Only TCP with this port at one end.
     pub port: Option<u16>,
+    /// Only so many bytes of each packet; all when `None`.
+    pub snap: Option<u32>,
 }
 
 /// Why nothing can be captured.
@@ -58,14 +65,17 @@ impl Capture {
     /// # Errors
     /// The capability is missing, the interface does not exist, or the kernel refuses.
     pub fn open(options: &CaptureOptions) -> Result<Capture, CaptureError> {
-        let index = match &options.interface {
-            None => 0,
-            Some(name) => interface_index(name).ok_or_else(|| CaptureError::NoInterface(name.clone()))?,
-        };
         let loopback = interface_index("lo").unwrap_or(0);
+        let index = match (&options.interface, options.towards) {
+            (Some(name), _) => {
+                interface_index(name).ok_or_else(|| CaptureError::NoInterface(name.clone()))?
+            }
+            (None, Some(to)) => interface_towards(to).unwrap_or(loopback),
+            (None, None) => 0,
+        };
         // On loopback what goes out comes in again; on other interfaces it does not.
         let incoming_only = index != 0 && index == loopback;
-        let program = filter::program(options.port, loopback);
+        let program = filter::program(options.port, loopback, options.snap.unwrap_or(u32::MAX));
         PacketRing::open(index, incoming_only, &program).map(|ring| Capture { ring }).map_err(|e| {
             match e.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => CaptureError::NotPermitted,

@@ -5,9 +5,7 @@ mod svg;
 mod terminal;
 
 pub use svg::to_svg;
-pub use terminal::to_text;
-
-use crate::style::Style;
+pub use terminal::{beside, to_text};
 
 /// Something between a client and a server, over time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,20 +90,15 @@ pub struct Arrow {
 
 /// Both renderings need the same words for a time.
 fn time(ms: f64, unicode: bool) -> String {
-    crate::units::time_us(ms * 1e3, unicode)
+    if ms == 0.0 { "0".to_owned() } else { crate::units::time_us(ms * 1e3, unicode) }
 }
 
 /// What stands beside a row, without its time.
-fn beside(arrow: &Arrow) -> String {
+fn words(arrow: &Arrow) -> String {
     match arrow.notes.is_empty() {
         true => arrow.label.clone(),
         false => format!("{} [{}]", arrow.label, arrow.notes.join(", ")),
     }
-}
-
-/// One of several diagrams under each other, for a terminal.
-pub fn all_to_text(diagrams: &[Diagram], style: Style) -> String {
-    diagrams.iter().map(|d| to_text(d, style)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

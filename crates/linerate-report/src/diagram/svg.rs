@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Arrow, Diagram, Row, beside, time};
+use super::{Arrow, Diagram, Row, time, words};
 use crate::passive::escape;
 
 /// Width of one diagram, user units.
@@ -78,7 +78,7 @@ fn draw_arrow(out: &mut String, arrow: &Arrow, y: f64) {
         end + 4.0,
         (left + right) / 2.0,
         y - 0.5,
-        escape(&shortened(&beside(arrow))),
+        escape(&shortened(&words(arrow))),
     );
     // The time stands at the left, whoever sends.
     let _ = write!(

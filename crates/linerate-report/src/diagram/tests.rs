@@ -1,4 +1,5 @@
 use super::*;
+use crate::style::Style;
 
 pub(crate) fn example() -> Diagram {
     let arrow = |at_ms, to_server, label: &str| {

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use linerate_explain::call::Call;
 use linerate_explain::evidence::Trial;
+use linerate_explain::packets::Packets;
+use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
+use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
 use linerate_explain::{Diagnosis, Verdict};
 
 use crate::Environment;
+use crate::passive::json::segments;
 use crate::schema::diagnosis as schema;
 
 /// The document as indented JSON, with a line end.
@@ -26,7 +30,8 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         address: diagnosis.address.clone(),
         verdict: diagnosis.whole.name().to_owned(),
         call: Some(call(diagnosis)),
-        causes: diagnosis.causes.iter().map(|c| cause(c, &diagnosis.url)).collect(),
+        segments: packets(diagnosis).and_then(|p| p.call.as_ref()).map_or_else(Vec::new, segments),
+        causes: diagnosis.causes.iter().enumerate().map(|(i, c)| cause(diagnosis, i, c)).collect(),
         ruled_out: diagnosis
             .ruled_out
             .iter()
@@ -35,6 +40,7 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         limits: diagnosis.limits.clone(),
         calls: diagnosis.calls,
         took_s: round(diagnosis.took_s),
+        process: diagnosis.shown.process.as_deref().map(process),
         environment: schema::Environment {
             command: environment.command.clone(),
             version: environment.version.clone(),
@@ -78,31 +84,70 @@ fn call(diagnosis: &Diagnosis) -> schema::Call {
     }
 }
 
-fn cause(verdict: &Verdict, url: &str) -> schema::Cause {
+fn packets(diagnosis: &Diagnosis) -> Option<&Packets> {
+    diagnosis.shown.packets.as_deref()
+}
+
+fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
+    // Only the first cause's lever is shown with its strengths.
+    let doses = if i == 0 { diagnosis.shown.doses.as_slice() } else { &[] };
+    let trials = verdict.trials().iter().enumerate();
     schema::Cause {
         id: verdict.id().to_owned(),
         title: verdict.title().to_owned(),
         cost_ms: round(verdict.cost_ms()),
         confidence: round(verdict.confidence()),
         proof: verdict.proof().name().to_owned(),
-        experiments: verdict
-            .trials()
-            .iter()
-            .enumerate()
-            .map(|(i, t)| experiment(t, verdict.dose().filter(|_| i == 0)))
-            .collect(),
+        experiments: trials.map(|(n, t)| experiment(t, verdict.dose().filter(|_| n == 0), doses)).collect(),
         evidence: verdict.evidence().to_vec(),
+        seen: packets(diagnosis).and_then(|p| p.seen_of(verdict.id())).map(str::to_owned),
         fixes: verdict
             .fixes()
             .iter()
             .map(|f| schema::Fix { software: f.software.to_owned(), change: f.change.to_owned() })
             .collect(),
-        verify: verdict.verify().replace("{url}", url),
+        verify: verdict.verify().replace("{url}", &diagnosis.url),
     }
 }
 
-fn experiment(trial: &Trial, dose: Option<Estimate>) -> schema::Experiment {
-    let all = |times: &[f64]| times.iter().map(|t| round(*t)).collect();
+fn process(p: &ProcessView) -> schema::Process {
+    let doing = |d: &Doing| schema::Threads {
+        doing: d.what.clone(),
+        mean: round(d.mean),
+        most: d.most,
+        names: d.names.clone(),
+    };
+    let jvm = |j: Jvm| schema::Jvm {
+        collections: j.collections,
+        collected_ms: ms(j.collected),
+        safepoints: j.safepoints,
+        stopped_ms: ms(j.stopped),
+    };
+    let listener = |l: &Listening| schema::Listener {
+        address: l.address.to_string(),
+        waiting: l.waiting,
+        limit: l.limit,
+    };
+    schema::Process {
+        pid: p.pid,
+        name: p.name.clone(),
+        looks: p.looks,
+        threads: p.threads.iter().map(doing).collect(),
+        open_files: p.files.map(|(open, _)| open),
+        open_files_limit: p.files.map(|(_, limit)| limit).filter(|limit| *limit != u64::MAX),
+        listeners: p.listeners.iter().map(listener).collect(),
+        sockets: p.sockets.iter().map(|(state, n)| ((*state).to_owned(), *n)).collect(),
+        unread_bytes: p.unread.0,
+        unacknowledged_bytes: p.unsent.0,
+        listen_overflows: p.turned_away.0,
+        listen_drops: p.turned_away.1,
+        jvm: p.jvm.map(jvm),
+        notes: p.notes.clone(),
+    }
+}
+
+fn experiment(trial: &Trial, dose: Option<Estimate>, doses: &[Dose]) -> schema::Experiment {
+    let all = |times: &[f64]| times.iter().map(|t| round(*t)).collect::<Vec<f64>>();
     schema::Experiment {
         name: trial.name.clone(),
         changed: trial.changed.clone(),
@@ -113,6 +158,13 @@ fn experiment(trial: &Trial, dose: Option<Estimate>) -> schema::Experiment {
         p_value: (trial.p_value * 1e6).round() / 1e6,
         without_ms: all(&trial.without),
         with_ms: all(&trial.with),
-        dose: dose.map(|d| schema::Dose { slope: round(d.value), slope_ci95: [round(d.low), round(d.high)] }),
+        dose: dose.map(|d| schema::Dose {
+            slope: round(d.value),
+            slope_ci95: [round(d.low), round(d.high)],
+            points: doses
+                .iter()
+                .map(|p| schema::DosePoint { lever_ms: round(p.lever_ms), took_ms: all(&p.took_ms) })
+                .collect(),
+        }),
     }
 }

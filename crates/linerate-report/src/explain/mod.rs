@@ -1,8 +1,12 @@
-//! A diagnosis as people and machines read it.
+//! A diagnosis as people and machines read it: text ([`to_string`]), a page of its own ([`page`]), a document ([`to_json`]).
 
+mod chart;
 mod json;
-mod sequence;
+pub mod page;
+mod picture;
+mod process;
 mod text;
+mod words;
 
 pub use json::{document, to_json};
 pub use text::to_string;

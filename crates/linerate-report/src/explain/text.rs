@@ -1,39 +1,49 @@
-//! For a terminal: the verdict in a few lines of plain words, then what it stands on, then the call as a picture.
+//! For a terminal: the verdict in a few lines of plain words, the call as a picture, then what the verdict stands on.
 
 use linerate_explain::evidence::{Proof, Trial};
+use linerate_explain::packets::Packets;
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
-use super::sequence;
-use crate::Style;
+use super::page::shares;
+use super::words::{self, time, total_ms};
+use super::{picture, process};
+use crate::{Style, diagram, units};
 
 /// The diagnosis as text.
 pub fn to_string(diagnosis: &Diagnosis, style: Style) -> String {
+    let style = Style { width: style.width.clamp(40, WIDEST), ..style };
     let mut page = Page { style, text: String::new() };
     page.verdict(diagnosis);
+    page.picture(diagnosis);
     page.parts(diagnosis);
     for (i, cause) in diagnosis.causes.iter().enumerate() {
-        page.cause(i + 1, cause, &diagnosis.url);
+        page.cause(i + 1, cause, diagnosis);
     }
+    page.process(diagnosis);
     page.list("Ruled out", diagnosis.ruled_out.iter().map(|r| format!("{}: {}", r.id, r.why)));
-    page.list("Limits", diagnosis.limits.iter().cloned());
-    page.heading("The call");
-    page.text.push_str(&sequence::draw(&diagnosis.call, style));
-    page.line(
-        &style.dim(&format!(
-            "{} calls in {:.1} s, to {}",
-            diagnosis.calls, diagnosis.took_s, diagnosis.address
-        )),
-    );
+    // The first one is the verdict then, and was said.
+    let said = usize::from(diagnosis.whole == Whole::Inconclusive);
+    page.list("Limits", diagnosis.limits.iter().skip(said).cloned());
+    page.line("");
+    let calls = units::several(diagnosis.calls as u64, "call", "calls");
+    let words = format!("{calls} in {:.1} s, to {}", diagnosis.took_s, diagnosis.address);
+    page.line(&style.dim(&words));
     page.text
 }
 
-/// A time to three digits or so.
-pub(super) fn time(ms: f64) -> String {
-    match ms {
-        _ if ms < 1.0 => format!("{ms:.2} ms"),
-        _ if ms < 100.0 => format!("{ms:.1} ms"),
-        _ if ms < 1000.0 => format!("{ms:.0} ms"),
-        _ => format!("{:.2} s", ms / 1e3),
+/// Columns beyond which lines do not grow. Reason: two diagrams fit beside each other; longer lines are hard to read.
+const WIDEST: u16 = 120;
+/// Columns of running text.
+const TEXT: u16 = 100;
+
+/// What was captured, in a sentence.
+pub(super) fn captured(p: &Packets) -> String {
+    let packets =
+        units::several(p.packets, "packet of our calls was captured", "packets of our calls were captured");
+    let marks: Vec<String> = p.marks.iter().map(|(words, n)| format!("{words} {n}")).collect();
+    match marks.is_empty() {
+        true => format!("{packets}; none is remarkable."),
+        false => format!("{packets}; remarkable among them: {}.", marks.join(", ")),
     }
 }
 
@@ -44,30 +54,19 @@ struct Page {
 
 impl Page {
     fn line(&mut self, line: &str) {
-        self.text.push_str(line);
+        self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
 
     /// A paragraph, broken at the width; lines after the first begin with `indent` spaces.
     fn paragraph(&mut self, first: &str, indent: usize, words: &str) {
-        let width = usize::from(self.style.width.clamp(40, 110));
-        let mut line = first.to_owned();
-        let mut empty = true;
-        // What comes from a server must not steer the terminal.
-        let words: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        for word in words.split_whitespace() {
-            if !empty && line.chars().count() + 1 + word.chars().count() > width {
-                self.line(&line);
-                line = " ".repeat(indent);
-                empty = true;
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
+        let width = self.style.width.min(TEXT).saturating_sub(indent as u16);
+        let broken = Style { width, ..self.style }.wrapped("", words);
+        let mut lines = broken.lines();
+        self.line(&format!("{first}{}", lines.next().unwrap_or_default()));
+        for line in lines {
+            self.line(&format!("{}{line}", " ".repeat(indent)));
         }
-        self.line(&line);
     }
 
     fn heading(&mut self, text: &str) {
@@ -87,90 +86,66 @@ impl Page {
         }
     }
 
-    /// At most five lines.
+    fn time(&self, ms: f64) -> String {
+        time(ms, self.style.unicode)
+    }
+
     fn verdict(&mut self, d: &Diagnosis) {
-        let total = d.dns_ms + d.call.total.as_secs_f64() * 1e3;
-        match d.whole {
-            Whole::Healthy => {
-                let trips = if d.call.fresh { 2.0 } else { 1.0 };
-                let network = (d.rtt_ms * trips).min(total);
-                let words = format!(
-                    "Nothing is wrong: your call takes {}, of which {} is the network.",
-                    time(total),
-                    time(network)
-                );
-                let good = self.style.good(&words);
-                self.line(&good);
+        for (i, line) in words::headline(d, self.style.unicode).iter().enumerate() {
+            let line = Style { width: self.style.width.min(TEXT), ..self.style }.wrapped("", line);
+            for line in line.lines() {
+                let shown = match (i, d.whole) {
+                    (0, Whole::Healthy) => self.style.good(line),
+                    (0, Whole::Caused) => self.style.bad(line),
+                    (0, Whole::Inconclusive) => self.style.warn(line),
+                    _ => line.to_owned(),
+                };
+                self.line(&shown);
             }
-            Whole::Inconclusive => {
-                let why = d.limits.first().map_or("something is wrong", String::as_str);
-                self.paragraph("", 0, &format!("No cause can be named: {why}."));
-            }
-            Whole::Caused => {
-                let Some(first) = d.causes.first() else { return };
-                let head = format!(
-                    "{} of {}: {}.",
-                    time(first.cost_ms()),
-                    time(total.max(first.cost_ms())),
-                    first.title()
-                );
-                self.paragraph("", 0, &head);
-                let mut rest = format!("{}: {}", first.id(), sure(first.proof()));
-                if let Some(trial) = first.trials().first() {
-                    rest.push_str(&format!(
-                        "; with {} the part in question takes {} instead of {}",
-                        trial.changed,
-                        time(trial.after_ms()),
-                        time(trial.before_ms())
-                    ));
-                }
-                self.paragraph("", 0, &format!("{rest}."));
-                if let [_, more @ ..] = d.causes.as_slice()
-                    && !more.is_empty()
-                {
-                    let more: Vec<String> =
-                        more.iter().map(|c| format!("{} ({})", c.id(), time(c.cost_ms()))).collect();
-                    self.paragraph("", 0, &format!("Besides: {}.", more.join(", ")));
-                }
-            }
+        }
+    }
+
+    fn picture(&mut self, d: &Diagnosis) {
+        self.line("");
+        let all = picture::of(d, self.style.unicode);
+        self.text.push_str(&diagram::beside(&all, self.style));
+        if let Some(p) = &d.shown.packets {
+            let words = captured(p);
+            let dim = self.style.dim(&words);
+            self.line(&dim);
         }
     }
 
     fn parts(&mut self, d: &Diagnosis) {
-        let call = &d.call;
-        let total = d.dns_ms + call.total.as_secs_f64() * 1e3;
-        self.heading(if call.fresh {
+        let total = total_ms(d);
+        self.heading(if d.call.fresh {
             "Where the time goes (a new connection)"
         } else {
             "Where the time goes (a kept connection)"
         });
-        let ms = |t: std::time::Duration| t.as_secs_f64() * 1e3;
-        let parts = [
-            ("name lookup", d.dns_ms),
-            ("connect", ms(call.connect)),
-            ("send", ms(call.send)),
-            ("wait for the first byte", ms(call.wait)),
-            ("receive", ms(call.receive)),
-            ("unexplained", ms(call.unexplained())),
-        ];
-        for (name, part) in parts.iter().filter(|(name, part)| *part > 0.0 || *name == "unexplained") {
-            let bar = (part / total.max(1e-9) * 30.0).round() as usize;
-            let sign = if self.style.unicode { "\u{2588}" } else { "#" };
-            self.line(format!("  {name:<24}{:>10}  {}", time(*part), sign.repeat(bar)).trim_end());
+        for (name, part) in shares(d) {
+            let bar = self.style.bar(part / total.max(1e-9), 30);
+            let bar = if bar == "▏" { String::new() } else { bar };
+            self.line(&format!("  {name:<24}{:>10}  {bar}", self.time(part)));
         }
-        self.line(&format!("  {:<24}{:>10}  (network round trip {})", "all", time(total), time(d.rtt_ms)));
+        let (all, rtt) = (self.time(total), self.time(d.rtt_ms));
+        self.line(&format!("  {:<24}{all:>10}  (network round trip {rtt})", "all"));
     }
 
-    fn cause(&mut self, n: usize, cause: &Verdict, url: &str) {
+    fn cause(&mut self, n: usize, cause: &Verdict, d: &Diagnosis) {
         self.heading(&format!("Cause {n}: {}", cause.id()));
-        self.paragraph("  ", 2, &format!("{}.", cause.title()));
+        if n > 1 {
+            // The first one's is the verdict.
+            self.paragraph("  ", 2, &format!("{}.", cause.title()));
+        }
+        let level = words::meaning(cause.proof());
         let level = match cause.proof() {
-            Proof::Proved => self.style.bad(cause.proof().name()),
-            _ => self.style.warn(cause.proof().name()),
+            Proof::Proved => self.style.bad(level),
+            _ => self.style.warn(level),
         };
         self.line(&format!(
-            "  costs {} a call; {level} (confidence {:.2})",
-            time(cause.cost_ms()),
+            "  costs {} a call; {level} ({:.2})",
+            self.time(cause.cost_ms()),
             cause.confidence()
         ));
         for trial in cause.trials() {
@@ -179,11 +154,14 @@ impl Page {
         for evidence in cause.evidence() {
             self.paragraph("  - ", 4, evidence);
         }
+        if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.id())) {
+            self.paragraph("  - ", 4, &format!("seen in the packets, too: {seen}"));
+        }
         self.line("  What to change:");
         for fix in cause.fixes() {
             self.paragraph("    ", 8, &format!("{}: {}", fix.software, fix.change));
         }
-        self.paragraph("  Verify: ", 10, &cause.verify().replace("{url}", url));
+        self.paragraph("  Verify: ", 10, &words::verify(cause, &d.url));
     }
 
     fn trial(&mut self, trial: &Trial) {
@@ -191,25 +169,24 @@ impl Page {
             "experiment: {} ({}): {} without, {} with; it takes away {} ({} to {}), p = {:.4}, {} and {} calls in random order",
             trial.name,
             trial.changed,
-            time(trial.before_ms()),
-            time(trial.after_ms()),
-            time(trial.effect.value),
-            time(trial.effect.low),
-            time(trial.effect.high),
+            self.time(trial.before_ms()),
+            self.time(trial.after_ms()),
+            self.time(trial.effect.value),
+            self.time(trial.effect.low),
+            self.time(trial.effect.high),
             trial.p_value,
             trial.without.len(),
             trial.with.len()
         );
         self.paragraph("  - ", 4, &words);
     }
-}
 
-fn sure(proof: Proof) -> &'static str {
-    match proof {
-        Proof::Proved => "proved by experiment or by the kernel's own counters",
-        Proof::Likely => {
-            "likely: it was seen, and what else could be was ruled out as far as it can be from here"
+    fn process(&mut self, d: &Diagnosis) {
+        let Some(p) = &d.shown.process else { return };
+        let (head, lines) = process::lines(p, self.style.unicode);
+        self.heading(&head);
+        for (name, text) in lines {
+            self.paragraph(&format!("  {name:<12}"), 14, &text);
         }
-        Proof::Possible => "possible: it was seen, and others are as well possible",
     }
 }

@@ -27,8 +27,7 @@ pub fn document(watched: &Watched<'_>) -> schema::Document {
         verdict: words::verdict(seen, findings).name().to_owned(),
         summary: words::headline(seen, findings),
         call: worst.map(call),
-        segments: worst
-            .map_or_else(Vec::new, |c| c.segments.iter().map(|s| segment(s, c.start_ns)).collect()),
+        segments: worst.map_or_else(Vec::new, segments),
         causes: findings.iter().map(cause).collect(),
         ruled_out: Vec::new(),
         limits: words::limits(seen),
@@ -102,6 +101,11 @@ fn call(c: &Call) -> schema::Call {
             })
             .collect(),
     }
+}
+
+/// A call's segments.
+pub(crate) fn segments(call: &Call) -> Vec<schema::Segment> {
+    call.segments.iter().map(|s| segment(s, call.start_ns)).collect()
 }
 
 fn segment(s: &Traced, start_ns: i64) -> schema::Segment {

@@ -1,6 +1,10 @@
 //! `linerate.diagnosis/1`: what `linerate explain --json` writes. Fields are added, never renamed.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+
+use super::passive::Segment;
 
 /// The document's `schema`.
 pub const SCHEMA: &str = "linerate.diagnosis/1";
@@ -18,6 +22,8 @@ pub struct Document {
     pub verdict: String,
     /// The call that stands for all.
     pub call: Option<Call>,
+    /// Its packets; empty where none were captured (`limits` says why).
+    pub segments: Vec<Segment>,
     /// What costs most first.
     pub causes: Vec<Cause>,
     /// What it was not.
@@ -28,6 +34,9 @@ pub struct Document {
     pub calls: usize,
     /// Seconds it took.
     pub took_s: f64,
+    /// The server's process, when it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
     /// Where it was run.
     pub environment: Environment,
 }
@@ -91,6 +100,8 @@ pub struct Cause {
     pub experiments: Vec<Experiment>,
     /// What was seen and counted.
     pub evidence: Vec<String>,
+    /// What the packets of the call show of it; null where none were captured, or they show nothing.
+    pub seen: Option<String>,
     /// What to change.
     pub fixes: Vec<Fix>,
     /// The command that verifies the fix.
@@ -129,6 +140,87 @@ pub struct Dose {
     pub slope: f64,
     /// With 95 % confidence.
     pub slope_ci95: [f64; 2],
+    /// What each strength of the lever gave.
+    pub points: Vec<DosePoint>,
+}
+
+/// A strength of a lever.
+#[derive(Clone, Debug, Serialize)]
+pub struct DosePoint {
+    /// The lever.
+    pub lever_ms: f64,
+    /// What each call took.
+    pub took_ms: Vec<f64>,
+}
+
+/// The server's process, as it was while calls were made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// How often its threads were looked at.
+    pub looks: usize,
+    /// What its threads were doing, most of them first.
+    pub threads: Vec<Threads>,
+    /// Files and sockets it has open.
+    pub open_files: Option<u64>,
+    /// How many it may have; null without a limit.
+    pub open_files_limit: Option<u64>,
+    /// Its sockets that listen on the URL's port.
+    pub listeners: Vec<Listener>,
+    /// Its other TCP sockets by state.
+    pub sockets: BTreeMap<String, u64>,
+    /// Bytes it has not read yet.
+    pub unread_bytes: u64,
+    /// Bytes its peers have not acknowledged yet.
+    pub unacknowledged_bytes: u64,
+    /// Connections that found an accept queue of this machine full meanwhile.
+    pub listen_overflows: u64,
+    /// SYNs dropped meanwhile, whatever the reason.
+    pub listen_drops: u64,
+    /// A JVM's pauses meanwhile.
+    pub jvm: Option<Jvm>,
+    /// What could not be seen, and what is odd.
+    pub notes: Vec<String>,
+}
+
+/// Threads that do the same.
+#[derive(Clone, Debug, Serialize)]
+pub struct Threads {
+    /// In words.
+    pub doing: String,
+    /// How many, on average over the looks.
+    pub mean: f64,
+    /// The most at one look.
+    pub most: usize,
+    /// Names of some of them.
+    pub names: Vec<String>,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listener {
+    /// Its address.
+    pub address: String,
+    /// Connections that wait to be accepted, the most seen.
+    pub waiting: u32,
+    /// How many may; null when it cannot be seen.
+    pub limit: Option<u32>,
+}
+
+/// Pauses of a JVM.
+#[derive(Clone, Debug, Serialize)]
+pub struct Jvm {
+    /// Garbage collections.
+    pub collections: u64,
+    /// Time they took.
+    pub collected_ms: f64,
+    /// Times all threads were stopped.
+    pub safepoints: u64,
+    /// Time they stood still.
+    pub stopped_ms: f64,
 }
 
 /// What to change in one piece of software.

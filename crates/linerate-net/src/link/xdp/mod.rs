@@ -55,6 +55,11 @@ pub struct XdpCounts {
     pub no_way: u64,
 }
 
+/// The interface by which packets to this address leave this machine; `None`: they don't, or nobody knows.
+pub(crate) fn interface_towards(to: IpAddr) -> Option<u32> {
+    Netlink::open().and_then(|mut kernel| kernel.route(to)).ok().flatten().map(|route| route.interface)
+}
+
 /// Addresses whose card is looked for, at most. Reason: the others are looked for when they are sent to again.
 const LOOKED_FOR: usize = 64;
 

@@ -1,0 +1,199 @@
+//! Looks at a server's process while a call is being made: reads `/proc` and asks the kernel for its sockets.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
+
+use super::exchange::counter;
+use super::process::perf_file;
+use crate::limits::{FILES, LOOKS, PROCESSES, SOCKETS, THREADS};
+use crate::local::jvm;
+use crate::process::{
+    Jvm, ProcessView, Seen, doing, file_limit, proc_net_tcp, socket_inode, thread as thread_of,
+};
+
+/// Between two looks. Reason: the shortest stall that matters is a few milliseconds long.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// Looks that are enough.
+const ENOUGH: usize = 5;
+/// Calls made for them, at most.
+const CALLS: usize = 3;
+
+/// What is counted from the start to the end of an explanation.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pid: u32,
+    port: u16,
+    began: Option<u64>,
+    turned_away: (u64, u64),
+    jvm: Option<Jvm>,
+}
+
+impl Watch {
+    /// From now on. `port`: the one that the server listens on.
+    pub(super) fn new(pid: u32, port: u16) -> Watch {
+        Watch { pid, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
+    }
+
+    /// Looks at the process while `call` runs, as often as that takes; `calls`: how many calls there may be.
+    pub(super) fn look(&self, calls: usize, mut call: impl FnMut()) -> ProcessView {
+        let pid = self.pid;
+        let mut view = ProcessView { pid, name: read(pid, "comm").trim().to_owned(), ..Default::default() };
+        let mut looks: Vec<Vec<Seen>> = Vec::new();
+        let mut waiting = Vec::new();
+        while view.calls < calls.min(CALLS) && looks.len() < ENOUGH && self.is_there() {
+            let over = AtomicBool::new(false);
+            let seen = std::thread::scope(|scope| {
+                let looker = scope.spawn(|| self.looks(&over));
+                call();
+                over.store(true, Ordering::Release);
+                looker.join().unwrap_or_default()
+            });
+            view.calls += 1;
+            looks.extend(seen.0);
+            waiting.extend(seen.1);
+        }
+        if looks.is_empty() && self.is_there() {
+            looks.push(threads(pid));
+        }
+        if !self.is_there() {
+            view.notes.push(format!("process {pid} has ended while we looked"));
+            return view;
+        }
+        view.looks = looks.len();
+        view.threads = doing(&looks);
+        self.files_and_sockets(&mut view);
+        for listener in &mut view.listeners {
+            // The most that was seen: a queue is full for moments.
+            let most = waiting.iter().filter(|(a, _)| *a == listener.address).map(|(_, n)| *n).max();
+            listener.waiting = listener.waiting.max(most.unwrap_or(0));
+        }
+        let now = turned_away(pid);
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        view.turned_away = (since(now.0, self.turned_away.0), since(now.1, self.turned_away.1));
+        view.jvm = jvm_of(pid).zip(self.jvm).map(|(now, before)| now.since(&before));
+        view
+    }
+
+    fn is_there(&self) -> bool {
+        self.began.is_some() && began(self.pid) == self.began
+    }
+
+    /// Until it is `over`: the threads at each look, and the accept queues.
+    fn looks(&self, over: &AtomicBool) -> (Vec<Vec<Seen>>, Vec<(std::net::SocketAddr, u32)>) {
+        let (mut looks, mut waiting) = (Vec::new(), Vec::new());
+        while looks.len() < LOOKS {
+            looks.push(threads(self.pid));
+            if let Ok((all, _)) = tcp_sockets(SOCKETS) {
+                let listens = |s: &&TcpSocket| s.state == State::LISTEN && s.local.port() == self.port;
+                waiting.extend(all.iter().filter(listens).map(|s| (s.local, s.receive_queue)));
+            }
+            if over.load(Ordering::Acquire) {
+                break;
+            }
+            std::thread::sleep(BETWEEN);
+        }
+        (looks, waiting)
+    }
+
+    fn files_and_sockets(&self, view: &mut ProcessView) {
+        let pid = self.pid;
+        let whose = format!("process {pid} ({})", view.name);
+        let (open, inodes) = match descriptors(pid) {
+            Ok(found) => found,
+            Err(e) => {
+                let why = if e.kind() == ErrorKind::PermissionDenied {
+                    "it belongs to somebody else: run this as its user or as root".to_owned()
+                } else {
+                    e.to_string()
+                };
+                view.notes.push(format!("open files and sockets of {whose} cannot be seen: {why}"));
+                return;
+            }
+        };
+        view.files = file_limit(&read(pid, "limits")).map(|limit| (open, limit));
+        let (all, limits) = self.sockets(view);
+        let own: Vec<TcpSocket> = all.iter().filter(|s| inodes.contains(&s.inode)).copied().collect();
+        view.take_sockets(&own, self.port, limits);
+        if view.listeners.is_empty() {
+            let listening = all.iter().find(|s| s.state == State::LISTEN && s.local.port() == self.port);
+            let owner = listening.and_then(|s| owner_of(s.inode));
+            let other = owner.map(|pid| format!("; process {pid} ({}) does", read(pid, "comm").trim()));
+            view.notes.push(format!(
+                "{whose} does not listen on port {}{}: what is said of it may have nothing to do with the call",
+                self.port,
+                other.unwrap_or_default()
+            ));
+        }
+    }
+
+    /// All sockets of the process's network namespace, and whether listening ones tell their limit.
+    fn sockets(&self, view: &mut ProcessView) -> (Vec<TcpSocket>, bool) {
+        let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        if space("self") == space(&self.pid.to_string())
+            && let Ok((all, more)) = tcp_sockets(SOCKETS)
+        {
+            if more {
+                view.notes.push(format!(
+                    "there are more than {SOCKETS} TCP sockets: only the first were looked at"
+                ));
+            }
+            return (all, true);
+        }
+        let text = |name| read(self.pid, name);
+        let all = ["net/tcp", "net/tcp6"].map(text);
+        (all.iter().flat_map(|t| proc_net_tcp(t)).take(SOCKETS).collect(), false)
+    }
+}
+
+fn read(pid: u32, name: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default()
+}
+
+/// When the process was started: the same number may be given to another one.
+fn began(pid: u32) -> Option<u64> {
+    let stat = read(pid, "stat");
+    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn threads(pid: u32) -> Vec<Seen> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let text = |task: &Path, name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
+    let one = |entry: fs::DirEntry| {
+        let task = entry.path();
+        thread_of(&text(&task, "stat"), &text(&task, "syscall"), &text(&task, "wchan"))
+    };
+    tasks.flatten().take(THREADS).filter_map(one).collect()
+}
+
+/// How many descriptors are open, and the sockets among them.
+fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
+    let (mut open, mut sockets) = (0, HashSet::new());
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().take(FILES) {
+        open += 1;
+        let inode = fs::read_link(entry.path()).ok().and_then(|link| socket_inode(link.to_str()?));
+        sockets.extend(inode);
+    }
+    Ok((open, sockets))
+}
+
+/// Which process has the socket.
+fn owner_of(inode: u32) -> Option<u32> {
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).take(PROCESSES);
+    pids.into_iter().find(|pid| descriptors(*pid).is_ok_and(|(_, sockets)| sockets.contains(&inode)))
+}
+
+fn turned_away(pid: u32) -> (u64, u64) {
+    let text = read(pid, "net/netstat");
+    (counter(&text, "ListenOverflows"), counter(&text, "ListenDrops"))
+}
+
+fn jvm_of(pid: u32) -> Option<Jvm> {
+    jvm(&fs::read(perf_file(pid)?).ok()?)
+}

@@ -1,0 +1,111 @@
+//! What is shown beside a verdict: the calls of the deciding experiment next to each other, how the time followed the lever, the
+//! packets of the calls, the server's process. It decides nothing.
+
+use std::time::Duration;
+
+use crate::call::{Call, ms};
+use crate::evidence::Trial;
+use crate::packets::Packets;
+use crate::probe::{DOSES_MS, Experiment};
+use crate::process::ProcessView;
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+/// What is shown beside a verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// A call of each arm of the experiment that decided the first cause.
+    pub arms: Option<Box<Arms>>,
+    /// Where a lever had several strengths: each with the times of its calls.
+    pub doses: Vec<Dose>,
+    /// The packets of our calls, where they could be captured.
+    pub packets: Option<Box<Packets>>,
+    /// The server's process, when it was named.
+    pub process: Option<Box<ProcessView>>,
+}
+
+/// Two calls that differ in one thing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arms {
+    /// What was tried.
+    pub name: String,
+    /// The one thing that was changed.
+    pub changed: String,
+    /// The call in the middle of those without the change.
+    pub without: Call,
+    /// And of those with it.
+    pub with: Call,
+}
+
+/// One strength of a lever.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dose {
+    /// The lever, milliseconds.
+    pub lever_ms: f64,
+    /// What each call took, milliseconds.
+    pub took_ms: Vec<f64>,
+}
+
+type Metric = fn(&Call) -> Duration;
+
+/// The parts of a call that experiments compare.
+const METRICS: [Metric; 6] =
+    [|c| c.receive, |c| c.wait, |c| c.total, |c| c.send + c.wait, |c| c.wait + c.receive, |c| c.connect];
+
+/// Experiments with two arms.
+const TWO_ARMS: [Experiment; 7] = [
+    Experiment::QuickAck,
+    Experiment::NoDelay,
+    Experiment::Apart,
+    Experiment::Expect,
+    Experiment::Coding,
+    Experiment::Idle,
+    Experiment::Segment,
+];
+
+/// What there is to show of what was observed.
+pub(crate) fn of(record: &Record, causes: &[Verdict]) -> Shown {
+    let Some((first, trial)) = causes.first().and_then(|c| Some((c, c.trials().first()?))) else {
+        return Shown::default();
+    };
+    let Some((arms, metric)) = arms_of(record, trial) else { return Shown::default() };
+    let doses = if first.dose().is_some() { doses_of(record, metric) } else { Vec::new() };
+    Shown { arms: Some(Box::new(arms)), doses, ..Shown::default() }
+}
+
+/// The calls whose times a trial compares.
+fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
+    let mut pairs: Vec<[Vec<&Call>; 2]> =
+        TWO_ARMS.iter().map(|e| [0, 1].map(|arm| record.arm(*e, arm))).collect();
+    pairs.push([record.fresh(), record.reused()]);
+    for [without, with] in pairs {
+        for metric in METRICS {
+            let times = |calls: &[&Call]| calls.iter().map(|c| ms(metric(c))).collect::<Vec<_>>();
+            if times(&without) == trial.without && times(&with) == trial.with {
+                let (without, with) = (middle(without, metric)?, middle(with, metric)?);
+                return Some((
+                    Arms { name: trial.name.clone(), changed: trial.changed.clone(), without, with },
+                    metric,
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn middle(mut calls: Vec<&Call>, metric: Metric) -> Option<Call> {
+    calls.sort_by_key(|c| metric(c));
+    calls.get(calls.len() / 2).map(|c| (*c).clone())
+}
+
+fn doses_of(record: &Record, metric: Metric) -> Vec<Dose> {
+    DOSES_MS
+        .iter()
+        .zip(0..)
+        .map(|(lever, arm)| Dose {
+            lever_ms: *lever as f64,
+            took_ms: record.times(Experiment::Dose, arm, metric),
+        })
+        .filter(|d| !d.took_ms.is_empty())
+        .collect()
+}

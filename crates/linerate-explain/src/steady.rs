@@ -1,0 +1,266 @@
+//! Whether the server stayed the same while it was looked at. When it did not, arms that were compared differ in more than the one
+//! thing that was changed, and nothing that rests on them may be said.
+
+use std::collections::BTreeMap;
+
+use crate::call::{Call, Stage, Why, ms};
+use crate::causes::say;
+use crate::probe::{CallProbe, Experiment, Lane, Variation};
+use crate::record::{Record, median_of};
+use crate::verdict::{RuledOut, Verdict};
+
+/// Causes that lie before the server: what it does later does not touch them.
+const BEFORE: [&str; 4] = ["dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted"];
+/// Calls that must have failed one after the other, at the end, before that is a change.
+const FAILED: usize = 3;
+/// Calls on each side of a moment.
+const LEAST: usize = 3;
+/// A difference below this is no change, milliseconds.
+const APART_MS: f64 = 5.0;
+
+/// Takes back what cannot be said of a server that changed; how it changed, in words.
+pub(crate) fn weigh(
+    record: &Record,
+    named: &mut Vec<Verdict>,
+    ruled_out: &mut Vec<RuledOut>,
+) -> Option<String> {
+    let how = statuses(record).or_else(|| failures(record)).or_else(|| times(record))?;
+    named.retain(|verdict| BEFORE.contains(&verdict.id()));
+    ruled_out.retain(|cause| BEFORE.contains(&cause.id));
+    Some(format!("the server changed while we looked: {how}"))
+}
+
+/// Calls of the same request, in order.
+fn alike(record: &Record) -> impl Iterator<Item = (&CallProbe, &Call)> {
+    record.calls().filter(|(probe, _)| {
+        probe.experiment != Experiment::Redirect && !matches!(probe.variation, Variation::Target(_))
+    })
+}
+
+/// Answers of several kinds to the same request.
+fn statuses(record: &Record) -> Option<String> {
+    let mut by_status: BTreeMap<u16, usize> = BTreeMap::new();
+    for (probe, call) in alike(record) {
+        // A server may refuse what an experiment asks for.
+        let asked = probe.variation != Variation::None;
+        let status = call.answer().map(|a| a.status).filter(|s| !(asked && matches!(s, 406 | 415 | 417)));
+        *by_status.entry(status.unwrap_or(0)).or_default() += usize::from(status.is_some());
+    }
+    by_status.retain(|_, n| *n > 0);
+    let mut kinds: Vec<u16> = by_status.keys().map(|s| s / 100).collect();
+    kinds.dedup();
+    if kinds.len() < 2 {
+        return None;
+    }
+    let mut told: Vec<(usize, u16)> = by_status.into_iter().map(|(status, n)| (n, status)).collect();
+    told.sort_by(|a, b| b.cmp(a));
+    let told: Vec<String> = told.iter().map(|(n, status)| format!("{status} {n} times")).collect();
+    Some(format!("the same request was answered {}", told.join(", ")))
+}
+
+/// It answered, and then it did not any more.
+fn failures(record: &Record) -> Option<String> {
+    let calls: Vec<&Call> = alike(record)
+        .map(|(_, call)| call)
+        .filter(|c| !c.failure().is_some_and(|f| matches!(f.why, Why::NoLever | Why::NoPort)))
+        .collect();
+    let answered = calls.iter().filter(|c| c.answer().is_some()).count();
+    let last = calls.iter().rev().take_while(|c| c.failure().is_some()).count();
+    let ended = &calls[calls.len() - last..];
+    let refused = calls.iter().filter(|c| c.failure().is_some_and(|f| f.why == Why::Refused)).count();
+    // A call that hangs takes seconds: there is no time for many of them. A lost packet hangs none for that long.
+    let hangs = |c: &&Call| {
+        c.failure().is_some_and(|f| f.why == Why::TimedOut && matches!(f.stage, Stage::Wait | Stage::Receive))
+    };
+    let hung = ended.iter().copied().filter(hangs).count();
+    let fresh = ended.iter().any(|c| c.fresh);
+    if answered < 2 || !(refused > 0 || hung >= 2 || (last >= FAILED && fresh)) {
+        return None;
+    }
+    let words = calls.iter().rev().find_map(|c| c.failure()).map(|f| f.words.as_str()).unwrap_or_default();
+    let failed = calls.iter().filter(|c| c.failure().is_some()).count();
+    Some(format!("of {} calls it answered {answered}, then {failed} failed: {words}", calls.len()))
+}
+
+/// From some moment on, the same call takes a wholly different time.
+fn times(record: &Record) -> Option<String> {
+    let calls = controls(record);
+    let took: Vec<f64> = calls.iter().map(|c| ms(c.total)).collect();
+    let at = (LEAST..took.len().saturating_sub(LEAST - 1)).find(|at| apart(took.split_at(*at)))?;
+    let [before, after] = [&calls[..at], &calls[at..]].map(|part| say(median_of(part, |c| c.total)));
+    Some(format!("the same call took {before} at first and {after} later"))
+}
+
+/// Calls on kept connections with nothing changed, in order.
+fn controls(record: &Record) -> Vec<&Call> {
+    // Whatever the lever's strength: where it is the lever that moves them, the strongest comes near to what was there before, so
+    // that all strengths together are no change.
+    let doses = record.calls().filter(|(p, _)| p.experiment == Experiment::Dose).count();
+    let whole = doses > 0 && !record.given_up.contains(&Experiment::Dose);
+    let control = |probe: &CallProbe| match probe.experiment {
+        Experiment::Observe | Experiment::Tail => true,
+        Experiment::QuickAck | Experiment::Idle => probe.arm == 0,
+        Experiment::Dose => whole,
+        _ => false,
+    };
+    let kept = |probe: &CallProbe, call: &Call| matches!(probe.lane, Lane::Kept(_)) && !call.fresh;
+    record.calls().filter(|(p, c)| control(p) && kept(p, c) && c.answer().is_some()).map(|(_, c)| c).collect()
+}
+
+/// Every call of one part takes more than twice as long as any of the other.
+fn apart((a, b): (&[f64], &[f64])) -> bool {
+    let least = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
+    let above = |high: &[f64], low: &[f64]| least(high) > 2.0 * most(low) + APART_MS;
+    a.len() + b.len() > 2 * LEAST && (above(a, b) || above(b, a))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Planner;
+    use crate::call::{Answer, Failure, Received};
+    use crate::probe::{DOSES_MS, Observation, Probe};
+    use crate::record::Settings;
+    use crate::verdict::{Diagnosis, Whole};
+
+    fn t(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// A call whose answer stalls for that long in its middle.
+    fn stalls(ms: f64, fresh: bool) -> Call {
+        let answer = Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() };
+        Call {
+            fresh,
+            connect: if fresh { t(0.05) } else { Duration::ZERO },
+            wait: t(0.2),
+            receive: t(ms),
+            total: t(0.2 + ms),
+            receives: [0.2, 0.2 + ms].map(|at| Received { at: t(at), bytes: 40 }).to_vec(),
+            end: Some(Ok(answer)),
+            ..Call::default()
+        }
+    }
+
+    fn status(status: u16) -> Call {
+        let call = stalls(0.1, false);
+        let answer = Answer { status, ..call.answer().cloned().unwrap_or_default() };
+        Call { end: Some(Ok(answer)), ..call }
+    }
+
+    fn fails(why: Why, stage: Stage, fresh: bool) -> Call {
+        let end = Some(Err(Failure { stage, why, words: "it is gone".to_owned() }));
+        Call { end, fresh, ..Call::default() }
+    }
+
+    /// Explains a server that answers call number n (from 0) by `world`.
+    fn explained(world: impl Fn(usize, &CallProbe, bool) -> Call) -> Diagnosis {
+        let settings = Settings { addresses: vec![([127, 0, 0, 1], 80).into()], ..Settings::default() };
+        let mut planner = Planner::new(settings);
+        let (mut n, mut open, mut now) = (0, std::collections::HashSet::new(), Duration::ZERO);
+        while let Some(probe) = planner.poll_probe(now) {
+            let made = match &probe {
+                Probe::Call(call) => {
+                    let fresh = match call.lane {
+                        Lane::Fresh => true,
+                        Lane::Kept(lane) => open.insert(lane),
+                    };
+                    let made = world(n, call, fresh);
+                    if let (Lane::Kept(lane), None) = (call.lane, made.answer()) {
+                        open.remove(&lane);
+                    }
+                    n += 1;
+                    now += made.total;
+                    Observation::Call(Box::new(made))
+                }
+                Probe::Burst(calls) => {
+                    let plain = CallProbe::plain(Experiment::Burst, 0, Lane::Fresh);
+                    Observation::Burst((0..*calls).map(|_| world(n, &plain, true)).collect())
+                }
+                other => unreachable!("{other:?} is not asked of an address"),
+            };
+            planner.handle_observation(probe, made);
+        }
+        planner.diagnose()
+    }
+
+    fn changed(diagnosis: &Diagnosis) -> &str {
+        assert_eq!(diagnosis.whole, Whole::Inconclusive, "{diagnosis:#?}");
+        assert!(diagnosis.causes.is_empty(), "{:#?}", diagnosis.causes);
+        let word = diagnosis.limits.first().map(String::as_str).unwrap_or_default();
+        assert!(word.starts_with("the server changed while we looked: "), "{word}");
+        word
+    }
+
+    /// What a delayed acknowledgement makes of a call.
+    fn held(probe: &CallProbe, fresh: bool) -> f64 {
+        if fresh || probe.levers.quick_ack {
+            return 0.1;
+        }
+        probe.levers.delayed_ack.map_or(43.0, |d| ms(d) + 3.0)
+    }
+
+    #[test]
+    fn one_that_holds_still_is_judged() {
+        let diagnosis = explained(|_, probe, fresh| stalls(held(probe, fresh), fresh));
+        assert_eq!(diagnosis.causes.first().map(Verdict::id), Some("server-nagle-delayed-ack"));
+        let arms = diagnosis.shown.arms.as_ref().expect("the deciding experiment's");
+        assert!(ms(arms.without.receive) > 40.0 && ms(arms.with.receive) < 1.0);
+        assert_eq!(diagnosis.shown.doses.len(), DOSES_MS.len());
+        let thinks = explained(|_, _, fresh| stalls(40.0, fresh));
+        assert_eq!(thinks.causes.first().map(Verdict::id), Some("server-think"));
+    }
+
+    /// The stall is gone (or is there) from some call on, whatever the lever is: at no moment is a cause named for it.
+    #[test]
+    fn one_that_is_mended_meanwhile_is_not() {
+        for from in 8..48 {
+            let mended =
+                explained(|n, probe, fresh| stalls(if n < from { held(probe, fresh) } else { 0.1 }, fresh));
+            for cause in &mended.causes {
+                assert_eq!(cause.id(), "server-nagle-delayed-ack", "mended at {from}: what was there before");
+            }
+            let paused = explained(|n, _, fresh| stalls(if n < from { 41.0 } else { 0.1 }, fresh));
+            for cause in &paused.causes {
+                assert_eq!(cause.id(), "server-think", "quicker from {from} on");
+            }
+        }
+        let word = explained(|n, probe, fresh| stalls(if n < 11 { held(probe, fresh) } else { 0.1 }, fresh));
+        assert!(changed(&word).contains("took 43.2 ms at first and 0.30 ms later"), "{:?}", word.limits);
+    }
+
+    #[test]
+    fn one_whose_answers_change_is_not() {
+        let limited = explained(|n, probe, fresh| match n {
+            0..15 => stalls(held(probe, fresh), fresh),
+            _ => Call { fresh, ..status(503) },
+        });
+        assert!(changed(&limited).contains("503"), "{:?}", limited.limits);
+        let redirected = explained(|_, _, fresh| Call { fresh, ..status(404) });
+        assert_eq!(redirected.whole, Whole::Healthy, "the same each time: {:?}", redirected.limits);
+    }
+
+    #[test]
+    fn one_that_goes_away_is_not() {
+        for (why, stage) in [
+            (Why::Refused, Stage::Connect),
+            (Why::Reset, Stage::Wait),
+            (Why::ClosedEarly, Stage::Wait),
+            (Why::Malformed, Stage::Receive),
+        ] {
+            let gone = explained(|n, probe, fresh| match n {
+                0..14 => stalls(held(probe, fresh), fresh),
+                _ => fails(why, stage, fresh),
+            });
+            assert!(changed(&gone).contains("it is gone"), "{why:?}: {:?}", gone.limits);
+        }
+        let hangs = explained(|n, probe, fresh| match n {
+            0..14 => stalls(held(probe, fresh), fresh),
+            _ => Call { total: t(4000.0), ..fails(Why::TimedOut, Stage::Wait, fresh) },
+        });
+        assert!(changed(&hangs).contains("it is gone"), "{:?}", hangs.limits);
+    }
+}

@@ -1,0 +1,176 @@
+//! As one page of HTML that needs nothing else: the verdict, the call as a diagram, the experiments, what was ruled out.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use linerate_explain::{Diagnosis, Verdict, Whole};
+
+use super::words::{self, time, total_ms};
+use super::{chart, picture, process};
+use crate::Environment;
+use crate::passive::escape;
+use crate::passive::page::{diagrams, page};
+
+/// The page of a diagnosis.
+pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
+    let class = match d.whole {
+        Whole::Healthy => "good",
+        Whole::Caused => "bad",
+        Whole::Inconclusive => "warn",
+    };
+    let mut out = String::new();
+    for (i, text) in words::headline(d, true).iter().enumerate() {
+        let (tag, class) = if i == 0 { ("h1", class) } else { ("p", "lead") };
+        let _ = write!(out, "<{tag} class=\"{class}\">{}</{tag}>", escape(text));
+    }
+    let _ = write!(
+        out,
+        "<p class=\"source\">{} at {}: {} in {:.1} s.</p>",
+        escape(&d.url),
+        escape(&d.address),
+        crate::units::several(d.calls as u64, "call", "calls"),
+        d.took_s
+    );
+    let _ = write!(out, "<section><h2>{}</h2>{}", call_title(d), diagrams(&picture::of(d, true)));
+    if let Some(p) = &d.shown.packets {
+        let _ = write!(out, "<p class=\"source\">{}</p>", escape(&super::text::captured(p)));
+    }
+    out.push_str("</section>");
+    parts(&mut out, d);
+    for (i, cause) in d.causes.iter().enumerate() {
+        cause_section(&mut out, d, i, cause);
+    }
+    if let Some(p) = &d.shown.process {
+        let (head, lines) = process::lines(p, true);
+        let _ = write!(out, "<section><h2>{}</h2><div class=\"wide\"><table>", escape(&head));
+        for (name, text) in lines {
+            let text = escape(&text);
+            let _ = write!(out, "<tr><th class=\"l\">{name}</th><td class=\"l\">{text}</td></tr>");
+        }
+        out.push_str("</table></div></section>");
+    }
+    let ruled_out = d.ruled_out.iter().map(|r| format!("<b>{}</b>: {}", r.id, escape(&r.why)));
+    list(&mut out, "Ruled out", ruled_out);
+    list(&mut out, "Limits", d.limits.iter().map(|l| escape(l)));
+    let _ = write!(
+        out,
+        "<footer><code>{}</code><br>{}, {}, on {}</footer>",
+        escape(&environment.command),
+        escape(&environment.version),
+        escape(&environment.kernel),
+        escape(&environment.host)
+    );
+    page("linerate explain", &out)
+}
+
+fn call_title(d: &Diagnosis) -> &'static str {
+    if d.shown.arms.is_some() { "The call, and the same call with one thing changed" } else { "The call" }
+}
+
+fn list(out: &mut String, name: &str, items: impl Iterator<Item = String>) {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() {
+        return;
+    }
+    let _ = write!(out, "<section><h2>{name}</h2><ul>");
+    for item in items {
+        let _ = write!(out, "<li>{item}</li>");
+    }
+    out.push_str("</ul></section>");
+}
+
+/// Where the time goes, as bars.
+fn parts(out: &mut String, d: &Diagnosis) {
+    let total = total_ms(d);
+    let _ = write!(
+        out,
+        "<section><h2>Where the time goes <small>on a {} connection; the network's round trip is {}</small></h2><table class=\"parts\">",
+        if d.call.fresh { "new" } else { "kept" },
+        time(d.rtt_ms, true)
+    );
+    for (name, ms) in shares(d) {
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\">{name}</th><td>{}</td><td class=\"bar\"><span style=\"width:{:.1}%\"></span></td></tr>",
+            time(ms, true),
+            (100.0 * ms / total.max(1e-9)).min(100.0)
+        );
+    }
+    let _ = write!(
+        out,
+        "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table></section>",
+        time(total, true)
+    );
+}
+
+/// The parts of the call that there are, milliseconds.
+pub(super) fn shares(d: &Diagnosis) -> Vec<(&'static str, f64)> {
+    let ms = |t: Duration| t.as_secs_f64() * 1e3;
+    let c = &d.call;
+    let all = [
+        ("name lookup", d.dns_ms),
+        ("connect", ms(c.connect)),
+        ("send", ms(c.send)),
+        ("wait for the first byte", ms(c.wait)),
+        ("receive", ms(c.receive)),
+        ("unexplained", ms(c.unexplained())),
+    ];
+    all.into_iter().filter(|(name, ms)| *ms > 0.0 || *name == "unexplained").collect()
+}
+
+fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
+    let _ = write!(
+        out,
+        "<section><h2>Cause {}: {} <small>{} a call, {} (confidence {:.2})</small></h2><p>{}.</p>",
+        i + 1,
+        escape(cause.id()),
+        time(cause.cost_ms(), true),
+        cause.proof().name(),
+        cause.confidence(),
+        escape(cause.title())
+    );
+    out.push_str("<div class=\"diagrams\">");
+    for trial in cause.trials() {
+        let _ = write!(
+            out,
+            "<figure><figcaption>{}: {}</figcaption>{}<p class=\"source\">It takes away {} ({} to {}), p = {:.4}; {} and {} calls in random order.</p></figure>",
+            escape(&trial.name),
+            escape(&trial.changed),
+            chart::trial(trial),
+            time(trial.effect.value, true),
+            time(trial.effect.low, true),
+            time(trial.effect.high, true),
+            trial.p_value,
+            trial.without.len(),
+            trial.with.len()
+        );
+    }
+    if let Some(slope) = cause.dose().filter(|_| i == 0 && d.shown.doses.len() > 1) {
+        let _ = write!(
+            out,
+            "<figure><figcaption>Dose and response: each millisecond more makes it {:.2} ms longer ({:.2} to {:.2})</figcaption>{}</figure>",
+            slope.value,
+            slope.low,
+            slope.high,
+            chart::doses(&d.shown.doses, slope)
+        );
+    }
+    out.push_str("</div><ul>");
+    if let Some(seen) = d.shown.packets.as_ref().and_then(|p| p.seen_of(cause.id())) {
+        let _ = write!(out, "<li><b>Seen in the packets:</b> {}</li>", escape(seen));
+    }
+    for evidence in cause.evidence() {
+        let _ = write!(out, "<li>{}</li>", escape(evidence));
+    }
+    out.push_str("</ul><p><b>What to change</b></p><table class=\"fixes\">");
+    for fix in cause.fixes() {
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\">{}</th><td class=\"l\">{}</td></tr>",
+            escape(fix.software),
+            escape(fix.change)
+        );
+    }
+    let verify = escape(&words::verify(cause, &d.url));
+    let _ = write!(out, "</table><p><b>Verify:</b> <code>{verify}</code></p></section>");
+}

@@ -1,0 +1,165 @@
+//! The call as a sequence diagram: of its packets where they were captured, else of what the call itself saw.
+
+use std::time::Duration;
+
+use linerate_explain::call::{Call, Stage, Why};
+use linerate_explain::{Diagnosis, passive};
+
+use super::words::time;
+use crate::diagram::{Arrow, Diagram, Row};
+
+/// Rows of a diagram. Reason: one screen; the JSON has all.
+const ROWS: usize = 30;
+/// Receives drawn one by one; beyond it they are summed up.
+const DRAWN: usize = 6;
+
+/// The call that stands for all; or, where an experiment decided, a call without the change and one with it.
+pub(super) fn of(d: &Diagnosis, unicode: bool) -> Vec<Diagram> {
+    let cause = d.causes.first().map(|c| c.id());
+    let packets = d.shown.packets.as_deref();
+    if let Some(arms) = d.shown.arms.as_deref() {
+        let [without, with] = packets.map_or([None, None], |p| p.arms.each_ref().map(Option::as_ref));
+        let took = |call: &Call| time(ms(call.total), unicode);
+        return vec![
+            titled(format!("As it is: {}", took(&arms.without)), &arms.without, without, cause),
+            titled(
+                format!("{} ({}): {}", capital(&arms.name), arms.changed, took(&arms.with)),
+                &arms.with,
+                with,
+                None,
+            ),
+        ];
+    }
+    let seen = packets.and_then(|p| p.call.as_ref());
+    let kind = if d.call.fresh { "a new connection" } else { "a kept connection" };
+    vec![titled(format!("The call, on {kind}: {}", time(ms(d.call.total), unicode)), &d.call, seen, cause)]
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Option<&str>) -> Diagram {
+    match seen {
+        Some(seen) => Diagram { title, ..crate::passive::diagram_of(seen) },
+        None => Diagram { title, lanes: lanes(), rows: rows(call, cause) },
+    }
+    .shortened(ROWS)
+}
+
+/// As the beginning of a line.
+fn capital(words: &str) -> String {
+    let mut rest = words.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
+fn lanes() -> [String; 2] {
+    ["client".to_owned(), "server".to_owned()]
+}
+
+/// What crossed, with pauses between.
+fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
+    let arrows = arrows(call);
+    // A pause is shown from a twelfth of the whole on, and from half a millisecond.
+    let least = (ms(call.total) / 12.0).max(0.5);
+    let longest = arrows.windows(2).map(|w| w[1].at_ms - w[0].at_ms).fold(0.0, f64::max);
+    let mut rows = Vec::new();
+    let mut before: Option<&Arrow> = None;
+    for arrow in &arrows {
+        if let Some((b, gap)) = before.map(|b| (b, arrow.at_ms - b.at_ms)).filter(|(_, gap)| *gap >= least) {
+            let blamed = cause.filter(|_| gap >= longest && gap * 2.0 > ms(call.total));
+            let why = blamed.and_then(reason).unwrap_or_else(|| between(b, arrow));
+            rows.push(Row::Pause { ms: gap, why: why.to_owned(), bad: blamed.is_some() });
+        }
+        rows.push(Row::Arrow(arrow.clone()));
+        before = Some(arrow);
+    }
+    if let Some(failure) = call.failure() {
+        let why = if failure.why == Why::TimedOut { "nothing more: we gave up" } else { "then it failed" };
+        let rest = ms(call.total) - before.map_or(0.0, |b| b.at_ms);
+        rows.push(Row::Pause { ms: rest.max(0.0), why: why.to_owned(), bad: true });
+    }
+    rows
+}
+
+/// What a pause is, when it is the named cause's.
+fn reason(cause: &str) -> Option<&'static str> {
+    Some(match cause {
+        "server-nagle-delayed-ack" => "the rest waits for our ACK",
+        "client-nagle-delayed-ack" => "our body waits for the server's ACK",
+        "server-think" => "the server works",
+        "server-queueing" => "behind other requests",
+        "expect-continue" => "we wait for 100 Continue",
+        "syn-loss" | "packet-loss" => "lost: until it is sent again",
+        "accept-queue" => "until the server accepts",
+        "gc-pause" => "the server's collector",
+        "cpu-throttled" => "the server is kept from running",
+        "cpu-contention" => "the server waits for a processor",
+        "event-loop-blocked" => "the server's loop is busy",
+        "zero-window" => "the window is closed",
+        _ => return None,
+    })
+}
+
+fn between(before: &Arrow, after: &Arrow) -> &'static str {
+    match (before.to_server, after.to_server) {
+        (true, true) => "nothing from us",
+        (false, true) => "nothing from us",
+        (true, false) => "until the server answers",
+        (false, false) => "nothing from the server",
+    }
+}
+
+fn arrows(call: &Call) -> Vec<Arrow> {
+    let mut arrows = Vec::new();
+    let mut push = |at: Duration, to_server, label: String, bad| {
+        arrows.push(Arrow { at_ms: ms(at), to_server, label, bad, ..Arrow::default() });
+    };
+    let connected = !call.failure().is_some_and(|f| f.stage == Stage::Connect);
+    if call.fresh {
+        push(Duration::ZERO, true, "SYN".to_owned(), false);
+        if call.syn_again() {
+            let again = call.connect_facts.total_retrans;
+            push(call.connect / 2, true, format!("SYN again, {again} times"), true);
+        }
+        if connected {
+            push(call.connect, false, "SYN, ACK".to_owned(), false);
+        }
+    }
+    if !connected {
+        return arrows;
+    }
+    match call.held_for_continue {
+        Some(held) => {
+            push(call.connect, true, "request head, Expect".to_owned(), false);
+            if let Some(at) = call.continued {
+                push(at, false, "100 Continue".to_owned(), false);
+            }
+            push(call.connect + held, true, "request body".to_owned(), false);
+        }
+        None => push(call.connect, true, "request".to_owned(), false),
+    }
+    let receives = &call.receives;
+    let label = |bytes: u64, i: usize| {
+        let part = match (i == 0, i + 1 == receives.len()) {
+            (true, true) => "answer",
+            (true, false) => "answer begins",
+            (false, true) => "answer ends",
+            (false, false) => "answer goes on",
+        };
+        format!("{part}, {}", crate::units::several(bytes, "byte", "bytes"))
+    };
+    let mut receive = |i: usize| push(receives[i].at, false, label(receives[i].bytes.into(), i), false);
+    if receives.len() <= DRAWN {
+        (0..receives.len()).for_each(receive);
+        return arrows;
+    }
+    let last = receives.len() - 1;
+    receive(0);
+    let bytes: u64 = receives[1..last].iter().map(|r| u64::from(r.bytes)).sum();
+    let words = format!("{} more receives, {}", last - 1, crate::units::several(bytes, "byte", "bytes"));
+    push(receives[last / 2].at, false, words, false);
+    let end = label(receives[last].bytes.into(), last);
+    push(receives[last].at, false, end, false);
+    arrows
+}

@@ -1,0 +1,139 @@
+//! The verdict in plain words: at most five lines, the same for the terminal and the page.
+
+use linerate_explain::evidence::Proof;
+use linerate_explain::verdict::Verdict;
+use linerate_explain::{Diagnosis, Whole};
+
+use crate::units;
+
+/// Milliseconds as people read them.
+pub(super) fn time(ms: f64, unicode: bool) -> String {
+    if ms == 0.0 { "0 ms".to_owned() } else { units::time_us(ms * 1e3, unicode) }
+}
+
+/// What the call takes, the name's lookup included.
+pub(super) fn total_ms(d: &Diagnosis) -> f64 {
+    d.dns_ms + d.call.total.as_secs_f64() * 1e3
+}
+
+/// The verdict, what it stands on, what to do: at most five lines.
+pub(super) fn headline(d: &Diagnosis, unicode: bool) -> Vec<String> {
+    match (d.whole, d.causes.first()) {
+        (Whole::Caused, Some(first)) => caused(d, first, unicode),
+        (Whole::Healthy, _) => healthy(d, unicode),
+        _ => inconclusive(d, unicode),
+    }
+}
+
+fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
+    let t = |ms| time(ms, unicode);
+    let total = total_ms(d);
+    // A new connection takes a round trip more.
+    let network = (d.rtt_ms * if d.call.fresh { 2.0 } else { 1.0 }).min(total);
+    let mut lines = vec![format!(
+        "Nothing is wrong: your call takes {}, of which {} is the network.",
+        t(total),
+        t(network)
+    )];
+    if let Some(answer) = d.call.answer().filter(|a| a.status >= 400) {
+        lines.push(format!(
+            "Its answer is {}, though: what was looked at is the call that fails.",
+            answer.status
+        ));
+    }
+    lines.extend(ruled_out(d));
+    lines
+}
+
+fn inconclusive(d: &Diagnosis, unicode: bool) -> Vec<String> {
+    let why = d.limits.first().map_or("something is wrong", String::as_str);
+    let mut lines = vec![format!("No cause can be named: {why}.")];
+    if d.call.answer().is_some() {
+        lines.push(format!("The call took {} in the middle of those looked at.", time(total_ms(d), unicode)));
+    }
+    lines.extend(ruled_out(d));
+    lines
+}
+
+fn ruled_out(d: &Diagnosis) -> Option<String> {
+    let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.id).collect();
+    let calls = units::several(d.calls as u64, "call", "calls");
+    (!ids.is_empty()).then(|| format!("Ruled out in {calls}: {}.", ids.join(", ")))
+}
+
+fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
+    let t = |ms| time(ms, unicode);
+    let total = total_ms(d).max(first.cost_ms());
+    let mut lines = vec![format!("{} of {}: {}.", t(first.cost_ms()), t(total), first.title())];
+    let mut why = format!("{}, {}", sure(first.proof()), first.id());
+    match (first.trials().first(), first.evidence().first()) {
+        (Some(trial), _) => {
+            why.push_str(&format!(
+                " by experiment: {} ({}), and that part takes {} instead of {}",
+                trial.name,
+                trial.changed,
+                t(trial.after_ms()),
+                t(trial.before_ms())
+            ));
+            if let Some(dose) = first.dose() {
+                why.push_str(&format!(
+                    "; each ms of delay makes it {:.2} ms longer ({:.2} to {:.2})",
+                    dose.value, dose.low, dose.high
+                ));
+            }
+        }
+        (None, Some(evidence)) => why.push_str(&format!(": {evidence}")),
+        (None, None) => {}
+    }
+    lines.push(format!("{why}."));
+    if let [_, more @ ..] = d.causes.as_slice()
+        && !more.is_empty()
+    {
+        let more: Vec<String> =
+            more.iter().map(|c| format!("{} ({}, {})", c.id(), t(c.cost_ms()), c.proof().name())).collect();
+        lines.push(format!("Besides: {}.", more.join(", ")));
+    }
+    if let Some(fix) = fix(d, first) {
+        lines.push(format!("Change ({}): {}.", fix.software, fix.change.trim_end_matches('.')));
+    }
+    lines.push(format!("Then see whether it is gone: {}", verify(first, &d.url)));
+    lines
+}
+
+/// The command that verifies the fix.
+pub(super) fn verify(cause: &Verdict, url: &str) -> String {
+    cause.verify().replace("{url}", url)
+}
+
+/// What to change in the software that the server says it is; else what holds for any.
+fn fix(d: &Diagnosis, cause: &Verdict) -> Option<&'static linerate_explain::causes::Fix> {
+    let server = d.call.answer().and_then(|a| a.field("server")).unwrap_or_default().to_ascii_lowercase();
+    let named = |software: &str| {
+        // "Rust hyper/axum" is said of a server that calls itself "hyper".
+        software
+            .split(|c: char| !c.is_alphanumeric() && c != '.')
+            .filter(|word| word.len() > 2 && !["any", "server", "the", "behind", "client"].contains(word))
+            .any(|word| server.contains(&word.to_ascii_lowercase()))
+    };
+    let fixes = cause.fixes();
+    let by_name = fixes.iter().find(|f| !server.is_empty() && named(f.software));
+    by_name.or_else(|| fixes.iter().find(|f| f.software.starts_with("any "))).or(fixes.first())
+}
+
+/// How sure, as a word that begins a sentence.
+fn sure(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Proved => "Proved",
+        Proof::Likely => "Likely",
+        Proof::Possible => "Possible",
+    }
+}
+
+/// What the word for how sure it is means.
+pub(super) fn meaning(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Proved => "proved by experiment or by the kernel's own counters",
+        Proof::Likely => "likely: what else could be was ruled out as far as it can be from here",
+        Proof::Possible => "possible: others are as well possible",
+    }
+}
