@@ -225,6 +225,7 @@ impl Planner {
         let whole = match (named.is_empty(), changed.or_else(|| self.complaint())) {
             (false, _) => Whole::Caused,
             (true, Some(complaint)) => {
+                limits.retain(|limit| *limit != complaint);
                 limits.insert(0, complaint);
                 Whole::Inconclusive
             }

@@ -5,6 +5,8 @@ mod json;
 pub mod page;
 mod picture;
 mod process;
+#[cfg(test)]
+mod tests;
 mod text;
 mod words;
 

@@ -54,7 +54,7 @@ pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
     list(&mut out, "Limits", d.limits.iter().map(|l| escape(l)));
     let _ = write!(
         out,
-        "<footer><code>{}</code><br>{}, {}, on {}</footer>",
+        "<footer><code>{}</code><br>linerate {}, {}, on {}</footer>",
         escape(&environment.command),
         escape(&environment.version),
         escape(&environment.kernel),

@@ -1,6 +1,6 @@
 //! For a terminal: the verdict in a few lines of plain words, the call as a picture, then what the verdict stands on.
 
-use linerate_explain::evidence::{Proof, Trial};
+use linerate_explain::evidence::Trial;
 use linerate_explain::packets::Packets;
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
@@ -138,16 +138,8 @@ impl Page {
             // The first one's is the verdict.
             self.paragraph("  ", 2, &format!("{}.", cause.title()));
         }
-        let level = words::meaning(cause.proof());
-        let level = match cause.proof() {
-            Proof::Proved => self.style.bad(level),
-            _ => self.style.warn(level),
-        };
-        self.line(&format!(
-            "  costs {} a call; {level} ({:.2})",
-            self.time(cause.cost_ms()),
-            cause.confidence()
-        ));
+        let (cost, level) = (self.time(cause.cost_ms()), words::meaning(cause.proof()));
+        self.paragraph("  ", 2, &format!("costs {cost} a call; {level} ({:.2})", cause.confidence()));
         for trial in cause.trials() {
             self.trial(trial);
         }

@@ -1,0 +1,191 @@
+use std::collections::HashSet;
+use std::time::Duration;
+
+use linerate_explain::call::{Answer, Call, Failure, Received, Stage, Why};
+use linerate_explain::probe::{CallProbe, Lane, Observation, Probe};
+use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
+use linerate_explain::{Diagnosis, Planner, Settings, Whole};
+
+use super::*;
+use crate::{Environment, Style};
+
+fn t(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms / 1e3)
+}
+
+/// What is said of a server whose calls are as `world` says.
+fn explained(world: impl Fn(&CallProbe, bool) -> Call) -> Diagnosis {
+    let url = "http://127.0.0.1/<b>".to_owned();
+    let addresses = vec![([127, 0, 0, 1], 80).into()];
+    let mut planner = Planner::new(Settings { url, addresses, ..Settings::default() });
+    let (mut open, mut now) = (HashSet::new(), Duration::ZERO);
+    while let Some(probe) = planner.poll_probe(now) {
+        let made = match &probe {
+            Probe::Call(call) => {
+                let fresh = match call.lane {
+                    Lane::Fresh => true,
+                    Lane::Kept(lane) => open.insert(lane),
+                };
+                let made = world(call, fresh);
+                now += made.total;
+                Observation::Call(Box::new(made))
+            }
+            Probe::Burst(n) => {
+                let probe = CallProbe::plain(linerate_explain::probe::Experiment::Burst, 0, Lane::Fresh);
+                Observation::Burst((0..*n).map(|_| world(&probe, true)).collect())
+            }
+            other => unreachable!("{other:?} is not asked of an address"),
+        };
+        planner.handle_observation(probe, made);
+    }
+    planner.diagnose()
+}
+
+/// A call with a pause of that many milliseconds in the middle of its answer.
+fn pauses(ms: f64, fresh: bool) -> Call {
+    let connect = if fresh { t(1.9) } else { Duration::ZERO };
+    let first = connect + t(2.0);
+    let fields = vec![("server".to_owned(), "nginx/1.22".to_owned())];
+    Call {
+        fresh,
+        connect,
+        wait: t(2.0),
+        receive: t(ms),
+        total: first + t(ms),
+        receives: vec![Received { at: first, bytes: 80 }, Received { at: first + t(ms), bytes: 5 }],
+        end: Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields })),
+        ..Call::default()
+    }
+}
+
+/// The write-up's case.
+fn stalled() -> Diagnosis {
+    explained(|probe, fresh| {
+        let held = probe.levers.delayed_ack.map_or(43.0, |d| d.as_secs_f64() * 1e3 + 3.0);
+        pauses(if fresh || probe.levers.quick_ack { 0.0 } else { held }, fresh)
+    })
+}
+
+fn environment() -> Environment {
+    Environment { command: "linerate explain 'a&b'".to_owned(), ..Environment::default() }
+}
+
+#[test]
+fn a_verdict_has_five_lines_at_most_and_says_what_to_do() {
+    let lines = words::headline(&stalled(), true);
+    assert!(lines.len() <= 5, "{lines:#?}");
+    assert!(lines[0].starts_with("43.0 ms of 45.0 ms: the server holds"), "{lines:#?}");
+    assert!(
+        lines[1].starts_with("Proved, server-nagle-delayed-ack by experiment: acknowledge at once"),
+        "{lines:#?}"
+    );
+    assert!(
+        lines[2].starts_with("Change (nginx): tcp_nodelay on;"),
+        "the server's own word counts: {lines:#?}"
+    );
+    assert!(lines[3].ends_with("linerate explain http://127.0.0.1/<b>"), "{lines:#?}");
+}
+
+#[test]
+fn a_healthy_server_is_told_so() {
+    let healthy = explained(|_, fresh| pauses(0.1, fresh));
+    let lines = words::headline(&healthy, true);
+    assert_eq!(lines[0], "Nothing is wrong: your call takes 2.10 ms, of which 1.90 ms is the network.");
+    assert!(to_string(&healthy, Style::default()).starts_with("Nothing is wrong"));
+    assert!(page::to_string(&healthy, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
+}
+
+#[test]
+fn both_arms_are_shown_next_to_each_other_where_there_is_room() {
+    let stalled = stalled();
+    for width in [40, 80, 103, 120, 200] {
+        let text = to_string(&stalled, Style { width, ..Style::default() });
+        let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+        // The commands to type and the diagrams' least width are not broken.
+        assert!(longest <= usize::from(width.clamp(70, 120)), "{width}: {longest}\n{text}");
+        let beside =
+            text.lines().any(|l| l.starts_with("As it is: 45.0 ms") && l.contains("Acknowledge at once"));
+        assert_eq!(beside, width >= 104, "{width}\n{text}");
+        assert!(width < 80 || text.contains("the rest waits for our ACK"), "{text}");
+    }
+    let ascii = to_string(&stalled, Style { unicode: false, ..Style::default() });
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_what_came_from_elsewhere_is_text() {
+    let page = page::to_string(&stalled(), &environment());
+    // Two diagrams, one experiment, its doses.
+    assert_eq!(page.matches("<svg ").count(), 4, "{page}");
+    assert!(page.contains("Dose and response"));
+    for foreign in ["src=", "href=", "<script", "url(", "http://127.0.0.1/<b>", "a&b"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    for wanted in ["prefers-color-scheme: dark", "@media print", "</html>", "Ruled out", "Verify:"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn a_call_that_hangs_is_drawn_to_its_end() {
+    let hangs = explained(|_, _| Call {
+        fresh: true,
+        connect: t(0.1),
+        wait: t(4000.0),
+        total: t(4000.1),
+        end: Some(Err(Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() })),
+        ..Call::default()
+    });
+    assert_eq!(hangs.whole, Whole::Inconclusive);
+    let text = to_string(&hangs, Style::default());
+    assert!(text.contains("4.00 s nothing more: we gave up"), "{text}");
+    assert_eq!(text.matches("calls failed: no answer").count(), 1, "said once\n{text}");
+    let many = Call {
+        receives: (0..50).map(|i| Received { at: t(f64::from(i)), bytes: 1 }).collect(),
+        ..pauses(50.0, false)
+    };
+    assert!(
+        to_string(&explained(|_, _| many.clone()), Style::default()).contains("48 more receives, 48 bytes")
+    );
+}
+
+#[test]
+fn a_process_in_a_few_lines() {
+    let mut diagnosis = stalled();
+    let doing =
+        |what: &str, mean| Doing { what: what.to_owned(), mean, most: 9, names: vec!["pool-N".to_owned()] };
+    diagnosis.shown.process = Some(Box::new(ProcessView {
+        pid: 4711,
+        name: "java".to_owned(),
+        looks: 9,
+        calls: 1,
+        threads: vec![doing("waiting for another thread (futex)", 27.0), doing("running", 0.25)],
+        files: Some((990, 1000)),
+        listeners: vec![Listening { address: ([127, 0, 0, 1], 80).into(), waiting: 3, limit: Some(50) }],
+        sockets: [("established", 3)].into(),
+        unread: (3_200, 2),
+        turned_away: (4, 5),
+        jvm: Some(Jvm { collections: 2, collected: t(12.0), safepoints: 3, stopped: t(13.0) }),
+        notes: vec!["odd".to_owned()],
+        ..ProcessView::default()
+    }));
+    let text = to_string(&diagnosis, Style::default());
+    let part: Vec<&str> =
+        text.lines().skip_while(|l| !l.starts_with("The server's process")).take(10).collect();
+    insta::assert_snapshot!(part.join("\n"), @r"
+    The server's process 4711 (java), looked at 9 times during 1 call
+      threads     27 waiting for another thread (futex): pool-N
+                  0.2 running: pool-N
+      accepting   127.0.0.1:80: 3 of at most 50 wait to be accepted
+      turned away 4 connections found an accept queue full, 5 SYNs were dropped
+      sockets     3 established; 3.20 kB not read yet on 2 connections
+      files       990 open, 1,000 allowed: nearly all are used up
+      pauses      2 garbage collections took 12.0 ms, 3 safepoints 13.0 ms
+      note        odd
+    ");
+    let page = page::to_string(&diagnosis, &environment());
+    assert!(page.contains("990 open, 1,000 allowed: nearly all are used up"));
+    let document = document(&diagnosis, &environment());
+    assert_eq!(document.process.map(|p| (p.pid, p.open_files)), Some((4711, Some(990))));
+    assert_eq!(document.causes[0].experiments[0].dose.as_ref().map(|d| d.points.len()), Some(4));
+}
