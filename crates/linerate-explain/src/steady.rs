@@ -62,7 +62,7 @@ fn statuses(record: &Record) -> Option<String> {
 fn failures(record: &Record) -> Option<String> {
     let calls: Vec<&Call> = alike(record)
         .map(|(_, call)| call)
-        .filter(|c| !c.failure().is_some_and(|f| matches!(f.why, Why::NoLever | Why::NoPort)))
+        .filter(|c| !c.failure().is_some_and(|f| matches!(f.why, Why::NoLever | Why::NoPort | Why::Cut)))
         .collect();
     let answered = calls.iter().filter(|c| c.answer().is_some()).count();
     let last = calls.iter().rev().take_while(|c| c.failure().is_some()).count();

@@ -138,7 +138,8 @@ impl Film {
         match observation {
             Observation::Call(call) => recorder.made([&**call]),
             Observation::Burst(calls) => recorder.made(calls),
-            _ => {}
+            Observation::SideBySide(lanes) => recorder.made(lanes.iter().flatten()),
+            Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
         }
     }
 
