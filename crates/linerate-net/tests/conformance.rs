@@ -16,7 +16,12 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const KERNEL_BULK: usize = 24 << 20;
 
 fn epoll(at: IpAddr) -> Option<Subject<Epoll>> {
-    Some(Subject { make: |limits| Epoll::with_limits(limits).expect("epoll"), at, bulk: KERNEL_BULK })
+    Some(Subject {
+        make: |limits| Epoll::with_limits(limits).expect("epoll"),
+        at,
+        from: None,
+        bulk: KERNEL_BULK,
+    })
 }
 
 fn epoll_v4() -> Option<Subject<Epoll>> {
@@ -32,7 +37,12 @@ fn uring(at: IpAddr) -> Option<Subject<Uring>> {
         println!("skipped: {why}");
         return None;
     }
-    Some(Subject { make: |limits| Uring::with_limits(limits).expect("io_uring"), at, bulk: KERNEL_BULK })
+    Some(Subject {
+        make: |limits| Uring::with_limits(limits).expect("io_uring"),
+        at,
+        from: None,
+        bulk: KERNEL_BULK,
+    })
 }
 
 fn uring_v4() -> Option<Subject<Uring>> {
@@ -49,26 +59,26 @@ fn mem(options: MemOptions) -> Mem {
 
 fn mem_perfect() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, ..MemOptions::default() });
-    Some(Subject { make, at: V4, bulk: 4 << 20 })
+    Some(Subject { make, at: V4, from: None, bulk: 4 << 20 })
 }
 
 fn mem_far() -> Option<Subject<Mem>> {
     let make = |limits: Limits| {
         mem(MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() })
     };
-    Some(Subject { make, at: V6, bulk: 4 << 20 })
+    Some(Subject { make, at: V6, from: None, bulk: 4 << 20 })
 }
 
 fn mem_cut() -> Option<Subject<Mem>> {
     let make = |limits| {
         mem(MemOptions { limits, cut: Cut::Random(3000), window: 10_000, seed: 7, ..MemOptions::default() })
     };
-    Some(Subject { make, at: V4, bulk: 1 << 20 })
+    Some(Subject { make, at: V4, from: None, bulk: 1 << 20 })
 }
 
 fn mem_crumbs() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, cut: Cut::Every(7), window: 999, ..MemOptions::default() });
-    Some(Subject { make, at: V4, bulk: 100_000 })
+    Some(Subject { make, at: V4, from: None, bulk: 100_000 })
 }
 
 conformance_tests!(over_mem, super::mem_perfect);

@@ -21,14 +21,14 @@ fn alone(limits: Limits, sim: SimOptions) -> Stack<SimEnd> {
 }
 
 fn near() -> Option<Subject<Stack<SimEnd>>> {
-    Some(Subject { make: |limits| alone(limits, SimOptions::default()), at: V4, bulk: 4 << 20 })
+    Some(Subject { make: |limits| alone(limits, SimOptions::default()), at: V4, from: None, bulk: 4 << 20 })
 }
 
 fn far_v6() -> Option<Subject<Stack<SimEnd>>> {
     let far = |limits| {
         alone(limits, SimOptions { delay: Duration::from_millis(2), mtu: 1280, ..SimOptions::default() })
     };
-    Some(Subject { make: far, at: V6, bulk: 4 << 20 })
+    Some(Subject { make: far, at: V6, from: None, bulk: 4 << 20 })
 }
 
 conformance_tests!(over_sim, super::near);
@@ -47,7 +47,7 @@ fn bad() -> Option<Subject<Stack<SimEnd>>> {
         };
         alone(limits, sim)
     };
-    Some(Subject { make: bad, at: V4, bulk: 4 << 20 })
+    Some(Subject { make: bad, at: V4, from: None, bulk: 4 << 20 })
 }
 
 conformance_tests!(over_a_bad_sim, super::bad);

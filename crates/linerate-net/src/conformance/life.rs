@@ -13,7 +13,7 @@ pub fn a_connection_is_made<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();
     assert_ne!(client.slot(), server.slot());
-    assert_eq!(bed.accepted[0].1.ip(), subject.at);
+    assert_eq!(bed.accepted[0].1.ip(), subject.source());
     assert_eq!((bed.net.unsent(client), bed.net.unsent(server)), (0, 0));
     bed.for_a_while(Duration::from_millis(20));
     assert_eq!(bed.of(client).connected, 1, "said once");
@@ -22,10 +22,7 @@ pub fn a_connection_is_made<T: Transport>(subject: &Subject<T>) {
 
 pub fn a_source_address_is_used<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
-    let from = match subject.at {
-        IpAddr::V4(_) => Ipv4Addr::new(127, 0, 0, 9).into(),
-        v6 => v6,
-    };
+    let from = subject.other_source();
     let options = ConnectOptions { from: Some(from), short: false };
     let client = bed.net.connect(bed.at, &options).expect("can connect");
     bed.seen.insert(client, Seen::default());

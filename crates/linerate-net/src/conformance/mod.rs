@@ -8,7 +8,7 @@ mod closing;
 mod flow;
 mod life;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::closing::*;
 pub use self::flow::*;
@@ -24,6 +24,9 @@ pub struct Subject<T> {
     pub make: fn(Limits) -> T,
     /// Where to listen.
     pub at: IpAddr,
+    /// The address that connections come from, and another that they may; `None` on loopback: the one listened on, and another of
+    /// its family where there is one.
+    pub from: Option<[IpAddr; 2]>,
     /// Bytes that are more than the wire buffers.
     pub bulk: usize,
 }
@@ -45,6 +48,20 @@ fn pattern(len: usize) -> Vec<u8> {
 impl<T: Transport> Subject<T> {
     fn bed(&self) -> bed::Bed<T> {
         self.bed_with(Limits::default())
+    }
+
+    /// Where connections come from.
+    fn source(&self) -> IpAddr {
+        self.from.map_or(self.at, |[usual, _]| usual)
+    }
+
+    /// Where they may come from as well.
+    fn other_source(&self) -> IpAddr {
+        let on_loopback = match self.at {
+            IpAddr::V4(_) => Ipv4Addr::new(127, 0, 0, 9).into(),
+            v6 => v6,
+        };
+        self.from.map_or(on_loopback, |[_, other]| other)
     }
 
     fn bed_with(&self, limits: Limits) -> bed::Bed<T> {

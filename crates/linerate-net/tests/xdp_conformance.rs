@@ -1,0 +1,128 @@
+//! The conformance suite over AF_XDP: one stack with a foot on either end of a cable, so that every packet goes through a driver,
+//! both its rings and the program that steers it. Needs root.
+
+mod namespaces;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use linerate_net::conformance::Subject;
+use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
+use linerate_net::link::{Checksums, Link};
+use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::{Limits, Time, Waker, conformance_tests};
+use namespaces::{Cable, Namespace, OURS, THEIRS};
+
+/// Clients', on our end, and the server's, on theirs; nobody else has them.
+const CLIENTS_V4: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 77, 0, 8)), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9))];
+const CLIENTS_V6: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 8)),
+    IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 9)),
+];
+const SERVER_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 10));
+const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 10));
+
+/// How long one end waits before the other is looked at.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// Both ends of a cable as one link: what is for the server goes in at the clients' end, and the other way round.
+struct BothEnds {
+    clients: Xdp,
+    server: Xdp,
+    /// Goes last.
+    _cable: Cable,
+}
+
+impl Link for BothEnds {
+    fn now(&mut self) -> Time {
+        self.clients.now()
+    }
+
+    fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+        let count = self.server.receive(max, &mut take);
+        count + self.clients.receive(max - count, take)
+    }
+
+    fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let from_clients = to == SERVER_V4 || to == SERVER_V6;
+        if from_clients { self.clients.transmit(to, len, fill) } else { self.server.transmit(to, len, fill) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.clients.flush()?;
+        self.server.flush()
+    }
+
+    fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
+        self.server.wait(Some(Time::ZERO))?;
+        loop {
+            // An end that has waited for less than it was told to has something.
+            for end in 0..2 {
+                let link = if end == 0 { &mut self.clients } else { &mut self.server };
+                let soon = link.now() + GLANCE;
+                let soon = until.map_or(soon, |until| until.min(soon));
+                if link.wait(Some(soon))? {
+                    return Ok(true);
+                }
+                let now = link.now();
+                if now < soon || until.is_some_and(|until| until <= now) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.clients.waker()
+    }
+
+    fn mtu(&mut self, to: IpAddr) -> usize {
+        self.clients.mtu(to)
+    }
+
+    fn checksums(&self) -> Checksums {
+        self.clients.checksums()
+    }
+}
+
+fn end(of: &Namespace, interface: &str, addresses: &[IpAddr], mode: XdpMode) -> Xdp {
+    let options = XdpOptions { mode, ..XdpOptions::new(interface, Steer::From(addresses.to_vec())) };
+    of.run(|| open(&options).expect("the link").links.remove(0))
+}
+
+fn stack(limits: Limits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) -> Stack<BothEnds> {
+    let cable = Cable::new("conformance over xdp", 1).expect("it could be had a moment ago");
+    let mut link = BothEnds {
+        clients: end(&cable.ours, OURS, &clients, mode),
+        server: end(&cable.theirs, THEIRS, &[server], mode),
+        _cable: cable,
+    };
+    link.clients.look_for(&[server]).expect("the server's end answers");
+    link.server.look_for(&clients).expect("the clients' end answers");
+    let addresses = [&clients[..], &[server]].concat();
+    Stack::new(link, StackOptions { addresses, limits, ..StackOptions::default() })
+}
+
+/// Whether all of this can be had here; said once for all cases.
+fn possible() -> bool {
+    static POSSIBLE: OnceLock<bool> = OnceLock::new();
+    *POSSIBLE.get_or_init(|| Cable::new("the conformance suite over xdp", 1).is_some())
+}
+
+type Made = Option<Subject<Stack<BothEnds>>>;
+
+fn v4() -> Made {
+    let make = |limits| stack(limits, CLIENTS_V4, SERVER_V4, XdpMode::Auto);
+    possible().then_some(Subject { make, at: SERVER_V4, from: Some(CLIENTS_V4), bulk: 4 << 20 })
+}
+
+fn generic_v6() -> Made {
+    let make = |limits| stack(limits, CLIENTS_V6, SERVER_V6, XdpMode::Generic);
+    possible().then_some(Subject { make, at: SERVER_V6, from: Some(CLIENTS_V6), bulk: 4 << 20 })
+}
+
+conformance_tests!(over_xdp_v4, super::v4);
+conformance_tests!(over_xdp_in_generic_mode_v6, super::generic_v6);
