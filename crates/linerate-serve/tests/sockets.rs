@@ -1,5 +1,8 @@
-//! The server on the kernel's TCP.
+//! The server on every TCP: the kernel's by epoll and io_uring, and our own over a cable to a kernel's client.
 #![allow(clippy::unwrap_used)]
+
+#[path = "../../linerate-net/tests/namespaces/mod.rs"]
+mod namespaces;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,7 +10,10 @@ use std::time::Duration;
 
 use linerate_serve::{AccessLog, Handle, Io, LogFormat, LogTarget, Notices, ServerOptions, spawn};
 
-/// Runs a test on a server over epoll, and over io_uring where that can be had.
+use namespaces::{Cable, OUR_V4, OURS};
+
+/// Runs a test on a server over epoll, over io_uring where that can be had, and, as root, over AF_XDP: the server at one end of a
+/// cable, the test with the kernel's TCP at the other.
 fn with(options: ServerOptions, test: impl Fn(Handle)) {
     for io in [Io::Epoll, Io::Uring] {
         match spawn(ServerOptions { io, ..options.clone() }) {
@@ -16,6 +22,14 @@ fn with(options: ServerOptions, test: impl Fn(Handle)) {
             Err(error) => panic!("{error}"),
         }
     }
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    let Some(cable) = Cable::new(&format!("{name} over xdp"), 2) else { return };
+    let listen = vec![SocketAddr::from((OUR_V4, 0))];
+    let options = ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..options };
+    let server = cable.ours.run(|| spawn(options)).unwrap();
+    // This thread stays there: the test's own, and what is over xdp comes last.
+    cable.theirs.enter();
+    test(server);
 }
 
 fn connect(to: SocketAddr) -> TcpStream {
@@ -178,7 +192,7 @@ fn a_handler_that_holds_its_loop_is_named_once() {
             exchange(server.addr(), &get("/block/30"));
         }
         let said: Vec<String> = notices.collected().iter().map(ToString::to_string).collect();
-        assert!((1..=2).contains(&said.len()), "once for each of the servers: {said:?}");
+        assert!((1..=3).contains(&said.len()), "once for each of the servers: {said:?}");
         assert!(said[0].contains("GET /block/30"), "{said:?}");
     });
 }

@@ -2,11 +2,15 @@
 //! test says so and ends.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../linerate-net/tests/namespaces/mod.rs"]
+mod namespaces;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use linerate_serve::{Handle, ServerOptions, spawn};
+use linerate_serve::{Handle, Io, ServerOptions, spawn};
+use namespaces::{Cable, OUR_V4, OURS};
 use serde_json::Value;
 
 /// Verdicts of the tables that the RFCs do not share; docs/HTTP-SERVER.md says why, with the section of each.
@@ -53,11 +57,32 @@ fn h1spec_probe_sequences_cuts_and_parsers_tables() {
         println!("skipped: there is no ../shared/suites");
         return;
     }
-    let server = spawn(ServerOptions::default()).unwrap();
+    judge(&spawn(ServerOptions::default()).unwrap(), &runner);
+}
+
+/// The same past the kernel: the server at one end of a cable, the suites with the kernel's TCP at the other.
+#[test]
+fn h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp() {
+    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites/bin/h1_server.py");
+    if !runner.exists() {
+        println!("skipped: there is no ../shared/suites");
+        return;
+    }
+    let test = "h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let listen = vec![(OUR_V4, 8080).into()];
+    let options =
+        ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..ServerOptions::default() };
+    let server = cable.ours.run(|| spawn(options)).unwrap();
+    cable.theirs.run(|| judge(&server, &runner));
+}
+
+/// All verdicts have to be good, or justified.
+fn judge(server: &Handle, runner: &Path) {
     // The runner waits for half a second where an answer must not come or must: on a busy machine that says little once.
     let mut bad: Option<BTreeSet<String>> = None;
     for _ in 0..3 {
-        let Some(now) = failures(&server, &runner) else { return println!("skipped: there is no python3") };
+        let Some(now) = failures(server, runner) else { return println!("skipped: there is no python3") };
         let still = bad.map_or(now.clone(), |before| &before & &now);
         if still.is_empty() {
             assert_eq!(server.counts().panics, 0);

@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 11] = [
+const NEEDS: [Need; 12] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -25,6 +25,7 @@ const NEEDS: [Need; 11] = [
     need("tshark", "tshark", "comparisons with it (cargo xtask bench pcap)"),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ping", "iputils-ping", "tests of --io xdp"),
+    need("python3", "python3", "the public suites (../shared/suites), HTTP and TCP"),
     need("nft", "nftables", "tests with lost packets"),
 ];
 

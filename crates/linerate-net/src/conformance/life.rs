@@ -1,6 +1,5 @@
 //! How connections come and go, and how a turn waits.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use super::bed::{Bed, Seen};
