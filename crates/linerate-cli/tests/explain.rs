@@ -73,11 +73,111 @@ fn the_jdk() {
 
 #[test]
 fn servers_without_a_fault() {
-    for server in [real::node(), real::go(), real::nginx(1000)].into_iter().flatten() {
+    let servers = [real::node(), real::go(), real::nginx(1000), real::python(true)];
+    for server in servers.into_iter().flatten() {
         let (document, _, _) = explained(&[&server.url("/")]);
         sound(&document);
         no_transport(&document);
     }
+}
+
+#[test]
+fn servers_that_write_in_two_pieces_under_nagle() {
+    for (server, change) in [(real::python(false), "wbufsize = -1"), (real::node_split(), "noDelay")] {
+        let Some(server) = server else { continue };
+        let (document, text, code) = explained(&[&server.url("/")]);
+        sound(&document);
+        stall_is_proved(&document);
+        assert_eq!(code, Some(1));
+        assert!(text.contains(change), "{text}");
+    }
+}
+
+/// Whether this process may look at packets.
+fn may_capture() -> bool {
+    let may = linerate_net::capture::Capture::open(&Default::default()).is_ok();
+    if !may {
+        println!("not run: what packets show, which takes CAP_NET_RAW");
+    }
+    may
+}
+
+#[test]
+fn packets_stand_beside_what_was_proved() {
+    let server = misbehaving(&["nagle-split"]);
+    let url = url(&server, "/");
+    let (off, text, _) = explained(&["--capture", "off", &url]);
+    stall_is_proved(&off);
+    assert_eq!(off["segments"].as_array().map(Vec::len), Some(0));
+    assert!(!text.contains("packets"), "{text}");
+    let (document, text, _) = explained(&["--capture=auto", &url]);
+    sound(&document);
+    stall_is_proved(&document);
+    let limits = document["limits"].to_string();
+    if !may_capture() {
+        assert!(limits.contains("CAP_NET_RAW") && text.contains("CAP_NET_RAW"), "{text}");
+        return;
+    }
+    assert!(!limits.contains("packets"), "{limits}");
+    // Request, first part, our acknowledgement, second part.
+    let segments = document["segments"].as_array().expect("segments");
+    assert!(segments.len() >= 4 && segments[0]["from"] == "client", "{segments:#?}");
+    let received = segments.iter().filter(|s| s["from"] == "server").filter_map(|s| s["bytes"].as_u64());
+    let call = document["call"]["receives"].as_array().expect("receives");
+    assert_eq!(received.sum::<u64>(), call.iter().filter_map(|r| r["bytes"].as_u64()).sum::<u64>());
+    let seen = document["causes"][0]["seen"].as_str().expect("seen, too");
+    assert!(seen.contains("nothing until the client's ACK came"), "{seen}");
+    assert!(text.contains("seen in the packets, too"), "{text}");
+}
+
+#[test]
+fn a_page_to_pass_on() {
+    let server = misbehaving(&["nagle-split"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("why.html");
+    let said = run(&["explain", "--html", path.to_str().unwrap(), &url(&server, "/")]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("server-nagle-delayed-ack") && said.out.contains("As it is: "), "{said:?}");
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    assert!(page.matches("<svg ").count() >= 3 && page.contains("Verify:"), "{page}");
+    assert!(!page.contains("src=") && !page.contains("<script"), "it needs nothing else");
+    let to_stdout = run(&["explain", "--html", "-", "--quiet", &url(&server, "/")]);
+    assert!(
+        to_stdout.out.starts_with("<!DOCTYPE html>") && to_stdout.err.contains("Proved"),
+        "{to_stdout:?}"
+    );
+}
+
+#[test]
+fn the_servers_process_is_looked_at() {
+    let Some(server) = real::jdk() else { return };
+    let pid = server.pid().to_string();
+    let (document, text, _) = explained(&["--pid", &pid, &server.url("/")]);
+    sound(&document);
+    let process = &document["process"];
+    assert_eq!(
+        (process["pid"].as_u64(), process["name"].as_str()),
+        (Some(server.pid().into()), Some("java"))
+    );
+    let threads = process["threads"].as_array().expect("threads");
+    let doing: Vec<&str> = threads.iter().filter_map(|t| t["doing"].as_str()).collect();
+    assert!(doing.iter().any(|d| d.contains("futex")), "{process:#}");
+    assert!(doing.iter().any(|d| d.contains("epoll")), "{process:#}");
+    assert!(process["open_files"].as_u64() > Some(3) && process["open_files_limit"].as_u64() > Some(0));
+    // What HttpServer.create was told.
+    assert_eq!(process["listeners"][0]["limit"], 1024, "{process:#}");
+    assert!(process["jvm"]["safepoints"].is_u64() && process["notes"].as_array().is_some_and(Vec::is_empty));
+    assert!(text.contains(&format!("The server's process {pid} (java), looked at")), "{text}");
+    // Another process than the one that answers: itself.
+    let own = std::process::id().to_string();
+    let (document, text, _) = explained(&["--pid", &own, &server.url("/")]);
+    let note = document["process"]["notes"][0].as_str().unwrap_or_default();
+    assert!(
+        note.contains("does not listen on port") && note.contains(&format!("process {pid} (java) does")),
+        "{note}"
+    );
+    assert!(text.contains("does not listen on port"), "{text}");
 }
 
 /// `linerate serve` that misbehaves.

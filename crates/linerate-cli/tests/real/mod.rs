@@ -52,6 +52,11 @@ impl Server {
         server
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The URL of `path`.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
@@ -146,6 +151,38 @@ require('http').createServer((request, response) => {
 }).listen({port}, '127.0.0.1');
 ";
     written("node", &[], "server.js", source)
+}
+
+/// Node's `http` with Nagle's algorithm left on, and an answer in two writes.
+pub(crate) fn node_split() -> Option<Server> {
+    let source = "require('http').createServer({ noDelay: false }, (request, response) => {
+  response.writeHead(200, { 'Content-Length': 10 });
+  response.write('first');
+  setImmediate(() => response.end('again'));
+}).listen({port}, '127.0.0.1');
+";
+    written("node", &[], "server.js", source)
+}
+
+/// Python's `http.server` with connections that are kept: head and body leave in a write each, and Nagle's algorithm is on, unless
+/// `buffered`.
+pub(crate) fn python(buffered: bool) -> Option<Server> {
+    let source = "import http.server
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    wbufsize = {buffer}
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header('Content-Length', '5')
+        self.end_headers()
+        self.wfile.write(b'hello')
+    def log_message(self, *anything):
+        pass
+
+http.server.ThreadingHTTPServer(('127.0.0.1', {port}), Handler).serve_forever()
+";
+    written("python3", &[], "server.py", &source.replace("{buffer}", if buffered { "-1" } else { "0" }))
 }
 
 /// Go's `net/http`.

@@ -238,6 +238,10 @@ impl Answering {
     }
 
     fn take(&mut self, mut input: &[u8]) {
+        if self.bytes == 0 && is_tls(input) {
+            let words = "it speaks TLS there (https), which explain does not".to_owned();
+            self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
+        }
         self.bytes += input.len() as u64;
         while self.end.is_none() {
             match self.reader.next(&mut self.cache, &mut input, self.expect) {
@@ -287,6 +291,11 @@ impl Answering {
 fn wall_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// An alert or a handshake record (RFC 8446, section 5.1): what a TLS server answers to a request in clear.
+fn is_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15 | 0x16, 3, 0..=4, ..])
 }
 
 fn facts_of(head: &HeadView<'_>) -> Answer {
