@@ -1,5 +1,7 @@
 //! `linerate-bench-peers NAME ADDR:PORT`: one server, for ever. Each answers `/` at once and `/delay/10` after 10 ms.
+//! `linerate-bench-peers router`: what the axum app alone takes, in memory.
 
+mod router;
 mod threads;
 
 use std::convert::Infallible;
@@ -22,6 +24,9 @@ const WAIT: Duration = Duration::from_millis(10);
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words == ["router"] {
+        return router::measure();
+    }
     let [name, at] = words.as_slice() else { bail!("usage: linerate-bench-peers NAME ADDR:PORT") };
     let at: SocketAddr = at.parse().with_context(|| format!("{at} is no address with a port"))?;
     match name.as_str() {

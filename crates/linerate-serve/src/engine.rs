@@ -18,7 +18,7 @@ use crate::limits::{self, Limits};
 use crate::response::ResponseBody;
 use crate::tasks::{Polled, Ready, Tasks};
 use crate::watch::{Watch, Watchdog};
-use crate::{Handler, Request, Response};
+use crate::{Draining, Handler, Request, Response};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps answers in order.
 pub(crate) struct Engine<H: Handler> {
@@ -35,6 +35,8 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) now: Time,
     /// Each further answer says that the connection ends.
     pub(crate) draining: bool,
+    /// Who is told that this has begun.
+    pub(crate) goodbye: Draining,
     /// And the next one is the last, even with bytes received behind its request.
     pub(crate) draining_hard: bool,
     /// Requests after which a connection is closed.
@@ -62,6 +64,7 @@ impl<H: Handler> Engine<H> {
             date: HttpDate::from_unix(0),
             now: Time::ZERO,
             draining: false,
+            goodbye: Draining::default(),
             draining_hard: false,
             close_after: None,
             spare: Vec::new(),
@@ -179,7 +182,8 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        let request = Request::new(head, body, c.peer).asking_to_upgrade(c.held);
+        let request =
+            Request::new(head, body, c.peer).asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
         self.enter();
         let handler = &self.handler;
         let started = self.tasks.start(|| handler.call(request));

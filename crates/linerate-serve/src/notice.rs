@@ -59,19 +59,36 @@ impl fmt::Display for Notice {
 /// How long accepting must have worked before that is said. Reason: each connection that ends lets one in, and the next fails
 /// again.
 const CALM: Duration = Duration::from_secs(2);
+/// When it has, it is looked at once more after this long. Reason: a thread that got no processor for seconds could not fail.
+const AGAIN: Duration = Duration::from_millis(500);
+/// What comes again sooner than this needs twice the calm before it is said to be over, this much at most. Reason: a server at its
+/// limit for hours does not fill a log.
+const MOST_CALM: Duration = Duration::from_secs(64);
 
 /// What several threads may lack at once, said once when it begins and once when it is over.
 #[derive(Clone, Debug)]
 pub(crate) struct Lack {
     notices: Notices,
-    /// When it was last felt; `None`: nothing is lacking, as far as anybody was told.
-    since: Arc<Mutex<Option<Time>>>,
+    state: Arc<Mutex<Lacking>>,
     is_felt: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Lacking {
+    /// When it was last felt; `None`: nothing is lacking, as far as anybody was told.
+    since: Option<Time>,
+    /// When nobody had felt it for long enough, for the first time.
+    calm_at: Option<Time>,
+    /// How long that is.
+    calm: Duration,
+    /// When it was last said to be over.
+    over: Option<Time>,
 }
 
 impl Lack {
     pub(crate) fn new(notices: Notices) -> Lack {
-        Lack { notices, since: Arc::default(), is_felt: Arc::default() }
+        let state = Lacking { since: None, calm_at: None, calm: CALM, over: None };
+        Lack { notices, state: Arc::new(Mutex::new(state)), is_felt: Arc::default() }
     }
 
     /// Whether any thread can't accept, or could not a moment ago.
@@ -81,21 +98,29 @@ impl Lack {
 
     /// A thread can't accept.
     pub(crate) fn felt(&self, now: Time, why: NetError) {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_felt.store(true, Relaxed);
-        if since.replace(now).is_none() {
-            self.notices.tell(&Notice::AcceptFails(why.to_string()));
+        state.calm_at = None;
+        if state.since.replace(now).is_some() {
+            return;
         }
+        let soon = state.over.is_some_and(|over| now < over + MOST_CALM);
+        state.calm = if soon { (state.calm * 2).min(MOST_CALM) } else { CALM };
+        self.notices.tell(&Notice::AcceptFails(why.to_string()));
     }
 
     /// A thread can. Returns when to ask again, while the end of it has not been said.
     pub(crate) fn over(&self, now: Time) -> Option<Time> {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        let calm = (*since)? + CALM;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let calm = state.since? + state.calm;
         if now < calm {
             return Some(calm);
         }
-        *since = None;
+        let again = *state.calm_at.get_or_insert(now) + AGAIN;
+        if now < again {
+            return Some(again);
+        }
+        (state.since, state.calm_at, state.over) = (None, None, Some(now));
         self.is_felt.store(false, Relaxed);
         self.notices.tell(&Notice::AcceptWorks);
         None
@@ -145,5 +170,56 @@ impl Notices {
 
     pub(crate) fn tell(&self, notice: &Notice) {
         (self.tell)(notice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_net::NetErrorKind;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_lack_is_said_once_and_its_end_once() {
+        let notices = Notices::collecting();
+        let lack = Lack::new(notices.clone());
+        let why = NetError::of(NetErrorKind::DescriptorsExhausted);
+        assert_eq!(lack.over(at(0)), None);
+        for ms in [100, 200, 1900] {
+            lack.felt(at(ms), why);
+        }
+        assert_eq!(lack.over(at(2000)), Some(at(3900)));
+        // Nobody ran for seconds: the others get the time to fail once more, and one does.
+        assert_eq!(lack.over(at(9000)), Some(at(9500)));
+        lack.felt(at(9100), why);
+        assert_eq!(lack.over(at(9500)), Some(at(11_100)));
+        assert_eq!(lack.over(at(11_100)), Some(at(11_600)));
+        assert_eq!(lack.over(at(11_600)), None);
+        assert!(!lack.is_felt());
+        assert_eq!(notices.collected(), [Notice::AcceptFails(why.to_string()), Notice::AcceptWorks]);
+    }
+
+    #[test]
+    fn one_that_comes_again_and_again_is_said_less_and_less_often() {
+        let notices = Notices::collecting();
+        let lack = Lack::new(notices.clone());
+        let why = NetError::of(NetErrorKind::DescriptorsExhausted);
+        // For an hour: felt once in 10 s, asked ten times a second.
+        for ms in (0..3_600_000).step_by(100) {
+            if ms % 10_000 == 0 {
+                lack.felt(at(ms), why);
+            }
+            lack.over(at(ms));
+        }
+        assert!(notices.collected().len() <= 9, "{:?}", notices.collected());
+        // And after some quiet it is as new.
+        lack.over(at(3_700_000));
+        assert_eq!(lack.over(at(3_701_000)), None);
+        lack.felt(at(3_800_000), why);
+        assert_eq!(lack.over(at(3_800_000)), Some(at(3_802_000)));
     }
 }

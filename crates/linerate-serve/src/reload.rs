@@ -47,7 +47,7 @@ impl Post {
 
 impl Handle {
     /// Goes on with other options: new addresses are listened on, those that are gone are drained as [`Server::unlisten`] does
-    /// it, limits and the access log hold from the next request on. `threads`, `cores`, `io`, `watchdog` and `notices` stay as
+    /// it, limits and the access log hold from the next request on. `threads`, `cores`, `io`, `watchdog`, `notices` and `draining` stay as
     /// they were. An address that was asked for with port 0 and is asked for again stays the same.
     ///
     /// # Errors
@@ -122,6 +122,7 @@ impl Thread {
                     interface: kept.interface.clone(),
                     watchdog: kept.watchdog,
                     notices: kept.notices.clone(),
+                    draining: kept.draining.clone(),
                     ..*options
                 };
             }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use linerate_http::server::{Method, RequestHead};
 
+use crate::Draining;
 use crate::body::RequestBody;
 
 /// A request: its head, its body, who sent it.
@@ -13,21 +14,23 @@ pub struct Request {
     head: Rc<RequestHead>,
     body: RequestBody,
     peer: SocketAddr,
-    upgrade: bool,
+    /// Asks to go on with another protocol, and the connection can be handed over.
+    upgrade: Option<Draining>,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer, upgrade: false }
+        Request { head, body, peer, upgrade: None }
     }
 
-    pub(crate) fn asking_to_upgrade(self, upgrade: bool) -> Request {
+    /// Whoever gets the connection is told of the server's end.
+    pub(crate) fn asking_to_upgrade(self, upgrade: Option<Draining>) -> Request {
         Request { upgrade, ..self }
     }
 
     /// Whether it asks to go on with another protocol, and the connection can be handed over.
-    pub(crate) fn wants_upgrade(&self) -> bool {
-        self.upgrade
+    pub(crate) fn wants_upgrade(&self) -> Option<&Draining> {
+        self.upgrade.as_ref()
     }
 
     /// The head, with all its fields.

@@ -14,7 +14,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linerate_http::server::{HttpDate, write_chunk, write_interim, write_last_chunk};
 use linerate_net::{After, Close, Conn, Data, Event, ListenOptions, Listener, NetError, Time, Transport};
 
-use crate::Handler;
 use crate::access_log::{AccessLog, LogBuffer};
 use crate::connection::{Answer, Connection, StreamEnd, Waits};
 use crate::counts::{Counts, ThreadCounts};
@@ -24,6 +23,7 @@ use crate::notice::Lack;
 use crate::tasks::Ready;
 use crate::timers::{self, Deadlines, Timers};
 use crate::watch::Watchdog;
+use crate::{Draining, Handler};
 
 /// Where the wall clock for `Date` comes from.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +147,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self
     }
 
+    /// Tells this one as well when it drains.
+    #[must_use]
+    pub fn with_draining(mut self, draining: Draining) -> Self {
+        self.engine.goodbye = draining;
+        self
+    }
+
     pub(crate) fn with_lack(mut self, lack: Lack) -> Self {
         self.lack = Some(lack);
         self
@@ -230,6 +237,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Stops accepting; every answer from now on says that its connection ends, and idle ones are closed.
     pub fn drain(&mut self) {
         self.engine.draining = true;
+        self.engine.goodbye.begin();
         self.drain_hard_at = self.transport.now() + DRAIN_PATIENCE;
         for (_, listener) in self.listeners.drain(..) {
             self.transport.unlisten(listener);

@@ -17,7 +17,6 @@ use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{ListenOptions, Time, Transport, Waker, machine};
 
-use crate::Handler;
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
 use crate::limits::{self, Limits};
@@ -28,6 +27,7 @@ use crate::runtime::tokio_handle;
 use crate::server::Server;
 use crate::site::{SharedContent, SitePlan};
 use crate::watch::Watchdog;
+use crate::{Draining, Handler};
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -92,6 +92,9 @@ pub struct ServerOptions {
     pub notices: Notices,
     /// How long a stopped server waits for answers on their way.
     pub drain: Duration,
+    /// Is told when the server is stopped: what goes on without an end should end then. Servers whose options are clones of the same
+    /// share it, unless they are given their own.
+    pub draining: Draining,
 }
 
 impl Default for ServerOptions {
@@ -111,6 +114,7 @@ impl Default for ServerOptions {
             watchdog: true,
             notices: Notices::default(),
             drain: limits::DRAIN_TIME,
+            draining: Draining::default(),
         }
     }
 }
@@ -380,7 +384,8 @@ impl Thread {
             .with_close_after(self.options.close_after)
             .with_access_log(self.options.access_log.clone())
             .with_watchdog(self.watchdog.as_ref())
-            .with_lack(self.lack.clone());
+            .with_lack(self.lack.clone())
+            .with_draining(self.options.draining.clone());
         let listen = |at: &SocketAddr| self.listen(&mut server, *at);
         let addresses: io::Result<Vec<SocketAddr>> = self.options.listen.iter().map(listen).collect();
         let failed = addresses.is_err();

@@ -23,7 +23,7 @@ use crate::engine::explained;
 use crate::limits::BODY_PLACES_KEPT;
 use crate::response::{BodyStream, ResponseBody};
 use crate::tunnel::Tunnel;
-use crate::{Handler, Request, Response};
+use crate::{Draining, Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -83,9 +83,9 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    if request.wants_upgrade() {
+    if let Some(draining) = request.wants_upgrade() {
         // Boxed, so that requests which do not ask for it need not carry the room for it.
-        return Box::pin(hand_over(service, &request)).await;
+        return Box::pin(hand_over(service, &request, draining.clone())).await;
     }
     let request = match to_http(&bridge.last, request) {
         Ok(request) => request,
@@ -105,7 +105,7 @@ where
 
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
 /// the connection behind an answer that is no upgrade.
-async fn hand_over<S, B>(service: S, request: &Request) -> Response
+async fn hand_over<S, B>(service: S, request: &Request, draining: Draining) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -117,9 +117,11 @@ where
     let peer = Peer(request.peer());
     let service = service_fn(move |request: http::Request<Incoming>| {
         let mut service = service.clone();
+        let draining = draining.clone();
         async move {
             let mut request = request.map(TowerBody::incoming);
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(draining);
             let failed = |error: S::Error| io::Error::other(error.to_string());
             poll_fn(|context| service.poll_ready(context)).await.map_err(failed)?;
             let mut response = service.call(request).await.map_err(failed)?;
@@ -222,11 +224,13 @@ where
     answer
 }
 
+type Framed<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+
 /// A body in its place.
 struct Housed<B>(Place<B>);
 
 impl<B: Body> Housed<B> {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Framed<B>> {
         self.0.as_mut().as_pin_mut().map_or(Poll::Ready(None), |body| body.poll_frame(context))
     }
 

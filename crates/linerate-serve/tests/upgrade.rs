@@ -3,13 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::pin::pin;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::ws::{Message, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, WebSocketUpgrade};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
+use futures_util::future::{Either, select};
 use futures_util::{SinkExt, StreamExt};
-use linerate_serve::{Handle, Io, Limits, ServerOptions, spawn_with, tower};
+use linerate_serve::{Draining, Handle, Io, Limits, ServerOptions, spawn_with, tower};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message as ClientMessage;
 
@@ -37,9 +39,15 @@ fn router() -> Router {
 
 /// Runs a test on a server of each kind that this machine has.
 fn with(options: &ServerOptions, test: impl Fn(Handle)) {
+    with_app(&router(), options, test);
+}
+
+fn with_app(app: &Router, options: &ServerOptions, test: impl Fn(Handle)) {
     for io in [Io::Epoll, Io::Uring] {
-        let app = router();
-        match spawn_with(ServerOptions { io, ..options.clone() }, move || tower(app.clone())) {
+        let app = app.clone();
+        // Each server has an end of its own.
+        let options = ServerOptions { draining: Draining::default(), ..options.clone() };
+        match spawn_with(ServerOptions { io, ..options }, move || tower(app.clone())) {
             Ok(server) => test(server),
             Err(error) if io == Io::Uring => println!("over uring: not run: {error}"),
             Err(error) => panic!("{error}"),
@@ -187,6 +195,53 @@ fn a_drain_lets_them_talk_until_its_time_is_over() {
         let counts = stopping.join().unwrap();
         assert_eq!(counts.open, 1, "{:?}", counter());
         assert!(!matches!(stream.read(&mut back), Ok(1..)));
+    });
+}
+
+/// Whoever talks is told that the server goes, says goodbye in its own protocol, and is not cut.
+#[test]
+fn a_drain_ends_what_has_no_end_by_a_close_frame() {
+    let goodbye = |ws: WebSocketUpgrade, Extension(draining): Extension<Draining>| async move {
+        ws.on_upgrade(move |mut socket| async move {
+            // Busy with messages until then.
+            loop {
+                let next = match select(pin!(socket.recv()), pin!(draining.begun())).await {
+                    Either::Left((next, _)) => next,
+                    Either::Right(_) => break,
+                };
+                socket.send(next.unwrap().unwrap()).await.unwrap();
+            }
+            assert!(draining.has_begun());
+            let frame = CloseFrame { code: 1001, reason: "going away".into() };
+            socket.send(Message::Close(Some(frame))).await.unwrap();
+            while let Some(Ok(_)) = socket.recv().await {}
+        })
+    };
+    // Far longer than it takes: who is still open then was not told.
+    let options = ServerOptions { drain: PATIENCE, threads: 2, ..ServerOptions::default() };
+    let app = Router::new().route("/goodbye", any(goodbye));
+    with_app(&app, &options, |server| {
+        runtime().block_on(async {
+            let url = format!("ws://{}/goodbye", server.addr());
+            let mut sockets = Vec::new();
+            for i in 0..20 {
+                let mut socket = connect_async(&url).await.unwrap().0;
+                socket.send(ClientMessage::text(format!("{i}"))).await.unwrap();
+                let back = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+                assert_eq!(back.into_text().unwrap().as_str(), format!("{i}"));
+                sockets.push(socket);
+            }
+            let stopping = std::thread::spawn(move || server.stop());
+            for mut socket in sockets {
+                let last = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+                let ClientMessage::Close(Some(frame)) = last else { panic!("{last:?}") };
+                assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1001, "going away"));
+                // The client's own close frame leaves, and the connection ends in order.
+                assert!(!matches!(socket.next().await, Some(Ok(_))));
+            }
+            let counts = stopping.join().unwrap();
+            assert_eq!((counts.requests, counts.open), (20, 0));
+        });
     });
 }
 

@@ -211,7 +211,11 @@ impl Epoll {
                     events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
                 }
                 Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN) => return,
+                    // The kernel takes the descriptor first and looks for a connection then: there are some.
+                    Some(libc::EAGAIN) => {
+                        self.accept_trouble = None;
+                        return;
+                    }
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
                         self.accept_trouble = Some(e.into());
                         self.accept_at = clock.now() + ACCEPT_PAUSE;

@@ -12,6 +12,10 @@ impl Uring {
         if self.listeners.is_empty() || (self.accept_at > Time::ZERO && monotonic() < self.accept_at) {
             return;
         }
+        if self.accept_at > Time::ZERO {
+            // What it was is tried again now, and fails again if it is not over.
+            self.accept_trouble = None;
+        }
         self.accept_at = Time::ZERO;
         let is_ours = |error: NetError| error.errno == 0;
         if self.free_accepted == 0 {
