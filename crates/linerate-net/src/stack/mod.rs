@@ -16,6 +16,8 @@ pub mod fuzz;
 mod handshake;
 mod keyed;
 mod lab;
+#[cfg(test)]
+mod memory;
 mod options;
 mod pool;
 mod ports;

@@ -7,6 +7,9 @@ use crate::outbox::LentTable;
 
 /// Bytes of a block. Reason: two full segments of Ethernet; most requests and answers need one.
 pub(crate) const BLOCK: usize = 4096;
+/// Free blocks that are kept in any case; of more, as many as are in use. Reason: a steady load allocates nothing, and what a
+/// moment needed is given back. These are 16 MiB.
+const SPARE_BLOCKS: usize = 4096;
 const NONE: u32 = u32::MAX;
 
 struct Node {
@@ -76,7 +79,7 @@ pub(crate) struct Pool {
     /// Nodes with memory, and nodes without, that nobody has.
     blocks: Vec<u32>,
     bare: Vec<u32>,
-    /// Blocks that were made, and may be.
+    /// Blocks there are, and may be.
     made: usize,
     limit: usize,
 }
@@ -113,22 +116,38 @@ impl Pool {
         if let Some(free) = free {
             return Ok(free);
         }
-        let memory = if lent {
-            Box::default()
-        } else if self.made < self.limit {
-            self.made += 1;
-            vec![0; BLOCK].into_boxed_slice()
-        } else {
+        if !lent && self.made >= self.limit {
             return Err(Full);
+        }
+        let index = if let Some(bare) = self.bare.pop() {
+            bare
+        } else {
+            self.nodes.push(Node { next: NONE, lent: NONE, start: 0, len: 0, memory: Box::default() });
+            self.nodes.len() as u32 - 1
         };
-        self.nodes.push(Node { next: NONE, lent: NONE, start: 0, len: 0, memory });
-        Ok(self.nodes.len() as u32 - 1)
+        if !lent {
+            self.made += 1;
+            self.nodes[index as usize].memory = vec![0; BLOCK].into_boxed_slice();
+        }
+        Ok(index)
     }
 
-    fn free(&mut self, node: u32) {
-        let list =
-            if self.nodes[node as usize].memory.is_empty() { &mut self.bare } else { &mut self.blocks };
-        list.push(node);
+    fn free(&mut self, index: u32) {
+        if self.nodes[index as usize].memory.is_empty() {
+            return self.bare.push(index);
+        }
+        self.blocks.push(index);
+        // Two for each that comes, so that those kept are fewer in the end than the most that were in use.
+        for _ in 0..2 {
+            let in_use = self.made - self.blocks.len();
+            if self.blocks.len() <= in_use.max(SPARE_BLOCKS) {
+                return;
+            }
+            let Some(index) = self.blocks.pop() else { return };
+            self.nodes[index as usize].memory = Box::default();
+            self.made -= 1;
+            self.bare.push(index);
+        }
     }
 
     fn link(&mut self, chain: &mut Chain, node: u32) {
@@ -373,6 +392,21 @@ mod tests {
         assert_eq!(chain.len(), BLOCK + 1);
         pool.take(&mut chain, usize::MAX, |piece| assert!(piece.iter().all(|b| *b == 1)));
         assert_eq!(pool.append(&mut chain, &[3; 2 * BLOCK]), Ok(()));
+    }
+
+    #[test]
+    fn what_a_moment_needed_is_given_back() {
+        let many = 4 * SPARE_BLOCKS;
+        let mut pool = Pool::new(many * BLOCK);
+        let mut chain = Chain::default();
+        for _ in 0..2 {
+            assert_eq!(pool.append(&mut chain, &vec![1; many * BLOCK]), Ok(()));
+            assert_eq!((pool.made, pool.in_use(), pool.append(&mut chain, b"x")), (many, many, Err(Full)));
+            pool.clear(&mut chain);
+            assert_eq!((pool.made, pool.in_use()), (SPARE_BLOCKS, 0));
+            assert!(pool.has_room(many * BLOCK) && !pool.has_room(many * BLOCK + 1));
+        }
+        assert_eq!(pool.nodes.len(), many);
     }
 
     /// A peer that sends single bytes out of order cannot make us keep a block for each.
