@@ -41,7 +41,8 @@ impl HeadReader {
     pub fn read(&mut self, bytes: &[u8], seen: usize) -> Result<Option<(Rc<RequestHead>, usize)>, Fault> {
         // Heads end with a line: without a new one there is nothing to parse again, unless a limit was passed.
         let tail = bytes.get(seen..).unwrap_or_default();
-        let skippable = 2 * LEADING_EMPTY_LINES;
+        // The byte behind them tells a CR that begins one more from a stray one.
+        let skippable = 2 * LEADING_EMPTY_LINES + 1;
         let crossed = |limit| seen < limit + skippable && bytes.len() >= limit;
         let passed_limit = crossed(self.limits.request_line) || crossed(self.limits.head);
         if seen > skippable && !passed_limit && memchr::memchr(b'\n', tail).is_none() {

@@ -10,21 +10,29 @@ use crate::closing::Closing;
 use crate::link::Link;
 use crate::{Conn, Event, Time};
 
+/// Connections that the link refuses in one flush before the others wait for the next. Reason: a full link is asked in vain by
+/// each of a hundred thousand, while what comes in overruns it; but some of the refused may only lack a way to their peer.
+const REFUSALS: usize = 64;
+
 impl<L: Link> Stack<L> {
     /// Sends what may be sent, and lets the link have it.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.core.now = self.link.now();
         let mut dirty = std::mem::take(&mut self.core.dirty);
-        let mut kept = 0;
-        for i in 0..dirty.len() {
-            let slot = dirty[i];
+        let (mut kept, mut looked) = (0, 0);
+        while looked < dirty.len() && kept < REFUSALS {
+            let slot = dirty[looked];
+            looked += 1;
             if !self.flush_flow(slot) {
                 dirty[kept] = slot;
                 kept += 1;
             }
         }
-        dirty.truncate(kept);
-        // What was touched meanwhile follows those the link had no room for.
+        // Those that were not looked at are first the next time, then those the link had no room for, then what was touched
+        // meanwhile.
+        dirty.copy_within(looked.., kept);
+        dirty.truncate(dirty.len() - (looked - kept));
+        dirty.rotate_left(kept);
         dirty.append(&mut self.core.dirty);
         self.core.dirty = dirty;
         self.send_replies();
