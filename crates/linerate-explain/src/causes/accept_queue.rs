@@ -4,10 +4,11 @@
 //! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
 
 use super::{Block, Cause, Fix, Judgement, say};
-use crate::call::{Call, ms};
+use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof, Trial};
-use crate::probe::Probe;
+use crate::probe::{Experiment, Probe};
 use crate::record::{Record, median_of};
+use crate::stats::median;
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
@@ -41,14 +42,31 @@ const FIXES: &[Fix] = &[
 /// What a first call must wait longer than a later one.
 const WAITED_MS: f64 = 10.0;
 
+/// How much longer the first call of a connection waits than later ones.
 pub(super) fn waited(record: &Record) -> f64 {
-    let (fresh, reused) = (record.fresh(), record.reused());
+    let (mut fresh, reused) = (first_waits(record.observed()), record.reused());
+    if fresh.len() < 2 && !syns(record).0.is_empty() {
+        // Connecting took so long that the look was cut short.
+        fresh.extend(first_waits(record.bursts().flatten()));
+    }
     if fresh.len() < 2 || reused.len() < 2 {
         return 0.0;
     }
-    // The slowest of the new ones matter: a queue is not always full.
-    let wait = median_of(&fresh, |c| c.wait) - median_of(&reused, |c| c.wait);
-    if wait > 2.0 * median_of(&reused, |c| c.wait) { wait } else { 0.0 }
+    let later = median_of(&reused, |c| c.wait);
+    let wait = median(&fresh) - later;
+    if wait > 2.0 * (later - record.rtt_ms()) { wait } else { 0.0 }
+}
+
+/// Milliseconds that calls waited on connections that had just been established: for their first byte, or in vain. What is sent on a
+/// connection that the full queue has no place for is dropped with it, so such a call may get no answer at all.
+fn first_waits<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<f64> {
+    let in_vain = |c: &Call| c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
+    calls.filter(|c| c.fresh && (c.answer().is_some() || in_vain(c))).map(|c| ms(c.wait)).collect()
+}
+
+/// Calls of these are made without a lever.
+fn as_they_are(experiment: Experiment) -> bool {
+    matches!(experiment, Experiment::Observe | Experiment::Tail)
 }
 
 /// SYNs that were sent again, and calls on new connections.
@@ -63,6 +81,11 @@ pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
 pub(super) fn grows(record: &Record) -> bool {
     let alone = median_of(&record.fresh(), |c| c.wait);
     record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) > 1.5 * alone
+}
+
+/// Every segment on connections that were accepted came through: then it is not the path that loses SYNs.
+fn later_calls_lose_nothing(record: &Record) -> bool {
+    record.calls().filter(|(_, c)| !c.fresh).all(|(_, c)| c.answer().is_some() && !c.lossy())
 }
 
 fn overflows(record: &Record) -> u64 {
@@ -93,7 +116,7 @@ fn judge(record: &Record) -> Judgement {
         };
     }
     let connects: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
-    let lost = crate::stats::median(&connects);
+    let lost = median(&connects);
     let syn_words = format!(
         "{} of {all} new connections had to send their SYN again (connected after {})",
         again.len(),
@@ -108,18 +131,21 @@ fn judge(record: &Record) -> Judgement {
             Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 }).saying(syn_words),
         ));
     }
-    let times = |calls: Vec<&Call>| calls.iter().map(|c| ms(c.wait)).collect::<Vec<_>>();
     if again.is_empty() && !grows(record) {
         return Judgement::RuledOut(
             "the first call of a connection waits, but several at once wait no longer than one".to_owned(),
         );
     }
-    let trial = Trial::of(
-        "a connection that was accepted before",
-        "the same connection again",
-        times(record.fresh()),
-        times(record.reused()),
-    );
+    if !again.is_empty() && !later_calls_lose_nothing(record) {
+        return Judgement::Silent;
+    }
+    let later: Vec<f64> = record
+        .calls()
+        .filter(|(p, c)| !c.fresh && c.answer().is_some() && as_they_are(p.experiment))
+        .map(|(_, c)| ms(c.wait))
+        .collect();
+    let first = first_waits(record.observed().chain(record.bursts().flatten()));
+    let trial = Trial::of("a connection that was accepted before", "the same connection again", first, later);
     let Some(trial) = trial.filter(|t| t.moved(WAITED_MS / 2.0)) else { return Judgement::Silent };
     let words = format!(
         "the kernel connects at once, and the first answer takes {}; on a connection that was accepted, {}",

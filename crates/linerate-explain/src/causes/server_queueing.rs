@@ -66,7 +66,7 @@ fn line(record: &Record) -> Option<f64> {
         let longer = shift(&waits, &alone);
         // Calls that work side by side end within the range of calls alone, however wide that is.
         let stood = longer.low > 0.0 && p_value(&waits, &alone) <= 0.02;
-        let step_counts = step >= 0.5_f64.max(0.06 * median(&alone));
+        let step_counts = step >= 0.5_f64.max(0.06 * (median(&alone) - record.rtt_ms()));
         if !stood || !step_counts || *waits.last()? < longest + 2.0 * step {
             return None;
         }

@@ -398,8 +398,10 @@ fn what_looks_like_a_stall_is_none() {
 
 #[test]
 fn a_line_in_the_server_is_told_from_its_work() {
-    let line = explained(World { think: |_| 41.0, lane: 5.0, ..World::default() });
-    assert_eq!(ids(&line), ["server-queueing"], "{line:#?}");
+    for rtt in [0.05, 40.0] {
+        let line = explained(World { think: |_| 41.0, lane: 5.0, rtt, ..World::default() });
+        assert_eq!(ids(&line), ["server-queueing"], "{line:#?}");
+    }
     let work = explained(World { think: |_| 40.0, lane: 40.0, ..World::default() });
     assert_eq!(ids(&work), ["server-think"], "{work:#?}");
 }
@@ -423,6 +425,14 @@ fn connections() {
     assert_eq!(ids(&syn), ["syn-loss"], "{syn:#?}");
     let queue = explained(World { accept: 300.0, ..World::default() });
     assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
+    // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and on kept ones lose nothing, tells.
+    for seed in 0..20 {
+        let full = World { accept: 150.0, lose_syn: 3, rtt: 40.0, ..World::default() };
+        let full = explained_with(full, settings(), seed);
+        assert_eq!(ids(&full), ["accept-queue"], "{full:#?}");
+        let lost = explained_with(World { lose_syn: 3, rtt: 40.0, ..World::default() }, settings(), seed);
+        assert_eq!(ids(&lost), ["syn-loss"], "{lost:#?}");
+    }
     let setup = explained(World { setup: 200.0, ..World::default() });
     assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
     assert_eq!(setup.causes[0].proof(), Proof::Possible);

@@ -176,28 +176,43 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// At most so many requests are worked on at once.
+/// At most so many requests are worked on at once; the others wait in the order in which they came.
 #[derive(Debug)]
 struct Lanes {
-    free: Mutex<usize>,
-    freed: Condvar,
+    line: Mutex<Line>,
+    moved: Condvar,
+}
+
+#[derive(Debug)]
+struct Line {
+    free: usize,
+    /// The place of who comes next.
+    last: u64,
+    /// The place of whose turn it is.
+    first: u64,
 }
 
 impl Lanes {
     fn new(lanes: Option<usize>) -> Lanes {
-        Lanes { free: Mutex::new(lanes.unwrap_or(usize::MAX)), freed: Condvar::new() }
+        let line = Line { free: lanes.unwrap_or(usize::MAX), last: 0, first: 0 };
+        Lanes { line: Mutex::new(line), moved: Condvar::new() }
     }
 
     fn with<R>(&self, work: impl FnOnce() -> R) -> R {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while *free == 0 {
-            free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = line.last;
+        line.last += 1;
+        while line.free == 0 || line.first != place {
+            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        *free -= 1;
-        drop(free);
+        line.first += 1;
+        line.free -= 1;
+        drop(line);
+        // There may be a lane for the next one, too.
+        self.moved.notify_all();
         let result = work();
-        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.freed.notify_one();
+        self.line.lock().unwrap_or_else(PoisonError::into_inner).free += 1;
+        self.moved.notify_all();
         result
     }
 }
