@@ -4,7 +4,7 @@
 
 use super::{Block, Cause, Fix, Judgement, arms, say};
 use crate::evidence::Grounds;
-use crate::probe::{Experiment, Variation};
+use crate::probe::{Experiment, Probe, Variation};
 use crate::record::Record;
 use crate::verdict::Verdict;
 
@@ -56,15 +56,34 @@ fn other(record: &Record) -> Option<Variation> {
 fn wants(record: &Record) -> Vec<Block> {
     let slow = record.typical(|c| c.wait + c.receive) - record.rtt_ms() >= GAIN_MS;
     match other(record).filter(|_| slow && record.settings.may_repeat && !record.tried(Experiment::Coding)) {
-        Some(other) => arms(Experiment::Coding, 2, 1, 4, |p| {
-            p.writes = record.settings.writes;
-            if p.arm == 1 {
-                p.variation = other.clone();
-            }
-        }),
+        Some(other) => {
+            let blocks = arms(Experiment::Coding, 2, 1, WARM_UP + 3, |p| {
+                p.writes = record.settings.writes;
+                if p.arm == 1 {
+                    p.variation = other.clone();
+                }
+            });
+            blocks.into_iter().map(warm).collect()
+        }
         None => Vec::new(),
     }
 }
+
+/// The first calls of a connection don't count: the larger of the two answers needs more round trips until the window has grown,
+/// and that is not what is asked here.
+fn warm(mut block: Block) -> Block {
+    for probe in block.iter_mut().take(WARM_UP) {
+        if let Probe::Call(call) = probe {
+            call.arm += WARMING;
+        }
+    }
+    block
+}
+
+/// Calls that only warm a connection.
+const WARM_UP: usize = 2;
+/// What their arms are numbered by.
+const WARMING: u8 = 2;
 
 fn judge(record: &Record) -> Judgement {
     let Some(other) = other(record) else { return Judgement::Silent };

@@ -70,11 +70,19 @@ pub(super) static CONTENDED: Cause = Cause {
     verify: PID_AGAIN,
     wants: nothing,
     judge: |record| {
-        // A control group that is throttled waits in the run queue, too.
-        let throttled = matches!((THROTTLED.judge)(record), Judgement::Named(_));
-        let counted =
-            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_more);
-        if throttled { Judgement::Silent } else { counted }
+        if matches!((THROTTLED.judge)(record), Judgement::Named(_)) {
+            return Judgement::Silent;
+        }
+        // A busy thread always waits a little.
+        let (ran, waited) = ran_and_waited(record);
+        if ran > waited {
+            return Judgement::RuledOut(format!(
+                "in slow calls the server's busiest thread ran for {} and waited for a processor for {}",
+                say(ran),
+                say(waited)
+            ));
+        }
+        counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone)
     },
 };
 
@@ -105,6 +113,9 @@ const PID_AGAIN: &str = "linerate explain --pid PID {url}";
 /// Below this nothing is worth naming.
 const LEAST_MS: f64 = 3.0;
 
+/// Share of a stall that a thread must have run: what is busy because it gets no processor is another cause.
+const AT_LEAST_RAN: f64 = 0.4;
+
 /// Calls as they are, with what the process did meanwhile.
 fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
     record
@@ -121,9 +132,16 @@ fn beyond(record: &Record, call: &Call) -> f64 {
     (ms(call.total) - record.rtt_ms() * if call.fresh { 2.0 } else { 1.0 }).max(0.0)
 }
 
-/// Waiting for a processor, where that is more than what was done with one: a busy thread always waits a little.
-fn waited_more(spent: &Spent) -> Duration {
-    if spent.busiest.ran > spent.waited { Duration::ZERO } else { spent.waited }
+/// Waiting for a processor. A control group that is throttled waits in the run queue, too, and so do those that a collector stops.
+fn waited_alone(spent: &Spent) -> Duration {
+    spent.waited.saturating_sub(spent.throttled + spent.collected)
+}
+
+/// What the busiest thread ran and what the one that waited longest waited, milliseconds of all calls that took longer than a round
+/// trip.
+fn ran_and_waited(record: &Record) -> (f64, f64) {
+    let slow = watched(record).into_iter().filter(|(c, _)| beyond(record, c) >= LEAST_MS);
+    slow.fold((0.0, 0.0), |(ran, waited), (_, s)| (ran + ms(s.busiest.ran), waited + ms(waited_alone(s))))
 }
 
 fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) -> Duration) -> Judgement {
@@ -150,8 +168,8 @@ fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) ->
 }
 
 fn blocked(record: &Record) -> Judgement {
-    // A collector's thread is busy without a pause, too, and so is one that waits for a processor in between.
-    if [&GC, &THROTTLED, &CONTENDED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_))) {
+    // A collector's thread is busy without a pause, too.
+    if [&GC, &THROTTLED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_))) {
         return Judgement::Silent;
     }
     let calls = watched(record);
@@ -161,18 +179,24 @@ fn blocked(record: &Record) -> Judgement {
     if calls.len() < 5 || slow.len() < 2 {
         return Judgement::Silent;
     }
-    let busy: Vec<_> = slow.iter().filter(|(c, s)| ms(s.busiest.ran) >= 0.7 * beyond(record, c)).collect();
+    // What such a thread waits for a processor in between is a part of its work.
+    let at_work = |s: &Spent| ms(s.busiest.ran + s.busiest.waited);
+    let busy: Vec<_> = slow.iter().filter(|(c, s)| at_work(s) >= 0.7 * beyond(record, c)).collect();
     if busy.len() * 3 < slow.len() * 2 {
         return Judgement::RuledOut(format!(
             "in {} slow calls no thread of the server was busy all the time",
             slow.len()
         ));
     }
+    let worked: f64 = slow.iter().map(|(_, s)| ms(s.busiest.ran)).sum();
+    if worked < AT_LEAST_RAN * slow.iter().map(|(c, _)| beyond(record, c)).sum::<f64>() {
+        return Judgement::Silent;
+    }
     let cost = median(&busy.iter().map(|(c, _)| beyond(record, c) - least).collect::<Vec<_>>());
-    let ran: f64 = slow.iter().map(|(_, s)| ms(s.busiest.ran)).sum();
+    let ran: f64 = slow.iter().map(|(_, s)| at_work(s)).sum();
     let all: f64 = slow.iter().map(|(c, _)| beyond(record, c)).sum();
     let words = format!(
-        "{} of {} calls took {} longer than the fastest; meanwhile one thread ({:?}) ran without a pause, {:.0} % of that time",
+        "{} of {} calls took {} longer than the fastest; meanwhile one thread ({:?}) was at work without a pause, {:.0} % of that time",
         busy.len(),
         calls.len(),
         say(cost),
@@ -185,4 +209,74 @@ fn blocked(record: &Record) -> Judgement {
 /// One of them is proved: then the server does not think.
 pub(super) fn named(record: &Record) -> bool {
     [&GC, &THROTTLED, &CONTENDED, &BLOCKED].iter().any(|c| matches!((c.judge)(record), Judgement::Named(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Answer;
+    use crate::local::Thread;
+    use crate::probe::{CallProbe, Lane, Observation, Probe};
+    use crate::record::Settings;
+
+    fn t(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// Calls at a distance of 40 ms: time beyond it, and of it run, waited for a processor, throttled.
+    fn record(calls: &[(f64, f64, f64, f64)]) -> Record {
+        let mut record = Record::new(Settings::default());
+        for (beyond, ran, waited, throttled) in calls {
+            let busiest = Thread { name: "loop".to_owned(), ran: t(*ran), waited: t(*waited) };
+            let spent = Spent {
+                busiest,
+                ran: t(*ran),
+                waited: t(*waited),
+                throttled: t(*throttled),
+                collected: Duration::ZERO,
+            };
+            let mut call = Call { wait: t(40.0 + beyond), total: t(40.0 + beyond), ..Call::default() };
+            call.facts.min_rtt_us = 40_000;
+            call.end = Some(Ok(Answer { status: 200, reusable: true, ..Answer::default() }));
+            call.server = Some(Box::new(spent));
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        record
+    }
+
+    fn who(calls: &[(f64, f64, f64, f64)]) -> Vec<&'static str> {
+        let record = record(calls);
+        let all = [&THROTTLED, &CONTENDED, &GC, &BLOCKED].into_iter();
+        all.filter(|c| matches!((c.judge)(&record), Judgement::Named(_))).map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn a_loop_that_works_is_told_from_one_that_gets_no_processor() {
+        let quick = (0.3, 0.2, 0.0, 0.0);
+        let stalls = |ran, waited| {
+            [quick, (110.0, ran, waited, 0.0), quick, (90.0, ran * 0.8, waited * 0.8, 0.0), quick]
+        };
+        assert_eq!(who(&stalls(108.0, 1.0)), ["event-loop-blocked"]);
+        // Others on the machine take a third of its time.
+        assert_eq!(who(&stalls(70.0, 38.0)), ["event-loop-blocked"]);
+        assert_eq!(who(&stalls(10.0, 98.0)), ["cpu-contention"]);
+        assert_eq!(who(&stalls(0.5, 0.2)), [""; 0]);
+        assert_eq!(who(&[quick; 6]), [""; 0]);
+    }
+
+    #[test]
+    fn who_is_throttled_waits_in_the_run_queue_and_nobody_takes_its_processor() {
+        let throttled = [(88.0, 12.0, 76.0, 75.0); 6];
+        assert_eq!(who(&throttled), ["cpu-throttled"]);
+        // Now and then only, beside work of its own.
+        let seldom = [
+            (12.0, 12.0, 0.0, 0.0),
+            (12.0, 12.0, 0.0, 0.0),
+            (60.0, 12.0, 48.0, 47.0),
+            (70.0, 12.0, 58.0, 57.0),
+        ];
+        assert_eq!(who(&seldom), ["cpu-throttled"]);
+        assert_eq!(who(&[(35.0, 5.0, 30.0, 0.0); 6]), ["cpu-contention"]);
+    }
 }

@@ -4,9 +4,9 @@
 //! one place further back waits longer by the time of one request. When a call alone already waits many such times, it stood in a line.
 
 use super::{Block, Cause, Fix, Judgement, in_the_process, say, server_think};
-use crate::call::ms;
+use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
-use crate::probe::Probe;
+use crate::probe::{Experiment, Probe};
 use crate::record::Record;
 use crate::stats::{median, p_value, shift, slope};
 use crate::verdict::Verdict;
@@ -48,31 +48,58 @@ pub(super) fn wants(record: &Record) -> Vec<Block> {
     if !slow || !record.settings.may_repeat || record.group().is_empty() {
         return Vec::new();
     }
-    // A second time where a line shows, so that one hiccup decides nothing.
-    let again = record.bursts().count() == 1 && line(record).is_some();
-    if again || !record.burst_tried() { vec![vec![Probe::Burst(AT_ONCE)]] } else { Vec::new() }
+    if record.given_up.contains(&Experiment::Burst) {
+        return Vec::new();
+    }
+    // A second time where it is not clear that none shows, and a third where they disagree, so that one hiccup decides nothing.
+    let seen: Vec<Seen> = record.bursts().map(|burst| seen(record, burst)).collect();
+    let more = match seen.as_slice() {
+        [] => true,
+        [one] => *one != Seen::Nothing,
+        [one, two] => matches!((one, two), (Seen::Line(_), Seen::Unclear) | (Seen::Unclear, Seen::Line(_))),
+        _ => false,
+    };
+    if more { vec![vec![Probe::Burst(AT_ONCE)]] } else { Vec::new() }
 }
 
-/// How much longer each of several calls at once waits than the one before it, when each time they stood in a line.
-fn line(record: &Record) -> Option<f64> {
-    let alone: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
-    let longest = alone.iter().copied().fold(0.0, f64::max);
-    let mut steps = Vec::new();
-    for burst in record.bursts() {
-        let mut waits: Vec<f64> = burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
-        waits.sort_by(f64::total_cmp);
-        let places: Vec<(f64, f64)> = waits.iter().enumerate().map(|(i, t)| (i as f64, *t)).collect();
-        let step = slope(&places)?.value;
-        let longer = shift(&waits, &alone);
-        // Calls that work side by side end within the range of calls alone, however wide that is.
-        let stood = longer.low > 0.0 && p_value(&waits, &alone) <= 0.02;
-        let step_counts = step >= 0.5_f64.max(0.06 * (median(&alone) - record.rtt_ms()));
-        if !stood || !step_counts || *waits.last()? < longest + 2.0 * step {
-            return None;
-        }
-        steps.push(step);
+/// What several calls at once show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seen {
+    /// Each waits so many milliseconds longer than the one before it.
+    Line(f64),
+    /// They wait longer than one alone, and not as in a line.
+    Unclear,
+    Nothing,
+}
+
+fn seen(record: &Record, burst: &[Call]) -> Seen {
+    let mut alone: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
+    alone.sort_by(f64::total_cmp);
+    let mut waits: Vec<f64> = burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
+    waits.sort_by(f64::total_cmp);
+    let places: Vec<(f64, f64)> = waits.iter().enumerate().map(|(i, t)| (i as f64, *t)).collect();
+    let (Some(step), Some(last), Some(longest)) =
+        (slope(&places), waits.last(), alone.get(alone.len() * 4 / 5))
+    else {
+        return Seen::Nothing;
+    };
+    let step = step.value;
+    let longer = shift(&waits, &alone);
+    // Calls that work side by side end within the range of calls alone, however wide that is.
+    let stood = longer.low > 0.0 && p_value(&waits, &alone) <= 0.02;
+    let step_counts = step >= 0.5_f64.max(0.06 * (median(&alone) - record.rtt_ms()));
+    if stood && step_counts && *last >= longest + 2.0 * step {
+        return Seen::Line(step);
     }
-    (!steps.is_empty()).then(|| median(&steps))
+    if median(&waits) > *longest { Seen::Unclear } else { Seen::Nothing }
+}
+
+/// How much longer each of several calls at once waits than the one before it, when they stood in a line at least two times of three.
+fn line(record: &Record) -> Option<f64> {
+    let seen: Vec<Seen> = record.bursts().map(|burst| seen(record, burst)).collect();
+    let steps: Vec<f64> =
+        seen.iter().filter_map(|s| if let Seen::Line(step) = s { Some(*step) } else { None }).collect();
+    (!steps.is_empty() && 2 * steps.len() > seen.len()).then(|| median(&steps))
 }
 
 /// Milliseconds from the request to the first byte: of calls alone, and of those made at once, in the order they ended.

@@ -36,7 +36,8 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "throttled",
         truth: "cpu-throttled",
-        server: Server::Python("burn"),
+        // More than its group has in one period, however seldom it is called.
+        server: Server::Python("burn=12"),
         share: Share::Tenth,
         pid: true,
         alone: true,
@@ -45,7 +46,7 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "contended",
         truth: "cpu-contention",
-        server: Server::Python("burn"),
+        server: Server::Python("burn=5"),
         share: Share::Contended(4),
         pid: true,
         alone: true,

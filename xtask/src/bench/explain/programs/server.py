@@ -25,8 +25,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 pass
 
     def do_GET(self):
-        if MODE == "burn":
-            until = time.process_time() + 0.005
+        if MODE.startswith("burn"):
+            # So many milliseconds of work.
+            until = time.process_time() + float(MODE.removeprefix("burn=")) / 1e3
             while time.process_time() < until:
                 pass
         if MODE == "reuseport" and WORKER == 0:
