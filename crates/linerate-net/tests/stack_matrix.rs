@@ -9,26 +9,33 @@ use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Conn, ConnectOptions, Event, ListenOptions, Time, Transport};
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The client's, so that each direction has a queue of its own.
+const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const REQUEST: usize = 100;
 const ANSWER: usize = 600;
 const EXCHANGES: usize = 2000;
 const BULK: usize = 4 << 20;
 /// 100 Mbit/s, and a queue of 100 ms.
 const RATE: u64 = 12_500_000;
+const QUEUE: usize = RATE as usize / 10;
 
-fn stack(rtt_ms: f64, loss_ppm: u32) -> (Stack<SimEnd>, SocketAddr) {
+fn stack(rtt_ms: f64, loss_ppm: u32, queue: usize) -> (Stack<SimEnd>, SocketAddr) {
     let sim = SimOptions {
         seed: 5,
         delay: Duration::from_secs_f64(rtt_ms / 2000.0),
         rate: Some(RATE),
-        queue: RATE as usize / 10,
+        queue,
         loss_ppm,
         ..SimOptions::default()
     };
-    let options = StackOptions { addresses: vec![IP], seed: Some(5), ..StackOptions::default() };
+    let options = StackOptions { addresses: vec![IP, FROM], seed: Some(5), ..StackOptions::default() };
     let mut net = Stack::new(Sim::alone(sim).expect("a descriptor"), options);
     let (_, at) = net.listen(SocketAddr::new(IP, 80), &ListenOptions::default()).expect("can listen");
     (net, at)
+}
+
+fn connect(net: &mut Stack<SimEnd>, at: SocketAddr) -> Conn {
+    net.connect(at, &ConnectOptions { from: Some(FROM), ..ConnectOptions::default() }).expect("can connect")
 }
 
 fn turn(net: &mut Stack<SimEnd>, mut handle: impl FnMut(&mut Stack<SimEnd>, Event)) {
@@ -47,8 +54,8 @@ fn receive(net: &mut Stack<SimEnd>, data: linerate_net::Data) -> usize {
 
 /// Exchanges with `depth` requests under way, on one connection: rate, median, 99th percentile and the worst.
 fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
-    let (mut net, at) = stack(rtt_ms, loss_ppm);
-    let client = net.connect(at, &ConnectOptions::default()).expect("can connect");
+    let (mut net, at) = stack(rtt_ms, loss_ppm, QUEUE);
+    let client = connect(&mut net, at);
     let (mut sent_at, mut latencies) = (std::collections::VecDeque::new(), Vec::new());
     let (mut asked, mut answered, mut start) = (0, 0, Time::ZERO);
     while latencies.len() < EXCHANGES {
@@ -88,19 +95,19 @@ fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
 }
 
 /// One transfer, from the server: megabits a second, handshake included, and how often it had to wait for a time-out.
-fn bulk(rtt_ms: f64, loss_ppm: u32) -> String {
-    let (mut net, at) = stack(rtt_ms, loss_ppm);
+fn bulk(len: usize, rtt_ms: f64, loss_ppm: u32, queue: usize) -> String {
+    let (mut net, at) = stack(rtt_ms, loss_ppm, queue);
     let start = net.now();
-    let client = net.connect(at, &ConnectOptions::default()).expect("can connect");
+    let client = connect(&mut net, at);
     net.send(client, b"GET").expect("can send");
     let (mut got, mut server) = (0, None::<Conn>);
-    while got < BULK {
+    while got < len {
         turn(&mut net, |net, event| match event {
             Event::Readable { conn, data } if conn == client => got += receive(net, data),
             Event::Readable { conn, data } => {
                 let asked = receive(net, data) > 0;
                 if asked && server.replace(conn).is_none() {
-                    net.send(conn, &vec![3; BULK]).expect("can send");
+                    net.send(conn, &vec![3; len]).expect("can send");
                 }
             }
             Event::Failed { error, .. } => panic!("{error}"),
@@ -109,8 +116,9 @@ fn bulk(rtt_ms: f64, loss_ppm: u32) -> String {
     }
     let took = (net.now() - start).as_secs_f64();
     let stats = net.stats();
-    let mbit = BULK as f64 * 8.0 / 1e6 / took;
-    format!("{mbit:>6.1} Mbit/s  time-outs {}  needless {}", stats.timeouts, stats.spurious)
+    let mbit = len as f64 * 8.0 / 1e6 / took;
+    let (again, late, needless) = (stats.retransmits, stats.timeouts, stats.spurious);
+    format!("{mbit:>6.1} Mbit/s  sent again {again:>4}  time-outs {late}  needless {needless}")
 }
 
 #[test]
@@ -128,10 +136,16 @@ fn throughput_and_latency() {
     text.push_str("one transfer of 4 MiB at 100 Mbit/s\n");
     for rtt_ms in [0.2, 10.0, 40.0] {
         for loss_ppm in [0, 1_000, 10_000, 30_000] {
-            let line = bulk(rtt_ms, loss_ppm);
+            let line = bulk(BULK, rtt_ms, loss_ppm, QUEUE);
             let _ =
                 writeln!(text, "rtt {rtt_ms:>4} ms  loss {:>3} %  {line}", f64::from(loss_ppm) / 10_000.0);
         }
+    }
+    // 20 ms of it hold half of what the path of 40 ms does.
+    text.push_str("one transfer of 32 MiB at 100 Mbit/s, 40 ms, no loss but that of the queue\n");
+    for queue_ms in [5, 10, 20, 40, 100, 1000] {
+        let line = bulk(8 * BULK, 40.0, 0, RATE as usize / 1000 * queue_ms);
+        let _ = writeln!(text, "queue {queue_ms:>4} ms  {line}");
     }
     insta::assert_snapshot!(text);
 }

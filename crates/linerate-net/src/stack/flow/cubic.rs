@@ -1,6 +1,8 @@
 //! CUBIC (RFC 9438), with slow start and the initial window of RFC 6928.
 
+use super::hystart::HyStart;
 use crate::Time;
+use crate::stack::wire::Seq;
 
 /// Section 4.6.
 const BETA: f32 = 0.7;
@@ -8,6 +10,9 @@ const BETA: f32 = 0.7;
 const C: f32 = 0.4;
 /// Segments of the initial window (RFC 6928), and of the window after an idle time.
 const INITIAL_SEGMENTS: u32 = 10;
+/// By which part the window grows in a round trip at least while no loss has told what the path takes. Reason: slow start may end
+/// too early (RFC 9406), and the cubic curve begins flat; Linux does the same.
+const UNKNOWN: f32 = 0.05;
 /// The congestion window stays below. Reason: no peer's window is larger (RFC 7323: 2 to the 30th).
 const MOST: u32 = 1 << 30;
 
@@ -25,6 +30,9 @@ pub(crate) struct Congestion {
     epoch: Option<Time>,
     /// Part of a byte.
     carry: f32,
+    hystart: HyStart,
+    /// There was a loss, so that what the path takes is known roughly.
+    lost_before: bool,
 }
 
 impl Congestion {
@@ -38,6 +46,8 @@ impl Congestion {
             k: 0.0,
             epoch: None,
             carry: 0.0,
+            hystart: HyStart::default(),
+            lost_before: false,
         }
     }
 
@@ -49,13 +59,29 @@ impl Congestion {
         self.window < self.threshold
     }
 
+    /// An ACK of new bytes came: whether the round trips of the first slow start tell it to end (RFC 9406).
+    pub(super) fn note_round_trip(
+        &mut self,
+        now: Time,
+        ack: Seq,
+        nxt: Seq,
+        rtt_ns: Option<u64>,
+        least_ns: u64,
+    ) {
+        if self.threshold == u32::MAX && self.hystart.handle_ack(now, ack, nxt, rtt_ns, least_ns) {
+            self.threshold = self.window;
+        }
+    }
+
     /// `acked` bytes were acknowledged while the window was the limit, outside of recovery.
     pub(crate) fn acked(&mut self, now: Time, acked: u32, srtt_ns: u64) {
         let mut left = acked;
         if self.in_slow_start() {
             let grow = left.min(self.threshold - self.window);
-            self.window = (self.window + grow).min(MOST);
             left -= grow;
+            // The threshold is unknown for as long as HyStart++ is at work.
+            let grow = if self.threshold == u32::MAX { self.hystart.growth(grow) } else { grow };
+            self.window = (self.window + grow).min(MOST);
         }
         if left > 0 {
             self.avoid(now, left, srtt_ns);
@@ -82,11 +108,14 @@ impl Congestion {
         self.w_reno += alpha * segments / window;
         let cubic = C * (t - self.k).powi(3) + self.w_max;
         let target = cubic.clamp(window, 1.5 * window);
-        let grown = if cubic < self.w_reno {
+        let mut grown = if cubic < self.w_reno {
             self.w_reno.max(window)
         } else {
             window + (target - window) / window * segments
         };
+        if !self.lost_before {
+            grown = grown.max(window + UNKNOWN * segments);
+        }
         self.carry += (grown - window) * mss;
         let whole = self.carry.max(0.0).floor();
         self.carry -= whole;
@@ -100,6 +129,7 @@ impl Congestion {
         self.threshold = ((self.window as f32 * BETA) as u32).max(2 * u32::from(self.mss));
         self.epoch = None;
         self.carry = 0.0;
+        self.lost_before = true;
     }
 
     /// After a time-out: one segment.

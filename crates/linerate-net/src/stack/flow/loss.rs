@@ -155,6 +155,8 @@ impl Flow {
         if self.recovery.active && !self.recovery.timed_out {
             self.reduce_proportionally(acked);
         } else if acked.bytes > 0 && (self.is_limited(flight) || self.recovery.timed_out) {
+            let rtt = acked.sample.map(|at| now.nanos_since(at));
+            self.congestion.note_round_trip(now, ack, self.nxt, rtt, self.rtt.least());
             self.congestion.acked(now, acked.bytes, self.rtt.smoothed());
         }
     }

@@ -4,6 +4,7 @@
 mod ack;
 mod arrive;
 mod cubic;
+mod hystart;
 mod loss;
 mod receive;
 mod rtt;
