@@ -2,6 +2,7 @@
 
 mod cable;
 mod scenario;
+mod transfer;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -60,6 +61,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut page = Page::new(head);
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
+        if let Some(what) = s.transfer {
+            let runs = transfer::run_all(&tools, s, what);
+            page.add_block(transfer::table(s, &runs));
+            page.add_compared(s.name, s.what, s.wants, &runs);
+            page.write(common.out.as_deref())?;
+            continue;
+        }
         let mut runs = Vec::new();
         for round in 0..tools.rounds {
             for i in 0..s.who.len() {

@@ -1,5 +1,6 @@
 //! What is measured of TCP in user space and what it must reach.
 
+use super::transfer::{Sender, Transfer};
 use crate::bench::scenario::{Figure, Want};
 
 pub(super) const XDP: &str = "linerate xdp";
@@ -20,6 +21,8 @@ pub(crate) struct Scenario {
     pub(super) connections: usize,
     /// Requests on each; 0: as many as there are.
     pub(super) per_connection: usize,
+    /// Instead of many requests one transfer, over a far path.
+    pub(super) transfer: Option<Transfer>,
     /// Who is compared: a server asked by `load --io xdp`, or a client that asks `serve --io xdp`.
     pub(super) who: &'static [&'static str],
     /// What must be reached.
@@ -44,7 +47,20 @@ const fn servers(
     per_connection: usize,
     wants: &'static [Want],
 ) -> Scenario {
-    Scenario { name, what, connections, per_connection, who: SERVERS, wants }
+    Scenario { name, what, connections, per_connection, transfer: None, who: SERVERS, wants }
+}
+
+/// Of the kernel's rate with cubic.
+const CLIENT_SENDS: &[Want] = &[rate(LOAD_XDP, LOAD_EPOLL, 0.8)];
+const SERVER_MOVES: &[Want] = &[rate(XDP, EPOLL, 0.8)];
+
+const fn transfer(name: &'static str, what: &'static str, sender: Sender, loss: f64) -> Scenario {
+    let (who, wants): (&[&str], &[Want]) = match sender {
+        Sender::Client => (&[LOAD_XDP, LOAD_EPOLL], CLIENT_SENDS),
+        Sender::Server | Sender::Kernel => (&[XDP, EPOLL], SERVER_MOVES),
+    };
+    let transfer = Some(Transfer { sender, loss });
+    Scenario { name, what, connections: 1, per_connection: 1, transfer, who, wants }
 }
 
 /// All of them, in the table's order.
@@ -59,7 +75,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "client: 1 request per connection, c=1000, to linerate xdp",
         connections: 1000,
         per_connection: 1,
+        transfer: None,
         who: &[LOAD_XDP, LOAD_EPOLL],
         wants: &[rate(LOAD_XDP, LOAD_EPOLL, 4.0)],
     },
+    transfer("down0", "50 MB, 40 ms, no loss: the server sends", Sender::Server, 0.0),
+    transfer("down0.1", "50 MB, 40 ms, 0.1 % loss: the server sends", Sender::Server, 0.001),
+    transfer("down1", "50 MB, 40 ms, 1 % loss: the server sends", Sender::Server, 0.01),
+    transfer("up0", "50 MB, 40 ms, no loss: the client sends", Sender::Client, 0.0),
+    transfer("up0.1", "50 MB, 40 ms, 0.1 % loss: the client sends", Sender::Client, 0.001),
+    transfer("up1", "50 MB, 40 ms, 1 % loss: the client sends", Sender::Client, 0.01),
+    transfer("receive0", "50 MB, 40 ms, no loss: the server receives from the kernel", Sender::Kernel, 0.0),
+    transfer(
+        "receive0.1",
+        "50 MB, 40 ms, 0.1 % loss: the server receives from the kernel",
+        Sender::Kernel,
+        0.001,
+    ),
+    transfer("receive1", "50 MB, 40 ms, 1 % loss: the server receives from the kernel", Sender::Kernel, 0.01),
 ];
