@@ -22,7 +22,11 @@ const NEEDS: [Need; 12] = [
     need("h2load", "nghttp2-client", "comparisons with it (cargo xtask bench load)"),
     need("hey", "hey", "comparisons with it (cargo xtask bench load)"),
     need("slowhttptest", "slowhttptest", "the test with slow clients"),
-    need("tshark", "tshark", "comparisons with it (cargo xtask bench pcap)"),
+    need(
+        "tshark",
+        "tshark",
+        "comparisons with it (cargo xtask bench pcap) and the test of what it says of --io xdp",
+    ),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ping", "iputils-ping", "tests of --io xdp"),
     need("python3", "python3", "the public suites (../shared/suites), HTTP and TCP"),

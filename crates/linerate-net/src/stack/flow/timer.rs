@@ -22,7 +22,7 @@ pub(crate) enum Timer {
 
 /// A tail loss probe comes no sooner. Reason: the peer's machine may be busy, and a turn of ours too.
 const LEAST_PROBE: Duration = Duration::from_millis(5);
-/// How long a peer may keep the ACK of a single segment (RFC 8985 section 7.2). Reason: Linux waits 40 ms.
+/// How long a peer may keep an ACK: that of a single segment (RFC 8985 section 7.2), and of what fills its window. Reason: Linux waits 40 ms.
 const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
 
 /// Window probes of a connection that the application has left. Reason: it holds a slot for nobody.
@@ -66,7 +66,9 @@ impl Flow {
             return None;
         }
         let mut wait = Duration::from_nanos(2 * self.rtt.smoothed());
-        if self.sent.len() == 1 {
+        // Linux waits as well while its reader leaves it no window to tell of.
+        let window_limited = self.unsent() > 0 && self.window_room() < u32::from(self.mss);
+        if self.sent.len() == 1 || window_limited {
             wait += PEERS_ACK_DELAY;
         }
         Some(now + wait.max(LEAST_PROBE))
