@@ -138,9 +138,9 @@ mod tests {
         let mut h = HyStart::default();
         assert!(!round(&mut h, 0, 40, 0) && !round(&mut h, 1, 44, 0));
         assert_eq!(h.growth(1000), 1000, "four milliseconds are less than an eighth of forty");
-        assert!(!round(&mut h, 2, 49, 0));
+        assert!(!round(&mut h, 2, 50, 0));
         assert_eq!(h.growth(1000), 250);
-        let over: Vec<bool> = (3..8).map(|nth| round(&mut h, nth, 49 + u64::from(nth), 0)).collect();
+        let over: Vec<bool> = (3..8).map(|nth| round(&mut h, nth, 50 + u64::from(nth), 0)).collect();
         assert_eq!(over, [false, false, false, false, true]);
     }
 
