@@ -1,4 +1,5 @@
-//! Captures the packets of our own calls. Nothing is read while a call is being made: the kernel keeps them until it is over.
+//! Captures the packets of our own calls. Nothing is read while a call is being made, nor between calls while the kernel has room
+//! for them: reading would leave its traces in the caches, and in the times of what follows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,11 +17,19 @@ const SNAP: u32 = 1024;
 /// 10 ms.
 const LAST: Duration = Duration::from_millis(30);
 
+/// Bytes that calls may have moved before their packets are taken. Reason: the ring has 32 MiB, and a small segment takes more room
+/// there than it has bytes.
+const UNTAKEN: u64 = 4 << 20;
+/// Calls that may be made before that, whatever they moved. Reason: each has packets without data, too.
+const CALLS_UNTAKEN: usize = 1000;
+
 /// A capture and what it has given.
 #[derive(Debug)]
 pub(super) struct Recorder {
     capture: Capture,
     sorter: Sorter,
+    /// Bytes moved, and calls, since packets were taken last.
+    moved: (u64, usize),
 }
 
 impl Recorder {
@@ -32,19 +41,26 @@ impl Recorder {
             snap: Some(SNAP),
             ..CaptureOptions::default()
         };
-        Ok(Recorder { capture: Capture::open(&options)?, sorter: Sorter::new() })
+        Ok(Recorder { capture: Capture::open(&options)?, sorter: Sorter::new(), moved: (0, 0) })
     }
 
-    /// These calls were made. What the kernel has of them so far is taken.
+    /// These calls were made.
     pub(super) fn made<'a>(&mut self, calls: impl IntoIterator<Item = &'a Call>) {
-        calls.into_iter().filter_map(|c| c.local).for_each(|local| self.sorter.ours(local));
-        self.take(Duration::ZERO);
+        for call in calls {
+            call.local.into_iter().for_each(|local| self.sorter.ours(local));
+            self.moved.0 += call.facts.bytes_received + call.facts.bytes_acked;
+            self.moved.1 += 1;
+        }
+        if self.moved.0 > UNTAKEN || self.moved.1 > CALLS_UNTAKEN {
+            self.take();
+        }
     }
 
-    fn take(&mut self, wait: Duration) {
+    fn take(&mut self) {
         let sorter = &mut self.sorter;
+        self.moved = (0, 0);
         // A capture that fails shows what it has.
-        let _ = self.capture.next(wait, |p| {
+        let _ = self.capture.next(Duration::ZERO, |p| {
             sorter.packet(&Packet {
                 time_ns: p.time_ns,
                 link: LinkType::Raw,
@@ -57,8 +73,8 @@ impl Recorder {
     /// What was seen of these calls.
     pub(super) fn finish(mut self, call: &Call, arms: Option<&Arms>) -> Packets {
         std::thread::sleep(LAST);
-        // Some blocks may be waiting: one turn takes as many as the ring has.
-        self.take(Duration::ZERO);
+        // One turn takes as many blocks as the ring has.
+        self.take();
         self.sorter.dropped(self.capture.dropped());
         self.sorter.finish(call, arms)
     }

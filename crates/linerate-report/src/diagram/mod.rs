@@ -4,7 +4,7 @@
 mod svg;
 mod terminal;
 
-pub use svg::to_svg;
+pub use svg::{to_svg, to_svgs};
 pub use terminal::{beside, to_text};
 
 /// Something between a client and a server, over time.

@@ -18,9 +18,23 @@ const SLANT: f64 = 8.0;
 
 /// The diagram as an `svg` element. Its classes (`lane`, `arrow`, `bad`, `pause`, `time`) are styled by the page.
 pub fn to_svg(diagram: &Diagram) -> String {
+    to_scale(diagram, pauses_ms(diagram))
+}
+
+/// Several diagrams whose pauses have the same scale, so that they can be compared.
+pub fn to_svgs(diagrams: &[Diagram]) -> Vec<String> {
+    let whole = diagrams.iter().map(pauses_ms).fold(0.0, f64::max);
+    diagrams.iter().map(|d| to_scale(d, whole)).collect()
+}
+
+fn pauses_ms(diagram: &Diagram) -> f64 {
+    diagram.rows.iter().map(|r| if let Row::Pause { ms, .. } = r { *ms } else { 0.0 }).sum()
+}
+
+/// `whole`: the milliseconds of pause that take all the room there is for them.
+fn to_scale(diagram: &Diagram, whole: f64) -> String {
     let mut body = String::new();
     let mut y = 34.0;
-    let whole: f64 = diagram.rows.iter().map(|r| if let Row::Pause { ms, .. } = r { *ms } else { 0.0 }).sum();
     for row in &diagram.rows {
         match row {
             Row::Arrow(arrow) => {

@@ -56,3 +56,30 @@ fn a_long_diagram_keeps_its_ends_and_what_is_trouble() {
         [&Row::LeftOut(47), &arrow(true), &Row::LeftOut(46)]
     );
 }
+
+#[test]
+fn diagrams_that_are_compared_have_one_scale() {
+    let long = example();
+    let mut short = example();
+    short.rows[2] = Row::Pause { ms: 4.09, why: String::new(), bad: false };
+    let height = |svg: &str| -> f64 {
+        let (_, rest) = svg.split_once("<rect").expect("a pause");
+        let (_, rest) = rest.split_once("height=\"").expect("its height");
+        rest.split('"').next().and_then(|h| h.parse().ok()).expect("a number")
+    };
+    let both = to_svgs(&[long, short.clone()]);
+    assert!(height(&both[0]) > 2.0 * height(&both[1]), "{both:?}");
+    assert!(height(&to_svg(&short)) > 2.0 * height(&both[1]), "alone it has all the room");
+}
+
+#[test]
+fn two_stand_next_to_each_other_where_there_is_room() {
+    let both = [example(), example()];
+    let lines = |width, colour| {
+        let text = beside(&both, Style { width, colour, ..Style::default() });
+        (text.lines().count(), text.lines().filter(|l| l.matches("41.2 ms").count() == 2).count())
+    };
+    let one = to_text(&both[0], Style::default()).lines().count();
+    assert_eq!(lines(80, false), (2 * one + 1, 0));
+    assert_eq!((lines(120, false), lines(120, true)), ((one, 1), (one, 1)));
+}

@@ -12,7 +12,7 @@ use crate::passive::escape;
 /// Width of both, user units.
 const WIDTH: f64 = 560.0;
 /// Where the axis begins and ends.
-const AXIS: [f64; 2] = [130.0, 540.0];
+const AXIS: [f64; 2] = [130.0, 525.0];
 /// Calls drawn of each arm. Reason: an experiment has a dozen.
 const DOTS: usize = 60;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
-use super::words::{self, time, total_ms};
+use super::words::{self, capital, time, total_ms};
 use super::{chart, picture, process};
-use crate::Environment;
 use crate::passive::escape;
 use crate::passive::page::{diagrams, page};
+use crate::{Environment, diagram};
 
 /// The page of a diagnosis.
 pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
@@ -31,7 +31,9 @@ pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
         crate::units::several(d.calls as u64, "call", "calls"),
         d.took_s
     );
-    let _ = write!(out, "<section><h2>{}</h2>{}", call_title(d), diagrams(&picture::of(d, true)));
+    let pictures = picture::of(d, true);
+    let calls = diagrams(&pictures, diagram::to_svgs(&pictures));
+    let _ = write!(out, "<section><h2>{}</h2>{calls}", call_title(d));
     if let Some(p) = &d.shown.packets {
         let _ = write!(out, "<p class=\"source\">{}</p>", escape(&super::text::captured(p)));
     }
@@ -127,14 +129,14 @@ fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
         time(cause.cost_ms(), true),
         cause.proof().name(),
         cause.confidence(),
-        escape(cause.title())
+        escape(&capital(cause.title()))
     );
     out.push_str("<div class=\"diagrams\">");
     for trial in cause.trials() {
         let _ = write!(
             out,
             "<figure><figcaption>{}: {}</figcaption>{}<p class=\"source\">It takes away {} ({} to {}), p = {:.4}; {} and {} calls in random order.</p></figure>",
-            escape(&trial.name),
+            escape(&capital(&trial.name)),
             escape(&trial.changed),
             chart::trial(trial),
             time(trial.effect.value, true),

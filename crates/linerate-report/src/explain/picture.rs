@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_explain::call::{Call, Stage, Why};
 use linerate_explain::{Diagnosis, passive};
 
-use super::words::time;
+use super::words::{capital, time};
 use crate::diagram::{Arrow, Diagram, Row};
 
 /// Rows of a diagram. Reason: one screen; the JSON has all.
@@ -20,14 +20,10 @@ pub(super) fn of(d: &Diagnosis, unicode: bool) -> Vec<Diagram> {
     if let Some(arms) = d.shown.arms.as_deref() {
         let [without, with] = packets.map_or([None, None], |p| p.arms.each_ref().map(Option::as_ref));
         let took = |call: &Call| time(ms(call.total), unicode);
+        let changed = format!("{}: {}", capital(&arms.name), took(&arms.with));
         return vec![
             titled(format!("As it is: {}", took(&arms.without)), &arms.without, without, cause),
-            titled(
-                format!("{} ({}): {}", capital(&arms.name), arms.changed, took(&arms.with)),
-                &arms.with,
-                with,
-                None,
-            ),
+            titled(changed, &arms.with, with, None),
         ];
     }
     let seen = packets.and_then(|p| p.call.as_ref());
@@ -41,16 +37,42 @@ fn ms(time: Duration) -> f64 {
 
 fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Option<&str>) -> Diagram {
     match seen {
-        Some(seen) => Diagram { title, ..crate::passive::diagram_of(seen) },
+        Some(seen) => Diagram { title, ..of_packets(seen) },
         None => Diagram { title, lanes: lanes(), rows: rows(call, cause) },
     }
     .shortened(ROWS)
 }
 
-/// As the beginning of a line.
-fn capital(words: &str) -> String {
-    let mut rest = words.chars();
-    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+/// The packets of a call of our own: it is known what they carry, and whose they are.
+fn of_packets(seen: &passive::Call) -> Diagram {
+    let mut diagram = crate::passive::diagram_of(seen);
+    for row in &mut diagram.rows {
+        match row {
+            Row::Arrow(arrow) => arrow.label = plain(&arrow.label, arrow.to_server),
+            Row::Pause { why, .. } => match why.as_str() {
+                "the server's next part waits for the client's ACK" => NAGLE[0].clone_into(why),
+                "the client's next part waits for the server's ACK" => NAGLE[1].clone_into(why),
+                "nothing from the client" => "nothing from us".clone_into(why),
+                _ => {}
+            },
+            Row::LeftOut(_) => {}
+        }
+    }
+    let port = |end: std::net::SocketAddr| format!(":{}", end.port());
+    let [client, server] = seen.ends.map_or_else(Default::default, |(c, s)| [port(c), port(s)]);
+    diagram.lanes = [format!("client {client}"), format!("server {server}")];
+    diagram
+}
+
+/// `PSH ACK 82 bytes ack 81` is `request, 82 bytes`; what carries no data keeps its flags.
+fn plain(label: &str, to_server: bool) -> String {
+    let label = label.split(" ack ").next().unwrap_or_default();
+    let Some((flags, bytes)) = label.find(|c: char| c.is_ascii_digit()).map(|at| label.split_at(at)) else {
+        return label.to_owned();
+    };
+    let what = if to_server { "request" } else { "answer" };
+    let end = if flags.contains("FIN") { ", FIN" } else { "" };
+    format!("{what}, {bytes}{end}")
 }
 
 fn lanes() -> [String; 2] {
@@ -82,11 +104,14 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
     rows
 }
 
+/// What waits for an acknowledgement: the server's part of it, and ours.
+const NAGLE: [&str; 2] = ["the rest waits for our ACK", "our body waits for the server's ACK"];
+
 /// What a pause is, when it is the named cause's.
 fn reason(cause: &str) -> Option<&'static str> {
     Some(match cause {
-        "server-nagle-delayed-ack" => "the rest waits for our ACK",
-        "client-nagle-delayed-ack" => "our body waits for the server's ACK",
+        "server-nagle-delayed-ack" => NAGLE[0],
+        "client-nagle-delayed-ack" => NAGLE[1],
         "server-think" => "the server works",
         "server-queueing" => "behind other requests",
         "expect-continue" => "we wait for 100 Continue",

@@ -1,5 +1,7 @@
 //! The server's process in a few lines.
 
+use std::net::SocketAddr;
+
 use linerate_explain::process::ProcessView;
 
 use super::words::time;
@@ -16,14 +18,16 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
     };
     let head = format!("The server's process {} ({}){during}", p.pid, p.name);
     let mut lines = Vec::new();
-    for (i, doing) in p.threads.iter().take(KINDS).enumerate() {
+    for (i, doing) in p.threads.iter().filter(|d| d.mean >= 0.05).take(KINDS).enumerate() {
         let name = if i == 0 { "threads" } else { "" };
         lines.push((name, format!("{} {}: {}", threads(doing.mean), doing.what, doing.names.join(", "))));
     }
     for l in &p.listeners {
         let room =
             l.limit.map_or(String::new(), |limit| format!(" of at most {}", units::count(limit.into())));
-        lines.push(("accepting", format!("{}: {}{room} wait to be accepted", l.address, l.waiting)));
+        // A socket for both families shows an IPv4 address as a mapped one.
+        let address = SocketAddr::new(l.address.ip().to_canonical(), l.address.port());
+        lines.push(("accepting", format!("{address}: {}{room} wait to be accepted", l.waiting)));
     }
     if p.turned_away != (0, 0) {
         let (overflows, drops) = p.turned_away;
@@ -48,16 +52,15 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
     }
     if let Some(jvm) = p.jvm {
         let t = |d: std::time::Duration| time(d.as_secs_f64() * 1e3, unicode);
-        lines.push((
-            "pauses",
-            format!(
-                "{} took {}, {} {}",
-                units::several(jvm.collections, "garbage collection", "garbage collections"),
-                t(jvm.collected),
-                units::several(jvm.safepoints, "safepoint", "safepoints"),
-                t(jvm.stopped)
-            ),
-        ));
+        let of = |n: u64, one: &str, many: &str, took| match n {
+            0 => format!("no {one}"),
+            _ => format!("{} ({})", units::several(n, one, many), t(took)),
+        };
+        let words = [
+            of(jvm.collections, "garbage collection", "garbage collections", jvm.collected),
+            of(jvm.safepoints, "safepoint", "safepoints", jvm.stopped),
+        ];
+        lines.push(("pauses", format!("{} meanwhile", words.join(", "))));
     }
     lines.extend(p.notes.iter().map(|note| ("note", note.clone())));
     (head, lines)

@@ -76,7 +76,7 @@ fn a_verdict_has_five_lines_at_most_and_says_what_to_do() {
     assert!(lines.len() <= 5, "{lines:#?}");
     assert!(lines[0].starts_with("43.0 ms of 45.0 ms: the server holds"), "{lines:#?}");
     assert!(
-        lines[1].starts_with("Proved, server-nagle-delayed-ack by experiment: acknowledge at once"),
+        lines[1].starts_with("Proved by experiment (server-nagle-delayed-ack): acknowledge at once ("),
         "{lines:#?}"
     );
     assert!(
@@ -180,7 +180,7 @@ fn a_process_in_a_few_lines() {
       turned away 4 connections found an accept queue full, 5 SYNs were dropped
       sockets     3 established; 3.20 kB not read yet on 2 connections
       files       990 open, 1,000 allowed: nearly all are used up
-      pauses      2 garbage collections took 12.0 ms, 3 safepoints 13.0 ms
+      pauses      2 garbage collections (12.0 ms), 3 safepoints (13.0 ms) meanwhile
       note        odd
     ");
     let page = page::to_string(&diagnosis, &environment());

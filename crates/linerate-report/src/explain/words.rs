@@ -11,6 +11,12 @@ pub(super) fn time(ms: f64, unicode: bool) -> String {
     if ms == 0.0 { "0 ms".to_owned() } else { units::time_us(ms * 1e3, unicode) }
 }
 
+/// As the beginning of a line.
+pub(super) fn capital(words: &str) -> String {
+    let mut rest = words.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 /// What the call takes, the name's lookup included.
 pub(super) fn total_ms(d: &Diagnosis) -> f64 {
     d.dns_ms + d.call.total.as_secs_f64() * 1e3
@@ -30,11 +36,16 @@ fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
     let total = total_ms(d);
     // A new connection takes a round trip more.
     let network = (d.rtt_ms * if d.call.fresh { 2.0 } else { 1.0 }).min(total);
-    let mut lines = vec![format!(
-        "Nothing is wrong: your call takes {}, of which {} is the network.",
-        t(total),
-        t(network)
-    )];
+    let took = format!("{}, of which {} is the network.", t(total), t(network));
+    let mut lines = match d.calls {
+        // What happens to later calls on a connection was not seen.
+        1 => vec![
+            format!("Nothing is wrong with the one call that was made: it took {took}"),
+            "Whether later ones stall takes more calls: --repeat-unsafe says that they do no harm."
+                .to_owned(),
+        ],
+        _ => vec![format!("Nothing is wrong: your call takes {took}")],
+    };
     if let Some(answer) = d.call.answer().filter(|a| a.status >= 400) {
         lines.push(format!(
             "Its answer is {}, though: what was looked at is the call that fails.",
@@ -65,11 +76,12 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     let t = |ms| time(ms, unicode);
     let total = total_ms(d).max(first.cost_ms());
     let mut lines = vec![format!("{} of {}: {}.", t(first.cost_ms()), t(total), first.title())];
-    let mut why = format!("{}, {}", sure(first.proof()), first.id());
+    let by = if first.trials().is_empty() { "" } else { " by experiment" };
+    let mut why = format!("{}{by} ({})", sure(first.proof()), first.id());
     match (first.trials().first(), first.evidence().first()) {
         (Some(trial), _) => {
             why.push_str(&format!(
-                " by experiment: {} ({}), and that part takes {} instead of {}",
+                ": {} ({}), and that part takes {} instead of {}",
                 trial.name,
                 trial.changed,
                 t(trial.after_ms()),

@@ -20,16 +20,11 @@ pub fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// Diagrams beside each other, as far as the page is wide.
-pub fn diagrams(all: &[Diagram]) -> String {
+/// Diagrams beside each other, as far as the page is wide; `svgs` are theirs.
+pub fn diagrams(all: &[Diagram], svgs: impl IntoIterator<Item = String>) -> String {
     let mut out = String::from("<div class=\"diagrams\">");
-    for d in all {
-        let _ = write!(
-            out,
-            "<figure><figcaption>{}</figcaption>{}</figure>",
-            escape(&d.title),
-            diagram::to_svg(d)
-        );
+    for (d, svg) in all.iter().zip(svgs) {
+        let _ = write!(out, "<figure><figcaption>{}</figcaption>{svg}</figure>", escape(&d.title));
     }
     out.push_str("</div>");
     out
@@ -81,7 +76,11 @@ pub fn to_string(watched: &Watched<'_>) -> String {
     let shown = shown(watched);
     if !shown.is_empty() {
         let all: Vec<Diagram> = shown.into_iter().map(diagram_of).collect();
-        let _ = write!(out, "<section><h2>Calls, segment by segment</h2>{}</section>", diagrams(&all));
+        let _ = write!(
+            out,
+            "<section><h2>Calls, segment by segment</h2>{}</section>",
+            diagrams(&all, all.iter().map(diagram::to_svg))
+        );
     }
     slowest(&mut out, &seen.slowest);
     connections(&mut out, &seen.connections);
