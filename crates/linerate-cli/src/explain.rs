@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use linerate_explain::driver::{Explained, Request};
+use linerate_explain::driver::{Explained, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
 use linerate_explain::{Settings, Whole};
 use linerate_http::client::RequestSpec;
@@ -102,7 +102,21 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
         fields: fields.into_iter().map(|(n, v)| (n, parts::literal(&v).into_owned())).collect(),
         body: literal_body(&body.unwrap_or_default()),
     };
-    Ok(Request { host: url.host().to_owned(), port: url.port(), spec })
+    let origin = args.origin.as_deref().map(|text| origin(args, text)).transpose()?;
+    Ok(Request { host: url.host().to_owned(), port: url.port(), spec, origin })
+}
+
+/// The server behind the proxy, by its URL.
+fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
+    let url = Url::parse(text)?;
+    if url.user.is_some() {
+        return Err(Fault::input("--origin: user and password are those of the call")
+            .hint("give them once, with --user or in the call's URL"));
+    }
+    let wish = Wish { resolve: &[], ipv4: args.ipv4, ipv6: args.ipv6, from: &[] };
+    let address = url.addresses(&wish)?.0[0];
+    let target = parts::literal(&url.path).into_owned();
+    Ok(Origin { address, authority: url.authority, target })
 }
 
 /// As [`parts::literal`], for bytes.
@@ -140,6 +154,7 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         budget: args.budget,
         pid: args.pid,
         capture: !args.passive.is_off(),
+        origin: request.origin.as_ref().map(|o| format!("http://{}{}", o.authority, o.target)),
         seed: u64::from(std::process::id()),
         ..Settings::default()
     })
@@ -160,6 +175,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
         Probe::NameServers => "asking the name servers",
         Probe::Connect(_) => "connecting",
         Probe::Burst(_) => "several calls at once",
+        Probe::Held(..) => "a call beside idle connections",
         Probe::Call(_) | Probe::SideBySide(_) => match about.unwrap_or(Experiment::Observe) {
             Experiment::Observe => "making the call, on new and kept connections",
             Experiment::QuickAck => "acknowledging at once, in turns with as usual",
@@ -170,7 +186,9 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Redirect => "following redirects",
             Experiment::Idle => "after a pause",
             Experiment::Segment => "smaller segments",
-            Experiment::Tail | Experiment::Burst => "more calls",
+            Experiment::PerConnection => "several connections, some calls on each",
+            Experiment::Origin => "with and without the proxy",
+            Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };
     let _ = write!(io::stderr(), "\r\x1b[K{words}");

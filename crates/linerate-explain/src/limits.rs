@@ -36,6 +36,11 @@ pub const HOPS: usize = 5;
 pub const NAME_SERVERS: usize = 3;
 /// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered in one is down or far away.
 pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
+/// Idle connections held beside a call, and how many are tried one after the other. Reason: where they are what a server has too few
+/// of, nobody else is served meanwhile.
+pub const IDLE: [u8; 3] = [4, 16, 32];
+/// Longest time they are held. Reason: the same.
+pub const HOLD_TIME: Duration = Duration::from_millis(1_500);
 /// Threads of a server's process that are looked at. Reason: each costs a file to read before and after a call.
 pub const THREADS: usize = 256;
 /// Looks at a server's threads during one call. Reason: each is a line of a table, and reads some files for each thread.

@@ -34,6 +34,12 @@ pub enum Experiment {
     Segment,
     /// More calls on kept connections, for what is rare.
     Tail,
+    /// A call on a new connection while idle ones of ours are held beside it.
+    Held,
+    /// Several calls on each of several connections.
+    PerConnection,
+    /// At the server behind the proxy (1) against through it (0).
+    Origin,
 }
 
 /// Delays of acknowledgements that are tried, milliseconds.
@@ -72,6 +78,8 @@ pub enum Variation {
     Identity,
     /// Another target on the same server.
     Target(String),
+    /// At the server behind the proxy.
+    Origin,
 }
 
 /// A call to be made.
@@ -91,6 +99,8 @@ pub struct CallProbe {
     pub variation: Variation,
     /// A pause before it.
     pub pause: Duration,
+    /// The connection is closed after it.
+    pub closes: bool,
 }
 
 impl CallProbe {
@@ -104,6 +114,7 @@ impl CallProbe {
             writes: Writes::One,
             variation: Variation::None,
             pause: Duration::ZERO,
+            closes: false,
         }
     }
 }
@@ -123,13 +134,16 @@ pub enum Probe {
     Burst(u8),
     /// Several connections side by side, on each its calls one right after the other.
     SideBySide(Vec<Vec<CallProbe>>),
+    /// Make a call on a new connection while so many idle ones, and no others, are held beside it; they are closed when it has
+    /// gone on for that long.
+    Held(u8, Duration),
 }
 
 impl Probe {
     /// Calls it costs.
     pub fn calls(&self) -> usize {
         match self {
-            Probe::Call(_) => 1,
+            Probe::Call(_) | Probe::Held(..) => 1,
             Probe::Burst(n) => usize::from(*n),
             Probe::SideBySide(lanes) => lanes.iter().map(Vec::len).sum(),
             _ => 0,
@@ -172,6 +186,17 @@ pub struct Connected {
     pub facts: Facts,
 }
 
+/// A call made while idle connections were held beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// How many there were.
+    pub idle: u8,
+    /// When they were closed, since the call's start; `None`: the call had ended before.
+    pub released: Option<Duration>,
+    /// The call.
+    pub call: Call,
+}
+
 /// What came of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
@@ -187,4 +212,6 @@ pub enum Observation {
     Burst(Vec<Call>),
     /// Of [`Probe::SideBySide`], in its order.
     SideBySide(Vec<Vec<Call>>),
+    /// Of [`Probe::Held`].
+    Held(Box<Held>),
 }

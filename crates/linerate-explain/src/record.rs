@@ -1,5 +1,6 @@
 //! Everything that was observed, and the questions rules ask of it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::call::{Call, ms};
 use crate::evidence::Trial;
 use crate::limits;
 use crate::probe::{
-    CallProbe, Connected, Experiment, Lane, NameServer, Observation, Probe, Resolved, Writes,
+    CallProbe, Connected, Experiment, Held, Lane, NameServer, Observation, Probe, Resolved, Writes,
 };
 use crate::stats::median;
 
@@ -40,6 +41,8 @@ pub struct Settings {
     pub pid: Option<u32>,
     /// Record the packets of our own calls, where that may be done.
     pub capture: bool,
+    /// The server behind the proxy, as it is reported, where it was named.
+    pub origin: Option<String>,
     /// What the order of experiments is made from.
     pub seed: u64,
 }
@@ -60,6 +63,7 @@ impl Default for Settings {
             delayed_ack_lever: true,
             pid: None,
             capture: false,
+            origin: None,
             seed: 1,
         }
     }
@@ -130,6 +134,25 @@ impl Record {
             (_, Observation::Burst(calls)) => Some(calls.as_slice()),
             _ => None,
         })
+    }
+
+    /// Calls made beside idle connections.
+    pub fn held(&self) -> impl Iterator<Item = &Held> {
+        self.entries.iter().filter_map(|entry| match entry {
+            (_, Observation::Held(held)) => Some(&**held),
+            _ => None,
+        })
+    }
+
+    /// An experiment's calls, those of a connection together, in their order.
+    pub fn by_connection(&self, experiment: Experiment) -> Vec<Vec<&Call>> {
+        let mut lanes: BTreeMap<u8, Vec<&Call>> = BTreeMap::new();
+        for (probe, call) in self.calls().filter(|(p, _)| p.experiment == experiment) {
+            if let Lane::Kept(lane) = probe.lane {
+                lanes.entry(lane).or_default().push(call);
+            }
+        }
+        lanes.into_values().collect()
     }
 
     /// The answered calls of an arm; on kept connections those that opened it are left out.

@@ -94,6 +94,25 @@ fn sampled(mut ranks: Vec<f64>, k: usize) -> f64 {
     (far + 1) as f64 / (ARRANGEMENTS + 1) as f64
 }
 
+/// How likely it is that values in random order differ as little from one to the next as these do (von Neumann's ratio on ranks,
+/// Bartels 1982; permutation test over a sample of the arrangements). Small: they follow one another, as a queue that fills.
+pub fn order_p_value(values: &[f64]) -> f64 {
+    if values.len() < 3 {
+        return 1.0;
+    }
+    // The sum of squares about the mean is the same for all arrangements: the numerator decides.
+    let apart = |ranks: &[f64]| ranks.windows(2).map(|w| (w[1] - w[0]).powi(2)).sum::<f64>();
+    let mut ranks = ranks(values);
+    let seen = apart(&ranks) + 1e-9;
+    let mut random = Random::new(1);
+    let mut as_near = 0u64;
+    for _ in 0..ARRANGEMENTS / 4 {
+        random.shuffle(&mut ranks);
+        as_near += u64::from(apart(&ranks) <= seen);
+    }
+    (as_near + 1) as f64 / (ARRANGEMENTS / 4 + 1) as f64
+}
+
 /// The slope of `y` over `x`: the median of the slopes of all pairs (Theil and Sen), with the interval of Kendall's statistic.
 /// `None` when all `x` are the same.
 pub fn slope(points: &[(f64, f64)]) -> Option<Estimate> {
@@ -180,6 +199,16 @@ mod tests {
         let exact = slope(&[(8.0, 12.0), (16.0, 20.0), (24.0, 28.0), (32.0, 36.0)]).expect("a slope");
         assert_eq!((exact.value, exact.low, exact.high), (1.0, 1.0, 1.0));
         assert_eq!(slope(&[(1.0, 1.0), (1.0, 2.0)]), None);
+    }
+
+    #[test]
+    fn an_order_is_told_from_chance() {
+        let saw: Vec<f64> = (0..16).map(|i| 100.0 + f64::from((i + 5) % 12)).collect();
+        assert!(order_p_value(&saw) < 0.01, "{}", order_p_value(&saw));
+        let mut shuffled = saw.clone();
+        Random::new(3).shuffle(&mut shuffled);
+        assert!(order_p_value(&shuffled) > 0.05, "{}", order_p_value(&shuffled));
+        assert_eq!((order_p_value(&[7.0; 16]), order_p_value(&[])), (1.0, 1.0));
     }
 
     #[test]

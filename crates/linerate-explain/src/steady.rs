@@ -11,6 +11,8 @@ use crate::verdict::{RuledOut, Verdict};
 
 /// Causes that lie before the server: what it does later does not touch them.
 const BEFORE: [&str; 4] = ["dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted"];
+/// Causes that make calls differ.
+const CHANGES: [&str; 2] = ["bufferbloat", "pinned-to-busy-worker"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
 const FAILED: usize = 3;
 /// Calls on each side of a moment.
@@ -24,7 +26,9 @@ pub(crate) fn weigh(
     named: &mut Vec<Verdict>,
     ruled_out: &mut Vec<RuledOut>,
 ) -> Option<String> {
-    let how = statuses(record).or_else(|| failures(record)).or_else(|| times(record))?;
+    // These are such changes: of the way, and from one connection to the next.
+    let told = named.iter().any(|verdict| CHANGES.contains(&verdict.id()));
+    let how = statuses(record).or_else(|| failures(record)).or_else(|| times(record).filter(|_| !told))?;
     named.retain(|verdict| BEFORE.contains(&verdict.id()));
     ruled_out.retain(|cause| BEFORE.contains(&cause.id));
     Some(format!("the server changed while we looked: {how}"))
@@ -33,7 +37,8 @@ pub(crate) fn weigh(
 /// Calls of the same request, in order.
 fn alike(record: &Record) -> impl Iterator<Item = (&CallProbe, &Call)> {
     record.calls().filter(|(probe, _)| {
-        probe.experiment != Experiment::Redirect && !matches!(probe.variation, Variation::Target(_))
+        probe.experiment != Experiment::Redirect
+            && !matches!(probe.variation, Variation::Target(_) | Variation::Origin)
     })
 }
 

@@ -22,6 +22,8 @@ Examples:
   linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
   linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
   linerate explain --html why.html http://127.0.0.1:8080/            as a page with pictures, to be passed on
+  linerate explain --origin http://10.0.0.7:8080/report http://www.example.com/report
+                                                                     is it the proxy, or the server behind it?
   linerate explain --json - http://127.0.0.1:8080/                   for a script
   linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
@@ -76,6 +78,10 @@ pub(crate) struct ExplainArgs {
     /// Process of the server, when it is on this machine: its threads, its garbage collector, its limits
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = HOW)]
     pub(crate) pid: Option<u32>,
+
+    /// The same resource at the server behind the proxy: the call is made there, too, and compared with the one through the proxy
+    #[arg(long, value_name = "URL", requires = "url", help_heading = HOW)]
+    pub(crate) origin: Option<String>,
 
     /// Use ADDRESS for HOST:PORT instead of asking for it, as in curl; repeatable
     #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = values::resolve, help_heading = WHERE)]

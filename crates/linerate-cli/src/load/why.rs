@@ -90,7 +90,7 @@ fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
         seed: u64::from(std::process::id()),
         ..Settings::default()
     };
-    Some((Request { host: address.ip().to_string(), port: address.port(), spec }, settings))
+    Some((Request { host: address.ip().to_string(), port: address.port(), spec, origin: None }, settings))
 }
 
 fn say(text: &str, to_stderr: bool) -> Result<(), Fault> {

@@ -3,7 +3,7 @@
 //! Symptom: the first call of a connection waits for its answer, later ones on it do not; several connections at once lose SYNs,
 //! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
 
-use super::{Block, Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, connection_limit, pinned, say};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Experiment, Probe};
@@ -95,14 +95,22 @@ fn overflows(record: &Record) -> u64 {
 
 fn wants(record: &Record) -> Vec<Block> {
     let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
-    if sign && record.settings.may_repeat && !record.burst_tried() {
+    if sign && record.settings.may_repeat && !record.burst_tried() && !accepted(record) {
         vec![vec![Probe::Burst(6)]]
     } else {
         Vec::new()
     }
 }
 
+/// The server has accepted the connections that wait.
+fn accepted(record: &Record) -> bool {
+    connection_limit::named(record) || pinned::named(record)
+}
+
 fn judge(record: &Record) -> Judgement {
+    if accepted(record) {
+        return Judgement::Silent;
+    }
     let (again, all) = syns(record);
     let (waited, overflows) = (waited(record), overflows(record));
     if waited < WAITED_MS && (again.is_empty() || overflows == 0) {

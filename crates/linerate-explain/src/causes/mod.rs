@@ -2,8 +2,10 @@
 //! people run. A rule is two pure functions over what was observed: which probes it still wants, and its judgement.
 
 mod accept_queue;
+mod bufferbloat;
 mod client_nagle;
 mod compression;
+mod connection_limit;
 mod dns_slow;
 mod dns_timeout;
 mod expect_continue;
@@ -14,7 +16,9 @@ mod keep_alive_race;
 mod no_keep_alive;
 mod packet_loss;
 mod path_mtu;
+mod pinned;
 mod ports_exhausted;
+mod proxy_buffering;
 mod redirects;
 mod reverse_dns;
 mod send_buffer;
@@ -76,16 +80,20 @@ pub(crate) use server_think::WORK_MS;
 pub(crate) const AGAIN: &str = "linerate explain {url}";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 27] = [
+pub static ALL: [&Cause; 31] = [
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
     &ipv6_fallback::CAUSE,
     &path_mtu::CAUSE,
+    &bufferbloat::CAUSE,
     &redirects::CAUSE,
     &expect_continue::CAUSE,
     &server_nagle::CAUSE,
     &client_nagle::CAUSE,
+    &proxy_buffering::CAUSE,
+    &connection_limit::CAUSE,
+    &pinned::CAUSE,
     &accept_queue::CAUSE,
     &reverse_dns::CAUSE,
     &syn_loss::CAUSE,
@@ -159,7 +167,7 @@ pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
 /// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
 fn lane_of(experiment: Experiment) -> u8 {
     match experiment {
-        Experiment::Observe | Experiment::Tail => 0,
+        Experiment::Observe | Experiment::Tail | Experiment::Held => 0,
         Experiment::QuickAck => 10,
         Experiment::Dose => 20,
         Experiment::NoDelay => 30,
@@ -170,6 +178,8 @@ fn lane_of(experiment: Experiment) -> u8 {
         Experiment::Burst => 90,
         Experiment::Idle => 100,
         Experiment::Segment => 110,
+        Experiment::PerConnection => 120,
+        Experiment::Origin => 130,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Symptom: the wait for the first byte is many times what one more request adds. Experiment: several calls at once; each that is
 //! one place further back waits longer by the time of one request. When a call alone already waits many such times, it stood in a line.
 
-use super::{Block, Cause, Fix, Judgement, in_the_process, say, server_think};
+use super::{Block, Cause, Fix, Judgement, in_the_process, pinned, say, server_think};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{Experiment, Probe};
@@ -113,7 +113,7 @@ pub(super) fn burst_of(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
 
 fn judge(record: &Record) -> Judgement {
     // A server that gets no processor makes all wait, and not for one another.
-    if in_the_process::named(record) {
+    if in_the_process::named(record) || pinned::named(record) {
         return Judgement::Silent;
     }
     let wait = server_think::beyond_rtt(record);

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Cause, Fix, Judgement, compression, in_the_process, say, send_buffer, server_nagle, server_queueing,
-    slow_start, zero_window,
+    Cause, Fix, Judgement, bufferbloat, compression, in_the_process, pinned, say, send_buffer, server_nagle,
+    server_queueing, slow_start, zero_window,
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
@@ -20,7 +20,7 @@ pub(super) static CAUSE: Cause = Cause {
     title: "the server works that long on the request before it answers",
     fixes: FIXES,
     verify: super::AGAIN,
-    wants: server_queueing::wants,
+    wants: pinned::wants_late,
     judge,
 };
 
@@ -47,6 +47,9 @@ pub(crate) const WORK_MS: f64 = 10.0;
 
 /// What the wait for the first byte has beyond one round trip, in the middle of the explained calls.
 pub(super) fn beyond_rtt(record: &Record) -> f64 {
+    if let Some(beyond) = bufferbloat::beyond_handshake_ms(record) {
+        return beyond;
+    }
     // What a lost segment took is told by its own rule.
     let clean: Vec<&Call> = record.group().into_iter().filter(|c| !c.lossy()).collect();
     let wait = if clean.len() >= 2 { median_of(&clean, first_byte) } else { record.typical(first_byte) };
@@ -105,7 +108,8 @@ fn judge(record: &Record) -> Judgement {
     let reads = [&zero_window::CAUSE, &send_buffer::CAUSE]
         .iter()
         .any(|c| matches!((c.judge)(record), Judgement::Named(_)));
-    if told || reads || in_the_process::named(record) || compression::named(record) {
+    let pinned = pinned::named(record);
+    if told || reads || pinned || in_the_process::named(record) || compression::named(record) {
         return Judgement::Silent;
     }
     let words = if within > before {

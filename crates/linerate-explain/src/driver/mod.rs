@@ -8,6 +8,7 @@ mod view;
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
@@ -18,7 +19,7 @@ use crate::call::{Call, Failure, Stage, Why};
 use crate::causes::NO_PORT;
 use crate::limits;
 use crate::planner::Planner;
-use crate::probe::{CallProbe, Connected, Experiment, Lane, Observation, Probe, Resolved, Variation};
+use crate::probe::{CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Variation};
 use crate::record::Settings;
 use crate::verdict::Diagnosis;
 
@@ -31,6 +32,19 @@ pub struct Request {
     pub port: u16,
     /// As it is sent.
     pub spec: RequestSpec,
+    /// The server behind the proxy that is called, where that is known.
+    pub origin: Option<Origin>,
+}
+
+/// The same resource without the proxy.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// What its `Host` says.
+    pub authority: String,
+    /// The request's target there.
+    pub target: String,
 }
 
 /// What came of it.
@@ -139,6 +153,7 @@ impl Film {
             Observation::Call(call) => recorder.made([&**call]),
             Observation::Burst(calls) => recorder.made(calls),
             Observation::SideBySide(lanes) => recorder.made(lanes.iter().flatten()),
+            Observation::Held(held) => recorder.made([&held.call]),
             Observation::Resolved(_) | Observation::NameServers(_) | Observation::Connected(_) => {}
         }
     }
@@ -191,6 +206,7 @@ impl Hands<'_> {
             }
             Probe::Burst(n) => Observation::Burst(self.burst(*n)?),
             Probe::SideBySide(lanes) => Observation::SideBySide(self.side_by_side(lanes)?),
+            Probe::Held(n, time) => Observation::Held(Box::new(self.held(*n, *time)?)),
         })
     }
 
@@ -227,7 +243,7 @@ impl Hands<'_> {
     /// The system's resolver, which cannot be told how long it may take: where the time is over first, it is left to itself.
     fn look_up(&self) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
         let (host, port) = (self.request.host.clone(), self.request.port);
-        let (found, is_found) = std::sync::mpsc::channel();
+        let (found, is_found) = mpsc::channel();
         std::thread::spawn(move || found.send((host.as_str(), port).to_socket_addrs()));
         is_found.recv_timeout(self.left()).unwrap_or_else(|_| {
             Err(std::io::Error::new(
@@ -276,6 +292,13 @@ impl Hands<'_> {
                 spec.fields.push(("Accept-Encoding".to_owned(), coding.to_owned()));
             }
             Variation::Target(target) => spec.target.clone_from(target),
+            Variation::Origin => {
+                if let Some(origin) = &self.request.origin {
+                    spec.target.clone_from(&origin.target);
+                    let host = spec.fields.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case("host"));
+                    host.into_iter().for_each(|(_, value)| value.clone_from(&origin.authority));
+                }
+            }
         }
         let template = Template::compile(&spec, &[])?;
         let mut bytes = Vec::new();
@@ -322,7 +345,8 @@ impl Hands<'_> {
         probe: &CallProbe,
     ) -> Result<(Call, Option<Socket>), TemplateError> {
         let plan = self.plan(probe)?;
-        let to = self.address(self.chosen);
+        let origin = self.request.origin.as_ref().filter(|_| probe.variation == Variation::Origin);
+        let to = origin.map_or_else(|| self.address(self.chosen), |o| o.address);
         // A connection that the peer has closed by now is none: any client looks before it sends.
         let kept = kept.filter(|k| !k.facts().peer_closed());
         let overflows = exchange::overflows(to);
@@ -335,7 +359,7 @@ impl Hands<'_> {
         if let (Some(process), Some(before)) = (&self.process, before) {
             call.server = Some(Box::new(process.look().since(&before)));
         }
-        Ok((call, socket))
+        Ok((call, socket.filter(|_| !probe.closes)))
     }
 
     /// Each connection on a thread of its own. All are opened for it and closed after it.
@@ -358,9 +382,35 @@ impl Hands<'_> {
         })
     }
 
+    /// On a new connection, beside so many idle ones and none of those that were kept.
+    fn held(&mut self, n: u8, time: Duration) -> Result<Held, TemplateError> {
+        self.lanes.clear();
+        let plan = self.plan(&CallProbe::plain(Experiment::Held, 0, Lane::Fresh))?;
+        let to = self.address(self.chosen);
+        let deadline = self.end.min(instrument::now() + limits::FAMILY_TIME);
+        let idle: Vec<Socket> = std::thread::scope(|scope| {
+            let open = || Socket::connect(to, &Levers::default(), deadline).ok();
+            let all: Vec<_> = (0..n).map(|_| scope.spawn(open)).collect();
+            all.into_iter().filter_map(|t| t.join().ok().flatten()).collect()
+        });
+        let held = u8::try_from(idle.len()).unwrap_or(n);
+        let start = instrument::now();
+        let (ended, end) = mpsc::channel::<()>();
+        Ok(std::thread::scope(|scope| {
+            let releasing = scope.spawn(move || {
+                let over = end.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout);
+                drop(idle);
+                over.then(|| instrument::now() - start)
+            });
+            let (call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
+            drop(ended);
+            Held { idle: held, released: releasing.join().ok().flatten(), call }
+        }))
+    }
+
     /// All at once, each on a connection of its own.
     fn burst(&self, n: u8) -> Result<Vec<Call>, TemplateError> {
-        let probe = CallProbe::plain(crate::probe::Experiment::Burst, 0, Lane::Fresh);
+        let probe = CallProbe::plain(Experiment::Burst, 0, Lane::Fresh);
         let plan = self.plan(&probe)?;
         let to = self.address(self.chosen);
         let overflows = exchange::overflows(to);

@@ -14,6 +14,7 @@ pub(super) fn experiments(probe: &Probe) -> Vec<Experiment> {
     match probe {
         Probe::Call(call) => vec![call.experiment],
         Probe::Burst(_) => vec![Experiment::Burst],
+        Probe::Held(..) => vec![Experiment::Held],
         Probe::SideBySide(lanes) => lanes.iter().flatten().map(|c| c.experiment).take(1).collect(),
         _ => Vec::new(),
     }
@@ -32,6 +33,8 @@ struct Costs {
     kept: f64,
     /// Of that, what the wait for `100 Continue` took.
     held: f64,
+    /// What a handshake takes.
+    connect: f64,
     open: HashSet<u8>,
 }
 
@@ -48,6 +51,12 @@ impl Costs {
             fresh: fresh.or(kept).unwrap_or(least),
             kept: kept.or(fresh).unwrap_or(least),
             held: held.as_secs_f64(),
+            connect: record
+                .fresh()
+                .iter()
+                .map(|c| c.connect.as_secs_f64())
+                .reduce(f64::max)
+                .unwrap_or(FAMILY_TIME.as_secs_f64()),
             open: HashSet::new(),
         }
     }
@@ -69,7 +78,8 @@ impl Costs {
             }
             Probe::Resolve => record.lookups().first().map_or(0.0, |l| l.took.as_secs_f64()),
             Probe::NameServers => 2.0 * NAME_SERVER_TIME.as_secs_f64(),
-            Probe::Connect(_) => FAMILY_TIME.as_secs_f64(),
+            Probe::Held(_, time) => time.as_secs_f64() + self.fresh,
+            Probe::Connect(_) => self.connect,
         }
     }
 }

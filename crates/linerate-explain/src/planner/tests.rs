@@ -1,6 +1,6 @@
 //! Worlds in which one thing is wrong, and what is said of each. No socket, no clock: a world answers probes by a formula.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use linerate_net::instrument::Facts;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::call::{Answer, Failure, Received, Stage};
 use crate::evidence::Proof;
-use crate::probe::{Connected, NameServer, Resolved, Variation, Writes};
+use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 
 /// Milliseconds.
 fn t(ms: f64) -> Duration {
@@ -48,6 +48,16 @@ struct World {
     refuse: bool,
     no_port: bool,
     jitter: f64,
+    /// What waiting on the way adds to a round trip, by the time.
+    queue: fn(f64, &mut Noise) -> f64,
+    /// Connections that are served at once; 0: any number.
+    limit: u8,
+    /// What one that is served by turns waits for others, until ours beside it are closed.
+    turn: fn(&mut Noise) -> f64,
+    /// A busy worker's time, and which of all connections it has.
+    busy: (f64, fn(usize) -> bool),
+    /// Behind the proxy the answer begins at once, and its end comes this late.
+    behind: Option<f64>,
 }
 
 impl Default for World {
@@ -72,6 +82,11 @@ impl Default for World {
             refuse: false,
             no_port: false,
             jitter: 0.2,
+            queue: |_, _| 0.0,
+            limit: 0,
+            turn: |_| 0.0,
+            busy: (0.0, |_| false),
+            behind: None,
         }
     }
 }
@@ -96,7 +111,8 @@ impl Noise {
 struct Lived {
     world: World,
     noise: Noise,
-    open: HashSet<u8>,
+    /// Kept connections, by which of all they are.
+    open: HashMap<u8, usize>,
     calls: usize,
     connects: usize,
     now: f64,
@@ -109,7 +125,7 @@ impl Lived {
         Lived {
             world,
             noise: Noise(Random::new(seed)),
-            open: HashSet::new(),
+            open: HashMap::new(),
             calls: 0,
             connects: 0,
             now: 0.0,
@@ -144,21 +160,44 @@ impl Lived {
                 self.now += longest;
                 Observation::SideBySide(calls)
             }
+            Probe::Held(idle, time) => {
+                self.open.clear();
+                let mut call = self.call(&CallProbe::plain(Experiment::Held, 0, Lane::Fresh), settings, 0);
+                let first = ms(call.connect + call.wait);
+                if self.world.limit > 0 && *idle >= self.world.limit && first < ms(*time) {
+                    call.wait =
+                        t(ms(*time) + self.world.rtt - ms(call.connect) + self.noise.between(0.0, 40.0));
+                    call.total = call.connect + call.wait + call.receive;
+                }
+                self.now += ms(call.total);
+                let released = (call.total > *time).then_some(*time);
+                Observation::Held(Box::new(Held { idle: *idle, released, call }))
+            }
+            Probe::Connect(n) => {
+                let took = self.world.rtt + (self.world.queue)(self.now, &mut self.noise);
+                self.now += took;
+                let (address, facts) = (settings.addresses[*n], Facts::default());
+                Observation::Connected(Connected { address, took: t(took), error: None, facts })
+            }
             other => unreachable!("{other:?} is not of this world"),
         }
     }
 
     fn call(&mut self, probe: &CallProbe, settings: &Settings, place: u8) -> Call {
-        let w = self.world.clone();
+        let mut w = self.world.clone();
+        w.rtt += (w.queue)(self.now, &mut self.noise);
         self.calls += 1;
         let fresh = match probe.lane {
             Lane::Fresh => true,
-            Lane::Kept(lane) => self.open.insert(lane) || !w.keep,
+            Lane::Kept(lane) => !self.open.contains_key(&lane) || !w.keep,
         };
         let mut call = Call { fresh, ..Call::default() };
         call.facts.min_rtt_us = (w.rtt * 1e3) as u32;
         if fresh {
             self.connects += 1;
+            if let Lane::Kept(lane) = probe.lane {
+                self.open.insert(lane, self.connects);
+            }
             call.connect = t(w.rtt);
             if w.refuse || w.no_port {
                 let why = if w.refuse { Why::Refused } else { Why::NoPort };
@@ -178,7 +217,14 @@ impl Lived {
             + think
             + f64::from(place) * w.lane
             + noise
-            + if fresh { w.accept * f64::from(place + 1) + w.setup } else { 0.0 };
+            + if fresh { w.accept * f64::from(place + 1) + w.setup + (w.turn)(&mut self.noise) } else { 0.0 };
+        let which = match probe.lane {
+            Lane::Kept(lane) => self.open.get(&lane).copied().unwrap_or(self.connects),
+            Lane::Fresh => self.connects,
+        };
+        if (w.busy.1)(which) {
+            wait += w.busy.0;
+        }
         if probe.writes == Writes::Apart && !probe.levers.nodelay && settings.body_bytes > 0 && !fresh {
             wait += 41.0;
         }
@@ -195,6 +241,15 @@ impl Lived {
             call.held_for_continue = Some(t(held));
             call.continued = w.continues.then(|| t(held));
             call.send = t(held);
+        }
+        if let (Variation::Origin, Some(late)) = (&probe.variation, w.behind) {
+            wait = w.rtt + noise;
+            receive = late;
+        }
+        if probe.closes
+            && let Lane::Kept(lane) = probe.lane
+        {
+            self.open.remove(&lane);
         }
         if w.lose > 0 && self.calls.is_multiple_of(w.lose) {
             wait += 210.0;
@@ -363,7 +418,7 @@ fn how_the_client_writes_is_not_guessed() {
     assert!(diagnosis.limits.iter().any(|l| l.contains("--writes apart")), "{diagnosis:#?}");
 }
 
-const TRANSPORT: [&str; 12] = [
+const TRANSPORT: [&str; 13] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -374,6 +429,7 @@ const TRANSPORT: [&str; 12] = [
     "zero-window",
     "send-buffer",
     "path-mtu",
+    "bufferbloat",
     "keep-alive-race",
     "ports-exhausted",
 ];
@@ -418,6 +474,33 @@ fn the_network_far_away() {
 }
 
 #[test]
+fn a_queue_on_the_way_is_told_from_the_server_and_from_hiccups() {
+    // One segment more each round trip, then half: what a bulk transfer does to a queue.
+    let saw: fn(f64, &mut Noise) -> f64 = |now, _| 100.0 + 12.0 * (now / 1000.0 % 8.0);
+    for rtt in [0.05, 40.0] {
+        for seed in 0..20 {
+            let bloated = explained_with(World { rtt, queue: saw, ..World::default() }, settings(), seed);
+            assert_eq!(ids(&bloated), ["bufferbloat"], "{bloated:#?}");
+            assert_eq!(bloated.causes[0].proof(), Proof::Proved, "{bloated:#?}");
+        }
+    }
+    let both = World { queue: saw, think: |_| 80.0, ..World::default() };
+    let mut found = ids(&explained(both));
+    found.sort_unstable();
+    assert_eq!(found, ["bufferbloat", "server-think"]);
+    // A radio: each packet another time.
+    let radio: fn(f64, &mut Noise) -> f64 = |_, noise| noise.between(0.0, 60.0);
+    // A machine that is busy now and then.
+    let hiccups: fn(f64, &mut Noise) -> f64 = |_, noise| if noise.unit() < 0.2 { 30.0 } else { 0.0 };
+    for seed in 0..60 {
+        for queue in [radio, hiccups] {
+            let diagnosis = explained_with(World { rtt: 20.0, queue, ..World::default() }, settings(), seed);
+            assert!(!ids(&diagnosis).contains(&"bufferbloat"), "seed {seed}: {diagnosis:#?}");
+        }
+    }
+}
+
+#[test]
 fn connections() {
     let closing = explained(World { keep: false, rtt: 5.0, ..World::default() });
     assert_eq!(ids(&closing), ["no-keep-alive"], "{closing:#?}");
@@ -438,6 +521,71 @@ fn connections() {
     assert_eq!(setup.causes[0].proof(), Proof::Possible);
     let ports = explained(World { no_port: true, ..World::default() });
     assert_eq!(ids(&ports), ["ports-exhausted"], "{ports:#?}");
+}
+
+#[test]
+fn only_so_many_connections() {
+    let turn: fn(&mut Noise) -> f64 = |noise| noise.between(60.0, 120.0);
+    for (limit, rtt) in [(2, 0.05), (2, 40.0), (10, 0.05), (30, 5.0)] {
+        for seed in 0..10 {
+            let full = explained_with(World { limit, rtt, turn, ..World::default() }, settings(), seed);
+            assert_eq!(ids(&full), ["connection-limit"], "{limit}, seed {seed}: {full:#?}");
+            assert_eq!(full.causes[0].proof(), Proof::Proved);
+            assert!(full.causes[0].dose().expect("a dose").contains(1.0), "{full:#?}");
+        }
+    }
+    // What waits for its turn to be accepted, or for a lookup, does not care what we hold.
+    for world in [World { accept: 60.0, ..World::default() }, World { setup: 60.0, ..World::default() }] {
+        let diagnosis = explained(world);
+        assert!(!ids(&diagnosis).contains(&"connection-limit"), "{diagnosis:#?}");
+        assert!(diagnosis.ruled_out.iter().any(|r| r.id == "connection-limit"), "{diagnosis:#?}");
+    }
+}
+
+#[test]
+fn a_connection_that_met_a_busy_worker() {
+    let every_other: fn(usize) -> bool = |which| which % 2 == 1;
+    let some: fn(usize) -> bool = |which| which % 3 == 2;
+    for rtt in [0.05, 40.0] {
+        for meets in [every_other, some] {
+            for seed in 0..20 {
+                let world = World { rtt, busy: (60.0, meets), ..World::default() };
+                let diagnosis = explained_with(world, settings(), seed);
+                assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
+                assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
+                assert!((55.0..65.0).contains(&diagnosis.causes[0].cost_ms()));
+            }
+        }
+    }
+    // Times that differ from call to call are no worker's.
+    let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();
+    let either: fn(&mut Noise) -> f64 = |noise| if noise.unit() < 0.5 { 60.0 } else { 0.0 };
+    let mut named = 0;
+    for think in [chance, either] {
+        for seed in 0..100 {
+            let diagnosis = explained_with(World { think, ..World::default() }, settings(), seed);
+            named += usize::from(ids(&diagnosis).contains(&"pinned-to-busy-worker"));
+        }
+    }
+    assert!(named <= 2, "{named} of 200: more than chance explains");
+}
+
+#[test]
+fn a_proxy_that_collects_the_answer() {
+    let asked = Settings { origin: Some("http://behind/".to_owned()), ..settings() };
+    let world = World { think: |_| 100.0, behind: Some(100.0), ..World::default() };
+    let diagnosis = explained_with(world.clone(), asked.clone(), 1);
+    assert_eq!(ids(&diagnosis), ["proxy-buffering", "server-think"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
+    // Nobody said what is behind it: from here it is a server that thinks.
+    assert_eq!(ids(&explained(world)), ["server-think"]);
+    // The server behind thinks as long.
+    let thinks = explained_with(World { think: |_| 100.0, ..World::default() }, asked.clone(), 1);
+    assert_eq!(ids(&thinks), ["server-think"], "{thinks:#?}");
+    assert!(thinks.ruled_out.iter().any(|r| r.id == "proxy-buffering"), "{thinks:#?}");
+    // Without the proxy all of it is sooner: it is slow, and holds nothing back.
+    let slow = World { think: |_| 100.0, behind: Some(0.0), ..World::default() };
+    assert_eq!(ids(&explained_with(slow, asked, 1)), ["server-think"]);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) enum Server {
     Node(&'static str),
     /// programs/server.go.
     Go,
-    /// nginx with these lines in its `server` block. Its own upstream, `linerate serve`, is at 127.0.0.1:8001.
+    /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late body, is at port 8001 of the server.
     Nginx(&'static str),
 }
 
@@ -132,17 +132,13 @@ pub(crate) const ON_THE_WAY: [&str; 19] = [
 ];
 
 /// Ids of CLI.md that nothing here injects, and why.
-pub(crate) const NOT_INJECTED: [(&str, &str); 7] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 6] = [
     (
         "client-slow-reader",
         "it is in the calling program: `explain` reads its own answers at once; seen in captures",
     ),
     ("client-pool", "it is in the calling program; seen in captures"),
     ("time-wait-collision", "takes two clients behind one address whose clocks differ"),
-    (
-        "pinned-to-busy-worker",
-        "seen by chance of a hash: `reuseport` below is tried, but which worker a call meets is not ours to say",
-    ),
     ("tls-full-handshake", "comes with HTTPS"),
     ("h2-flow-control", "comes with HTTP/2"),
     ("head-of-line", "takes a client that pipelines or multiplexes"),

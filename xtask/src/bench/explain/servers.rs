@@ -14,7 +14,7 @@ use crate::shell;
 /// The port of every server.
 pub(crate) const PORT: u16 = 8000;
 /// The port of what nginx forwards to.
-const BEHIND: u16 = 8001;
+pub(crate) const BEHIND: u16 = 8001;
 /// The longest a server may take to listen.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -98,7 +98,7 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
     let mut behind = Vec::new();
     if matches!(server, Server::Nginx(_)) {
         let mut c = net.server().command(&programs.linerate);
-        c.args(["serve", "--listen", &format!("127.0.0.1:{BEHIND}"), "--misbehave", "late-body=100"]);
+        c.args(["serve", "--listen", &format!("0.0.0.0:{BEHIND}"), "--misbehave", "late-body=100"]);
         c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         behind.push(net.server().spawn(c)?);
     }

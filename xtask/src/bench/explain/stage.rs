@@ -14,7 +14,7 @@ use super::beside::Ongoing;
 use super::case::Case;
 use super::dns::{Dns, NAME, resolv_conf};
 use super::results::Run;
-use super::servers::{self, PORT, Programs, Started};
+use super::servers::{self, BEHIND, PORT, Programs, Started};
 use crate::net::Options;
 
 /// The longest a diagnosis may take: three times its budget.
@@ -87,10 +87,16 @@ impl Stage {
         format!("http://{host}:{PORT}{}", self.case.path)
     }
 
-    /// The flags of the case; `@BODY` is the file that is uploaded.
+    /// The flags of the case; `@BODY` is the file that is uploaded, `@BEHIND` the server behind the proxy.
     fn flags(&self) -> Vec<String> {
         let body = format!("@{}", self.dir.path().join("body").display());
-        self.case.flags.iter().map(|f| if *f == "@BODY" { body.clone() } else { (*f).to_owned() }).collect()
+        let behind = format!("http://{}:{BEHIND}{}", self.net.server().ip(), self.case.path);
+        let flag = |flag: &&str| match *flag {
+            "@BODY" => body.clone(),
+            "@BEHIND" => behind.clone(),
+            other => other.to_owned(),
+        };
+        self.case.flags.iter().map(flag).collect()
     }
 
     /// Asks `explain` once.
@@ -136,7 +142,7 @@ impl Stage {
             match flag.as_str() {
                 "--body" => c.arg("--data-binary").arg(flags.next().unwrap_or_default()),
                 "--repeat-unsafe" => &mut c,
-                "--writes" => {
+                "--writes" | "--origin" => {
                     flags.next();
                     &mut c
                 }

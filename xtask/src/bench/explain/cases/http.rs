@@ -42,7 +42,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Nginx(
             "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering on; }",
         ),
-
+        flags: &["--origin", "@BEHIND"],
         ..PLAIN
     },
 ];

@@ -46,6 +46,7 @@ mod tests {
             "cpu-contention",
             "reverse-dns",
             "connection-limit",
+            "pinned-to-busy-worker",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);

@@ -66,5 +66,6 @@ pub(super) static CASES: &[Case] = &[
         beside: &[Beside::Churn(6, 120, 0)],
         ..PLAIN
     },
+    Case { name: "one-connection", truth: "connection-limit", server: Server::Python("single"), ..PLAIN },
     Case { name: "reuseport", truth: "pinned-to-busy-worker", server: Server::Python("reuseport"), ..PLAIN },
 ];

@@ -30,7 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             until = time.process_time() + float(MODE.removeprefix("burn=")) / 1e3
             while time.process_time() < until:
                 pass
-        if MODE == "reuseport" and WORKER == 0:
+        if MODE == "reuseport" and WORKER > 0:
             time.sleep(0.06)
         self.send_response(200)
         self.send_header("Content-Length", str(len(BODY)))
@@ -51,12 +51,15 @@ def serve():
     Server(("0.0.0.0", PORT), Handler).serve_forever()
 
 
-WORKER = 1
+WORKER = 0
 if MODE == "reuseport":
-    # Two workers behind one port; the first is busy with something else. Both end when either does.
+    # Three workers behind one port; all but the first are busy with something else. They end when it does.
     parent = os.getpid()
-    if os.fork() == 0:
-        WORKER = 0
+    for n in 1, 2:
+        if os.fork() == 0:
+            WORKER = n
+            break
+    if WORKER > 0:
 
         def follow():
             while os.getppid() == parent:
@@ -64,4 +67,8 @@ if MODE == "reuseport":
             os._exit(0)
 
         threading.Thread(target=follow, daemon=True).start()
+if MODE == "single":
+    # One connection after the other, as http.server.HTTPServer has it.
+    Handler.timeout = 30
+    http.server.HTTPServer(("0.0.0.0", PORT), Handler).serve_forever()
 serve()

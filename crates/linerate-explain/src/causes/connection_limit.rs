@@ -1,0 +1,164 @@
+//! The server works on so many connections at once and no more: a further one is accepted and waits until one of the others ends.
+//!
+//! Symptom: the first call of a connection waits for its answer, later ones on it do not. Experiment: a call on a new connection while
+//! we hold idle ones beside it, few at first. Where they take up what there is, the call is answered when we close them and not
+//! before; closed 200 ms later, it is answered 200 ms later: slope 1. A server that is slow to accept, that looks names up or that
+//! has a line of requests does not care about connections without a request.
+
+use std::time::Duration;
+
+use super::{Block, Cause, Fix, Judgement, accept_queue, say};
+use crate::call::{Call, Stage, Why, ms};
+use crate::evidence::{Grounds, Trial};
+use crate::limits::{HOLD_TIME, IDLE};
+use crate::probe::{Experiment, Held, Probe};
+use crate::record::Record;
+use crate::stats::{Estimate, slope};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "connection-limit",
+    title: "the server serves only so many connections at once: a new one waits until another is closed",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "Apache httpd",
+        change: "the event MPM instead of prefork; MaxRequestWorkers higher; KeepAliveTimeout 2 to 5 s, since each idle connection holds a worker",
+    },
+    Fix {
+        software: "gunicorn, uWSGI",
+        change: "sync workers serve one connection each: -k gthread --threads N, or more workers, behind a proxy that keeps the connections",
+    },
+    Fix {
+        software: "Tomcat",
+        change: "the NIO connector, maxConnections and maxThreads higher, keepAliveTimeout shorter",
+    },
+    Fix {
+        software: "HAProxy",
+        change: "maxconn of the frontend and of the server line: beyond it connections wait in its queue",
+    },
+    Fix {
+        software: "nginx",
+        change: "worker_connections, worker_rlimit_nofile; limit_conn where somebody set it",
+    },
+    Fix { software: "Python http.server", change: "ThreadingHTTPServer instead of HTTPServer" },
+    Fix {
+        software: "the callers",
+        change: "a smaller pool that is used more, and idle connections closed sooner (idle time-out below the server's)",
+    },
+];
+
+/// What a first call must wait longer than a later one.
+const WAITED_MS: f64 = 10.0;
+/// How long beyond what a call takes at most the idle connections are held: by turns.
+const DOSES_MS: [u64; 3] = [100, 300, 500];
+/// The same, to see whether so many idle connections make a call wait at all.
+const TRY_MS: u64 = 200;
+/// Slope from which an answer follows our closing.
+const FOLLOWS: f64 = 0.6;
+
+/// From a call's start to its first byte.
+fn first_byte(call: &Call) -> f64 {
+    ms(call.connect + call.send + call.wait)
+}
+
+/// Calls on new connections that were accepted and never answered, while those on a kept one were.
+fn starved(record: &Record) -> usize {
+    let hangs =
+        |c: &&Call| c.fresh && c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
+    if record.reused().len() < 2 { 0 } else { record.observed().filter(hangs).count() }
+}
+
+fn sign(record: &Record) -> bool {
+    let waits = accept_queue::waited(record) >= WAITED_MS || starved(record) > 0;
+    waits && accept_queue::syns(record).0.is_empty()
+}
+
+/// What a call on a new connection takes at most when nothing is held.
+fn usual(record: &Record) -> f64 {
+    let fresh = record.fresh().into_iter().map(first_byte).fold(0.0, f64::max);
+    fresh.max(2.0 * record.rtt_ms() + 20.0)
+}
+
+/// The call was answered only after the idle connections had been closed.
+fn kept_waiting(held: &Held) -> bool {
+    held.idle > 0
+        && held.call.answer().is_some()
+        && held.released.is_some_and(|at| first_byte(&held.call) >= ms(at))
+}
+
+fn wants(record: &Record) -> Vec<Block> {
+    if !sign(record) || !record.settings.may_repeat || record.given_up.contains(&Experiment::Held) {
+        return Vec::new();
+    }
+    let time = |more: u64| Duration::from_secs_f64(usual(record) / 1e3) + Duration::from_millis(more);
+    let probe = |idle: u8, more: u64| vec![Probe::Held(idle, time(more).min(HOLD_TIME))];
+    let tried: Vec<&Held> = record.held().collect();
+    match tried.iter().find(|h| kept_waiting(h)) {
+        // It waits: how it follows our closing, and calls with nothing held.
+        Some(first) if tried.last().is_some_and(|last| std::ptr::eq(*last, *first)) => {
+            let idle = IDLE[tried.len() - 1];
+            let doses = DOSES_MS.iter().flat_map(|dose| [probe(idle, *dose), probe(idle, *dose)]);
+            doses.chain(std::iter::repeat_with(|| probe(0, 0)).take(3)).collect()
+        }
+        Some(_) => Vec::new(),
+        None => IDLE.get(tried.len()).map(|idle| vec![probe(*idle, TRY_MS)]).unwrap_or_default(),
+    }
+}
+
+/// The experiment, when it was made whole: the arms, and how the answer follows our closing.
+fn found(record: &Record) -> Option<(Trial, Estimate, u8)> {
+    let answered: Vec<&Held> = record.held().filter(|h| h.call.answer().is_some()).collect();
+    let idle = answered.iter().find(|h| kept_waiting(h))?.idle;
+    let times = |n: u8| answered.iter().filter(move |h| h.idle == n);
+    let points: Vec<(f64, f64)> = times(idle)
+        .filter(|h| kept_waiting(h))
+        .filter_map(|h| Some((ms(h.released?), first_byte(&h.call))))
+        .collect();
+    let without: Vec<f64> = times(idle).map(|h| first_byte(&h.call)).collect();
+    // One may slip in when another caller's connection ends.
+    let dose = slope(&points).filter(|_| points.len() >= 5 && points.len() + 1 >= without.len())?;
+    let with: Vec<f64> =
+        times(0).map(|h| first_byte(&h.call)).chain(record.fresh().into_iter().map(first_byte)).collect();
+    let trial = Trial::of("idle connections of ours beside the call", "none held", without, with)?;
+    (trial.moved(WAITED_MS) && dose.value >= FOLLOWS && dose.low > 0.0).then_some((trial, dose, idle))
+}
+
+/// It is what a new connection waits for.
+pub(super) fn named(record: &Record) -> bool {
+    found(record).is_some()
+}
+
+fn judge(record: &Record) -> Judgement {
+    let most = record.held().map(|h| h.idle).max();
+    let Some((trial, dose, idle)) = found(record) else {
+        return match most {
+            Some(most) => Judgement::RuledOut(format!(
+                "the first call of a connection waits, but {most} idle connections of ours beside it do not make it wait for their end"
+            )),
+            None => Judgement::Silent,
+        };
+    };
+    let starved = starved(record);
+    let cost = if starved > 0 { ms(crate::limits::CALL_TIME) } else { accept_queue::waited(record) };
+    let (before, after) = (trial.before_ms(), trial.after_ms());
+    let mut verdict = Verdict::new(&CAUSE, cost, Grounds::Moved(trial)).saying(format!(
+        "a call on a new connection takes {}; with {idle} idle connections of ours beside it, {}: it is answered when we close them",
+        say(after),
+        say(before)
+    ));
+    if starved > 0 {
+        verdict = verdict
+            .saying(format!("{starved} calls on a new connection were never answered while we kept another"));
+    }
+    let words = format!(
+        "dose-response: each millisecond we close them later makes the answer {:.2} ms later ({:.2} to {:.2})",
+        dose.value, dose.low, dose.high
+    );
+    Judgement::Named(Box::new(verdict.with_dose(Some(dose)).saying(words)))
+}

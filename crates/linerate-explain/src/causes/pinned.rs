@@ -1,0 +1,195 @@
+//! Connections are spread over workers (by SO_REUSEPORT's hash, by a balancer, in turn), stay there, and one of the workers is busy.
+//!
+//! Symptom: some connections answer late and others at once. Experiment: several calls on each of several new connections. Each is
+//! sorted by its first call; where the later ones on it go with the first, it is the connection that decides, and opening another
+//! one is the change that helps. A server whose times differ from call to call does not care which connection it is.
+
+use super::server_think::WORK_MS;
+use super::{
+    Block, Cause, Fix, Judgement, accept_queue, bufferbloat, connection_limit, say, server_queueing,
+};
+use crate::call::{Call, ms};
+use crate::evidence::{Grounds, Trial};
+use crate::probe::{CallProbe, Experiment, Lane, Probe};
+use crate::record::{Record, median_of};
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "pinned-to-busy-worker",
+    title: "some connections are at a worker that is busy: every call on them is late, on others none",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "SO_REUSEPORT servers",
+        change: "work that blocks off the workers that accept; or hand connections out by load (SO_ATTACH_REUSEPORT_EBPF, one accepting thread)",
+    },
+    Fix {
+        software: "nginx",
+        change: "listen without reuseport, or accept_mutex on, where workers are unevenly busy; aio threads for slow disks",
+    },
+    Fix { software: "Envoy", change: "connection_balance_config: exact_balance on the listener" },
+    Fix {
+        software: "Node cluster, PM2",
+        change: "heavy requests to worker_threads: a worker keeps the connections that it was given",
+    },
+    Fix {
+        software: "Netty, Vert.x",
+        change: "blocking work off the event loop that owns the connection (EventExecutorGroup, executeBlocking)",
+    },
+    Fix {
+        software: "balancers by connection (IPVS, Kubernetes services, HAProxy in TCP mode)",
+        change: "leastconn instead of round robin or a hash, or balance requests (HTTP mode); look at the slow backend",
+    },
+    Fix {
+        software: "the callers",
+        change: "several connections, each closed after some requests (keepalive_requests, a pool's maximum age)",
+    },
+];
+
+/// New connections, and calls on each.
+const CONNECTIONS: u8 = 6;
+const CALLS: usize = 3;
+
+/// What a call waits beyond a round trip.
+fn beyond(record: &Record, call: &Call) -> f64 {
+    (ms(call.wait) - record.rtt_ms()).max(0.0)
+}
+
+/// Some are quick, and some slow.
+fn split(times: &[f64]) -> bool {
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = times.iter().copied().fold(0.0, f64::max);
+    most - least >= WORK_MS && least <= 0.5 * most
+}
+
+/// Connections answered differently: the kept one and new ones, or new ones among themselves.
+fn sign(record: &Record) -> bool {
+    let all = |calls: Vec<&Call>| calls.iter().map(|c| beyond(record, c)).collect::<Vec<_>>();
+    let mut fresh = all(record.fresh());
+    let kept = median_of(&record.reused(), |c| c.wait) - record.rtt_ms();
+    if kept >= WORK_MS {
+        fresh.push(kept);
+        // Calls at once show connections that were not met before.
+        fresh.extend(all(record.bursts().flatten().filter(|c| c.answer().is_some()).collect()));
+    }
+    split(&fresh)
+}
+
+fn wants(record: &Record) -> Vec<Block> {
+    let other = connection_limit::named(record) || bufferbloat::named(record);
+    let lost = !accept_queue::syns(record).0.is_empty();
+    if other
+        || lost
+        || !sign(record)
+        || !record.settings.may_repeat
+        || record.tried(Experiment::PerConnection)
+    {
+        return Vec::new();
+    }
+    let block = |n: u8| {
+        let lane = Lane::Kept(super::lane_of(Experiment::PerConnection) + n);
+        let mut probe = CallProbe::plain(Experiment::PerConnection, 0, lane);
+        probe.writes = record.settings.writes;
+        let mut block = vec![Probe::Call(Box::new(probe.clone())); CALLS - 1];
+        // A server may have few connections to give.
+        probe.closes = true;
+        block.push(Probe::Call(Box::new(probe)));
+        block
+    };
+    (0..CONNECTIONS).map(block).collect()
+}
+
+/// The same once calls at once have shown more connections.
+pub(super) fn wants_late(record: &Record) -> Vec<Block> {
+    let line = server_queueing::wants(record);
+    if line.is_empty() { wants(record) } else { line }
+}
+
+/// What came of it.
+enum Sorted {
+    /// It was not made.
+    Untried,
+    /// The connections' first calls do not differ.
+    Alike,
+    /// Later calls on slow connections against later calls on quick ones; how many connections there were of each.
+    Apart(Trial, usize, usize),
+}
+
+fn sorted(record: &Record) -> Sorted {
+    let connections: Vec<Vec<f64>> = record
+        .by_connection(Experiment::PerConnection)
+        .iter()
+        .filter(|calls| calls.len() == CALLS && calls.iter().all(|c| c.answer().is_some() && !c.lossy()))
+        .map(|calls| calls.iter().map(|c| beyond(record, c)).collect())
+        .collect();
+    if connections.len() < usize::from(CONNECTIONS) / 2 {
+        return Sorted::Untried;
+    }
+    let first: Vec<f64> = connections.iter().map(|calls| calls[0]).collect();
+    if !split(&first) {
+        return Sorted::Alike;
+    }
+    let middle = f64::midpoint(
+        first.iter().copied().fold(f64::INFINITY, f64::min),
+        first.iter().copied().fold(0.0, f64::max),
+    );
+    let (slow, quick): (Vec<_>, Vec<_>) = connections.iter().partition(|calls| calls[0] > middle);
+    let later = |all: &[&Vec<f64>]| all.iter().flat_map(|calls| &calls[1..]).copied().collect::<Vec<f64>>();
+    let name = "calls on another connection";
+    match Trial::of(name, "a connection whose first call was quick", later(&slow), later(&quick)) {
+        Some(trial) => Sorted::Apart(trial, slow.len(), quick.len()),
+        None => Sorted::Alike,
+    }
+}
+
+/// The connection decides: every later call on a slow one is slower than all on quick ones.
+fn decides(trial: &Trial) -> bool {
+    let least = trial.without.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = trial.with.iter().copied().fold(0.0, f64::max);
+    trial.moved(WORK_MS) && least > 1.5 * most
+}
+
+/// It is why calls are slow.
+pub(super) fn named(record: &Record) -> bool {
+    matches!(sorted(record), Sorted::Apart(trial, ..) if decides(&trial))
+}
+
+fn judge(record: &Record) -> Judgement {
+    let (trial, slow, quick) = match sorted(record) {
+        Sorted::Untried => return Judgement::Silent,
+        Sorted::Alike => {
+            return Judgement::RuledOut(format!("the first calls of {CONNECTIONS} connections take alike"));
+        }
+        Sorted::Apart(trial, ..) if !decides(&trial) => {
+            return Judgement::RuledOut(format!(
+                "it does not depend on the connection: where its first call was slow the others took {}, else {}",
+                say(trial.before_ms()),
+                say(trial.after_ms())
+            ));
+        }
+        Sorted::Apart(trial, slow, quick) => (trial, slow, quick),
+    };
+    let words = format!(
+        "{slow} of {} new connections were slow at their first call and at all that followed ({} beyond a round trip), the others at none \
+         ({})",
+        slow + quick,
+        say(trial.before_ms()),
+        say(trial.after_ms())
+    );
+    let kept = median_of(&record.reused(), |c| c.wait) - record.rtt_ms();
+    let met = if kept >= WORK_MS {
+        format!(
+            "the connection that was kept for the first look met a busy one: each of its calls waited {}",
+            say(kept)
+        )
+    } else {
+        "the connection that was kept for the first look met a quick one".to_owned()
+    };
+    let cost = trial.effect.value;
+    Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Moved(trial)).saying(words).saying(met)))
+}

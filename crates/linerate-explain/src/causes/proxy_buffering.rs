@@ -1,0 +1,131 @@
+//! A proxy collects the answer before it passes it on: what the server behind it sends early comes late.
+//!
+//! From this side of the proxy that looks like a server that thinks: nothing comes for a while, then all at once. Experiment, where the
+//! server behind is named (`--origin`): the same call there. When its first byte is there much sooner and its last one is not, the
+//! proxy held the beginning back. Without that nothing is named.
+
+use super::server_think::WORK_MS;
+use super::{Block, Cause, Fix, Judgement, arms, say, server_think};
+use crate::call::{Answer, Call};
+use crate::evidence::{Grounds, Trial};
+use crate::probe::{Experiment, Variation};
+use crate::record::Record;
+use crate::verdict::Verdict;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "proxy-buffering",
+    title: "the proxy holds the answer back until it has collected it, while the server behind has begun to send",
+    fixes: FIXES,
+    verify: "linerate explain --origin ORIGIN {url}",
+    wants,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "nginx",
+        change: "proxy_buffering off (fastcgi_buffering, uwsgi_buffering) for this location, or the header X-Accel-Buffering: no in the server's answer; gzip off or gzip_min_length where it streams",
+    },
+    Fix {
+        software: "Apache httpd",
+        change: "ProxyPass ... flushpackets=on; SetEnv proxy-sendchunked; no mod_deflate on streams",
+    },
+    Fix {
+        software: "HAProxy",
+        change: "no option http-buffer-request; no compression on this path (it streams otherwise)",
+    },
+    Fix { software: "Varnish", change: "beresp.do_stream = true, and no ESI or gzip on this path" },
+    Fix { software: "Envoy", change: "no buffer filter on the route" },
+    Fix { software: "CDNs", change: "streaming allowed for the path; Cache-Control: no-transform" },
+    Fix {
+        software: "the server behind",
+        change: "if it is meant to be whole at once, what it does between its first and its last byte is what costs",
+    },
+];
+
+fn wants(record: &Record) -> Vec<Block> {
+    let slow = server_think::beyond_rtt(record) >= WORK_MS;
+    let asked = record.settings.origin.is_some() && record.settings.may_repeat;
+    if !slow || !asked || record.tried(Experiment::Origin) {
+        return Vec::new();
+    }
+    arms(Experiment::Origin, 2, 2, 3, |p| {
+        p.writes = record.settings.writes;
+        if p.arm == 1 {
+            p.variation = Variation::Origin;
+        }
+    })
+}
+
+/// How much sooner the first and the last byte come without the proxy.
+fn trials(record: &Record) -> Option<(Trial, Trial)> {
+    let trial =
+        |metric| record.trial(Experiment::Origin, "the server behind the proxy", "without the proxy", metric);
+    Some((trial(Call::to_first_byte)?, trial(|c| c.send + c.wait + c.receive)?))
+}
+
+/// What an answer says of proxies that it came through.
+fn says(answer: &Answer) -> Option<String> {
+    let proxies = [
+        "nginx",
+        "openresty",
+        "haproxy",
+        "varnish",
+        "envoy",
+        "cloudflare",
+        "cloudfront",
+        "ats",
+        "squid",
+        "caddy",
+    ];
+    let server =
+        answer.field("server").filter(|s| proxies.iter().any(|p| s.to_ascii_lowercase().starts_with(p)));
+    let said = [("Via", answer.field("via")), ("X-Cache", answer.field("x-cache")), ("Server", server)];
+    said.iter().find_map(|(name, value)| value.map(|v| format!("{name}: {v}")))
+}
+
+fn judge(record: &Record) -> Judgement {
+    let Some((first, last)) = trials(record) else {
+        let group = record.group();
+        let said = group.first().and_then(|c| c.answer()).and_then(says);
+        let slow = server_think::beyond_rtt(record) >= WORK_MS;
+        let failed =
+            record.calls().find_map(|(p, c)| c.failure().filter(|_| p.variation == Variation::Origin));
+        if let Some(failure) = failed {
+            return Judgement::Open(format!(
+                "the server behind the proxy (--origin) cannot be called: {}",
+                failure.words
+            ));
+        }
+        return match said.filter(|_| slow && record.settings.origin.is_none()) {
+            Some(said) => Judgement::Open(format!(
+                "the answer may have come through a proxy ({said}): whether that held it back or the server behind took the time is seen \
+                 there: --origin URL names the server behind, and the same call is made without the proxy"
+            )),
+            None => Judgement::Silent,
+        };
+    };
+    let sooner = first.effect.value;
+    // What of it the proxy takes of the whole answer is no buffering.
+    let held = sooner - last.effect.value.max(0.0);
+    if !first.moved(WORK_MS) || held < WORK_MS.max(0.3 * sooner) {
+        return Judgement::RuledOut(format!(
+            "without the proxy the first byte comes after {} instead of {}, the last one after {} instead of {}",
+            say(first.after_ms()),
+            say(first.before_ms()),
+            say(last.after_ms()),
+            say(last.before_ms())
+        ));
+    }
+    let words = format!(
+        "through the proxy the first byte comes after {} and the last one after {}; from the server behind it after {} and {}",
+        say(first.before_ms()),
+        say(last.before_ms()),
+        say(first.after_ms()),
+        say(last.after_ms())
+    );
+    let verdict = Verdict::new(&CAUSE, held, Grounds::Moved(first)).saying(words);
+    Judgement::Named(Box::new(verdict.saying(
+        "a caller that uses the beginning early waits that much longer for it; the end comes no sooner without the proxy",
+    )))
+}
