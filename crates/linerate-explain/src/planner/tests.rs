@@ -183,6 +183,24 @@ impl Lived {
         }
     }
 
+    /// The call's new connection.
+    fn connect(&mut self, call: &mut Call, probe: &CallProbe, w: &World) {
+        self.connects += 1;
+        if let Lane::Kept(lane) = probe.lane {
+            self.open.insert(lane, self.connects);
+        }
+        call.connect = t(w.rtt);
+        if w.refuse || w.no_port {
+            let why = if w.refuse { Why::Refused } else { Why::NoPort };
+            call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
+            call.total = call.connect;
+            self.open.clear();
+        } else if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
+            call.connect = t(w.rtt + 1040.0);
+            call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
+        }
+    }
+
     fn call(&mut self, probe: &CallProbe, settings: &Settings, place: u8) -> Call {
         let mut w = self.world.clone();
         w.rtt += (w.queue)(self.now, &mut self.noise);
@@ -194,21 +212,9 @@ impl Lived {
         let mut call = Call { fresh, ..Call::default() };
         call.facts.min_rtt_us = (w.rtt * 1e3) as u32;
         if fresh {
-            self.connects += 1;
-            if let Lane::Kept(lane) = probe.lane {
-                self.open.insert(lane, self.connects);
-            }
-            call.connect = t(w.rtt);
-            if w.refuse || w.no_port {
-                let why = if w.refuse { Why::Refused } else { Why::NoPort };
-                call.end = Some(Err(Failure { stage: Stage::Connect, why, words: "refused".to_owned() }));
-                call.total = call.connect;
-                self.open.clear();
+            self.connect(&mut call, probe, &w);
+            if call.end.is_some() {
                 return call;
-            }
-            if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
-                call.connect = t(w.rtt + 1040.0);
-                call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
             }
         }
         let noise = self.noise.between(0.0, w.jitter);
