@@ -262,19 +262,22 @@ impl Lived {
             call.facts.total_retrans = 1;
         }
         if w.mtu.is_some_and(|mtu| probe.levers.max_segment.unwrap_or(1448) > mtu) {
-            call.end =
-                Some(Err(Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() }));
-            call.wait = t(4000.0);
-            call.total = call.connect + call.wait;
             if let Lane::Kept(lane) = probe.lane {
                 self.open.remove(&lane);
             }
-            return call;
+            return vanished(call);
         }
         (call.wait, call.receive) = (t(wait), t(receive));
         answered(&mut call, &w, probe);
         call
     }
+}
+
+/// A call whose answer never came.
+fn vanished(call: Call) -> Call {
+    let failure = Failure { stage: Stage::Wait, why: Why::TimedOut, words: "no answer".to_owned() };
+    let wait = t(4000.0);
+    Call { wait, total: call.connect + wait, end: Some(Err(failure)), ..call }
 }
 
 /// What is left of a call that was cut short.
