@@ -62,6 +62,13 @@ pub(super) fn wants(record: &Record) -> Vec<Block> {
     if more { vec![vec![Probe::Burst(AT_ONCE)]] } else { Vec::new() }
 }
 
+/// Milliseconds that calls waited which were made one at a time: all of them, since the fewer there are the more a hiccup counts.
+fn alone(record: &Record) -> Vec<f64> {
+    let mut all: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
+    all.extend(record.times(Experiment::Tail, 0, |c| c.wait));
+    all
+}
+
 /// What several calls at once show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
@@ -73,7 +80,7 @@ enum Seen {
 }
 
 fn seen(record: &Record, burst: &[Call]) -> Seen {
-    let mut alone: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
+    let mut alone = alone(record);
     alone.sort_by(f64::total_cmp);
     let mut waits: Vec<f64> = burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
     waits.sort_by(f64::total_cmp);
@@ -104,7 +111,7 @@ fn line(record: &Record) -> Option<f64> {
 
 /// Milliseconds from the request to the first byte: of calls alone, and of those made at once, in the order they ended.
 pub(super) fn burst_of(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
-    let alone: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
+    let alone = alone(record);
     let mut at_once: Vec<f64> =
         record.bursts().flatten().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
     at_once.sort_by(f64::total_cmp);

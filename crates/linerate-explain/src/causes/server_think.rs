@@ -57,7 +57,7 @@ pub(super) fn beyond_rtt(record: &Record) -> f64 {
     (wait - record.rtt_ms()).max(0.0)
 }
 
-/// The mean with the longest sixth left out: work whose length varies much has a small median, and one hiccup is no work.
+/// The mean with the longest twelfth left out: work whose length varies much has a small median, and one hiccup is no work.
 fn often(record: &Record, clean: &[&Call]) -> f64 {
     let mut all: Vec<f64> = clean.iter().map(|c| crate::call::ms(first_byte(c))).collect();
     all.extend(record.times(Experiment::Tail, 0, first_byte));
@@ -65,7 +65,7 @@ fn often(record: &Record, clean: &[&Call]) -> f64 {
         return 0.0;
     }
     all.sort_by(f64::total_cmp);
-    all.truncate(all.len() * 5 / 6);
+    all.truncate(all.len() * 11 / 12);
     all.iter().sum::<f64>() / all.len() as f64
 }
 
