@@ -1,6 +1,7 @@
 //! `bench stack`: TCP in user space over AF_XDP beside the kernel's, both ends on this machine, over veth in namespaces of its own.
 
 mod cable;
+mod scale;
 mod scenario;
 mod transfer;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cable::{CLIENT, Cable, FROM, SERVER};
+use scale::SCALES;
 use scenario::{EPOLL, LOAD_EPOLL, NGINX, SCENARIOS, Scenario, URING};
 use serde_json::Value;
 
@@ -45,9 +47,21 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let common = &options.common;
     if common.list {
         SCENARIOS.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
+        SCALES.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
         return Ok(true);
     }
-    let scenarios = chosen(&common.only, SCENARIOS, |s| s.name)?;
+    let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
+    let (large, in_turns): (Vec<String>, _) = common.only.iter().cloned().partition(is_scale);
+    let scales = if in_turns.is_empty() || !large.is_empty() {
+        chosen(&large, SCALES, |s| s.name)?
+    } else {
+        Vec::new()
+    };
+    let scenarios = if large.is_empty() || !in_turns.is_empty() {
+        chosen(&in_turns, SCENARIOS, |s| s.name)?
+    } else {
+        Vec::new()
+    };
     if outside() {
         ensure!(shell::is_root(), "bench stack needs root: namespaces and AF_XDP");
         let packages = ["build", "--release", "--quiet", "-p", "linerate-bench-raw", "-p", "linerate-cli"];
@@ -91,6 +105,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         ));
         page.add_compared(s.name, s.what, s.wants, &runs);
         // After each scenario: an interrupted run has lost nothing of what it measured.
+        page.write(common.out.as_deref())?;
+    }
+    for s in scales {
+        s.add(&tools, &cable, &mut page);
         page.write(common.out.as_deref())?;
     }
     println!("\n{}", page.markdown());
