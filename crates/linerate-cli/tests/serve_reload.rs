@@ -53,6 +53,64 @@ fn ask(stream: &mut TcpStream, path: &str) -> String {
     head + &String::from_utf8(body).unwrap()
 }
 
+/// `[[route]]`: directories, redirects and statuses by prefix; they come and go with the file as all else does.
+#[test]
+fn routes_by_prefix() {
+    let folder = Folder::new();
+    let file = "listen = \"127.0.0.1:0\"\ndir = \"one\"\n";
+    let routes = "[[route]]\nprefix = \"/second/\"\ndir = \"two\"\n\
+        [[route]]\nprefix = \"/old/\"\nredirect = \"/second/\"\nstatus = 308\n\
+        [[route]]\nprefix = \"/away\"\nredirect = \"https://example.org/\"\n\
+        [[route]]\nprefix = \"/private\"\nstatus = 403\n\
+        [[route]]\nprefix = \"/private/but\"\ndir = \"two\"\n";
+    std::fs::write(folder.path().join("one/private"), "hidden by its route").unwrap();
+    std::fs::write(folder.path().join("two/a b.txt"), "spaced").unwrap();
+    std::fs::create_dir(folder.path().join("two/sub")).unwrap();
+    folder.write(&(file.to_owned() + routes));
+    let server = folder.serve(&["--threads", "1"]);
+    let mut stream = server.connect();
+    for (path, wanted) in [
+        ("/", "200 one"),
+        ("/second/", "200 two"),
+        ("/second", "301 /second/"),
+        ("/second/sub", "301 /second/sub/"),
+        ("/second/a%20b.txt", "200 spaced"),
+        ("/second/../private", "400 "),
+        ("/second/none", "404 "),
+        ("/second.txt", "404 "),
+        ("/old/a%20b/?x=1", "308 /second/a%20b/?x=1"),
+        ("/old", "308 /second/"),
+        ("/older", "404 "),
+        ("/away/x?y", "302 https://example.org/"),
+        ("/private", "403 "),
+        ("/%70rivate/x", "403 "),
+        ("//private", "403 "),
+        ("/./private", "403 "),
+        ("/private/but/index.html", "200 two"),
+        ("/bytes/3", "200 012"),
+    ] {
+        let answer = ask(&mut stream, path);
+        let (status, place) = (&answer[9..12], answer.split("location: ").nth(1));
+        let said = match place.and_then(|p| p.split('\r').next()) {
+            Some(place) => place.to_owned(),
+            None if status == "200" => answer.split_once("\r\n\r\n").unwrap().1.to_owned(),
+            None => String::new(),
+        };
+        assert_eq!(format!("{status} {said}"), wanted, "{path}");
+    }
+    // Other routes; then one that can't be, which changes nothing.
+    folder.write(file);
+    server.signal("-HUP");
+    assert_eq!(server.listening(), server.address);
+    assert!(ask(&mut stream, "/private").ends_with("hidden by its route"));
+    folder.write(&(file.to_owned() + "[[route]]\nprefix = \"x\"\nstatus = 403\n"));
+    server.signal("-HUP");
+    let said = server.line();
+    assert!(said.contains("stays as it was") && said.contains("serve.toml:4:10: prefix: "), "{said}");
+    assert!(ask(&mut stream, "/private").ends_with("hidden by its route"));
+    assert_eq!(server.stop().0, Some(0));
+}
+
 #[test]
 fn listeners_come_and_go_and_the_directory_changes() {
     let folder = Folder::new();

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_http::server::Method;
 
+use crate::engine::explained;
 use crate::files::{FileRoot, Files};
 use crate::routes::Routes;
+use crate::table::{OwnTable, RouteTable, Routed};
 use crate::{Request, Response};
 
 /// What a site consists of.
@@ -18,12 +20,14 @@ pub struct Content {
     pub root: Option<FileRoot>,
     /// Whether the built-in routes are answered as well.
     pub routes: bool,
+    /// Routes by prefix, which come before both.
+    pub table: RouteTable,
 }
 
 impl Default for Content {
     /// The built-in routes alone.
     fn default() -> Self {
-        Content { root: None, routes: true }
+        Content { root: None, routes: true, table: RouteTable::default() }
     }
 }
 
@@ -95,11 +99,16 @@ struct Own {
 struct Page {
     files: Option<Files>,
     routes: bool,
+    table: Option<Rc<OwnTable>>,
 }
 
 impl Page {
     fn new(content: &Content) -> Page {
-        Page { files: content.root.as_ref().map(FileRoot::files), routes: content.routes }
+        Page {
+            files: content.root.as_ref().map(FileRoot::files),
+            routes: content.routes,
+            table: content.table.own(),
+        }
     }
 }
 
@@ -118,8 +127,16 @@ impl Site {
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page();
+        match page.table.as_ref().and_then(|table| table.route(&request)) {
+            Some(Routed::Answer(answer)) => return answer,
+            Some(Routed::File(files, name)) => return files.answer_with(&name, request).await,
+            None => {}
+        }
         let reads = matches!(request.method(), Method::Get | Method::Head);
         let routes = &self.0.plan.routes;
+        if page.files.is_none() && !page.routes {
+            return explained(404, "nothing is here");
+        }
         let Some(files) = page.files.filter(|_| reads || !page.routes) else {
             return routes.answer_shared(request).await;
         };

@@ -21,7 +21,7 @@ impl Site {
         fs::create_dir(dir.path().join("www")).unwrap();
         fs::write(dir.path().join("secret"), "secret").unwrap();
         let root = Some(FileRoot::open(&dir.path().join("www")).unwrap());
-        let content = SharedContent::new(Content { root, routes: true });
+        let content = SharedContent::new(Content { root, routes: true, ..Content::default() });
         Site { server: spawn_site(ServerOptions::default(), content).unwrap(), dir }
     }
 

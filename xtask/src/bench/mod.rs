@@ -10,7 +10,7 @@ mod scenario;
 pub(crate) mod serve;
 mod server;
 pub(crate) mod stack;
-mod table;
+pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -110,6 +110,24 @@ pub(crate) struct ServeArgs {
     /// concurrency. no-keep-alive: each call pays for a connection.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(super) misbehave: Vec<Wrong>,
+    /// `[[route]]`, which only a file can say.
+    #[arg(skip)]
+    pub(super) routes: Vec<Route>,
+}
+
+/// A route of the configuration file; what can be seen without opening anything is checked already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) prefix: String,
+    pub(super) to: To,
+}
+
+/// What a route does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    Dir(PathBuf),
+    Redirect(String, u16),
+    Status(u16),
 }
 
 impl ServeArgs {
@@ -143,6 +161,7 @@ impl ServeArgs {
             drain: self.drain.or(others.drain),
             defer_accept: self.defer_accept.or(others.defer_accept),
             misbehave: either(self.misbehave, others.misbehave),
+            routes: either(self.routes, others.routes),
         }
     }
 }

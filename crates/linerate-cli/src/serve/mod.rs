@@ -56,7 +56,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
             return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
         }
     }
-    if args.files_only == Some(true) && args.dir.is_none() {
+    if args.files_only == Some(true) && args.dir.is_none() && args.routes.is_empty() {
         return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
     }
     match (args.io, &args.interface) {
@@ -116,9 +116,11 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
 
 /// Misbehaves until it is told to end.
 fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
-    if args.dir.is_some() || args.access_log.is_some() {
-        return Err(Fault::input("--misbehave answers the built-in routes alone, without files and log")
-            .hint("leave out --dir and --access-log"));
+    if args.dir.is_some() || args.access_log.is_some() || !args.routes.is_empty() {
+        return Err(Fault::input(
+            "--misbehave answers the built-in routes alone, without files, routes of a file and log",
+        )
+        .hint("leave out --dir, --access-log and [[route]]"));
     }
     if args.metrics.is_some() {
         return Err(

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Content, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response, ServerOptions,
-    SharedContent, spawn_site, spawn_with,
+    AccessLog, Content, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response, RouteTable, Rule,
+    ServerOptions, SharedContent, spawn_site, spawn_with,
 };
 
+use super::args::Route;
+use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
 
@@ -113,7 +115,20 @@ fn content(args: &ServeArgs) -> Result<Content, Fault> {
         })
     };
     let root = args.dir.as_ref().map(open).transpose()?;
-    Ok(Content { root, routes: args.files_only != Some(true) })
+    let rules: Result<Vec<Rule>, Fault> = args.routes.iter().map(rule).collect();
+    let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
+    Ok(Content { root, routes: args.files_only != Some(true), table })
+}
+
+/// Checked before; only a directory can have gone since.
+fn rule(route: &Route) -> Result<Rule, Fault> {
+    route.rule().map_err(|e| {
+        let why = match e {
+            NoRule::Bad(e) => e.to_string(),
+            NoRule::Dir(e) => format!("its directory cannot be served: {}", said(&e)),
+        };
+        Fault::input(format!("the route {}: {why}", route.prefix))
+    })
 }
 
 fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {

@@ -89,16 +89,23 @@ struct Found {
 impl Files {
     /// Answers, with the file that the path names, or says why not.
     pub async fn answer(self, request: Request) -> Response {
+        match file_name(request.path()) {
+            Ok(name) => self.answer_with(&name, request).await,
+            Err(_) if !matches!(request.method(), Method::Get | Method::Head) => {
+                self.answer_with("", request).await
+            }
+            Err(status) => explained(status, "no such file"),
+        }
+    }
+
+    /// Answers with the file of this name.
+    pub(crate) async fn answer_with(self, name: &str, request: Request) -> Response {
         match request.method() {
             Method::Get | Method::Head => {}
             Method::Options => return allow(Response::status(204)),
             _ => return allow(explained(405, "files are read")),
         }
-        let name = match file_name(request.path()) {
-            Ok(name) => name,
-            Err(status) => return explained(status, "no such file"),
-        };
-        match self.find(&name, &request) {
+        match self.find(name, &request) {
             Ok(Place::File(found, name)) => self.give(found, &name, &request).await,
             Ok(Place::Directory) => redirect(&request),
             Err(error) => refuse(error),
@@ -223,7 +230,7 @@ fn open_beneath(root: &OwnedFd, name: &str) -> Result<(File, std::fs::Metadata),
 
 /// The name beneath the root that a path means: without empty and `.` segments, percent-decoded, without `..`, hidden files
 /// (except `.well-known`, RFC 8615), and encoded separators.
-fn file_name(path: &str) -> Result<String, u16> {
+pub(crate) fn file_name(path: &str) -> Result<String, u16> {
     let mut name = String::new();
     for segment in path.split('/').filter(|s| !s.is_empty() && *s != ".") {
         let decoded = decode(segment).ok_or(400u16)?;

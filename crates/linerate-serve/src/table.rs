@@ -1,0 +1,244 @@
+//! A table of routes by prefix, in front of what a site answers else: other directories, redirects, a plain status.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::engine::explained;
+use crate::files::{FileRoot, Files, file_name};
+use crate::{Request, Response};
+
+/// Most rules of a table. Reason: they are tried one after the other, and a table that long should be a handler.
+const RULES: usize = 256;
+
+/// One route: everything at and beneath a prefix of the path.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    prefix: String,
+    /// The prefix ends in a slash: it stands for a directory.
+    open: bool,
+    action: Action,
+}
+
+/// What is done with the requests of a route.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Files of this directory; what stands behind the prefix is their name.
+    Dir(FileRoot),
+    /// Another address, with a status of 301, 302, 303, 307 or 308. Where prefix and address both end in a slash, what stands
+    /// behind the prefix, and the query, is carried over.
+    Redirect {
+        /// An absolute URL, or a path.
+        to: String,
+        /// The status.
+        status: u16,
+    },
+    /// Nothing but a status, 200 to 599.
+    Status(u16),
+}
+
+/// Why a rule can't be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRule {
+    /// The prefix is no path.
+    #[error(
+        "a prefix is the beginning of a path as it is once decoded, such as /static/: with a slash in front, and without empty segments, .. and hidden names"
+    )]
+    Prefix,
+    /// The status does not fit.
+    #[error("a redirect has the status 301, 302, 303, 307 or 308")]
+    RedirectStatus,
+    /// The status is none.
+    #[error("a status is a number from 200 to 599")]
+    Status,
+    /// Where to is no address.
+    #[error(
+        "a redirect goes to a path that begins with one slash, or to a URL that begins with http:// or https://, without spaces"
+    )]
+    Target,
+}
+
+impl Rule {
+    /// A rule for `prefix` and what is beneath it: `/old` is for `/old` and `/old/a`, not for `/older`.
+    ///
+    /// # Errors
+    /// [`BadRule`] when prefix, target or status can't be.
+    pub fn new(prefix: &str, action: Action) -> Result<Rule, BadRule> {
+        let name = prefix.strip_prefix('/').ok_or(BadRule::Prefix)?;
+        let plain = name.strip_suffix('/').unwrap_or(name);
+        // As requests' paths are read, so that no other spelling of one passes by.
+        let literal = plain.replace('%', "%25");
+        if name == "/" || plain.contains(['?', '#']) || file_name(&literal).ok().as_deref() != Some(plain) {
+            return Err(BadRule::Prefix);
+        }
+        match &action {
+            Action::Dir(_) => {}
+            Action::Status(status) if (200..=599).contains(status) => {}
+            Action::Status(_) => return Err(BadRule::Status),
+            Action::Redirect { status, .. } if !matches!(status, 301 | 302 | 303 | 307 | 308) => {
+                return Err(BadRule::RedirectStatus);
+            }
+            Action::Redirect { to, .. } => {
+                let place = to.starts_with('/') && !to.starts_with("//");
+                let url = ["http://", "https://"].iter().any(|s| to.len() > s.len() && to.starts_with(s));
+                if !(place || url) || !to.bytes().all(|b| b.is_ascii_graphic()) {
+                    return Err(BadRule::Target);
+                }
+            }
+        }
+        Ok(Rule { prefix: plain.to_owned(), open: prefix.ends_with('/'), action })
+    }
+
+    /// What stands behind the prefix in a decoded name, if it is there.
+    fn rest<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let rest = name.strip_prefix(self.prefix.as_str())?;
+        if self.prefix.is_empty() {
+            return Some(rest);
+        }
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    }
+}
+
+/// Rules; of those that fit, the longest prefix counts.
+#[derive(Clone, Debug, Default)]
+pub struct RouteTable {
+    rules: Vec<Rule>,
+}
+
+/// A table that can't be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTable {
+    /// Two rules are for the same.
+    #[error("two routes are for the same prefix")]
+    Twice(usize),
+    /// They are too many.
+    #[error("more than {RULES} routes")]
+    TooMany,
+}
+
+impl RouteTable {
+    /// # Errors
+    /// [`BadTable`] when a prefix is there twice, with the place of the second, or the rules are too many.
+    pub fn new(mut rules: Vec<Rule>) -> Result<RouteTable, BadTable> {
+        if rules.len() > RULES {
+            return Err(BadTable::TooMany);
+        }
+        for (i, rule) in rules.iter().enumerate() {
+            if rules[..i].iter().any(|other| other.prefix == rule.prefix) {
+                return Err(BadTable::Twice(i));
+            }
+        }
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
+        Ok(RouteTable { rules })
+    }
+
+    /// For one thread; `None` when there are no rules.
+    pub(crate) fn own(&self) -> Option<Rc<OwnTable>> {
+        let own = |rule: &Rule| {
+            let files = if let Action::Dir(root) = &rule.action { Some(root.files()) } else { None };
+            (rule.clone(), files)
+        };
+        (!self.rules.is_empty()).then(|| Rc::new(OwnTable(self.rules.iter().map(own).collect())))
+    }
+}
+
+/// One thread's table, with its files.
+pub(crate) struct OwnTable(Vec<(Rule, Option<Files>)>);
+
+impl fmt::Debug for OwnTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} routes", self.0.len())
+    }
+}
+
+/// What a rule says to a request.
+pub(crate) enum Routed {
+    /// The answer.
+    Answer(Response),
+    /// The file of this name.
+    File(Files, String),
+}
+
+impl OwnTable {
+    /// What the first rule that fits says.
+    pub(crate) fn route(&self, request: &Request) -> Option<Routed> {
+        // A path that can't be decoded is no rule's; neither files nor routes have it.
+        let name = file_name(request.path()).ok()?;
+        let (rule, files, rest) =
+            self.0.iter().find_map(|(rule, files)| Some((rule, files, rule.rest(&name)?)))?;
+        Some(match (&rule.action, files) {
+            (Action::Dir(_), Some(files)) => Routed::File(files.clone(), rest.to_owned()),
+            (Action::Redirect { to, status }, _) => Routed::Answer(redirect(rule, to, *status, request)),
+            (Action::Status(status), _) => Routed::Answer(plain(*status)),
+            (Action::Dir(_), None) => Routed::Answer(plain(404)),
+        })
+    }
+}
+
+fn plain(status: u16) -> Response {
+    match status {
+        204 | 304 => Response::status(status),
+        _ => explained(status, "as this server is configured"),
+    }
+}
+
+fn redirect(rule: &Rule, to: &str, status: u16, request: &Request) -> Response {
+    let mut place = to.to_owned();
+    if rule.open && to.ends_with('/') {
+        // As it was asked for, still encoded: as many segments are dropped as the prefix has.
+        let depth = rule.prefix.split('/').filter(|s| !s.is_empty()).count();
+        let segments = request.path().split('/').filter(|s| !s.is_empty() && *s != ".");
+        let rest: Vec<&str> = segments.skip(depth).collect();
+        place += &rest.join("/");
+        if !rest.is_empty() && request.path().ends_with('/') {
+            place.push('/');
+        }
+        if let Some(query) = request.query() {
+            place.push('?');
+            place += query;
+        }
+    }
+    let mut answer = explained(status, "it is elsewhere");
+    match answer.fields.add("location", &place) {
+        Ok(()) => answer,
+        Err(_) => explained(404, "no such place"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_can_be_and_cannot() {
+        for prefix in ["/", "/a", "/a/", "/a b/c", "/100%", "/.well-known/x"] {
+            assert!(Rule::new(prefix, Action::Status(403)).is_ok(), "{prefix}");
+        }
+        for prefix in ["", "a", "//", "//a", "/a//", "/a//b", "/../a", "/.git", "/a?b", "/a#b", "/./a"] {
+            assert_eq!(Rule::new(prefix, Action::Status(403)).err(), Some(BadRule::Prefix), "{prefix}");
+        }
+        assert_eq!(Rule::new("/", Action::Status(199)).err(), Some(BadRule::Status));
+        let to = |to: &str, status| Rule::new("/a", Action::Redirect { to: to.into(), status }).err();
+        assert_eq!(to("/b", 302), None);
+        assert_eq!(to("https://example.org/", 308), None);
+        assert_eq!(to("/b", 304), Some(BadRule::RedirectStatus));
+        for place in ["", "b", "//elsewhere", "ftp://a", "http://", "/a b", "/a\r\nb: c"] {
+            assert_eq!(to(place, 302), Some(BadRule::Target), "{place}");
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_counts_and_ends_at_a_segment() {
+        let rule = |prefix| Rule::new(prefix, Action::Status(200)).unwrap();
+        let table = RouteTable::new(vec![rule("/"), rule("/a/b/"), rule("/a")]).unwrap();
+        let prefixes: Vec<_> = table.rules.iter().map(|r| r.prefix.as_str()).collect();
+        assert_eq!(prefixes, ["a/b", "a", ""]);
+        let a = &table.rules[1];
+        assert_eq!(
+            (a.rest("a"), a.rest("a/x/y"), a.rest("ab"), a.rest("b")),
+            (Some(""), Some("x/y"), None, None)
+        );
+        assert_eq!(table.rules[2].rest("x"), Some("x"));
+        assert_eq!(RouteTable::new(vec![rule("/a"), rule("/"), rule("/a/")]).err(), Some(BadTable::Twice(2)));
+        assert_eq!(RouteTable::new(vec![rule("/a"); RULES + 1]).err(), Some(BadTable::TooMany));
+    }
+}
