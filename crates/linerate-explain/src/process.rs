@@ -361,4 +361,14 @@ mod tests {
         assert_eq!((view.listeners[0].waiting, view.listeners[0].limit), (2, None));
         assert_eq!((view.sockets["established"], view.unread, view.unsent), (2, (10, 2), (0, 0)));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_without_harm(text in ".{0,200}", line in "[0-9A-F: ]{0,200}") {
+            for text in [&text, &line] {
+                let _ = (thread(text, text, text), file_limit(text), socket_inode(text));
+                let _ = proc_net_tcp(&format!("head\n0: {text}")).count();
+            }
+        }
+    }
 }

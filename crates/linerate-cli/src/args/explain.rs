@@ -75,7 +75,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::budget, help_heading = HOW)]
     pub(crate) budget: Duration,
 
-    /// Process of the server, when it is on this machine: its threads, its garbage collector, its limits
+    /// Process of the server, when it is on this machine: what its threads wait in, its files, queues and limits, a JVM's pauses
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = HOW)]
     pub(crate) pid: Option<u32>,
 

@@ -84,8 +84,10 @@ pub fn explain(
     let start = instrument::now();
     let mut planner = Planner::new(settings);
     hands.end = start + planner.until();
+    let mut ended_early = false;
     while let Some(probe) = planner.poll_probe(instrument::now() - start) {
         if !told(&probe) {
+            ended_early = true;
             break;
         }
         film.begin(&probe, &hands);
@@ -113,7 +115,7 @@ pub fn explain(
         let settings = &planner.record().settings;
         let left = settings.calls.saturating_sub(diagnosis.calls);
         let time = settings.budget.saturating_sub(instrument::now() - start) > 4 * diagnosis.call.total;
-        let repeats = settings.may_repeat && time && diagnosis.call.answer().is_some();
+        let repeats = settings.may_repeat && !ended_early && time && diagnosis.call.answer().is_some();
         let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
         let probe = CallProbe { writes: settings.writes, ..plain };
         let view = watch.look(if repeats { left } else { 0 }, || drop(hands.call(&probe)));

@@ -197,3 +197,46 @@ fn turned_away(pid: u32) -> (u64, u64) {
 fn jvm_of(pid: u32) -> Option<Jvm> {
     jvm(&fs::read(perf_file(pid)?).ok()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_meanwhile_is_said_to() {
+        let mut child =
+            Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("sleep is there");
+        let watch = Watch::new(child.id(), 80);
+        assert!(watch.look(0, || ()).notes.iter().any(|n| n.contains("does not listen on port 80")));
+        child.kill().expect("ours");
+        child.wait().expect("it ends");
+        let view = watch.look(3, || unreachable!("there is nothing to look at"));
+        assert_eq!((view.notes.len(), view.looks), (1, 0));
+        assert!(view.notes[0].contains("has ended while we looked"), "{:?}", view.notes);
+    }
+
+    #[test]
+    fn what_waits_during_a_call_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let watch = Watch::new(std::process::id(), address.port());
+        let mut calls = 0;
+        let view = watch.look(2, || {
+            calls += 1;
+            let waiting = std::net::TcpStream::connect(address).expect("it listens");
+            std::thread::sleep(Duration::from_millis(20));
+            drop((waiting, listener.accept()));
+        });
+        assert!(calls > 0 && view.calls == calls, "as many as it took");
+        assert!(view.looks >= 1 && !view.threads.is_empty() && view.files.is_some(), "{view:#?}");
+        assert_eq!(
+            view.listeners.iter().map(|l| (l.address, l.limit.is_some())).collect::<Vec<_>>(),
+            [(address, true)]
+        );
+        assert_eq!(view.listeners[0].waiting, 1, "one waited while the call was made");
+        assert_eq!((view.notes.as_slice(), view.jvm), (&[][..], None));
+    }
+}
