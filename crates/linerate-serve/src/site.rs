@@ -137,7 +137,10 @@ impl Site {
         if page.files.is_none() && !page.routes {
             return explained(404, "nothing is here");
         }
-        let Some(files) = page.files.filter(|_| reads || !page.routes) else {
+        // What is sent to a file is told that files are only read.
+        let is_file =
+            |files: &Files| request.path() != "/" && !Routes::knows(request.path()) && files.has(&request);
+        let Some(files) = page.files.filter(|files| reads || !page.routes || is_file(files)) else {
             return routes.answer_shared(request).await;
         };
         // A file's name may be a route's too: the file is what was put there.

@@ -103,6 +103,27 @@ fn files_directories_and_types() {
 }
 
 #[test]
+fn what_a_file_does_not_take_and_a_directory_does_not_show() {
+    let site = Site::new();
+    site.put("page.html", "page");
+    site.put("sub/page.html", "page");
+    for method in ["POST", "PUT", "DELETE"] {
+        let answer = site.ask(method, "/page.html", "Content-Length: 0\r\n");
+        assert!(
+            answer.status == 405 && answer.head.contains("\r\nallow: GET, HEAD, OPTIONS\r\n"),
+            "{method}"
+        );
+    }
+    // The built-in routes still take it.
+    assert_eq!(site.ask("POST", "/upper", "Content-Length: 0\r\n").status, 200);
+    for path in ["/", "/sub/"] {
+        let answer = site.get(path);
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(String::from_utf8_lossy(&answer.body).contains("no index.html"), "{path}");
+    }
+}
+
+#[test]
 fn nothing_leads_out_of_the_directory() {
     let site = Site::new();
     site.put("in.txt", "in");

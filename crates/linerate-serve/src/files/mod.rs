@@ -108,6 +108,9 @@ impl Files {
         match self.find(name, &request) {
             Ok(Place::File(found, name)) => self.give(found, &name, &request).await,
             Ok(Place::Directory) => redirect(&request),
+            Ok(Place::Unlisted) => {
+                explained(404, "there is no index.html here, and directories are not listed")
+            }
             Err(error) => refuse(error),
         }
     }
@@ -124,7 +127,10 @@ impl Files {
                 return Ok(Place::Directory);
             }
             let index = format!("{name}{}index.html", if name.is_empty() { "" } else { "/" });
-            let (file, meta) = open_beneath(&self.root, &index)?;
+            let (file, meta) = match open_beneath(&self.root, &index) {
+                Err(Errno::NOENT) => return Ok(Place::Unlisted),
+                found => found?,
+            };
             (index, file, meta)
         } else if request.path().ends_with('/') {
             return Err(Errno::NOTDIR);
@@ -212,7 +218,10 @@ impl Files {
 
 enum Place {
     File(Found, String),
+    /// One that was asked for without its slash.
     Directory,
+    /// One without an index.
+    Unlisted,
 }
 
 fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Found {
