@@ -77,8 +77,9 @@ impl Server {
         self.signal("-HUP")
     }
 
-    /// Waits until nobody is connected and what it holds stays the same.
-    pub(super) fn quiet(&self, within: Duration) -> Result<Level> {
+    /// Waits until nobody is connected, what it holds stays the same, and descriptors are back to `at_most`: a connection that
+    /// was closed lingers for a moment.
+    pub(super) fn quiet(&self, within: Duration, at_most: usize) -> Result<Level> {
         self.reload(0)?;
         let begin = Instant::now();
         let mut looks: Vec<Level> = Vec::new();
@@ -86,16 +87,17 @@ impl Server {
             std::thread::sleep(LOOKS_EVERY);
             let (open, waiting, level) = self.look()?;
             let same = |l: &&Level| (l.memory_kb, l.descriptors) == (level.memory_kb, level.descriptors);
-            if open > 1 || waiting > 0 || looks.last().is_some_and(|l| !same(&l)) {
+            let busy = open > 1 || waiting > 0 || level.descriptors > at_most;
+            if busy || looks.last().is_some_and(|l| !same(&l)) {
                 looks.clear();
             }
             looks.push(level);
-            if looks.len() >= LOOKS && open <= 1 && waiting == 0 {
+            if looks.len() >= LOOKS && !busy {
                 return Ok(level);
             }
             ensure!(
                 begin.elapsed() < within,
-                "not quiet: {open} connections open, {waiting} handlers waiting, {level:?}"
+                "not quiet: {open} connections open, {waiting} handlers waiting, at most {at_most} descriptors expected, {level:?}"
             );
         }
     }
