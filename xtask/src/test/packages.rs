@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 15] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -29,7 +29,14 @@ const NEEDS: [Need; 12] = [
     ),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ping", "iputils-ping", "tests of --io xdp"),
-    need("python3", "python3", "the public suites (../shared/suites), HTTP and TCP"),
+    need(
+        "python3",
+        "python3",
+        "the public suites (../shared/suites), HTTP and TCP, and a server that people run",
+    ),
+    need("node", "nodejs", "tests against a server that people run"),
+    need("go", "golang-go", "tests against a server that people run"),
+    need("javac", "default-jdk-headless", "tests against a server that people run"),
     need("nft", "nftables", "tests with lost packets"),
 ];
 
