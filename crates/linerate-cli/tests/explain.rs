@@ -220,6 +220,39 @@ fn a_server_that_works_is_no_stall() {
 }
 
 #[test]
+fn a_proxy_is_told_from_the_server_behind_it() {
+    // A proxy that collects the answer sends nothing for a while, then all of it.
+    let proxy = misbehaving(&["think=60"]);
+    let behind = misbehaving(&["late-body=60"]);
+    let (document, text, code) = explained(&["--origin", &url(&behind, "/"), &url(&proxy, "/")]);
+    sound(&document);
+    assert_eq!((ids(&document).first(), code), (Some(&"proxy-buffering"), Some(1)), "{document:#}");
+    assert_eq!(document["causes"][0]["proof"], "proved", "{document:#}");
+    assert!(text.contains("proxy_buffering off"), "{text}");
+    // Without the proxy it takes as long.
+    let (document, _, _) = explained(&["--origin", &url(&proxy, "/"), &url(&proxy, "/")]);
+    no_transport(&document);
+    let ruled_out = document["ruled_out"].to_string();
+    assert!(ruled_out.contains("without the proxy the first byte comes after"), "{ruled_out}");
+    // What is behind cannot be reached: that is said, and not held against the server.
+    let nowhere = format!("http://{}/", nobody());
+    let (document, _, _) = explained(&["--origin", &nowhere, &url(&proxy, "/")]);
+    no_transport(&document);
+    assert!(!ids(&document).is_empty(), "{document:#}");
+    assert!(document["limits"].to_string().contains("(--origin) cannot be called"), "{document:#}");
+}
+
+#[test]
+fn a_server_with_one_worker() {
+    let server = misbehaving(&["workers=1"]);
+    let (document, _, _) = explained(&[&url(&server, "/")]);
+    sound(&document);
+    assert_eq!(ids(&document).first(), Some(&"connection-limit"), "{document:#}");
+    assert_eq!(document["causes"][0]["proof"], "proved", "{document:#}");
+    assert!(document["causes"][0]["experiments"][0]["dose"]["slope"].is_f64(), "{document:#}");
+}
+
+#[test]
 fn connections_that_end() {
     let server = misbehaving(&["no-keep-alive"]);
     let (document, _, _) = explained(&[&url(&server, "/")]);
@@ -245,7 +278,14 @@ fn who_cannot_be_reached_and_what_makes_no_sense() {
     let (document, _, code) = explained(&[&format!("http://{}/", greeting("SSH-2.0-x\r\n"))]);
     assert_eq!((document["verdict"].as_str(), code), (Some("inconclusive"), Some(1)), "{document:#}");
     assert!(document["limits"][0].as_str().is_some_and(|l| l.contains("SSH")), "{document:#}");
-    for bad in [&["explain"][..], &["explain", "ftp://h/"], &["explain", "--budget", "1h", "http://h/"]] {
+    for bad in [
+        &["explain"][..],
+        &["explain", "ftp://h/"],
+        &["explain", "--budget", "1h", "http://h/"],
+        &["explain", "--origin", "http://127.0.0.1/"],
+        &["explain", "--origin", "http://u:p@127.0.0.1/", "http://127.0.0.1/"],
+        &["explain", "--origin", "ftp://127.0.0.1/", "http://127.0.0.1/"],
+    ] {
         assert_eq!(run(bad).code, Some(2), "{bad:?}");
     }
 }

@@ -39,6 +39,8 @@ pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
 /// Idle connections held beside a call, and how many are tried one after the other. Reason: where they are what a server has too few
 /// of, nobody else is served meanwhile.
 pub const IDLE: [u8; 3] = [4, 16, 32];
+/// Time the server has to take them up before the call. Reason: else the call may overtake them.
+pub const TAKEN_UP: Duration = Duration::from_millis(20);
 /// Longest time they are held. Reason: the same.
 pub const HOLD_TIME: Duration = Duration::from_millis(1_500);
 /// Threads of a server's process that are looked at. Reason: each costs a file to read before and after a call.

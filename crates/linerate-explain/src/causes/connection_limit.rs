@@ -55,6 +55,8 @@ const FIXES: &[Fix] = &[
 
 /// What a first call must wait longer than a later one.
 const WAITED_MS: f64 = 10.0;
+/// Calls made at once before anything is held.
+const AT_ONCE: u8 = 6;
 /// How long beyond what a call takes at most the idle connections are held: by turns.
 const DOSES_MS: [u64; 3] = [100, 300, 500];
 /// The same, to see whether so many idle connections make a call wait at all.
@@ -94,6 +96,13 @@ fn kept_waiting(held: &Held) -> bool {
 
 fn wants(record: &Record) -> Vec<Block> {
     if !sign(record) || !record.settings.may_repeat || record.given_up.contains(&Experiment::Held) {
+        return Vec::new();
+    }
+    if starved(record) == 0 && !record.burst_tried() {
+        // Where the accept queue is full, several at once lose SYNs: nothing is held there.
+        return vec![vec![Probe::Burst(AT_ONCE)]];
+    }
+    if record.held().any(|h| h.call.answer().is_none() || h.call.syn_again()) {
         return Vec::new();
     }
     let time = |more: u64| Duration::from_secs_f64(usual(record) / 1e3) + Duration::from_millis(more);

@@ -396,7 +396,12 @@ impl Hands<'_> {
             all.into_iter().filter_map(|t| t.join().ok().flatten()).collect()
         });
         let held = u8::try_from(idle.len()).unwrap_or(n);
+        if held > 0 {
+            std::thread::sleep(limits::TAKEN_UP.min(self.left()));
+        }
         let start = instrument::now();
+        // What is not answered soon after they are gone does not wait for them.
+        let until = self.end.min(start + time + limits::HOLD_TIME);
         let (ended, end) = mpsc::channel::<()>();
         Ok(std::thread::scope(|scope| {
             let releasing = scope.spawn(move || {
@@ -404,7 +409,7 @@ impl Hands<'_> {
                 drop(idle);
                 over.then(|| instrument::now() - start)
             });
-            let (call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
+            let (call, _) = exchange::anew(to, &Levers::default(), &plan, until);
             drop(ended);
             Held { idle: held, released: releasing.join().ok().flatten(), call }
         }))
