@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use namespaces::{Cable, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
+use namespaces::{Cable, FAR_V4, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
 
 const PORT: u16 = 8080;
 const A_WHILE: Duration = Duration::from_secs(20);
@@ -348,6 +348,69 @@ fn a_capture_on_a_full_disk_ends_and_the_run_does_not() {
     let seen: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert!(common::number(&seen, "/counts/answered") > 0, "what was written can be read");
     assert!(!seen["limits"].to_string().contains("cut"), "to a whole record: {}", seen["limits"]);
+}
+
+/// What the stack of a server has counted, once `key` has come to so much: it tells some times a second.
+fn counted(within: &Namespace, at: SocketAddr, key: &str, least: u64) -> serde_json::Value {
+    for _ in 0..1000 {
+        let (_, stats) = within.run(|| get(at, "/stats"));
+        let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+        if stats["tcp"][key].as_u64() >= Some(least) {
+            return stats["tcp"].clone();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{key} never came to {least}");
+}
+
+/// RFC 1191, RFC 8201: a router on the way says that packets are too large, and they become smaller at once.
+#[test]
+fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {
+    let test = "a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let far = cable.beyond(1300);
+    let _serving = Serving::xdp(&cable, "");
+    for (n, at) in [(1, SocketAddr::from((OUR_V4, PORT))), (2, SocketAddr::from((OUR_V6, PORT)))] {
+        // Twice: the second connection knows.
+        for _ in 0..2 {
+            assert_eq!(far.run(|| get(at, "/bytes/1000000")).1.len(), 1_000_000);
+        }
+        let tcp = counted(&cable.theirs, (OUR_V4, PORT).into(), "too_big", n);
+        assert_eq!((&tcp["too_big"], &tcp["black_holes"]), (&n.into(), &0.into()), "{tcp}");
+    }
+    // A client's large request as well.
+    let listen = format!("--listen {FAR_V4}:{PORT} --threads 1");
+    let _kernels = Serving::start(&far, &listen);
+    drop(_serving);
+    let flags = format!(
+        "--io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 2 -n 20 --body {} http://{FAR_V4}:{PORT}/echo",
+        "x".repeat(50_000)
+    );
+    let (document, said) = load(&cable.ours, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/answered"), 20);
+}
+
+/// RFC 2923 section 2.1: nobody says it.
+#[test]
+fn a_black_hole_costs_seconds_and_not_the_connection() {
+    let test = "a_black_hole_costs_seconds_and_not_the_connection";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let far = cable.beyond(1300);
+    if Command::new("nft").arg("--version").output().is_err() {
+        return println!("not run: {test}: it needs nft");
+    }
+    for rule in [
+        "nft add table inet hole",
+        "nft add chain inet hole out {type filter hook output priority 0;}",
+        "nft add rule inet hole out icmp type destination-unreachable drop",
+    ] {
+        cable.theirs.must(rule);
+    }
+    let _serving = Serving::xdp(&cable, "");
+    assert_eq!(far.run(|| get((OUR_V4, PORT).into(), "/bytes/1000000")).1.len(), 1_000_000);
+    let tcp = counted(&cable.theirs, (OUR_V4, PORT).into(), "black_holes", 1);
+    assert_eq!((&tcp["too_big"], &tcp["black_holes"]), (&0.into(), &1.into()), "{tcp}");
 }
 
 #[test]

@@ -54,55 +54,135 @@ pub struct TcpTotals {
     pub syns_dropped: u64,
     /// SYNs answered by a cookie, since no more handshakes could be kept.
     pub cookies_sent: u64,
-    /// Segments with a wrong checksum or a malformed header.
+    /// Segments sent again before a time-out, by RACK or duplicate ACKs.
+    pub fast_retransmits: u64,
+    /// Tail loss probes sent (RFC 8985 section 7).
+    pub tail_probes: u64,
+    /// Retransmissions that turned out to have been needless.
+    pub spurious: u64,
+    /// Probes of a window that a peer had closed.
+    pub zero_windows: u64,
+    /// Segments refused since their timestamp was old (PAWS, RFC 7323 section 5).
+    pub paws_refused: u64,
+    /// Challenge ACKs sent (RFC 5961).
+    pub challenges: u64,
+    /// Answers to strangers that the limit of their rate kept back.
+    pub replies_withheld: u64,
+    /// Connections that came by a cookie.
+    pub cookies_taken: u64,
+    /// TIME_WAIT entries that gave way to newer ones before their time.
+    pub time_waits_cut: u64,
+    /// TIME_WAIT entries that a new connection took over.
+    pub time_waits_reused: u64,
+    /// Bytes dropped since no buffer was left for them.
+    pub bytes_dropped: u64,
+    /// Times the link had no room for a packet.
+    pub link_full: u64,
+    /// Routers' words that a packet was too large, taken (RFC 1191, RFC 8201).
+    pub too_big: u64,
+    /// Connections whose large segments vanished without a word.
+    pub black_holes: u64,
+    /// Segments with a wrong checksum.
+    pub bad_checksum: u64,
+    /// Packets with a malformed header, or not understood.
     pub malformed: u64,
+    /// Bytes of buffers in use, now.
+    pub buffer_bytes: u64,
     /// Packets lost on this machine before TCP saw them: we were too slow for the link.
     pub overrun: u64,
 }
 
 impl TcpTotals {
+    /// What only ever rises, by the names that documents and metrics show.
+    pub fn counters(&self) -> [(&'static str, u64); 29] {
+        [
+            ("passive_opens", self.passive_opens),
+            ("active_opens", self.active_opens),
+            ("failed_opens", self.failed_opens),
+            ("segments_in", self.segments_in),
+            ("segments_out", self.segments_out),
+            ("retransmits", self.retransmits),
+            ("timeouts", self.timeouts),
+            ("out_of_order", self.out_of_order),
+            ("resets_in", self.resets_in),
+            ("resets_out", self.resets_out),
+            ("syns_dropped", self.syns_dropped),
+            ("cookies_sent", self.cookies_sent),
+            ("fast_retransmits", self.fast_retransmits),
+            ("tail_probes", self.tail_probes),
+            ("spurious", self.spurious),
+            ("zero_windows", self.zero_windows),
+            ("paws_refused", self.paws_refused),
+            ("challenges", self.challenges),
+            ("replies_withheld", self.replies_withheld),
+            ("cookies_taken", self.cookies_taken),
+            ("time_waits_cut", self.time_waits_cut),
+            ("time_waits_reused", self.time_waits_reused),
+            ("bytes_dropped", self.bytes_dropped),
+            ("link_full", self.link_full),
+            ("too_big", self.too_big),
+            ("black_holes", self.black_holes),
+            ("bad_checksum", self.bad_checksum),
+            ("malformed", self.malformed),
+            ("overrun", self.overrun),
+        ]
+    }
+
+    /// What is now, by the names that documents and metrics show.
+    pub fn now(&self) -> [(&'static str, u64); 4] {
+        [
+            ("connections", self.connections),
+            ("handshakes", self.handshakes),
+            ("time_wait", self.time_wait),
+            ("buffer_bytes", self.buffer_bytes),
+        ]
+    }
+
     /// Adds another core's.
     pub fn merge(&mut self, other: &TcpTotals) {
-        let TcpTotals {
-            connections,
-            handshakes,
-            time_wait,
-            passive_opens,
-            active_opens,
-            failed_opens,
-            segments_in,
-            segments_out,
-            retransmits,
-            timeouts,
-            out_of_order,
-            resets_in,
-            resets_out,
-            syns_dropped,
-            cookies_sent,
-            malformed,
-            overrun,
-        } = other;
-        for (sum, more) in [
-            (&mut self.connections, connections),
-            (&mut self.handshakes, handshakes),
-            (&mut self.time_wait, time_wait),
-            (&mut self.passive_opens, passive_opens),
-            (&mut self.active_opens, active_opens),
-            (&mut self.failed_opens, failed_opens),
-            (&mut self.segments_in, segments_in),
-            (&mut self.segments_out, segments_out),
-            (&mut self.retransmits, retransmits),
-            (&mut self.timeouts, timeouts),
-            (&mut self.out_of_order, out_of_order),
-            (&mut self.resets_in, resets_in),
-            (&mut self.resets_out, resets_out),
-            (&mut self.syns_dropped, syns_dropped),
-            (&mut self.cookies_sent, cookies_sent),
-            (&mut self.malformed, malformed),
-            (&mut self.overrun, overrun),
-        ] {
+        let mut other = *other;
+        for (sum, more) in self.all().into_iter().zip(other.all()) {
             *sum = sum.saturating_add(*more);
         }
+    }
+
+    /// Every field; the length sees to it that none is forgotten.
+    fn all(&mut self) -> [&mut u64; size_of::<TcpTotals>() / size_of::<u64>()] {
+        [
+            &mut self.connections,
+            &mut self.handshakes,
+            &mut self.time_wait,
+            &mut self.passive_opens,
+            &mut self.active_opens,
+            &mut self.failed_opens,
+            &mut self.segments_in,
+            &mut self.segments_out,
+            &mut self.retransmits,
+            &mut self.timeouts,
+            &mut self.out_of_order,
+            &mut self.resets_in,
+            &mut self.resets_out,
+            &mut self.syns_dropped,
+            &mut self.cookies_sent,
+            &mut self.fast_retransmits,
+            &mut self.tail_probes,
+            &mut self.spurious,
+            &mut self.zero_windows,
+            &mut self.paws_refused,
+            &mut self.challenges,
+            &mut self.replies_withheld,
+            &mut self.cookies_taken,
+            &mut self.time_waits_cut,
+            &mut self.time_waits_reused,
+            &mut self.bytes_dropped,
+            &mut self.link_full,
+            &mut self.too_big,
+            &mut self.black_holes,
+            &mut self.bad_checksum,
+            &mut self.malformed,
+            &mut self.buffer_bytes,
+            &mut self.overrun,
+        ]
     }
 }
 

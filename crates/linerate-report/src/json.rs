@@ -145,6 +145,9 @@ fn tcp(t: &outcome::Tcp) -> schema::Tcp {
         rtt_min_us: t.rtt_min_us,
         overrun: t.overrun,
         looked_at: t.looked_at,
+        stack: t.stack.map(|stack| {
+            stack.counters().iter().chain(&stack.now()).map(|(name, n)| ((*name).to_owned(), *n)).collect()
+        }),
     }
 }
 

@@ -145,6 +145,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             rtt_min_us: Some(21),
             looked_at: 1_064,
             overrun: 0,
+            stack: None,
         },
         client: Client {
             cpu: Duration::from_millis(9_700),

@@ -132,31 +132,6 @@ fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
     }
 }
 
-type Named = (&'static str, u64);
-
-/// Counts of TCP by the names that `/stats` and the metrics show; those that only rise come first.
-fn named(tcp: &TcpTotals) -> ([Named; 14], [Named; 3]) {
-    let counters = [
-        ("passive_opens", tcp.passive_opens),
-        ("active_opens", tcp.active_opens),
-        ("failed_opens", tcp.failed_opens),
-        ("segments_in", tcp.segments_in),
-        ("segments_out", tcp.segments_out),
-        ("retransmits", tcp.retransmits),
-        ("timeouts", tcp.timeouts),
-        ("out_of_order", tcp.out_of_order),
-        ("resets_in", tcp.resets_in),
-        ("resets_out", tcp.resets_out),
-        ("syns_dropped", tcp.syns_dropped),
-        ("cookies_sent", tcp.cookies_sent),
-        ("malformed", tcp.malformed),
-        ("overrun", tcp.overrun),
-    ];
-    let now =
-        [("connections", tcp.connections), ("handshakes", tcp.handshakes), ("time_wait", tcp.time_wait)];
-    (counters, now)
-}
-
 impl Counts {
     pub(crate) fn add(&mut self, thread: &ThreadCounts) {
         self.requests += thread.requests.load(Relaxed);
@@ -200,9 +175,8 @@ impl Counts {
     pub fn to_json(&self) -> String {
         let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
         let tcp = self.tcp.as_ref().map(|tcp| {
-            let (counters, now) = named(tcp);
             let all: Vec<String> =
-                counters.iter().chain(&now).map(|(name, n)| format!("\"{name}\":{n}")).collect();
+                tcp.counters().iter().chain(&tcp.now()).map(|(name, n)| format!("\"{name}\":{n}")).collect();
             format!(",\"tcp\":{{{}}}", all.join(","))
         });
         format!(
@@ -245,11 +219,10 @@ impl Counts {
         family("received_bytes_total", "counter", "Bytes received.", &one(self.bytes_in));
         family("sent_bytes_total", "counter", "Bytes given to the transport to send.", &one(self.bytes_out));
         if let Some(tcp) = &self.tcp {
-            let (counters, now) = named(tcp);
-            for (name, n) in counters {
+            for (name, n) in tcp.counters() {
                 family(&format!("tcp_{name}_total"), "counter", "Of the server's own TCP.", &one(n));
             }
-            for (name, n) in now {
+            for (name, n) in tcp.now() {
                 family(&format!("tcp_{name}"), "gauge", "Of the server's own TCP, now.", &one(n));
             }
         }

@@ -278,7 +278,7 @@ impl Recorder {
             zero_window_us: info.rwnd_limited_us,
             rtt_min_us: Some(info.min_rtt_us).filter(|us| *us > 0),
             looked_at: 1,
-            overrun: 0,
+            ..Tcp::default()
         });
     }
 
@@ -288,6 +288,7 @@ impl Recorder {
         self.tcp.out_of_order = totals.out_of_order;
         self.tcp.overrun = totals.overrun;
         self.tcp.looked_at = totals.active_opens;
+        self.tcp.stack = Some(*totals);
     }
 
     /// Statuses seen so far with their counts.

@@ -115,6 +115,9 @@ impl Tcp {
         self.zero_window_us += other.zero_window_us;
         self.looked_at += other.looked_at;
         self.overrun += other.overrun;
+        if let Some(stack) = &other.stack {
+            self.stack.get_or_insert_default().merge(stack);
+        }
         self.rtt_min_us = match (self.rtt_min_us, other.rtt_min_us) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

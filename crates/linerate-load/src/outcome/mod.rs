@@ -6,6 +6,8 @@ mod samples;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use linerate_net::TcpTotals;
+
 use crate::histogram::Histogram;
 
 /// What a run measured. Requests that left during the warm-up are in none of it.
@@ -211,6 +213,8 @@ pub struct Tcp {
     pub overrun: u64,
     /// Connections that were looked at: all, or a sample where asking each would cost too much.
     pub looked_at: u64,
+    /// What a TCP in user space counts itself.
+    pub stack: Option<TcpTotals>,
 }
 
 /// The load generator looked at by itself.

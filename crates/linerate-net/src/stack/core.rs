@@ -6,16 +6,17 @@ use std::net::SocketAddr;
 use super::cookie;
 use super::demux::{Demux, Owner};
 use super::entry::Entry;
-use super::flow::{Flow, State, Told, shift_for};
+use super::flow::{Flow, State, Told, believable, shift_for};
 use super::handshake::{self, Halves, Listening};
 use super::options::StackOptions;
+use super::paths::Paths;
 use super::ports::Ports;
 use super::reply::Replies;
 use super::shared::{Shared, timestamp};
 use super::time_wait::{Remains, TimeWait, Verdict};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
-use super::wire::{Addr, Flags, Malformed, Packet, Seq, TcpHeader};
+use super::wire::{Addr, Flags, Malformed, Packet, Seq, TcpHeader, TooBig};
 use crate::closing::{Closing, ClosingQueue};
 use crate::link::Checksums;
 use crate::table::Table;
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) wheel: Wheel,
     pub(super) shared: Shared,
     pub(super) ports: Ports,
+    pub(super) paths: Paths,
     pub(super) listeners: Vec<Option<Listening>>,
     /// Slots that were touched since the last flush.
     pub(super) dirty: Vec<u32>,
@@ -65,6 +67,7 @@ impl Core {
             wheel: Wheel::new(now),
             shared: Shared::new(stack, options.seed),
             ports: Ports::new(stack.ports),
+            paths: Paths::default(),
             listeners: Vec::new(),
             dirty: Vec::new(),
             ready: VecDeque::new(),
@@ -99,6 +102,7 @@ impl Core {
         let packet = match Packet::parse(bytes, checksums) {
             Ok(packet) => packet,
             Err(Malformed::Checksum) => return self.shared.stats.bad_checksum += 1,
+            Err(Malformed::NotOurs) => return self.handle_message(bytes),
             Err(_) => return self.shared.stats.malformed += 1,
         };
         let ours = self.addresses.is_empty() || self.addresses.contains(&packet.dst);
@@ -115,6 +119,28 @@ impl Core {
             Some(Owner::Wait(index)) => self.for_wait(index, tuple, hash, tcp, payload, mtu),
             None => self.for_nobody(tuple, hash, tcp, payload, mtu, events),
         }
+    }
+
+    /// What is no segment may be a router's word about one of ours.
+    #[cold]
+    fn handle_message(&mut self, bytes: &[u8]) {
+        let told = match TooBig::parse(bytes) {
+            Ok(told) => told,
+            Err(Malformed::Checksum) => return self.shared.stats.bad_checksum += 1,
+            Err(_) => return self.shared.stats.malformed += 1,
+        };
+        let tuple = told.tuple;
+        let news = believable(told.mtu, told.len, tuple.remote.is_v4());
+        let owner = self.find(&tuple, self.hash(&tuple));
+        if let (Some(mtu), Some(Owner::Flow(slot))) = (news, owner)
+            && let Some((conn, entry)) = self.table.by_slot(slot)
+            && entry.flow.handle_too_big(told.seq, mss_of(mtu, &tuple.remote))
+        {
+            self.shared.stats.too_big += 1;
+            self.paths.note(self.now, tuple.remote, mtu);
+            return self.touch(conn);
+        }
+        self.shared.stats.too_big_refused += 1;
     }
 
     fn for_flow(&mut self, slot: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
@@ -143,6 +169,7 @@ impl Core {
         if told.has(Told::ESTABLISHED) && entry.connecting {
             entry.connecting = false;
             events.push(Event::Connected { conn, at: now });
+            limit_by_path(&mut self.paths, now, &mut entry.flow);
         }
         if told.has(Told::FAILED) {
             return self.failed(conn, events);
@@ -468,6 +495,11 @@ impl Core {
         let Ok(conn) = self.table.insert(entry) else { return false };
         self.demux.insert(hash, Owner::Flow(conn.slot));
         self.shared.stats.passive_opens += 1;
+        if !self.paths.is_empty()
+            && let Some(entry) = self.table.get_mut(conn)
+        {
+            limit_by_path(&mut self.paths, self.now, &mut entry.flow);
+        }
         events.push(Event::Accepted { listener, conn, peer });
         self.for_flow(conn.slot, tcp, payload, events);
         true
@@ -613,6 +645,16 @@ impl Core {
                 && (l.at.ip() == at.ip() || l.at.ip().is_unspecified() || at.ip().is_unspecified())
         };
         !self.listeners.iter().flatten().any(same)
+    }
+}
+
+/// A new connection may go over a path that is known to be narrow.
+fn limit_by_path(paths: &mut Paths, now: Time, flow: &mut Flow) {
+    if paths.is_empty() {
+        return;
+    }
+    if let Some(mtu) = paths.mtu(now, &flow.tuple.remote) {
+        flow.limit_mss(mss_of(mtu, &flow.tuple.remote));
     }
 }
 

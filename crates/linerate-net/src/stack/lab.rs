@@ -340,6 +340,16 @@ impl Lab {
         self.offset
     }
 
+    /// What left and was not looked at yet, as bytes.
+    pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
+        self.net.link.outbox.clone()
+    }
+
+    /// Our first sequence number.
+    pub(crate) fn first(&self) -> Seq {
+        self.iss.unwrap_or(Seq(0))
+    }
+
     /// What left since the last time, as text: flags, numbers from and to, ACK, options that matter.
     pub(crate) fn out(&mut self) -> Vec<String> {
         let out = self.take_out();

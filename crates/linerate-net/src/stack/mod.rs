@@ -19,6 +19,7 @@ mod lab;
 #[cfg(test)]
 mod memory;
 mod options;
+mod paths;
 mod pool;
 mod ports;
 mod reply;
@@ -397,6 +398,7 @@ impl<L: Link> Transport for Stack<L> {
             connections: self.core.table.len() as u64,
             handshakes: handshakes as u64,
             time_wait: time_wait as u64,
+            buffer_bytes: self.core.shared.pool.bytes_in_use() as u64,
             overrun: self.link.overrun(),
             ..self.core.shared.stats.totals()
         };

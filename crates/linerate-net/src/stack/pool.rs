@@ -96,6 +96,11 @@ impl Pool {
         }
     }
 
+    /// Bytes of the blocks that connections have.
+    pub(crate) fn bytes_in_use(&self) -> usize {
+        (self.made - self.blocks.len()) * BLOCK
+    }
+
     /// Blocks that are in use.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> usize {

@@ -33,6 +33,8 @@ pub struct StackStats {
     pub timeouts: u64,
     /// Retransmissions that turned out to have been needless.
     pub spurious: u64,
+    /// Probes of a window that a peer had closed.
+    pub zero_windows: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
     /// Segments refused since their timestamp was old (PAWS).
@@ -55,6 +57,12 @@ pub struct StackStats {
     pub time_waits_reused: u64,
     /// Bytes dropped since no buffer was left for them.
     pub bytes_dropped: u64,
+    /// Routers' words that a packet was too large which were believed (RFC 1191, RFC 8201).
+    pub too_big: u64,
+    /// ... and those that were not: about nothing under way, or no news.
+    pub too_big_refused: u64,
+    /// Connections whose large segments vanished without a word, and which go on with small ones.
+    pub black_holes: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
 }
@@ -75,7 +83,22 @@ impl StackStats {
             resets_out: self.resets_out,
             syns_dropped: self.syns_dropped,
             cookies_sent: self.cookies_sent,
-            malformed: self.malformed + self.bad_checksum,
+            fast_retransmits: self.fast_retransmits,
+            tail_probes: self.tail_probes,
+            spurious: self.spurious,
+            zero_windows: self.zero_windows,
+            paws_refused: self.paws_refused,
+            challenges: self.challenges,
+            replies_withheld: self.replies_withheld,
+            cookies_taken: self.cookies_taken,
+            time_waits_cut: self.time_waits_cut,
+            time_waits_reused: self.time_waits_reused,
+            bytes_dropped: self.bytes_dropped,
+            link_full: self.link_full,
+            too_big: self.too_big,
+            black_holes: self.black_holes,
+            bad_checksum: self.bad_checksum,
+            malformed: self.malformed,
             ..TcpTotals::default()
         }
     }

@@ -19,6 +19,12 @@ pub(crate) const THEIR_V4: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 pub(crate) const OUR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const THEIR_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
 
+/// Behind the router of [`Cable::beyond`].
+pub(crate) const FAR_V4: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+pub(crate) const FAR_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2);
+const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
+const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 1);
+
 /// A network namespace; it goes when its keeper goes, and that one goes when we do.
 pub(crate) struct Namespace(Child);
 
@@ -116,6 +122,34 @@ impl Cable {
         }
         cable.wait_for_carrier();
         Some(cable)
+    }
+
+    /// Makes their end a router to a third namespace, by a cable of this MTU in the middle of a path whose ends don't know of it:
+    /// the host there, [`FAR_V4`] and [`FAR_V6`], promises to take full segments.
+    pub(crate) fn beyond(&self, mtu: u32) -> Namespace {
+        let far = Namespace::new().expect("there were two");
+        let pid = far.pid();
+        self.theirs
+            .must(&format!("ip link add inner mtu {mtu} type veth peer name outer mtu {mtu} netns {pid}"));
+        self.theirs.must(&format!("ip address add {ROUTER_V4}/24 dev inner"));
+        self.theirs.must(&format!("ip address add {ROUTER_V6}/64 dev inner nodad"));
+        self.theirs.must("ip link set inner up");
+        self.theirs.must("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+        far.must("ip link set lo up");
+        far.must(&format!("ip address add {FAR_V4}/24 dev outer"));
+        far.must(&format!("ip address add {FAR_V6}/64 dev outer nodad"));
+        far.must("ip link set outer up");
+        far.must(&format!("ip route add 10.77.0.0/24 via {ROUTER_V4} advmss 1460"));
+        far.must(&format!("ip route add fd77::/64 via {ROUTER_V6} advmss 1440"));
+        self.ours.must(&format!("ip route add 10.78.0.0/24 via {THEIR_V4}"));
+        self.ours.must(&format!("ip route add fd78::/64 via {THEIR_V6}"));
+        for _ in 0..1000 {
+            if far.must("ip link show outer").contains("state UP") {
+                return far;
+            }
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("the second cable has no carrier");
     }
 
     fn wait_for_carrier(&self) {

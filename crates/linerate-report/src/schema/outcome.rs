@@ -158,7 +158,7 @@ pub struct Connections {
 }
 
 /// TCP's counters.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tcp {
     /// Segments sent again.
     pub retransmits: u64,
@@ -173,6 +173,11 @@ pub struct Tcp {
     pub overrun: u64,
     /// Connections that were looked at.
     pub looked_at: u64,
+    /// What a TCP in user space counts itself (`--io xdp`), by the names of `linerate_net::TcpTotals`: `segments_in`, `segments_out`,
+    /// `retransmits`, `fast_retransmits`, `tail_probes`, `timeouts`, ...; `connections`, `handshakes`, `time_wait` and `buffer_bytes`
+    /// are what was left at the end.
+    #[serde(default)]
+    pub stack: Option<BTreeMap<String, u64>>,
 }
 
 /// The load generator.

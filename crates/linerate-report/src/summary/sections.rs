@@ -130,6 +130,14 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
         format!("{} sent again", units::several(t.retransmits, "segment", "segments")),
         format!("{} received out of order", units::count(t.out_of_order)),
     ];
+    if let Some(stack) = t.stack.filter(|_| t.retransmits > 0) {
+        parts.push(format!(
+            "of the former {} by RACK, {} tail probes, {} time-outs",
+            units::count(stack.fast_retransmits),
+            units::count(stack.tail_probes),
+            units::count(stack.timeouts)
+        ));
+    }
     if t.overrun > 0 {
         parts.push(format!(
             "{} lost here before they were looked at",

@@ -4,7 +4,8 @@
 //! What is ours ([`Steer`]): a server's TCP ports on the interface's addresses; a client's own source addresses, all TCP ports.
 //! ARP and NDP for those are answered by the kernel, since they are addresses of the interface: a client's are given to it for as
 //! long as the link lives (with a lifetime, so that they go away even when the process is killed), unless it has them already.
-//! Fragments, IPv6 packets with extension headers and frames with VLAN tags are never ours.
+//! So are the words of routers that a segment of ours was too large. Fragments, IPv6 packets with extension headers and frames with
+//! VLAN tags are never ours.
 //!
 //! The kernel's routes and neighbours say to whose card a packet goes.
 

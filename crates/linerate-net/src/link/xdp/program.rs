@@ -137,12 +137,19 @@ const IPV4_HEADER: i32 = 20;
 const IPV6_HEADER: i32 = 40;
 const TCP_HEADER: i32 = 20;
 const TCP: i32 = 6;
+const ICMP: i32 = 1;
+const ICMPV6: i32 = 58;
+const ICMP_HEADER: i16 = 8;
+/// What is quoted of a segment at least: ports and sequence number.
+const QUOTED: i32 = 8;
 
-/// The program for these rules: TCP segments that one of them describes are ours; all else goes on to the kernel, fragments and
-/// IPv6 packets with extension headers among it.
+/// The program for these rules: TCP segments that one of them describes are ours, and so are the words of routers that one of ours was
+/// too large (ICMP "fragmentation needed", ICMPv6 "packet too big"): the kernel, which knows no connection that they are about,
+/// would drop them. All else goes on to it, fragments and IPv6 packets with extension headers among it.
 pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
     let mut a = Assembler::default();
     let (pass, hit, v6) = (a.label(), a.label(), a.label());
+    let (icmp, icmpv6) = (a.label(), a.label());
     a.load(code::MOVE, CONTEXT, 1, 0);
     a.load(code::LOAD_U32, FRAME, CONTEXT, 0);
     a.load(code::LOAD_U32, END, CONTEXT, 4);
@@ -151,9 +158,13 @@ pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
     a.immediate(code::TO_HOST, SCRATCH, 16);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, 0x86dd, v6);
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, 0x0800, pass);
-    ipv4(&mut a, rules, pass, hit);
+    ipv4(&mut a, rules, icmp, pass, hit);
     a.place(v6);
-    ipv6(&mut a, rules, pass, hit);
+    ipv6(&mut a, rules, icmpv6, pass, hit);
+    a.place(icmp);
+    too_big_v4(&mut a, rules, pass, hit);
+    a.place(icmpv6);
+    too_big_v6(&mut a, rules, pass, hit);
     a.place(pass);
     a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
     a.put(code::EXIT, 0, 0, 0, 0);
@@ -180,9 +191,9 @@ fn must_have(a: &mut Assembler, bytes: i32, otherwise: Label) {
     a.jump(code::JUMP_GREATER, 4, END, 0, otherwise);
 }
 
-fn ipv4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 9);
-    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, icmp);
     // No fragments: neither "more fragments" nor an offset.
     a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
     a.immediate(code::TO_HOST, SCRATCH, 16);
@@ -203,10 +214,59 @@ fn ipv4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     a.jump(code::JUMP_GREATER, 8, END, 0, pass);
     a.load(code::LOAD_U16, PORT, 4, 2);
     a.immediate(code::TO_HOST, PORT, 16);
+    compare_v4(a, rules, IP + 16, pass, hit);
+}
+
+fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
+    must_have(a, i32::from(IP) + IPV6_HEADER + TCP_HEADER, pass);
+    a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, icmp);
+    a.load(code::LOAD_U16, PORT, FRAME, IP + 40 + 2);
+    a.immediate(code::TO_HOST, PORT, 16);
+    compare_v6(a, rules, IP + 24, pass, hit);
+}
+
+/// ICMP type 3, code 4, about a segment from one of our addresses and ports. Headers have no options: routers send none, and nor
+/// do we.
+fn too_big_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+    const QUOTE: i16 = IP + IPV4_HEADER as i16 + ICMP_HEADER;
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, ICMP, pass);
+    must_have(a, i32::from(QUOTE) + IPV4_HEADER + QUOTED, pass);
+    let whole =
+        [(IP, 0x45), (QUOTE - ICMP_HEADER, 3), (QUOTE - ICMP_HEADER + 1, 4), (QUOTE, 0x45), (QUOTE + 9, TCP)];
+    for (at, value) in whole {
+        a.load(code::LOAD_U8, SCRATCH, FRAME, at);
+        a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, value, pass);
+    }
+    // A fragment of the message is the kernel's to put together.
+    a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
+    a.immediate(code::TO_HOST, SCRATCH, 16);
+    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x3fff, pass);
+    a.load(code::LOAD_U16, PORT, FRAME, QUOTE + IPV4_HEADER as i16);
+    a.immediate(code::TO_HOST, PORT, 16);
+    compare_v4(a, rules, QUOTE + 12, pass, hit);
+}
+
+/// The same for ICMPv6 type 2.
+fn too_big_v6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
+    const QUOTE: i16 = IP + IPV6_HEADER as i16 + ICMP_HEADER;
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, ICMPV6, pass);
+    must_have(a, i32::from(QUOTE) + IPV6_HEADER + QUOTED, pass);
+    for (at, value) in [(QUOTE - ICMP_HEADER, 2), (QUOTE + 6, TCP)] {
+        a.load(code::LOAD_U8, SCRATCH, FRAME, at);
+        a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, value, pass);
+    }
+    a.load(code::LOAD_U16, PORT, FRAME, QUOTE + IPV6_HEADER as i16);
+    a.immediate(code::TO_HOST, PORT, 16);
+    compare_v6(a, rules, QUOTE + 8, pass, hit);
+}
+
+/// Ours when a rule has the address at `at` and the port in its register.
+fn compare_v4(a: &mut Assembler, rules: &[Rule], at: i16, pass: Label, hit: Label) {
     for rule in rules {
         let IpAddr::V4(address) = rule.address else { continue };
         let next = a.label();
-        a.load(code::LOAD_U32, SCRATCH, FRAME, IP + 16);
+        a.load(code::LOAD_U32, SCRATCH, FRAME, at);
         a.jump(code::JUMP_DIFFERENT_IMM32, SCRATCH, 0, i32::from_ne_bytes(address.octets()), next);
         port(a, rule.ports, hit);
         a.place(next);
@@ -214,18 +274,13 @@ fn ipv4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     a.jump(code::JUMP, 0, 0, 0, pass);
 }
 
-fn ipv6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
-    must_have(a, i32::from(IP) + IPV6_HEADER + TCP_HEADER, pass);
-    a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
-    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
-    a.load(code::LOAD_U16, PORT, FRAME, IP + 40 + 2);
-    a.immediate(code::TO_HOST, PORT, 16);
+fn compare_v6(a: &mut Assembler, rules: &[Rule], at: i16, pass: Label, hit: Label) {
     for rule in rules {
         let IpAddr::V6(address) = rule.address else { continue };
         let next = a.label();
         let octets = address.octets();
         for (i, word) in (0i16..).zip(octets.as_chunks::<4>().0) {
-            a.load(code::LOAD_U32, SCRATCH, FRAME, IP + 24 + 4 * i);
+            a.load(code::LOAD_U32, SCRATCH, FRAME, at + 4 * i);
             a.jump(code::JUMP_DIFFERENT_IMM32, SCRATCH, 0, i32::from_ne_bytes(*word), next);
         }
         port(a, rule.ports, hit);

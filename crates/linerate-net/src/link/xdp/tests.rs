@@ -99,6 +99,59 @@ fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
     }
 }
 
+/// A router's word about a segment from `port` of ours.
+fn too_big_v4(from: Ipv4Addr, port: u16, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut packet = vec![0; 20 + 8 + 28];
+    (packet[0], packet[9]) = (0x45, 1);
+    packet[16..20].copy_from_slice(&from.octets());
+    (packet[20], packet[21]) = (3, 4);
+    (packet[28], packet[28 + 9]) = (0x45, 6);
+    packet[28 + 12..28 + 16].copy_from_slice(&from.octets());
+    packet[48..50].copy_from_slice(&port.to_be_bytes());
+    change(&mut packet);
+    ethernet(0x0800, &packet)
+}
+
+fn too_big_v6(from: Ipv6Addr, port: u16, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut packet = vec![0; 40 + 8 + 48];
+    (packet[0], packet[6], packet[40]) = (0x60, 58, 2);
+    packet[24..40].copy_from_slice(&from.octets());
+    (packet[48], packet[48 + 6]) = (0x60, 6);
+    packet[48 + 8..48 + 24].copy_from_slice(&from.octets());
+    packet[88..90].copy_from_slice(&port.to_be_bytes());
+    change(&mut packet);
+    ethernet(0x86dd, &packet)
+}
+
+#[test]
+fn a_routers_word_about_our_segments_is_ours_and_other_messages_are_not() {
+    let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8443).into()]));
+    let test = "a_routers_word_about_our_segments_is_ours_and_other_messages_are_not";
+    let Some(judge) = Judge::new(test, &rules) else { return };
+    assert!(judge.takes(&too_big_v4(US, 8080, |_| {})));
+    assert!(judge.takes(&too_big_v6(US6, 8443, |_| {})));
+    for (frame, what) in [
+        (too_big_v4(US, 22, |_| {}), "about another port"),
+        (too_big_v4(Ipv4Addr::new(10, 1, 2, 4), 8080, |_| {}), "about another address"),
+        (too_big_v4(US, 8080, |p| p[21] = 3), "port unreachable"),
+        (too_big_v4(US, 8080, |p| p[20] = 8), "ping"),
+        (too_big_v4(US, 8080, |p| p[28 + 9] = 17), "about UDP"),
+        (too_big_v4(US, 8080, |p| p[6] = 0x20), "a fragment"),
+        (too_big_v6(US6, 22, |_| {}), "about another port"),
+        (too_big_v6(Ipv6Addr::LOCALHOST, 8443, |_| {}), "about another address"),
+        (too_big_v6(US6, 8443, |p| p[40] = 135), "a neighbour's question"),
+        (too_big_v6(US6, 8443, |p| p[40] = 1), "unreachable"),
+        (too_big_v6(US6, 8443, |p| p[48 + 6] = 17), "about UDP"),
+    ] {
+        assert!(!judge.takes(&frame), "{what}");
+    }
+    for whole in [too_big_v4(US, 8080, |_| {}), too_big_v6(US6, 8443, |_| {})] {
+        for len in 14..whole.len() {
+            assert!(!judge.takes(&whole[..len]), "cut at {len}");
+        }
+    }
+}
+
 #[test]
 fn headers_of_any_length_are_read_and_fragments_are_not() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into()]));

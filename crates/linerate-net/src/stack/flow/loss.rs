@@ -131,7 +131,9 @@ impl Flow {
         self.take_sample(now, acked, shared);
         if acked.bytes > 0 {
             self.dup_acks = 0;
-            self.backoff = 0;
+            if std::mem::take(&mut self.backoff) > 0 && self.settle_suspicion() {
+                shared.stats.black_holes += 1;
+            }
             self.waiting_since = now;
             self.take_back(acked, shared);
             if !self.sack_on {

@@ -6,6 +6,7 @@ mod arrive;
 mod cubic;
 mod hystart;
 mod loss;
+mod path;
 mod receive;
 mod rtt;
 mod send;
@@ -16,6 +17,8 @@ use std::collections::VecDeque;
 pub(crate) use self::cubic::Congestion;
 pub(crate) use self::loss::Recovery;
 use self::loss::{Rack, TailProbe};
+use self::path::Suspicion;
+pub(crate) use self::path::believable;
 pub(crate) use self::receive::Reassembly;
 pub(crate) use self::rtt::Rtt;
 pub(crate) use self::timer::Timer;
@@ -165,6 +168,7 @@ pub(crate) struct Flow {
     waiting_since: Time,
     /// When it sent last.
     sent_at: Time,
+    suspicion: Suspicion,
 
     // What we receive.
     rcv_nxt: Seq,
@@ -250,6 +254,7 @@ impl Flow {
             backoff: 0,
             waiting_since: now,
             sent_at: now,
+            suspicion: Suspicion::default(),
             rcv_nxt: Seq(0),
             rcv_edge: Seq(0),
             rcv_size: limits.first_window,

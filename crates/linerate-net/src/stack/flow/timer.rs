@@ -100,6 +100,7 @@ impl Flow {
             Timer::Persist => {
                 self.backoff = self.backoff.saturating_add(1);
                 self.probe = true;
+                shared.stats.zero_windows += 1;
                 self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
                 // Probes that are answered go on for ever (RFC 9293 section 3.8.6.1); those that are not don't.
                 // Nor do those of a connection that the application has left.
@@ -142,6 +143,7 @@ impl Flow {
             self.syn_due = true;
         } else {
             self.all_lost(now);
+            self.suspect_black_hole();
         }
         self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
         Told::NOTHING

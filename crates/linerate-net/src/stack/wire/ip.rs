@@ -23,7 +23,11 @@ impl Addr {
         self.0[..12] == MAPPED
     }
 
-    fn v4(bytes: [u8; 4]) -> Addr {
+    pub(super) fn v6(bytes: [u8; 16]) -> Addr {
+        Addr(bytes)
+    }
+
+    pub(super) fn v4(bytes: [u8; 4]) -> Addr {
         let mut addr = [0; 16];
         addr[..12].copy_from_slice(&MAPPED);
         addr[12..].copy_from_slice(&bytes);

@@ -2,11 +2,13 @@
 //! bytes a value takes, `emit` writes them.
 
 pub(crate) mod checksum;
+mod icmp;
 mod ip;
 mod options;
 mod seq;
 mod tcp;
 
+pub(crate) use self::icmp::TooBig;
 pub(crate) use self::ip::{Addr, IpHeader};
 pub(crate) use self::options::{Options, Sack};
 pub(crate) use self::seq::Seq;

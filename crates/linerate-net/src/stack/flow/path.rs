@@ -1,0 +1,233 @@
+//! Paths that are narrower than they looked: routers that say so (RFC 1191, RFC 8201), and black holes, where they don't
+//! (RFC 2923 section 2.1; the way out is a simple one of those of RFC 4821).
+
+use super::Flow;
+use super::State;
+use crate::stack::wire::Seq;
+
+/// Nobody's word makes packets smaller than this: what IPv6 guarantees (RFC 8200 section 5), and what Linux takes for IPv4.
+const LEAST_V6: usize = 1280;
+const LEAST_V4: usize = 552;
+/// What a router that does not name its MTU may mean (RFC 1191 section 7.1, without the rarest).
+const PLATEAUS: [usize; 4] = [2002, 1492, 1006, LEAST_V4];
+
+/// Segments that get through where larger ones don't: of a packet of 1280 bytes and of 576, with the longest headers.
+const SMALL: [u16; 2] = [1220, 536];
+/// Time-outs in a row before the first of them is tried, and before the second. Reason: one is an ordinary loss, and four are
+/// some three seconds.
+const SUSPICIOUS: [u8; 2] = [2, 4];
+/// How often small segments have to get through where large ones did not before the path is held to be narrow. Reason: once, it
+/// may have been an outage that was over.
+const SURE: u8 = 2;
+
+/// What is suspected of a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Suspicion {
+    /// The segment size before small ones were tried; 0: none are.
+    before: u16,
+    /// How often small ones got through.
+    times: u8,
+}
+
+/// What fits through a path, bytes with the IP header, as a message about a packet of `len` bytes says; `None`: it is no news.
+pub(crate) fn believable(mtu: usize, len: usize, v4: bool) -> Option<usize> {
+    let mtu = if mtu == 0 { PLATEAUS.into_iter().find(|plateau| *plateau < len)? } else { mtu };
+    let mtu = mtu.max(if v4 { LEAST_V4 } else { LEAST_V6 });
+    (mtu < len).then_some(mtu)
+}
+
+impl Flow {
+    /// A router says that a segment of ours with this number was too large; `mss`: what fits, options not taken off. Whether it
+    /// was believed: the segment has to be under way (RFC 5927 section 4.1), and too large indeed.
+    pub(crate) fn handle_too_big(&mut self, seq: Seq, mss: u16) -> bool {
+        let under_way = seq.ge(self.una) && seq.lt(self.nxt);
+        if !under_way || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
+            return false;
+        }
+        let before = self.mss;
+        self.limit_mss(mss);
+        if self.mss == before {
+            return false;
+        }
+        self.suspicion = Suspicion::default();
+        // Those were not lost to congestion: they go out again at once, and the window stays as it is.
+        let largest = u32::from(self.mss) + 1;
+        for seg in self.sent.iter_mut().filter(|seg| seg.len() > largest && !seg.sacked && !seg.lost) {
+            seg.lost = true;
+            self.lost += seg.len();
+        }
+        true
+    }
+
+    /// A time-out again: segments may vanish for their size alone.
+    pub(super) fn suspect_black_hole(&mut self) {
+        let waits = self.sent.iter().find(|seg| !seg.sacked).map_or(0, |seg| seg.len());
+        let options = if self.timestamps { 12 } else { 0 };
+        for (small, time_outs) in SMALL.into_iter().zip(SUSPICIOUS) {
+            let small = small - options;
+            if self.backoff >= time_outs && small < self.mss && waits > u32::from(small) {
+                if self.suspicion.before == 0 {
+                    self.suspicion.before = self.mss;
+                }
+                self.mss = small;
+                return;
+            }
+        }
+    }
+
+    /// Something got through after time-outs. Whether the path is held to be narrow now.
+    pub(super) fn settle_suspicion(&mut self) -> bool {
+        let before = std::mem::take(&mut self.suspicion.before);
+        if before == 0 {
+            return false;
+        }
+        self.suspicion.times += 1;
+        if self.suspicion.times < SURE {
+            self.mss = before;
+            return false;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Transport;
+    use crate::stack::lab::{Lab, seg};
+    use crate::stack::wire::{Options, TooBig};
+
+    fn lab() -> Lab {
+        let options = Options { mss: Some(1460), sack_permitted: true, ..Options::default() };
+        let mut lab = Lab::accepted(options);
+        lab.send(10);
+        lab.drop_out();
+        lab.pass_ms(10);
+        lab.hears(seg("A", 1, 11, 0));
+        lab.drop_out();
+        lab
+    }
+
+    /// RFC 1191 section 6: what was too large goes again at once in smaller pieces, and what follows is small as well.
+    #[test]
+    fn a_routers_word_makes_segments_smaller_at_once() {
+        let mut lab = lab();
+        lab.send(4000);
+        let first = lab.packets().remove(0);
+        assert_eq!(lab.out(), ["A 11:1471 ack 1", "A 1471:2931 ack 1", "PA 2931:4011 ack 1"]);
+        lab.hears_bytes(&TooBig::about(&first, 1300));
+        // 1260 bytes fit: the last segment did anyway.
+        assert_eq!(
+            lab.out(),
+            ["PA 11:1271 ack 1", "PA 1271:1471 ack 1", "PA 1471:2731 ack 1", "PA 2731:2931 ack 1"]
+        );
+        lab.hears(seg("A", 1, 4011, 0));
+        lab.send(2000);
+        assert_eq!(lab.out(), ["A 4011:5271 ack 1", "PA 5271:6011 ack 1"]);
+        let stats = lab.net.stats();
+        assert_eq!((stats.too_big, stats.too_big_refused, stats.timeouts), (1, 0, 0));
+        // The path is remembered: a new connection to the same host begins with small segments.
+        lab.peer_port = 10;
+        let mut syn = seg("S", 0, 0, 0);
+        syn.options = Options { mss: Some(1460), ..Options::default() };
+        lab.hears(syn);
+        assert_eq!(lab.out(), ["SA 0 ack 1"]);
+        lab.hears(seg("A", 1, 1, 0));
+        lab.send(2000);
+        assert_eq!(lab.out(), ["A 1:1261 ack 1", "PA 1261:2001 ack 1"]);
+    }
+
+    /// RFC 5927 section 4: numbers that are not under way, sizes that are no news, and floors.
+    #[test]
+    fn forged_words_are_not_believed() {
+        let mut lab = lab();
+        lab.send(4000);
+        let first = lab.packets().remove(0);
+        lab.drop_out();
+        let forged = |change: fn(&mut Vec<u8>)| {
+            let mut packet = first.clone();
+            change(&mut packet);
+            TooBig::about(&packet, 1300)
+        };
+        let wrong = [
+            forged(|packet| packet[24] ^= 0x80), // the sequence number
+            forged(|packet| packet[21] ^= 1),    // our port
+            forged(|packet| packet[23] ^= 1),    // the peer's
+            TooBig::about(&first, 1500),
+            TooBig::about(&first, 9000),
+        ];
+        for (i, message) in (1u64..).zip(&wrong) {
+            lab.hears_bytes(message);
+            assert!(lab.out().is_empty(), "message {i}");
+            assert_eq!((lab.net.stats().too_big, lab.net.stats().too_big_refused), (0, i));
+        }
+        // Whatever is said, segments do not become tiny.
+        lab.hears_bytes(&TooBig::about(&first, 68));
+        assert_eq!(lab.out()[0], "PA 11:523 ack 1");
+        // What is acknowledged is not under way any more.
+        lab.hears(seg("A", 1, 4011, 0));
+        lab.drop_out();
+        lab.hears_bytes(&TooBig::about(&first, 600));
+        assert_eq!(lab.net.stats().too_big, 1);
+    }
+
+    #[test]
+    fn what_routers_say_within_reason() {
+        assert_eq!(believable(1400, 1500, true), Some(1400));
+        assert_eq!(believable(1500, 1500, true), None, "no news");
+        assert_eq!(believable(0, 1500, true), Some(1492), "RFC 1191 section 5");
+        assert_eq!(believable(0, 1492, true), Some(1006));
+        assert_eq!(believable(0, 500, true), None);
+        assert_eq!(believable(100, 1500, true), Some(552));
+        assert_eq!(believable(100, 1500, false), Some(1280));
+    }
+
+    /// Large segments vanish and nobody says why: small ones are tried, and after the second time they stay.
+    #[test]
+    fn a_black_hole_is_left_by_small_segments() {
+        let mut lab = lab();
+        lab.send(30_000);
+        let mut acked = 11;
+        let (mut time, mut largest_at_last) = (0, 0);
+        while acked < 30_011 {
+            assert!(time < 60_000, "stuck at {acked}");
+            // Everything with more than 1300 bytes of payload is lost.
+            let mut through: Vec<(u32, u32)> = Vec::new();
+            for (header, payload) in lab.take_out() {
+                let start = header.seq - lab.first();
+                largest_at_last = payload.len();
+                if !payload.is_empty() && payload.len() <= 1300 {
+                    through.push((start, start + payload.len() as u32));
+                }
+            }
+            through.sort_unstable();
+            let before = acked;
+            for (start, end) in through {
+                acked = if start <= acked { acked.max(end) } else { acked };
+            }
+            if acked > before {
+                lab.hears(seg("A", 1, acked, 0));
+            } else {
+                lab.pass_ms(10);
+                time += 10;
+            }
+        }
+        let stats = lab.net.stats();
+        assert_eq!(stats.black_holes, 1);
+        assert!(largest_at_last <= 1220 && stats.timeouts <= 6, "{stats:?}");
+    }
+
+    /// An outage ends, and segments are as large as before.
+    #[test]
+    fn an_outage_is_no_black_hole() {
+        let mut lab = lab();
+        lab.send(20_000);
+        lab.pass_ms(3000);
+        lab.drop_out();
+        lab.hears(seg("A", 1, 5011, 0));
+        lab.hears(seg("A", 1, 8011, 0));
+        assert!(lab.take_out().iter().any(|(_, payload)| payload.len() == 1460));
+        assert_eq!(lab.net.stats().black_holes, 0);
+        let _ = lab.net.now();
+    }
+}
