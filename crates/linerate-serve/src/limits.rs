@@ -74,10 +74,6 @@ pub(crate) const BODY_SLICE: usize = 128 << 10;
 /// read, before the last of a thousand that slept equally long has gone on: else they keep falling due together.
 pub(crate) const WOKEN_PER_TURN: usize = 64;
 
-/// Events of a turn between two looks at the handlers' timers. Reason: what fell due is not to wait until the last of hundreds of
-/// requests is read; a look costs a clock read, and only while a handler sleeps.
-pub(crate) const EVENTS_BETWEEN_TIMERS: usize = 32;
-
 /// Work areas (input buffer, queue of answers) kept for reuse by a thread. Reason: an idle connection has none; this many
 /// cover the connections that are busy at the same moment.
 pub(crate) const WORK_KEPT: usize = 1024;

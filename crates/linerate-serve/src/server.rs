@@ -267,15 +267,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
         turned?;
         self.begin_turn();
         let mut events = std::mem::take(&mut self.events);
-        for (index, event) in events.drain(..).enumerate() {
-            if index % limits::EVENTS_BETWEEN_TIMERS == limits::EVENTS_BETWEEN_TIMERS - 1 {
-                self.run_due();
-            }
+        for event in events.drain(..) {
             self.event(event);
         }
         self.events = events;
         self.let_go();
-        self.run_due();
+        self.run_woken();
         self.look_at_deadlines();
         self.look_at_accepting();
         let mut again = std::mem::take(&mut self.again);
@@ -375,17 +372,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
             After::Failed(_) => self.close(c, Close::Abort),
             After::Gone => self.forget(c),
         }
-    }
-
-    /// Goes on with handlers that were woken, those too whose time came while this turn was under way.
-    fn run_due(&mut self) {
-        if self.has_woken() || self.timers.borrow().next().is_some() {
-            let now = self.transport.now();
-            self.timers.borrow_mut().advance(now);
-        }
-        self.run_woken();
-        // What else this turn brought was there when it began.
-        self.timers.borrow_mut().count_from(self.engine.now);
     }
 
     fn run_woken(&mut self) {

@@ -378,8 +378,6 @@ impl Thread {
             // Unpinned it is slower, not wrong.
             let _ = machine::pin_to_core(core);
         }
-        // Where it can't be had, handlers that sleep on an idle thread wake up to 50 microseconds late.
-        let _ = machine::set_timer_slack_ns(1);
         let waker = transport.waker();
         let mut server = Server::new(transport, handler, self.options.limits)
             .with_counts(Arc::clone(&self.counts))

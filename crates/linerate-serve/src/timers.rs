@@ -57,11 +57,6 @@ impl Timers {
             }
         }
     }
-
-    /// Sets from when on a [`sleep`] that begins now counts.
-    pub(crate) fn count_from(&mut self, at: Time) {
-        self.now = at;
-    }
 }
 
 thread_local! {
@@ -80,9 +75,8 @@ pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
 
 /// Waits, as a coroutine, on the server's own clock. Only inside a handler.
 ///
-/// That clock is read when a turn of the loop begins, and for handlers that were woken when they are: so a request's wait counts from when
-/// the request was there, not from when those before it were read. It never ends early by this clock; what a handler computes before it
-/// sleeps counts too.
+/// That clock is read when a turn of the loop begins: so a request's wait counts from when the request was there, not from when those
+/// before it were read. It never ends early by this clock; what a handler computes in the turn before it sleeps counts too.
 ///
 /// # Panics
 /// When polled outside of a handler of this crate.
