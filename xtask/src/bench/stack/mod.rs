@@ -75,34 +75,14 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let mut page = Page::new(head);
     for s in scenarios {
         println!("\n{}: {}", s.name, s.what);
-        if let Some(what) = s.transfer {
-            let runs = transfer::run_all(&tools, s, what);
-            page.add_block(transfer::table(s, &runs));
-            page.add_compared(s.name, s.what, s.wants, &runs);
-            page.write(common.out.as_deref())?;
-            continue;
-        }
-        let mut runs = Vec::new();
-        for round in 0..tools.rounds {
-            for i in 0..s.who.len() {
-                let who = s.who[(i + round) % s.who.len()];
-                if who == NGINX && shell::find("nginx").is_none() {
-                    println!("  nginx is not installed: left out");
-                    continue;
-                }
-                let run = one(&tools, &cable, s, who, round)
-                    .unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
-                println!("  {}", line(&run));
-                runs.push(run);
+        let (table, runs) = match s.transfer {
+            Some(what) => {
+                let runs = transfer::run_all(&tools, s, what);
+                (transfer::table(s, &runs), runs)
             }
-        }
-        page.add_block(as_table(
-            &format!(
-                "| {} | requests/s | CPU of both cores, us per request | server core | client core |",
-                s.what
-            ),
-            &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>(),
-        ));
+            None => in_turns_of(&tools, &cable, s),
+        };
+        page.add_block(table);
         page.add_compared(s.name, s.what, s.wants, &runs);
         // After each scenario: an interrupted run has lost nothing of what it measured.
         page.write(common.out.as_deref())?;
@@ -113,6 +93,29 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     println!("\n{}", page.markdown());
     Ok(page.all_reached())
+}
+
+/// Many requests: all rounds, and what came out.
+fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>) {
+    let mut runs = Vec::new();
+    for round in 0..tools.rounds {
+        for i in 0..s.who.len() {
+            let who = s.who[(i + round) % s.who.len()];
+            if who == NGINX && shell::find("nginx").is_none() {
+                println!("  nginx is not installed: left out");
+                continue;
+            }
+            let run = one(tools, cable, s, who, round)
+                .unwrap_or_else(|e| Run::failed(who, round, format!("{e:#}")));
+            println!("  {}", line(&run));
+            runs.push(run);
+        }
+    }
+    let head = format!(
+        "| {} | requests/s | CPU of both cores, us per request | server core | client core |",
+        s.what
+    );
+    (as_table(&head, &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>()), runs)
 }
 
 fn row(who: &str, runs: &[Run]) -> String {
