@@ -79,8 +79,13 @@ pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
 
 /// The more connections at once, the longer the last one waits: they are accepted one after the other.
 pub(super) fn grows(record: &Record) -> bool {
+    last_of_a_burst(record) > 1.5
+}
+
+/// How many times as long the last of several connections at once waits as one alone.
+pub(super) fn last_of_a_burst(record: &Record) -> f64 {
     let alone = median_of(&record.fresh(), |c| c.wait);
-    record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) > 1.5 * alone
+    record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) / alone.max(1e-3)
 }
 
 /// Every segment on connections that were accepted came through: then it is not the path that loses SYNs.

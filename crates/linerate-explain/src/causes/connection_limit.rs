@@ -116,6 +116,9 @@ fn wants(record: &Record) -> Vec<Block> {
             doses.chain(std::iter::repeat_with(|| probe(0, 0)).take(3)).collect()
         }
         Some(_) => Vec::new(),
+        // Of several at once each waited for all before it, and four idle ones kept nobody waiting: they are accepted slowly, and more of ours would only
+        // fill that queue.
+        None if !tried.is_empty() && accept_queue::last_of_a_burst(record) > 2.5 => Vec::new(),
         None => IDLE.get(tried.len()).map(|idle| vec![probe(*idle, TRY_MS)]).unwrap_or_default(),
     }
 }

@@ -3,7 +3,7 @@
 //! Symptom: the first call of a connection takes longer by always the same time, however many come at once; later ones do not.
 //! From outside it cannot be told from other work of that kind: it is named as possible.
 
-use super::{Cause, Fix, Judgement, accept_queue, nothing, say};
+use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
@@ -39,6 +39,10 @@ fn judge(record: &Record) -> Judgement {
         (fresh.iter().copied().fold(f64::INFINITY, f64::min), fresh.iter().copied().fold(0.0, f64::max));
     let steady = fresh.len() >= 4 && most - least < 0.3 * most;
     let at_once = record.bursts().next().is_some() && !accept_queue::grows(record);
+    // The turn of a connection may come as steadily.
+    if matches!((connection_limit::CAUSE.judge)(record), Judgement::Named(_)) {
+        return Judgement::Silent;
+    }
     if waited < 20.0 || !steady || !at_once || !accept_queue::syns(record).0.is_empty() {
         return Judgement::Silent;
     }
