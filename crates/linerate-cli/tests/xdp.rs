@@ -477,3 +477,70 @@ fn what_is_missing_is_said_before_anything_happens() {
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.out.contains("ARP") || said.err.contains("ARP"), "{said:?}");
 }
+
+/// A SYN from an address that does not exist, IP header included.
+fn syn(number: u32) -> Vec<u8> {
+    let source = 0xc612_0000u32 | (number & 0xffff); // 198.18.0.0/15, RFC 2544
+    let port = 1024 + (number >> 16) as u16;
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    packet.extend_from_slice(&source.to_be_bytes());
+    packet.extend_from_slice(&OUR_V4.octets());
+    packet.extend_from_slice(&port.to_be_bytes());
+    packet.extend_from_slice(&PORT.to_be_bytes());
+    packet.extend_from_slice(&number.to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    // The sum of addresses, protocol, length and segment (RFC 9293 section 3.1).
+    let words = packet[12..].as_chunks::<2>().0.iter().map(|w| u32::from(u16::from_be_bytes(*w)));
+    let sum: u32 = words.sum::<u32>() + 6 + 20;
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let sum = !(((folded & 0xffff) + (folded >> 16)) as u16);
+    packet[36..38].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// A hundred thousand SYNs, a few at a time so that rings on the way do not lose them.
+fn flood(done: &AtomicBool) {
+    const SYNS: u32 = 100_000;
+    let raw =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(255.into())).expect("root may");
+    let to = SocketAddr::from((OUR_V4, 0)).into();
+    for number in 0..SYNS {
+        // Without room at the moment it is one SYN less.
+        let _ = raw.send_to(&syn(number), &to);
+        if number % 32 == 31 {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+}
+
+/// RFC 4987: what is kept of handshakes is bounded, beyond it cookies answer, and who is real gets a connection and an answer.
+#[test]
+fn a_flood_of_a_hundred_thousand_syns_stops_nobody() {
+    let Some(cable) = Cable::new("a_flood_of_a_hundred_thousand_syns_stops_nobody", 1) else { return };
+    let serving = Serving::xdp(&cable, "");
+    let resident_kb = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", serving.0.id())).expect("it runs");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    let (before, done, mut answered) = (resident_kb(), AtomicBool::new(false), 0);
+    thread::scope(|scope| {
+        let flooding = scope.spawn(|| cable.theirs.run(|| flood(&done)));
+        cable.theirs.run(|| {
+            while !done.load(Ordering::Relaxed) && !flooding.is_finished() {
+                assert_eq!(get((OUR_V4, PORT).into(), "/bytes/2000").1.len(), 2000);
+                answered += 1;
+            }
+        });
+        flooding.join().expect("no panic");
+    });
+    let stats = cable.theirs.run(|| get((OUR_V4, PORT).into(), "/stats").1);
+    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let tcp = |name: &str| stats["tcp"][name].as_u64().expect("a number");
+    let more = resident_kb().saturating_sub(before);
+    println!("{answered} answered meanwhile, {more} kB more, {}", stats["tcp"]);
+    assert!(answered > 0 && tcp("cookies_sent") > 50_000, "{stats}");
+    assert!(tcp("handshakes") <= 4096 && tcp("connections") < 100 && tcp("resets_out") == 0, "{stats}");
+    assert!(more < 16 << 10, "{more} kB more");
+}

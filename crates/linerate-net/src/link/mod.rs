@@ -63,6 +63,12 @@ pub trait Link {
     /// called) or no way to `to` is known yet; the stack then tries again after the next [`Link::wait`] or lets its timers do it.
     fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
+    /// Whether there is room for a packet, so that what was refused has no way to its peer. As far as a link cannot tell, it is
+    /// full.
+    fn has_room(&mut self) -> bool {
+        false
+    }
+
     /// Lets everything handed to [`Link::transmit`] go.
     fn flush(&mut self) -> io::Result<()>;
 

@@ -45,10 +45,13 @@ impl<L: Link> Stack<L> {
             let sent = self.link.transmit(tuple.remote.ip(), len, |packet| {
                 emit(&tuple.local, &tuple.remote, tcp, packet, |_| {});
             });
-            if !sent {
+            if !sent && !self.link.has_room() {
                 return self.core.shared.stats.link_full += 1;
             }
-            self.core.shared.stats.packets_out += 1;
+            // One that has no way to its peer (a flood's invented addresses) is given up, or it would keep back all others;
+            // peers ask again.
+            self.core.shared.stats.packets_out += u64::from(sent);
+            self.core.shared.stats.no_way += u64::from(!sent);
             self.core.replies.pop();
         }
     }

@@ -63,6 +63,8 @@ pub struct StackStats {
     pub too_big_refused: u64,
     /// Connections whose large segments vanished without a word, and which go on with small ones.
     pub black_holes: u64,
+    /// Replies given up since the link knew no way to their peer.
+    pub no_way: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
 }

@@ -230,6 +230,10 @@ impl Link for Xdp {
         sent
     }
 
+    fn has_room(&mut self) -> bool {
+        self.queues[0].has_room()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.queues[0].kick()
     }
