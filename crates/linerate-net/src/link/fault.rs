@@ -301,6 +301,10 @@ impl<L: Link> Link for Fault<L> {
         sent
     }
 
+    fn has_room(&mut self) -> bool {
+        self.link.has_room()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.release();
         self.link.flush()

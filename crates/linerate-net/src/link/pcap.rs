@@ -276,6 +276,10 @@ impl<L: Link> Link for Pcap<L> {
         })
     }
 
+    fn has_room(&mut self) -> bool {
+        self.link.has_room()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.link.flush()
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cable::{CLIENT, Cable, FROM, SERVER};
-use scale::SCALES;
+use scale::{SCALES, Scale};
 use scenario::{EPOLL, LOAD_EPOLL, NGINX, SCENARIOS, Scenario, URING};
 use serde_json::Value;
 
@@ -50,18 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         SCALES.iter().for_each(|s| println!("{:<14} {}", s.name, s.what));
         return Ok(true);
     }
-    let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
-    let (large, in_turns): (Vec<String>, _) = common.only.iter().cloned().partition(is_scale);
-    let scales = if in_turns.is_empty() || !large.is_empty() {
-        chosen(&large, SCALES, |s| s.name)?
-    } else {
-        Vec::new()
-    };
-    let scenarios = if large.is_empty() || !in_turns.is_empty() {
-        chosen(&in_turns, SCENARIOS, |s| s.name)?
-    } else {
-        Vec::new()
-    };
+    let (scenarios, scales) = wanted(&common.only)?;
     if outside() {
         ensure!(shell::is_root(), "bench stack needs root: namespaces and AF_XDP");
         let packages = ["build", "--release", "--quiet", "-p", "linerate-bench-raw", "-p", "linerate-cli"];
@@ -116,6 +105,17 @@ fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>)
         s.what
     );
     (as_table(&head, &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>()), runs)
+}
+
+/// Those that are in turns, and those of scale.
+fn wanted(only: &[String]) -> Result<(Vec<&'static Scenario>, Vec<&'static Scale>)> {
+    let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
+    let (large, in_turns): (Vec<String>, Vec<String>) = only.iter().cloned().partition(is_scale);
+    let all = only.is_empty();
+    let scenarios =
+        if all || !in_turns.is_empty() { chosen(&in_turns, SCENARIOS, |s| s.name)? } else { Vec::new() };
+    let scales = if all || !large.is_empty() { chosen(&large, SCALES, |s| s.name)? } else { Vec::new() };
+    Ok((scenarios, scales))
 }
 
 fn row(who: &str, runs: &[Run]) -> String {
