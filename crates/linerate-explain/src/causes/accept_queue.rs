@@ -100,7 +100,9 @@ fn overflows(record: &Record) -> u64 {
 
 fn wants(record: &Record) -> Vec<Block> {
     let sign = waited(record) >= WAITED_MS || !syns(record).0.is_empty();
-    if sign && record.settings.may_repeat && !record.burst_tried() && !accepted(record) {
+    // Several that hang as the first ones did would take all the time there is.
+    let starved = syns(record).0.is_empty() && connection_limit::starved(record) > 0;
+    if sign && record.settings.may_repeat && !record.burst_tried() && !accepted(record) && !starved {
         vec![vec![Probe::Burst(6)]]
     } else {
         Vec::new()

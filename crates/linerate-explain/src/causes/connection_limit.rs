@@ -70,7 +70,7 @@ fn first_byte(call: &Call) -> f64 {
 }
 
 /// Calls on new connections that were accepted and never answered, while those on a kept one were.
-fn starved(record: &Record) -> usize {
+pub(super) fn starved(record: &Record) -> usize {
     let hangs =
         |c: &&Call| c.fresh && c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
     if record.reused().len() < 2 { 0 } else { record.observed().filter(hangs).count() }
