@@ -39,7 +39,7 @@ const SETTLES: Duration = Duration::from_secs(15);
 const PARTS: u32 = 4;
 /// What memory may be after the last part beyond the most after the others. Reason: the allocator keeps pages, and how many
 /// depends on who was busy at once; a leak of a hundred bytes for each connection is ten times as much after a minute.
-const GROWTH_KB: u64 = 4 << 10;
+const GROWTH_KB: u64 = 8 << 10;
 /// Faults that are printed.
 const SHOWN: usize = 10;
 
