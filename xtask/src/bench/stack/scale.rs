@@ -202,8 +202,9 @@ fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
         }
         table = table.max(number(&stats, "/tcp/time_wait"));
         own = own.max(cost.max_rss_kb);
-        memory.push(resident_kb(&server.0)?);
-        let (done, now) = (round * ROUND, resident_kb(&server.0)?);
+        let now = resident_kb(&server.0)?;
+        memory.push(now);
+        let done = round * ROUND;
         println!("  {done}: {now} kB, {} in TIME_WAIT", stats["tcp"]["time_wait"]);
         if [100_000, 300_000, 500_000, CHURN].contains(&done) {
             let waiting = number(&stats, "/tcp/time_wait") as f64;
@@ -222,9 +223,7 @@ fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
     sleep(TIME_WAIT);
     let left = stats()?;
     let [open, waiting] = ["/tcp/connections", "/tcp/time_wait"].map(|c| number(&left, c));
-    let half = memory[memory.len() / 2];
-    let last = memory[memory.len() - 1];
-    let growth = last.saturating_sub(half);
+    let growth = memory[memory.len() - 1].saturating_sub(memory[memory.len() / 2]);
     println!("  it began with {begin} kB");
     Ok(vec![
         Finding::new(
