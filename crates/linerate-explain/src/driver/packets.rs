@@ -20,16 +20,19 @@ const LAST: Duration = Duration::from_millis(30);
 /// Bytes that calls may have moved before their packets are taken. Reason: the ring has 32 MiB, and a small segment takes more room
 /// there than it has bytes.
 const UNTAKEN: u64 = 4 << 20;
-/// Calls that may be made before that, whatever they moved. Reason: each has packets without data, too.
-const CALLS_UNTAKEN: usize = 1000;
+/// Time for which calls may go on before that, whatever they move. Reason: every 10 ms with a packet in them take a block of the
+/// ring, and it has 256.
+const UNTAKEN_FOR: Duration = Duration::from_secs(1);
 
 /// A capture and what it has given.
 #[derive(Debug)]
 pub(super) struct Recorder {
     capture: Capture,
     sorter: Sorter,
-    /// Bytes moved, and calls, since packets were taken last.
-    moved: (u64, usize),
+    /// Bytes moved since packets were taken last.
+    moved: u64,
+    /// How long calls took since then.
+    spent: Duration,
 }
 
 impl Recorder {
@@ -41,24 +44,29 @@ impl Recorder {
             snap: Some(SNAP),
             ..CaptureOptions::default()
         };
-        Ok(Recorder { capture: Capture::open(&options)?, sorter: Sorter::new(), moved: (0, 0) })
+        Ok(Recorder {
+            capture: Capture::open(&options)?,
+            sorter: Sorter::new(),
+            moved: 0,
+            spent: Duration::ZERO,
+        })
     }
 
     /// These calls were made.
     pub(super) fn made<'a>(&mut self, calls: impl IntoIterator<Item = &'a Call>) {
         for call in calls {
             call.local.into_iter().for_each(|local| self.sorter.ours(local));
-            self.moved.0 += call.facts.bytes_received + call.facts.bytes_acked;
-            self.moved.1 += 1;
+            self.moved += call.facts.bytes_received + call.facts.bytes_acked;
+            self.spent += call.total;
         }
-        if self.moved.0 > UNTAKEN || self.moved.1 > CALLS_UNTAKEN {
+        if self.moved > UNTAKEN || self.spent > UNTAKEN_FOR {
             self.take();
         }
     }
 
     fn take(&mut self) {
         let sorter = &mut self.sorter;
-        self.moved = (0, 0);
+        (self.moved, self.spent) = (0, Duration::ZERO);
         // A capture that fails shows what it has.
         let _ = self.capture.next(Duration::ZERO, |p| {
             sorter.packet(&Packet {

@@ -90,8 +90,8 @@ impl Capture {
     /// # Errors
     /// The interface is gone, or waiting failed.
     pub fn next(&mut self, wait: Duration, mut each: impl FnMut(Captured<'_>)) -> io::Result<u64> {
-        /// Blocks taken in one turn. Reason: the caller wants to look at its clock now and then.
-        const TURN: usize = 32;
+        /// Blocks taken in one turn: a ring full. Reason: the caller wants to look at its clock now and then.
+        const TURN: u32 = crate::sys::packet_ring::BLOCKS;
         let mut n = 0;
         let mut lend = |p: crate::sys::packet_ring::RingPacket<'_>| {
             n += 1;

@@ -10,11 +10,12 @@ use super::check;
 /// One instruction of a classic BPF program: code, jumps, operand.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
-/// Bytes of a block. Reason: a block is handed over when it is full or its time is up; a megabyte is some fifteen of the
-/// largest segments that loopback carries.
-const BLOCK: u32 = 1 << 20;
-/// Blocks in the ring. Reason: 32 MiB hold a tenth of a second of loopback at full speed, longer than we are ever away.
-const BLOCKS: u32 = 32;
+/// Bytes of a block. Reason: a block is handed over when it is full or its time is up, and the largest segment that loopback
+/// carries (64 KiB) has to fit.
+const BLOCK: u32 = 128 << 10;
+/// Blocks in the ring. Reason: 32 MiB hold a tenth of a second of loopback at full speed, and of slow traffic, which fills no
+/// block, two and a half seconds: longer than we are ever away.
+pub(crate) const BLOCKS: u32 = 256;
 /// Milliseconds after which a block is handed over though it is not full.
 const RETIRE_MS: u32 = 10;
 
