@@ -16,6 +16,9 @@ fn it_serves_files_and_routes_and_drains_at_sigterm() {
     let server = serve(&["--dir", dir.path().to_str().unwrap(), "--access-log", log.to_str().unwrap()]);
     assert!(server.get("/").ends_with("<p>here"));
     assert!(server.get("/status/418").starts_with("HTTP/1.1 418"));
+    // Of the kernel's connections other tools tell.
+    let flows = server.get("/stats/flows");
+    assert!(flows.starts_with("HTTP/1.1 404") && flows.contains("ss -tine"), "{flows}");
     let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| server.get("/delay/700"));
         while !server.get("/stats").contains("\"waiting\":1") {
@@ -53,7 +56,7 @@ fn bad_input_is_named() {
         (&["--dir", "/no/such/directory"], "the directory /no/such/directory cannot be served"),
         (&["--access-log", "/no/such/directory/log"], "cannot be written"),
         (&["--header-timeout", "0s"], "no time at all"),
-        (&["--misbehave", "stall=5", "--dir", "/"], "without files and log"),
+        (&["--misbehave", "stall=5", "--dir", "/"], "without files, routes of a file and log"),
     ] {
         let output = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
             .args(["serve", "--listen", "127.0.0.1:0"])

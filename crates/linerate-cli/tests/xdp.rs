@@ -363,6 +363,79 @@ fn counted(within: &Namespace, at: SocketAddr, key: &str, least: u64) -> serde_j
     panic!("{key} never came to {least}");
 }
 
+/// One page of `/stats/flows`.
+fn flows(within: &Namespace, query: &str) -> serde_json::Value {
+    let (head, body) = within.run(|| get((OUR_V4, PORT).into(), &format!("/stats/flows{query}")));
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+/// The first page of which `is` holds.
+fn flows_when(within: &Namespace, is: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let mut page = serde_json::Value::Null;
+    for _ in 0..1000 {
+        page = flows(within, "");
+        if is(&page) {
+            return page;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("it never came to that: {page}");
+}
+
+#[test]
+fn connections_are_shown_as_ss_would_show_the_kernels() {
+    let Some(cable) = Cable::new("connections_are_shown_as_ss_would_show_the_kernels", 2) else { return };
+    let _serving = Serving::start(
+        &cable.ours,
+        &format!("--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --threads 2"),
+    );
+    let (at, theirs) = (SocketAddr::from((OUR_V4, PORT)), &cable.theirs);
+    let open: Vec<TcpStream> = (0..8).map(|_| theirs.run(|| connected(at))).collect();
+    // The last one asks for more than it takes.
+    let mut greedy = &open[7];
+    greedy.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    let peers: Vec<String> = open.iter().map(|s| s.local_addr().expect("an address").to_string()).collect();
+    let row = |page: &serde_json::Value, of: &str| -> serde_json::Value {
+        let rows = page["flows"].as_array().expect("rows");
+        rows.iter().find(|row| row["remote"] == of).cloned().unwrap_or_default()
+    };
+    let page = flows_when(theirs, |page| {
+        let row = row(page, &peers[7]);
+        row["unsent_bytes"].as_u64() > Some(0) && row["segments_out"].as_u64() > Some(10)
+    });
+    let idle = row(&page, &peers[0]);
+    assert_eq!((&idle["local"], &idle["state"]), (&at.to_string().into(), &"established".into()), "{page}");
+    assert!(idle["srtt_us"].as_u64() > Some(0) && idle["rto_us"].as_u64() > Some(0), "{idle}");
+    assert!(idle["cwnd_bytes"].as_u64() > Some(10_000) && idle["ssthresh_bytes"].is_null(), "{idle}");
+    // Whoever asks is one of them.
+    assert!(page["by_state"]["established"].as_u64() >= Some(9), "{page}");
+    // Page by page, over both threads, each is shown once. One connection asks, so that none comes or goes meanwhile.
+    let mut asker = theirs.run(|| BufReader::new(connected(at)));
+    let mut ask = |query: &str| -> serde_json::Value {
+        write!(asker.get_mut(), "GET /stats/flows?{query} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        serde_json::from_slice(&answer(&mut asker).1).expect("JSON")
+    };
+    let settled = (0..1000).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        ask("max=1")["total"] == 9
+    });
+    assert!(settled, "those that asked before are over");
+    let rows: Vec<_> = (0..9).map(|skip| ask(&format!("max=1&skip={skip}"))["flows"][0].clone()).collect();
+    for peer in &peers {
+        assert_eq!(rows.iter().filter(|row| row["remote"] == **peer).count(), 1, "{peer}: {rows:?}");
+    }
+    assert_eq!(ask("skip=9")["flows"].as_array().map(Vec::len), Some(0));
+    let (_, text) = theirs.run(|| get(at, "/stats/flows?text"));
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.starts_with("connections ") && peers.iter().all(|peer| text.contains(peer)), "{text}");
+    assert!(theirs.run(|| get(at, "/stats/flows?max=5000")).0.starts_with("HTTP/1.1 400"));
+    // Connections that are over are not shown; TIME-WAIT is counted.
+    drop((open, asker));
+    let page = flows_when(theirs, |page| page["by_state"]["established"] == 1);
+    assert!(page["time_wait"].as_u64() > Some(0), "{page}");
+}
+
 /// RFC 1191, RFC 8201: a router on the way says that packets are too large, and they become smaller at once.
 #[test]
 fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {

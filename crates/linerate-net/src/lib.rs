@@ -23,6 +23,7 @@ mod closing;
 pub mod conformance;
 pub mod epoll;
 mod error;
+mod flow_info;
 pub mod instrument;
 mod limits;
 pub mod link;
@@ -40,6 +41,7 @@ mod transport;
 pub mod uring;
 
 pub use error::{NetError, NetErrorKind};
+pub use flow_info::{FlowInfo, FlowState};
 pub use limits::Limits;
 pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};

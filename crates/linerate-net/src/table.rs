@@ -33,6 +33,11 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// Slots there are, those counted that are free.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.room() == 0
     }

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{NetError, TcpInfo, TcpTotals, Time};
+use crate::{FlowInfo, NetError, TcpInfo, TcpTotals, Time};
 
 /// A connection: a slot and the generation that makes it unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -278,6 +278,13 @@ pub trait Transport {
     /// What the transport's own TCP counts over all connections; `None` where TCP is the kernel's (nstat shows it there). It may
     /// cost a system call.
     fn totals(&self) -> Option<TcpTotals> {
+        None
+    }
+
+    /// Shows the connections of the transport's own TCP that are in `most` places of its table, from place `from` on, and gives the
+    /// place to go on from; `None` at the end, and at once where TCP is the kernel's (ss shows them there). In pieces, so that nobody
+    /// waits for a large table; what comes or goes between two may be missed, and nothing is shown twice.
+    fn flows(&self, _from: usize, _most: usize, _each: impl FnMut(FlowInfo)) -> Option<usize> {
         None
     }
 

@@ -24,6 +24,7 @@ mod counts;
 mod draining;
 mod engine;
 mod files;
+mod flows;
 mod handler;
 mod limits;
 pub mod misbehave;

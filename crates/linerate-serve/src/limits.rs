@@ -5,6 +5,21 @@ use std::time::Duration;
 /// How often a TCP in user space is asked for its counts. Reason: `/stats` may be so old; asking costs a few microseconds.
 pub(crate) const TOTALS: Duration = Duration::from_millis(100);
 
+/// Connections that `/stats/flows` shows when it is not told how many, and at most. Reason: a page people can read; and an answer
+/// of some 400 kB, whoever asks.
+pub(crate) const FLOWS_SHOWN: usize = 100;
+pub(crate) const FLOWS_MOST: usize = 1000;
+
+/// Places of the table of connections that one turn looks at for it. Reason: they are not in the cache; so many take some 100 us,
+/// and then requests have their turn.
+pub(crate) const FLOW_PLACES: usize = 512;
+
+/// Askers of it that may wait on one thread; those beyond are told to come later. Reason: each may have a whole page in memory.
+pub(crate) const FLOW_ASKERS: usize = 16;
+
+/// How long a thread may take for its part of it. Reason: a handler that holds its loop must not hold an asker for ever.
+pub(crate) const FLOWS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// What a server grants each connection, and all of them together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

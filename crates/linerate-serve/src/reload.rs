@@ -8,6 +8,7 @@ use std::time::Duration;
 use linerate_net::{Transport, Waker};
 
 use crate::Handler;
+use crate::flows::Ask;
 use crate::server::Server;
 use crate::spawn::{Handle, ServerOptions, Thread};
 
@@ -22,17 +23,19 @@ pub(crate) enum Order {
     Abandon(Vec<SocketAddr>),
     /// From now on: these options. Addresses that are not among theirs are drained.
     Settle(Box<ServerOptions>),
+    /// Show connections.
+    Flows(Ask),
 }
 
 /// Where a thread gets its orders.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) orders: Sender<Order>,
     pub(crate) waker: Waker,
 }
 
 impl Post {
-    fn send(&self, order: Order) {
+    pub(crate) fn send(&self, order: Order) {
         // A thread that has ended obeys nothing.
         let _ = self.orders.send(order);
         self.waker.wake();
@@ -108,6 +111,7 @@ impl Thread {
             Order::Abandon(addresses) => {
                 addresses.iter().for_each(|at| server.unlisten(*at, Duration::ZERO));
             }
+            Order::Flows(ask) => self.scans.add(ask),
             Order::Settle(options) => {
                 let gone = server.addresses().filter(|at| !options.listen.contains(at)).collect::<Vec<_>>();
                 gone.into_iter().for_each(|at| server.unlisten(at, options.drain));

@@ -10,6 +10,8 @@ use linerate_http::server::{Form, Method, push_decimal, reason};
 
 use crate::body::BodyError;
 use crate::counts::Counts;
+use crate::engine::explained;
+use crate::flows::Desk;
 use crate::response::BodyStream;
 use crate::{Request, Response, sleep};
 
@@ -24,6 +26,9 @@ const LINES: u64 = 1 << 30;
 /// What `/`, `/echo` and `/upper` take of a body they give back whole.
 const ECHO: usize = 16 << 20;
 
+/// Where the connections of a TCP of our own are shown.
+const FLOWS: &str = "/stats/flows";
+
 const ALLOW: &str = "GET, HEAD, POST, OPTIONS";
 
 /// The built-in routes. Cheap to clone: one per thread.
@@ -31,6 +36,7 @@ const ALLOW: &str = "GET, HEAD, POST, OPTIONS";
 pub struct Routes {
     block: Bytes,
     counts: Arc<dyn Fn() -> Counts + Send + Sync>,
+    flows: Option<Desk>,
 }
 
 impl Routes {
@@ -39,7 +45,12 @@ impl Routes {
         let block: Vec<u8> = (0..BLOCK)
             .map(|i| b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n"[i % 64])
             .collect();
-        Routes { block: Bytes::from(block), counts }
+        Routes { block: Bytes::from(block), counts, flows: None }
+    }
+
+    /// With connections that `/stats/flows` can show.
+    pub(crate) fn with_flows(self, flows: Desk) -> Routes {
+        Routes { flows: Some(flows), ..self }
     }
 
     /// Answers.
@@ -83,6 +94,11 @@ impl Routes {
                 .with_content_type("text/plain; charset=utf-8")
                 .with_stream(Lines { next: 0, end: n }),
             ("stats", None) => Response::json((self.counts)().to_json()),
+            ("", None) if path == FLOWS => match &self.flows {
+                // Boxed: what every request carries along must not grow by it.
+                Some(desk) => Box::pin(desk.answer(request)).await,
+                None => explained(404, "TCP is the kernel's here: ss -tine shows its connections"),
+            },
             _ => status_page(404),
         }
     }
@@ -91,7 +107,7 @@ impl Routes {
     pub(crate) fn knows(path: &str) -> bool {
         let (name, argument) = split(path);
         match argument {
-            None => matches!(name, "echo" | "upper" | "stats"),
+            None => matches!(name, "echo" | "upper" | "stats") || path == FLOWS,
             Some(_) => matches!(name, "bytes" | "delay" | "block" | "status" | "stream"),
         }
     }

@@ -19,6 +19,7 @@ use linerate_net::{ListenOptions, Time, Transport, Waker, machine};
 
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
+use crate::flows::{Desk, Scans};
 use crate::limits::{self, Limits};
 use crate::notice::{Lack, Notice, Notices};
 use crate::reload::{Order, Post};
@@ -214,8 +215,11 @@ pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
 /// # Errors
 /// As [`spawn`].
 pub fn spawn_site(options: ServerOptions, content: SharedContent) -> io::Result<Handle> {
-    spawn_counting(options, |counts| {
-        let plan = SitePlan::new(Routes::new(counts), content);
+    let own_tcp = options.io == Io::Xdp;
+    spawn_counting(options, |counts, flows| {
+        let routes = Routes::new(counts);
+        let routes = if own_tcp { routes.with_flows(flows) } else { routes };
+        let plan = SitePlan::new(routes, content);
         move || {
             let site = plan.site();
             move |request| site.clone().answer(request)
@@ -232,12 +236,12 @@ where
     M: Fn() -> H + Clone + Send + 'static,
     H: Handler,
 {
-    spawn_counting(options, |_| make)
+    spawn_counting(options, |_, _| make)
 }
 
 type CountsFn = Arc<dyn Fn() -> Counts + Send + Sync>;
 
-fn spawn_counting<M, H>(options: ServerOptions, make: impl FnOnce(CountsFn) -> M) -> io::Result<Handle>
+fn spawn_counting<M, H>(options: ServerOptions, make: impl FnOnce(CountsFn, Desk) -> M) -> io::Result<Handle>
 where
     M: Fn() -> H + Clone + Send + 'static,
     H: Handler,
@@ -249,7 +253,8 @@ where
     let count = options.threads.max(1);
     let counts: Arc<Vec<Arc<ThreadCounts>>> = Arc::new((0..count).map(|_| Arc::default()).collect());
     let shown = Arc::clone(&counts);
-    let make = make(Arc::new(move || sum(&shown)));
+    let desk = Desk::default();
+    let make = make(Arc::new(move || sum(&shown)), desk.clone());
     let mut handle = Handle {
         addresses: options.listen.clone(),
         counts,
@@ -270,6 +275,7 @@ where
             watchdog: watchdog.clone(),
             lack: lack.clone(),
             inbox,
+            scans: Scans::default(),
             link: links.next(),
             over: over.clone(),
         };
@@ -281,6 +287,7 @@ where
         handle.addresses = addresses;
         handle.threads.push(Running { thread, post: Post { orders, waker } });
     }
+    desk.open(handle.posts());
     Ok(handle)
 }
 
@@ -292,6 +299,8 @@ pub(crate) struct Thread {
     watchdog: Option<Watchdog>,
     lack: Lack,
     inbox: mpsc::Receiver<Order>,
+    /// Who waits to be shown connections.
+    pub(crate) scans: Scans,
     link: Option<Xdp>,
     over: Middlewares,
 }
@@ -427,6 +436,9 @@ impl Thread {
 
     /// A TCP of our own is asked for its counts now and then, also when nothing happens.
     fn until(&self) -> Option<Time> {
+        if !self.scans.is_empty() {
+            return Some(Time::ZERO);
+        }
         (self.options.io == Io::Xdp).then(|| machine::monotonic_now() + limits::TOTALS)
     }
 
@@ -441,6 +453,20 @@ impl Thread {
         }
     }
 
+    /// Orders, if there are some. Whoever is about to end only shows what it waits for.
+    fn hear<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>, ending: bool) {
+        if server.take_woken() {
+            while let Ok(order) = self.inbox.try_recv() {
+                if !ending || matches!(order, Order::Flows(_)) {
+                    self.obey(server, order);
+                }
+            }
+        }
+        if !self.scans.is_empty() {
+            self.scans.go_on(server.transport());
+        }
+    }
+
     fn turns<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>) -> io::Result<()> {
         let mut totals_due = Time::ZERO;
         while !self.stop.load(Ordering::SeqCst) {
@@ -448,11 +474,7 @@ impl Thread {
             if self.options.io == Io::Xdp {
                 self.note_totals(server, &mut totals_due);
             }
-            if server.take_woken() {
-                while let Ok(order) = self.inbox.try_recv() {
-                    self.obey(server, order);
-                }
-            }
+            self.hear(server, false);
         }
         // Those whose handshake is over and who wait to be accepted may have sent their request.
         for _ in 0..limits::LAST_ACCEPTS {
@@ -466,7 +488,8 @@ impl Thread {
         let until = machine::monotonic_now() + self.options.drain;
         // Last answers, too, are still on their way when no connection is open any more.
         while server.unfinished() > 0 && machine::monotonic_now() < until {
-            server.turn(Some(until))?;
+            server.turn(if self.scans.is_empty() { Some(until) } else { Some(Time::ZERO) })?;
+            self.hear(server, true);
         }
         Ok(())
     }

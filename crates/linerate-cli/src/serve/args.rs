@@ -15,7 +15,8 @@ const LIMITS: &str = "Limits";
 /// Answer requests: files, built-in routes, on an event loop per core
 ///
 /// Without --dir it answers the built-in routes alone: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /block/MS (blocks,
-/// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats. POST / gives the body back.
+/// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats, and with --io xdp /stats/flows (its connections, as
+/// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back.
 ///
 /// SIGTERM and Ctrl-C: no more connections are accepted, what was received is answered, then it ends; a second one ends it at
 /// once. SIGHUP: the configuration file is read again and the access log opened anew.

@@ -48,8 +48,8 @@ use self::wire::Addr;
 use crate::closing::Closing;
 use crate::link::Link;
 use crate::{
-    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, NetError, NetErrorKind,
-    TcpInfo, TcpTotals, Time, Transport, Waker,
+    After, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, ListenOptions, Listener, NetError,
+    NetErrorKind, TcpInfo, TcpTotals, Time, Transport, Waker,
 };
 
 /// How long a turn waits at most while the link has no room for what is to leave. Reason: it has room again soon, and not every
@@ -403,6 +403,18 @@ impl<L: Link> Transport for Stack<L> {
             ..self.core.shared.stats.totals()
         };
         Some(totals)
+    }
+
+    fn flows(&self, from: usize, most: usize, mut each: impl FnMut(FlowInfo)) -> Option<usize> {
+        let core = &self.core;
+        let end = core.table.slots().min(from.saturating_add(most));
+        for slot in from..end {
+            // Slots are numbered by u32.
+            if let Some(entry) = core.table.at(slot as u32) {
+                each(entry.flow.view(core.now, &core.shared.limits));
+            }
+        }
+        (end < core.table.slots()).then_some(end)
     }
 
     fn name(&self) -> &'static str {

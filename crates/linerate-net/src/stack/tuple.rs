@@ -25,6 +25,10 @@ impl Tuple {
         }
     }
 
+    pub(crate) fn own(&self) -> SocketAddr {
+        SocketAddr::new(self.local.ip(), self.local_port)
+    }
+
     pub(crate) fn peer(&self) -> SocketAddr {
         SocketAddr::new(self.remote.ip(), self.remote_port)
     }

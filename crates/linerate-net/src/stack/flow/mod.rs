@@ -11,6 +11,7 @@ mod receive;
 mod rtt;
 mod send;
 mod timer;
+mod view;
 
 use std::collections::VecDeque;
 

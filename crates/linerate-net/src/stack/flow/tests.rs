@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::stack::lab::{Lab, Seg, seg};
 use crate::stack::wire::{Options, Sack, Seq};
 use crate::stack::{StackLimits, StackOptions};
-use crate::{Close, NetErrorKind, Transport};
+use crate::{Close, FlowState, NetErrorKind, Transport};
 
 const NONE: [&str; 0] = [];
 
@@ -58,6 +58,36 @@ fn a_connection_from_its_begin_to_its_end() {
     assert_eq!(lab.net.waiting(), (0, 1), "only TIME_WAIT remembers it");
     lab.pass(Duration::from_secs(61));
     assert_eq!(lab.net.waiting(), (0, 0));
+}
+
+/// What people are shown of a connection, from its begin to its end.
+#[test]
+fn a_connection_is_shown_as_it_is() {
+    let shown = |lab: &Lab| {
+        let mut all = Vec::new();
+        assert_eq!(lab.net.flows(0, 10, |flow| all.push(flow)), None);
+        assert!(all.len() <= 1);
+        all.pop()
+    };
+    let mut lab = warm(with_timestamps());
+    let flow = shown(&lab).expect("it is there");
+    assert_eq!((flow.state, flow.tcp.rtt_us, flow.idle_ms), (FlowState::Established, 10_000, 0));
+    assert_eq!((flow.unread_bytes, flow.unsent_bytes, flow.unacked_bytes), (0, 0, 0));
+    assert_eq!((flow.ssthresh_bytes, flow.mss_bytes), (None, 988));
+    // More than the congestion window takes: the rest waits, and the answer is missing.
+    lab.send(20_000);
+    let flow = shown(&lab).expect("it is there");
+    assert_eq!((flow.unacked_bytes, flow.unsent_bytes), (9880, 20_000 - 9880));
+    lab.pass_ms(5);
+    assert_eq!(shown(&lab).map(|flow| flow.idle_ms), Some(5));
+    lab.pass(Duration::from_secs(3));
+    let later = shown(&lab).expect("it is there");
+    assert!(later.tcp.retransmits > 0 && later.rto_us > flow.rto_us, "{later:?}");
+    assert!(later.ssthresh_bytes.is_some() && later.cwnd_bytes < flow.cwnd_bytes, "{later:?}");
+    lab.hears(seg("R", 1, 20_011, 0));
+    assert_eq!(shown(&lab).map(|flow| (flow.state, flow.unsent_bytes)), Some((FlowState::Closed, 0)));
+    lab.close(Close::Now);
+    assert_eq!(shown(&lab), None);
 }
 
 /// RFC 9293 section 3.10.7.3: a bad ACK in SYN-SENT is answered by a reset, or the peer's TIME_WAIT stalls us.

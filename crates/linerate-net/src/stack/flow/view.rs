@@ -1,0 +1,39 @@
+//! A connection as people are shown it.
+
+use super::{Flow, State};
+use crate::stack::options::StackLimits;
+use crate::{FlowInfo, FlowState, Time};
+
+impl Flow {
+    /// What it is like now. Nothing is kept for this alone.
+    pub(crate) fn view(&self, now: Time, limits: &StackLimits) -> FlowInfo {
+        let unacked = if self.state == State::Closed { 0 } else { self.sent_bytes().min(self.out.len()) };
+        let lately = self.sent_at.max(self.waiting_since).max(self.ts_recent_at).max(self.rcv_since);
+        let threshold = self.congestion.threshold;
+        FlowInfo {
+            local: self.tuple.own(),
+            remote: self.tuple.peer(),
+            state: match self.state {
+                State::SynSent => FlowState::SynSent,
+                State::SynReceived => FlowState::SynReceived,
+                State::Established => FlowState::Established,
+                State::FinWait1 => FlowState::FinWait1,
+                State::FinWait2 => FlowState::FinWait2,
+                State::CloseWait => FlowState::CloseWait,
+                State::Closing => FlowState::Closing,
+                State::LastAck => FlowState::LastAck,
+                State::TimeWait | State::Closed => FlowState::Closed,
+            },
+            unread_bytes: self.inbox_len(),
+            unsent_bytes: self.out.len() - unacked,
+            unacked_bytes: unacked,
+            cwnd_bytes: self.congestion.window,
+            ssthresh_bytes: (threshold != u32::MAX).then_some(threshold),
+            peer_window_bytes: self.wnd,
+            mss_bytes: self.mss,
+            rto_us: u64::try_from(self.rtt.rto(self.backoff, limits).as_micros()).unwrap_or(u64::MAX),
+            idle_ms: now.nanos_since(lately) / 1_000_000,
+            tcp: self.info(now),
+        }
+    }
+}
