@@ -9,7 +9,7 @@ pub struct TcpInfo {
     pub out_of_order: u32,
     /// Duplicate segments of ours the peer reported (DSACK).
     pub dsack_dups: u32,
-    /// Microseconds during which the peer's receive window held us back.
+    /// Microseconds during which data waited to be sent and the peer's receive window admitted none of it.
     pub rwnd_limited_us: u64,
     /// Smallest round-trip time seen, microseconds; 0 when none was taken.
     pub min_rtt_us: u32,

@@ -207,7 +207,7 @@ impl Core {
             entry.reported = true;
             events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
         }
-        entry.flow.stop_sending(&mut self.shared);
+        entry.flow.stop_sending(self.now, &mut self.shared);
         let by_cookie = std::mem::take(&mut entry.by_cookie);
         let remains =
             by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), false, self.now));

@@ -29,7 +29,7 @@ impl Flow {
             self.note_sack(now, tcp, &mut acked);
         }
         if tcp.ack.ge(self.una) {
-            self.update_window(now, tcp);
+            self.update_window(tcp);
         }
         let mut told = Told::NOTHING;
         let flight = self.nxt - self.una;
@@ -38,6 +38,10 @@ impl Flow {
             told = self.after_fin_acked();
         } else if tcp.ack == self.una && pure && flight > 0 && self.wnd == window_before {
             self.note_duplicate_ack(&mut acked);
+        }
+        if self.window_limited_since.is_some() {
+            // Here already: the link may have no room for what follows.
+            self.note_window_limit(now);
         }
         if flight == 0 {
             // Nothing was under way: it may have opened the window.
@@ -62,19 +66,17 @@ impl Flow {
     }
 
     /// RFC 9293 section 3.10.7.4: only by segments that are not older than the last that did.
-    fn update_window(&mut self, now: Time, tcp: &TcpHeader) {
+    fn update_window(&mut self, tcp: &TcpHeader) {
         if self.wl1.lt(tcp.seq) || (self.wl1 == tcp.seq && self.wl2.le(tcp.ack)) {
             self.wnd = u32::from(tcp.window) << self.scale_out;
             self.max_wnd = self.max_wnd.max(self.wnd);
             (self.wl1, self.wl2) = (tcp.seq, tcp.ack);
-            self.note_window_limit(now);
         }
     }
 
     /// Keeps the time during which the peer's window was what held us back.
     pub(super) fn note_window_limit(&mut self, now: Time) {
-        let limited = self.unsent() > 0 && (self.window_room() as usize) < self.next_len();
-        match (limited, self.window_limited_since) {
+        match (self.is_window_limited(), self.window_limited_since) {
             (true, None) => self.window_limited_since = Some(now),
             (false, Some(since)) => {
                 self.info.rwnd_limited_us += now.nanos_since(since) / 1000;

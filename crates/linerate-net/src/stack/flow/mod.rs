@@ -151,7 +151,7 @@ pub(crate) struct Flow {
     forced: bool,
     /// The window is closed and has to be probed now.
     probe: bool,
-    /// The last attempt to send was stopped by the congestion window, or by the peer's.
+    /// The last attempt to send was stopped by the congestion window, or by the peer's, and since when.
     cwnd_limited: bool,
     window_limited_since: Option<Time>,
     dup_acks: u8,
@@ -425,7 +425,8 @@ impl Flow {
     }
 
     /// It failed: what was to be sent never will be. What was received can still be read.
-    pub(crate) fn stop_sending(&mut self, shared: &mut Shared) {
+    pub(crate) fn stop_sending(&mut self, now: Time, shared: &mut Shared) {
+        self.note_window_limit(now);
         shared.pool.clear(&mut self.out);
         self.cursor = Cursor::default();
         let mut sent = std::mem::take(&mut self.sent);

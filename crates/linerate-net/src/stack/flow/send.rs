@@ -52,6 +52,25 @@ impl Flow {
         mss.saturating_sub(if blocks > 0 { 4 + 8 * blocks } else { 0 }).max(1)
     }
 
+    /// Payload of the next segment of new data; `None`: bytes wait, and the peer's window admits nothing of them now.
+    fn admitted(&self) -> Option<usize> {
+        let (unsent, most) = (self.unsent(), self.payload_room());
+        let len = unsent.min(most).min(self.window_room() as usize);
+        if len == unsent || len == most {
+            return Some(len);
+        }
+        // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that only the window cut short waits for more room.
+        let worthwhile = len >= (self.max_wnd / 2) as usize || self.nxt == self.una;
+        (len > 0 && worthwhile).then_some(len)
+    }
+
+    /// Whether the peer's window is what holds us back. Before the handshake is complete nothing is known of it.
+    pub(super) fn is_window_limited(&self) -> bool {
+        let open =
+            !matches!(self.state, State::SynSent | State::SynReceived | State::TimeWait | State::Closed);
+        open && self.unsent() > 0 && self.admitted().is_none()
+    }
+
     /// The next segment to send, if there is one now.
     pub(crate) fn next(&mut self, now: Time) -> Option<Outgoing> {
         match self.state {
@@ -130,17 +149,8 @@ impl Flow {
             self.cwnd_limited = false;
             return None;
         }
-        let room = self.window_room() as usize;
-        let most = self.payload_room();
-        let len = unsent.min(most).min(room);
+        let len = self.admitted()?;
         let last = len == unsent;
-        if len == 0 && !(last && fin_waits) {
-            return None;
-        }
-        // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that only the window cut short waits for more room.
-        if len < most && !last && len < (self.max_wnd / 2) as usize && self.nxt != self.una {
-            return None;
-        }
         if !self.forced && (self.congestion_room() as usize) < len {
             self.cwnd_limited = true;
             return None;
@@ -298,10 +308,8 @@ impl Flow {
 
     /// All sending attempts of a turn are over: a closed window has to be watched.
     pub(crate) fn settle(&mut self, now: Time, shared: &Shared) {
+        self.note_window_limit(now);
         let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);
-        if waits {
-            self.note_window_limit(now);
-        }
         if waits && self.una == self.nxt && self.timer == Timer::None && self.state != State::Closed {
             self.arm(now, shared);
         }

@@ -369,6 +369,32 @@ fn a_closed_window_is_probed() {
     assert_eq!(lab.out(), ["PA 11:111 ack 1"]);
 }
 
+/// Data has to wait for it, and the window has to be known.
+#[test]
+fn only_a_window_that_holds_data_back_is_counted() {
+    let mut lab = Lab::connecting();
+    let limited = |lab: &mut Lab| lab.net.info(lab.conn.expect("asked for")).map(|i| i.rwnd_limited_us);
+    lab.send(100);
+    lab.drop_out();
+    lab.pass_ms(50);
+    lab.hears(seg("SA", 0, 1, 0).win(150));
+    assert_eq!(lab.out(), ["PA 1:101 ack 1"]);
+    lab.pass_ms(50);
+    assert_eq!(limited(&mut lab), Some(0), "the handshake took that time, and a round trip");
+    lab.hears(seg("A", 1, 101, 0).win(0));
+    lab.pass_ms(50);
+    assert_eq!(limited(&mut lab), Some(0), "a closed window, and nothing waits");
+    lab.send(100);
+    lab.pass_ms(30);
+    assert_eq!(limited(&mut lab), Some(30_000), "it counts while it lasts");
+    lab.pass_ms(10);
+    lab.drop_out();
+    lab.hears(seg("A", 1, 101, 0).win(200));
+    assert_eq!(lab.out(), ["PA 101:201 ack 1"]);
+    lab.pass_ms(20);
+    assert_eq!(limited(&mut lab), Some(40_000), "sent and on its way");
+}
+
 /// RFC 9293 section 3.8.6.2.1: a segment that only the window cuts short waits for more room.
 #[test]
 fn no_silly_windows() {
