@@ -69,10 +69,17 @@ pub(crate) fn said(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
+impl From<&linerate_net::link::xdp::XdpError> for Fault {
+    fn from(error: &linerate_net::link::xdp::XdpError) -> Fault {
+        Fault::ours(&error.problem).hint(&error.hint)
+    }
+}
+
 impl From<linerate_load::StartError> for Fault {
     fn from(error: linerate_load::StartError) -> Fault {
         match error {
             linerate_load::StartError::Plan(why) => Fault::input(why),
+            linerate_load::StartError::Interface(error) => (&error).into(),
             other => Fault::ours(other.to_string()),
         }
     }

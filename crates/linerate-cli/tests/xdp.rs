@@ -7,6 +7,7 @@ mod namespaces;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,11 @@ struct Serving(Child);
 
 impl Serving {
     fn start(within: &Namespace, flags: &str) -> Serving {
+        Serving::start_and_hear(within, flags).0
+    }
+
+    /// With what it said until it listened.
+    fn start_and_hear(within: &Namespace, flags: &str) -> (Serving, String) {
         let mut child = within.run(|| {
             Command::new(env!("CARGO_BIN_EXE_linerate"))
                 .arg("serve")
@@ -40,7 +46,7 @@ impl Serving {
         }
         // What it says later must not find the pipe closed.
         thread::spawn(move || lines.read_to_string(&mut String::new()));
-        Serving(child)
+        (Serving(child), said)
     }
 
     fn xdp(cable: &Cable, more: &str) -> Serving {
@@ -549,6 +555,76 @@ fn what_is_missing_is_said_before_anything_happens() {
     let said = run(&format!("load --quiet --io xdp --interface {OURS} --from 10.77.0.9 http://10.77.0.99/"));
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.out.contains("ARP") || said.err.contains("ARP"), "{said:?}");
+}
+
+/// Who lacks the rights is told which ones, and what to do; a machine's usual limit of locked memory is enough for one queue.
+#[test]
+fn without_the_rights_nothing_happens_and_the_missing_ones_are_named() {
+    let test = "without_the_rights_nothing_happens_and_the_missing_ones_are_named";
+    let Some(cable) = Cable::new(test, 2) else { return };
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return println!("not run: {test}: it needs setpriv");
+    }
+    // Others than root may not look into the folder where this was built.
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("set");
+    let program = folder.path().join("linerate");
+    std::fs::copy(env!("CARGO_BIN_EXE_linerate"), &program).expect("copied");
+    let serve = format!("serve --io xdp --interface {OURS} --listen {OUR_V4}:{PORT}");
+    let load =
+        format!("load --quiet --io xdp --interface {OURS} --from 10.77.0.9 -n 1 http://{THEIR_V4}:{PORT}/");
+    let usual = "prlimit --memlock=8388608:8388608";
+    let nobody = "setpriv --reuid 65534 --clear-groups --inh-caps=-all --bounding-set=-all";
+    let granted =
+        "--inh-caps=+net_admin,+net_raw,+bpf,+perfmon --ambient-caps=+net_admin,+net_raw,+bpf,+perfmon";
+    let without = |names: &str| format!("setpriv --inh-caps={names} --bounding-set={names}");
+    let run = |before: &str, words: &str| {
+        let out = cable.ours.command(&format!("{before} {} {words}", program.display()));
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let all = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON", "hint: run it as root", "setcap"];
+    for (before, missing) in [
+        (nobody.to_owned(), &all[..]),
+        (without("-net_raw"), &["needs CAP_NET_RAW (AF_XDP sockets), which"][..]),
+        (without("-net_admin"), &["needs CAP_NET_ADMIN (attaching an XDP program), which"]),
+        (without("-bpf,-sys_admin"), &["needs CAP_BPF (loading an XDP program), which"]),
+        (without("-perfmon,-sys_admin"), &["needs CAP_PERFMON (an XDP program that looks behind"]),
+        // It would be enough for one queue of the two.
+        (
+            format!("{usual} setpriv --reuid 65534 --clear-groups {granted}"),
+            &["16 MB of locked memory for 2 receive queues", "of 8 MB", "hint: ulimit -l unlimited"],
+        ),
+    ] {
+        for words in [&serve, &load] {
+            let (code, said) = run(&before, words);
+            assert_eq!(code, Some(4), "{before}: {said}");
+            assert!(missing.iter().all(|word| said.contains(word)), "{before}: {said}");
+            assert!(said.starts_with("error: --io xdp needs"), "{said}");
+            let left = cable.ours.must(&format!("ip address show dev {OURS}"));
+            assert!(!left.contains("xdp") && !left.contains("10.77.0.9"), "{before}: {left}");
+        }
+    }
+    // With them, no more, and one queue: nobody listens at the peer, which is found out by packets.
+    cable.ours.must(&format!("ethtool -L {OURS} rx 1 tx 1"));
+    let (code, said) = run(&format!("{usual} setpriv --reuid 65534 --clear-groups {granted}"), &load);
+    assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn interfaces_that_cannot_or_are_down_are_told_of() {
+    let Some(cable) = Cable::new("interfaces_that_cannot_or_are_down_are_told_of", 1) else { return };
+    // A bridge has no driver that runs XDP programs.
+    cable.ours.must("ip link add bridge type bridge");
+    cable.ours.must("ip address add 10.79.0.1/24 dev bridge");
+    let run = || common::run(&["serve", "--io", "xdp", "--interface", "bridge", "--listen", "10.79.0.1:80"]);
+    let said = cable.ours.run(run);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.err.contains("the interface bridge is down\n  hint: ip link set dev bridge up"), "{said:?}");
+    cable.ours.must("ip link set bridge up");
+    let flags = "--io xdp --interface bridge --listen 10.79.0.1:80 --threads 1";
+    let (_serving, said) = Serving::start_and_hear(&cable.ours, flags);
+    assert!(said.contains("the driver of bridge cannot run XDP programs"), "{said}");
+    assert!(said.contains(": generic mode, slower"), "{said}");
 }
 
 /// A SYN from an address that does not exist, IP header included.

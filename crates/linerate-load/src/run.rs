@@ -27,6 +27,9 @@ pub enum StartError {
     /// This machine lacks something (exit code 4).
     #[error("{0}")]
     Machine(String),
+    /// The interface cannot be had for a TCP in user space (exit code 4).
+    #[error(transparent)]
+    Interface(#[from] linerate_net::link::xdp::XdpError),
 }
 
 impl From<RequestError> for StartError {

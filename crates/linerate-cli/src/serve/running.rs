@@ -141,6 +141,9 @@ fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
 
 /// The error names the address.
 pub(super) fn cannot_listen(error: &io::Error) -> Fault {
+    if let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<linerate_net::link::xdp::XdpError>()) {
+        return error.into();
+    }
     let fault = Fault::ours(format!("cannot listen on {}", said(error)));
     match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -121,7 +121,7 @@ fn links(plan: &Plan, threads: u32) -> Result<(Vec<Xdp>, Option<String>), StartE
         threads: threads as usize,
         ..XdpOptions::new(interface, Steer::From(plan.from.clone()))
     };
-    let opened = xdp::open(&options).map_err(|e| StartError::Machine(e.to_string()))?;
+    let opened = xdp::open(&options)?;
     let note = (!opened.notes.is_empty()).then(|| opened.notes.join("; "));
     Ok((opened.links, note))
 }

@@ -295,8 +295,9 @@ fn take(
             Ok(mut taken) => {
                 taken.note = first_refusal.filter(|_| way.0 == Mode::Generic).map(|e| {
                     format!(
-                        "the driver of {} cannot run XDP programs ({e}): generic mode, slower",
-                        options.interface
+                        "the driver of {} cannot run XDP programs ({}): generic mode, slower",
+                        options.interface,
+                        preflight::in_words(&e)
                     )
                 });
                 return Ok(taken);
@@ -326,7 +327,9 @@ fn take_by(
     let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
     let mut sockets = Vec::new();
     for queue in 0..queues {
-        match patiently(|| QueueSocket::open(interface.index, queue, &config), busy) {
+        // The memory of sockets that were tried another way is given back a little later.
+        let leaving = |e: &io::Error| busy(e) || e.raw_os_error() == Some(libc::ENOBUFS);
+        match patiently(|| QueueSocket::open(interface.index, queue, &config), leaving) {
             Ok(socket) => {
                 use std::os::fd::AsFd;
                 map.set(queue, socket.as_fd()).map_err(|e| preflight::refused("the map of sockets", &e))?;
@@ -334,6 +337,9 @@ fn take_by(
             }
             Err(e) if busy(&e) => return Err(preflight::queue_busy(&options.interface, queue)),
             Err(e) if zero_copy => return Ok(Err(e)),
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
+                return Err(preflight::too_little_memory(&options.interface, queues, config.memory()));
+            }
             Err(e) => return Err(preflight::refused("an AF_XDP socket", &e)),
         }
     }

@@ -18,16 +18,18 @@ pub(super) fn error(problem: impl Into<String>, hint: impl Into<String>) -> XdpE
 }
 
 /// A capability: its bit, its name, what it is for.
-const CAPABILITIES: [(u32, &str, &str); 3] = [
+const CAPABILITIES: [(u32, &str, &str); 4] = [
     (12, "CAP_NET_ADMIN", "attaching an XDP program"),
     (13, "CAP_NET_RAW", "AF_XDP sockets"),
     (39, "CAP_BPF", "loading an XDP program"),
+    // The verifier lets only those with it look behind a header whose length the packet tells.
+    (38, "CAP_PERFMON", "an XDP program that looks behind IP headers"),
 ];
-/// Stands for CAP_BPF as well.
+/// Stands for CAP_BPF and CAP_PERFMON as well.
 const SYS_ADMIN: u32 = 21;
 
-const HOW_TO_GET_THEM: &str = "run it as root, or give them to it: setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM \
-                               (a container: --cap-add=NET_ADMIN --cap-add=NET_RAW --cap-add=BPF)";
+const HOW_TO_GET_THEM: &str = "run it as root, or give them to it: setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon+ep PROGRAM \
+                               (a container: --cap-add=NET_ADMIN --cap-add=NET_RAW --cap-add=BPF --cap-add=PERFMON)";
 
 /// Whether the process has what it needs.
 pub(super) fn capabilities() -> Result<(), XdpError> {
@@ -48,7 +50,7 @@ fn lacking(bits: u64) -> Result<(), XdpError> {
     let has = |bit: u32| bits & (1 << bit) != 0;
     let missing: Vec<_> = CAPABILITIES
         .iter()
-        .filter(|(bit, name, _)| !(has(*bit) || *name == "CAP_BPF" && has(SYS_ADMIN)))
+        .filter(|(bit, name, _)| !(has(*bit) || matches!(*name, "CAP_BPF" | "CAP_PERFMON") && has(SYS_ADMIN)))
         .map(|(_, name, what)| format!("{name} ({what})"))
         .collect();
     if missing.is_empty() {
@@ -132,20 +134,20 @@ pub(super) fn address_elsewhere(name: &str, address: IpAddr) -> XdpError {
 
 pub(super) fn cannot_add(name: &str, address: IpAddr, e: &io::Error) -> XdpError {
     error(
-        format!("{address} cannot be given to {name}: {e}"),
+        format!("{address} cannot be given to {name}: {}", in_words(e)),
         format!("give it an address yourself: ip address add {address} dev {name}"),
     )
 }
 
 pub(super) fn cannot_reserve(at: std::net::SocketAddr, e: &io::Error) -> XdpError {
     error(
-        format!("{at} cannot be listened on: {e}"),
+        format!("{at} cannot be listened on: {}", in_words(e)),
         "another program may listen there (ss -ltn shows it), or the address is not this machine's",
     )
 }
 
 pub(super) fn kernel(what: &str, e: &io::Error) -> XdpError {
-    error(format!("the kernel does not tell {what}: {e}"), "rtnetlink is needed")
+    error(format!("the kernel does not tell {what}: {}", in_words(e)), "rtnetlink is needed")
 }
 
 /// What the kernel says when a socket, a map, a program or an attachment is refused.
@@ -155,13 +157,40 @@ pub(super) fn refused(what: &str, e: &io::Error) -> XdpError {
         Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EPROTONOSUPPORT) => {
             "this kernel was built without it (CONFIG_XDP_SOCKETS, CONFIG_BPF_SYSCALL); --io epoll works on every kernel"
         }
-        Some(libc::ENOMEM | libc::ENOBUFS) => {
-            "too little memory may be locked: ulimit -l unlimited, or LimitMEMLOCK=infinity in a systemd unit"
-        }
+        Some(libc::ENOMEM) => "the kernel has too little memory for it",
         Some(libc::EOPNOTSUPP) => "this driver cannot do it; --io epoll works on every interface",
         _ => "--io epoll works on every kernel",
     };
-    error(format!("{what} was refused: {e}"), hint)
+    error(format!("{what} was refused: {}", in_words(e)), hint)
+}
+
+/// As the system says it, without the number.
+pub(super) fn in_words(e: &io::Error) -> String {
+    let text = e.to_string();
+    match text.split_once(" (os error ").map(|(before, rest)| (before, rest.split_once(')'))) {
+        Some((before, Some((_, after)))) => format!("{before}{after}"),
+        _ => text,
+    }
+}
+
+/// The memory that sockets share with the kernel counts as locked (RLIMIT_MEMLOCK, over all processes of the user).
+pub(super) fn too_little_memory(name: &str, queues: u32, bytes: usize) -> XdpError {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let most = most_locked(&limits).map(|bytes| format!(" of {} MB", bytes >> 20)).unwrap_or_default();
+    let needed = (bytes >> 20) * queues as usize;
+    error(
+        format!(
+            "--io xdp needs {needed} MB of locked memory for {queues} receive queue{} of {name}, more than the limit{most} leaves this user",
+            if queues == 1 { "" } else { "s" }
+        ),
+        "ulimit -l unlimited, LimitMEMLOCK=infinity in a systemd unit, or the capability CAP_IPC_LOCK beside the others",
+    )
+}
+
+/// From the text of /proc/PID/limits, bytes; `None`: unlimited, or unknown.
+fn most_locked(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Whether TCP connections or listeners of the kernel use this very address; it would take their packets away.
@@ -209,7 +238,9 @@ mod tests {
         assert_eq!(lacking(1 << 12 | 1 << 13 | 1 << SYS_ADMIN), Ok(()));
         let said = lacking(1 << 12).expect_err("two are missing").to_string();
         assert!(
-            said.contains("needs CAP_NET_RAW (AF_XDP sockets), CAP_BPF (loading an XDP program)"),
+            said.contains(
+                "needs CAP_NET_RAW (AF_XDP sockets), CAP_BPF (loading an XDP program), CAP_PERFMON"
+            ),
             "{said}"
         );
         assert!(said.contains("setcap"), "{said}");
@@ -233,7 +264,17 @@ mod tests {
     fn refusals_say_what_to_do() {
         let says = |errno: i32| refused("the socket", &io::Error::from_raw_os_error(errno)).hint;
         assert!(says(libc::EPERM).contains("setcap"));
-        assert!(says(libc::ENOBUFS).contains("ulimit -l"));
+        let memory = too_little_memory("eth0", 2, 8 << 20);
+        assert!(
+            memory.problem.contains("needs 16 MB of locked memory for 2 receive queues of eth0"),
+            "{memory}"
+        );
+        assert!(memory.hint.contains("ulimit -l"), "{memory}");
+        assert_eq!(
+            most_locked("Limit x\nMax locked memory         8388608  8388608  bytes\n"),
+            Some(8 << 20)
+        );
+        assert_eq!(most_locked("Max locked memory         unlimited   unlimited  bytes\n"), None);
         assert!(says(libc::EAFNOSUPPORT).contains("CONFIG_XDP_SOCKETS"));
         assert!(says(libc::EOPNOTSUPP).contains("--io epoll"));
         assert!(no_interface("ethx").hint.contains("lo"));

@@ -132,9 +132,16 @@ impl Program {
             Some(libc::EINVAL | libc::EACCES) => {
                 let mut log = vec![0u8; LOG_BYTES];
                 Program::load_with(instructions, &mut log).map_err(|error| {
-                    let said = String::from_utf8_lossy(&log);
-                    let said = said.trim_end_matches('\0').trim_end();
-                    if said.is_empty() { error } else { io::Error::other(format!("{error}: {said}")) }
+                    let log = String::from_utf8_lossy(&log);
+                    // Its last words are the reason; before them comes the program, after them how much was looked at.
+                    let mut lines =
+                        log.trim_end_matches('\0').lines().filter(|l| !l.starts_with("processed "));
+                    let said = lines.next_back().unwrap_or_default();
+                    if said.is_empty() {
+                        error
+                    } else {
+                        io::Error::new(error.kind(), format!("{error}: {said}"))
+                    }
                 })
             }
             _ => Err(first),

@@ -22,6 +22,18 @@ pub(crate) struct Config {
     pub(crate) busy_poll: Option<BusyPoll>,
 }
 
+impl Config {
+    /// Frames of both directions.
+    fn all_frames(&self) -> u32 {
+        self.frames * 2
+    }
+
+    /// Memory that a socket shares with the kernel, bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.all_frames() as usize * self.frame_bytes
+    }
+}
+
 /// Polling the queue whenever this thread asks for packets (SO_PREFER_BUSY_POLL).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BusyPoll {
@@ -76,7 +88,7 @@ impl QueueSocket {
         let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
         // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let (umem, mut frames) = Umem::new(config.frames * 2, config.frame_bytes)?;
+        let (umem, mut frames) = Umem::new(config.all_frames(), config.frame_bytes)?;
         register(&fd, &umem)?;
         for ring in
             [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING]
