@@ -215,6 +215,21 @@ fn load_goes_past_the_kernel_and_leaves_no_address_behind() {
     assert!(!shown.contains("10.77.0.9") && !shown.contains("fd77::9"), "{shown}");
 }
 
+#[test]
+fn load_tells_of_its_segments_while_it_runs() {
+    let Some(cable) = Cable::new("load_tells_of_its_segments_while_it_runs", 1) else { return };
+    let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
+    let flags = format!(
+        "load --io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 20 -r 500 -d 2500ms --fault loss=2% \
+         http://{THEIR_V4}:{PORT}/bytes/600"
+    );
+    let said = cable.ours.run(|| common::run(&flags.split(' ').collect::<Vec<_>>()));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    // Once a second without a terminal; the first has seen losses.
+    let lines: Vec<&str> = said.err.lines().filter(|l| l.contains("of segments resent")).collect();
+    assert!(!lines.is_empty() && !lines[0].contains(", 0 % of segments"), "{}", said.err);
+}
+
 /// Segment by segment: windows, resets, challenge ACKs, retransmissions, options, as a peer without TCP of its own sees them.
 #[test]
 fn all_scenarios_of_the_segment_probe_pass() {

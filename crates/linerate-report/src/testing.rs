@@ -211,6 +211,7 @@ pub(crate) fn snapshot() -> Snapshot {
         in_flight: 64,
         open: 64,
         bytes: Bytes { sent: 4_000_000, received: 34_000_000 },
+        stack: None,
         latency: bell(100_000, 40_000),
         series: full.series[..4].to_vec(),
     }

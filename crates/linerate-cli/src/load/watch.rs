@@ -58,10 +58,10 @@ enum View {
 }
 
 impl View {
-    fn of(quiet: bool) -> View {
+    fn of(quiet: bool, scene: &Scene) -> View {
         match quiet {
             true => View::Nothing,
-            false if terminal::can_redraw() && terminal::rows() > live::HEIGHT => View::Picture,
+            false if terminal::can_redraw() && terminal::rows() > scene.height() => View::Picture,
             false => View::Lines,
         }
     }
@@ -70,7 +70,7 @@ impl View {
 /// Watches a run to its end.
 pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: &Interrupt) -> Outcome {
     let scene = Scene::of(plan);
-    let view = View::of(quiet);
+    let view = View::of(quiet, &scene);
     let every = if view == View::Picture { FRAME } else { LINE };
     let colour = terminal::style(&stderr()).colour;
     let mut screen = Screen::new();
@@ -88,7 +88,7 @@ pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: 
             if view == View::Picture {
                 let columns = terminal::columns();
                 let width = columns.min(linerate_report::limits::WIDTH);
-                let mut picture = Buffer::empty(Rect::new(0, 0, width, live::HEIGHT));
+                let mut picture = Buffer::empty(Rect::new(0, 0, width, scene.height()));
                 live::draw(&scene, &snapshot, stopping, picture.area, &mut picture);
                 let _ = screen.show(&picture, columns, colour, &mut stderr());
             } else {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use linerate_net::Time;
+use linerate_net::{TcpTotals, Time};
 
 use super::recorder::Recorder;
 use crate::histogram::Histogram;
@@ -73,7 +73,14 @@ impl Board {
         }
     }
 
-    pub(crate) fn publish(&self, now: Time, recorder: &Recorder, in_flight: u64, open: u64) {
+    pub(crate) fn publish(
+        &self,
+        now: Time,
+        recorder: &Recorder,
+        in_flight: u64,
+        open: u64,
+        stack: Option<TcpTotals>,
+    ) {
         let snapshot = Snapshot {
             measuring: recorder.measuring(now),
             requests: recorder.requests,
@@ -83,6 +90,7 @@ impl Board {
             in_flight,
             open,
             bytes: recorder.bytes,
+            stack,
             latency: recorder.latency.clone(),
             ..Snapshot::default()
         };

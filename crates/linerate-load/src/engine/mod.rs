@@ -399,7 +399,8 @@ impl<T: Transport> Engine<T> {
         }
         if self.board.wanted() {
             let open = self.opening.open();
-            self.board.publish(now, &self.recorder, self.in_flight, u64::from(open));
+            let stack = self.transport.totals();
+            self.board.publish(now, &self.recorder, self.in_flight, u64::from(open), stack);
         }
     }
 

@@ -163,6 +163,9 @@ impl Snapshot {
         self.in_flight += other.in_flight;
         self.open += other.open;
         self.bytes.merge(&other.bytes);
+        if let Some(stack) = &other.stack {
+            self.stack.get_or_insert_default().merge(stack);
+        }
         self.latency.merge(&other.latency);
     }
 }

@@ -302,6 +302,8 @@ pub struct Snapshot {
     pub open: u64,
     /// Bytes so far.
     pub bytes: Bytes,
+    /// What a TCP of our own has counted since sending began; `None` where TCP is the kernel's.
+    pub stack: Option<TcpTotals>,
     /// Latency so far (from due in an open loop).
     pub latency: Histogram,
     /// Finished seconds.

@@ -75,7 +75,7 @@ impl Desk {
             self.board.mark(&self.recorder);
         }
         if self.board.wanted() {
-            self.board.publish(now, &self.recorder, self.busy, self.busy);
+            self.board.publish(now, &self.recorder, self.busy, self.busy, None);
         }
     }
 

@@ -19,8 +19,8 @@ use crate::units;
 
 pub use screen::Screen;
 
-/// Rows of the view.
-pub const HEIGHT: u16 = 11;
+/// Rows of the view, without the one for a TCP of our own.
+const HEIGHT: u16 = 11;
 
 const CHART: u16 = 3;
 const LABEL: u16 = 11;
@@ -40,6 +40,8 @@ pub struct Scene {
     pub open_loop: bool,
     /// Whether latencies were given up.
     pub throughput: bool,
+    /// Whether TCP is our own (`--io xdp`): it has a row then.
+    pub own_tcp: bool,
 }
 
 impl Scene {
@@ -61,7 +63,13 @@ impl Scene {
             warm_up: plan.warm_up,
             open_loop: plan.pace != Pace::Closed,
             throughput: plan.throughput,
+            own_tcp: plan.io == linerate_load::plan::Io::Xdp,
         }
+    }
+
+    /// Rows of the view.
+    pub fn height(&self) -> u16 {
+        HEIGHT + u16::from(self.own_tcp)
     }
 
     /// How far the run is (0 to 1), if its end is known, and the words for it.
@@ -120,10 +128,16 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
     if snapshot.bad.total() > 0 {
         line += &format!(", {} bad", units::count(snapshot.bad.total()));
     }
+    if let Some(stack) = &snapshot.stack {
+        line += &format!(", {} of segments resent", resent(stack.retransmits, stack.segments_out));
+        if stack.overrun > 0 {
+            line += &format!(", {} overrun", units::count(stack.overrun));
+        }
+    }
     line
 }
 
-/// Draws the view into `area`, which should be [`HEIGHT`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
+/// Draws the view into `area`, which should be [`Scene::height`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
 /// `stopping`: the user asked for the end.
 pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf: &mut Buffer) {
     let mut rows = Rows { area, next: 0, buf };
@@ -135,6 +149,10 @@ pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf:
     rows.labelled("answers", answers(snapshot));
     rows.labelled("failures", failures(snapshot));
     rows.labelled("open", traffic(scene, snapshot));
+    if scene.own_tcp {
+        let room = usize::from(rows.area.width.saturating_sub(LABEL));
+        rows.labelled("segments", segments(snapshot, room));
+    }
     let hint = if stopping {
         "ending: answers under way get a moment; Ctrl-C again leaves at once"
     } else {
@@ -272,6 +290,38 @@ fn traffic(scene: &Scene, snapshot: &Snapshot) -> Vec<Span<'static>> {
         units::bytes(per_second(snapshot.bytes.sent)),
     );
     vec![Span::raw(text)]
+}
+
+/// What a TCP of our own does; what tells of trouble first, and of the rest what has room.
+fn segments(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
+    let Some(stack) = &snapshot.stack else { return Vec::new() };
+    let elapsed = snapshot.elapsed.as_secs_f64();
+    let per_second = |n: u64| units::rate(if elapsed > 0.0 { n as f64 / elapsed } else { 0.0 });
+    let parts = [
+        format!("{}/s in", per_second(stack.segments_in)),
+        format!("{}/s out", per_second(stack.segments_out)),
+        format!("{} resent", resent(stack.retransmits, stack.segments_out)),
+        format!("{} overrun", units::count(stack.overrun)),
+        format!("{} open", units::count(stack.connections)),
+        format!("{} in TIME-WAIT", units::count(stack.time_wait)),
+    ];
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    let mut used = 0;
+    for part in parts {
+        let part = if used == 0 { part } else { format!(", {part}") };
+        used += part.chars().count();
+        if used > room {
+            break;
+        }
+        let lost = part.ends_with("overrun") && stack.overrun > 0;
+        spans.push(if lost { Span::styled(part, Look::new().fg(Color::Red)) } else { Span::raw(part) });
+    }
+    spans
+}
+
+/// Which share of the segments sent was sent again.
+fn resent(again: u64, sent: u64) -> String {
+    units::percent(again as f64 / sent.max(1) as f64)
 }
 
 #[cfg(test)]

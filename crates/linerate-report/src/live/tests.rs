@@ -1,10 +1,12 @@
 use super::*;
 use crate::testing;
+use linerate_load::Plan;
+use linerate_load::plan::Io;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 fn drawn(scene: &Scene, snapshot: &Snapshot, stopping: bool, width: u16) -> TestBackend {
-    let mut terminal = Terminal::new(TestBackend::new(width, HEIGHT)).expect("memory");
+    let mut terminal = Terminal::new(TestBackend::new(width, scene.height())).expect("memory");
     terminal
         .draw(|frame| {
             let area = frame.area();
@@ -18,6 +20,22 @@ fn drawn(scene: &Scene, snapshot: &Snapshot, stopping: bool, width: u16) -> Test
 fn in_the_middle_of_a_run() {
     let scene = Scene::of(&testing::plan_closed());
     insta::assert_snapshot!(drawn(&scene, &testing::snapshot(), false, 80));
+}
+
+#[test]
+fn over_a_tcp_of_our_own() {
+    let plan = Plan { io: Io::Xdp, ..testing::plan_closed() };
+    let mut snapshot = Snapshot { stack: Some(Default::default()), ..testing::snapshot() };
+    if let Some(stack) = &mut snapshot.stack {
+        (stack.segments_in, stack.segments_out) = (420_000, 210_000);
+        (stack.retransmits, stack.overrun) = (21, 3);
+        (stack.connections, stack.time_wait) = (70, 12_345);
+    }
+    let scene = Scene::of(&plan);
+    insta::assert_snapshot!(drawn(&scene, &snapshot, false, 80));
+    assert!(format!("{}", drawn(&scene, &snapshot, false, 100)).contains("70 open, 12,345 in TIME-WAIT"));
+    let line = plain_line(&scene, &snapshot);
+    assert!(line.ends_with(", 21 bad, 0.01 % of segments resent, 3 overrun"), "{line}");
 }
 
 #[test]
