@@ -8,7 +8,9 @@ pub const CLIENT_NAGLE: &str = "client-nagle-delayed-ack";
 pub const PACKET_LOSS: &str = "packet-loss";
 /// The SYN, or its answer, had to be sent again.
 pub const SYN_LOSS: &str = "syn-loss";
-/// One end did not read as fast as the other sent.
+/// The client did not read its answer as fast as it came.
+pub const CLIENT_SLOW_READER: &str = "client-slow-reader";
+/// The server did not read the request as fast as it came.
 pub const ZERO_WINDOW: &str = "zero-window";
 /// The client waited for 100 Continue.
 pub const EXPECT_CONTINUE: &str = "expect-continue";

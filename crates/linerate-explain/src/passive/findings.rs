@@ -204,7 +204,7 @@ struct Known {
     verify: &'static str,
 }
 
-const KNOWN: [Known; 6] = [
+const KNOWN: [Known; 7] = [
     Known {
         id: cause::SERVER_NAGLE,
         title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
@@ -253,10 +253,19 @@ const KNOWN: [Known; 6] = [
     },
     Known {
         id: cause::ZERO_WINDOW,
-        title: "one end did not read as fast as the other sent: its window closed",
+        title: "the server did not read the request as fast as it came: its window closed",
         fixes: &[(
-            "the end whose window closed",
+            "the server",
             "read while it works, with more threads or larger buffers (net.ipv4.tcp_rmem)",
+        )],
+        verify: "capture again after the change: no zero window",
+    },
+    Known {
+        id: cause::CLIENT_SLOW_READER,
+        title: "the client did not read the answer as fast as it came: its window closed",
+        fixes: &[(
+            "the client",
+            "read on while it works with what came (another thread, a queue with room), or larger buffers (net.ipv4.tcp_rmem)",
         )],
         verify: "capture again after the change: no zero window",
     },

@@ -283,7 +283,7 @@ fn pause(call: &Call, before: &Traced, after: &Traced) -> Row {
         Some(cause::SERVER_NAGLE) => "the server's next part waits for the client's ACK",
         Some(cause::CLIENT_NAGLE) => "the client's next part waits for the server's ACK",
         Some(cause::PACKET_LOSS | cause::SYN_LOSS) => "lost: until it is sent again",
-        Some(cause::ZERO_WINDOW) => "the window is closed",
+        Some(cause::ZERO_WINDOW | cause::CLIENT_SLOW_READER) => "the window is closed",
         Some(cause::EXPECT_CONTINUE) => "the client waits for 100 Continue",
         _ if after.marks.has(Marks::RETRANSMISSION) => "until it is sent again",
         // The first byte of the answer: what came before was the request's.

@@ -1,6 +1,6 @@
 //! What goes on at the server while `explain` looks: load, and callers of other kinds.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -62,8 +62,13 @@ impl Ongoing {
             })),
             Beside::Calls(path, pause_ms) => Ok(threads(1, net, move |net, stop| {
                 while !stop.load(Ordering::Relaxed) {
-                    call(net, to, path);
+                    call(net, to, path, |stream| stream.read_to_end(&mut Vec::new()).map(drop));
                     std::thread::sleep(Duration::from_millis(pause_ms));
+                }
+            })),
+            Beside::Dawdle(path, bytes) => Ok(threads(1, net, move |net, stop| {
+                while !stop.load(Ordering::Relaxed) {
+                    call(net, to, path, |stream| dawdle(stream, bytes, stop));
                 }
             })),
         }
@@ -101,12 +106,21 @@ fn connect(net: &NetBox, to: SocketAddr) -> Option<TcpStream> {
     net.client().run(|| TcpStream::connect_timeout(&to, PATIENCE)).ok()?.ok()
 }
 
+/// Reads an answer a piece at a time.
+fn dawdle(stream: &mut TcpStream, bytes: usize, stop: &AtomicBool) -> io::Result<()> {
+    let mut piece = vec![0; bytes];
+    while !stop.load(Ordering::Relaxed) && stream.read(&mut piece)? > 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// A call to its end; how it ends is nobody's concern.
-fn call(net: &NetBox, to: SocketAddr, path: &str) {
+fn call(net: &NetBox, to: SocketAddr, path: &str, read: impl FnOnce(&mut TcpStream) -> io::Result<()>) {
     let Some(mut stream) = connect(net, to) else { return };
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let request = format!("GET {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
     if stream.write_all(request.as_bytes()).is_ok() {
-        let _ = stream.read_to_end(&mut Vec::new());
+        let _ = read(&mut stream);
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Case {
     pub(crate) path: &'static str,
     /// How it is asked for, as flags of `linerate explain`.
     pub(crate) flags: &'static [&'static str],
+    /// The fault is in the calling program: `explain` makes no calls, it watches those that go on beside.
+    pub(crate) watched: bool,
     /// `explain` is told the server's process.
     pub(crate) pid: bool,
     /// The server is called by this name, which the client must look up.
@@ -49,6 +51,7 @@ pub(crate) const PLAIN: Case = Case {
     server_sysctls: &[],
     path: "/",
     flags: &[],
+    watched: false,
     pid: false,
     name_server: None,
     alone: false,
@@ -95,6 +98,8 @@ pub(crate) enum Beside {
     Churn(usize, u64, u64),
     /// A call of this path, and so many milliseconds later the next.
     Calls(&'static str, u64),
+    /// Calls of this path, one after the other, by a client that reads so many bytes, then does something else for 20 ms.
+    Dawdle(&'static str, usize),
 }
 
 /// The name server of the client, on the server's side.
@@ -132,14 +137,12 @@ pub(crate) const ON_THE_WAY: [&str; 19] = [
 ];
 
 /// Ids of CLI.md that nothing here injects, and why.
-pub(crate) const NOT_INJECTED: [(&str, &str); 6] = [
+pub(crate) const NOT_INJECTED: [(&str, &str); 4] = [
     (
-        "client-slow-reader",
-        "it is in the calling program: `explain` reads its own answers at once; seen in captures",
+        "client-pool",
+        "it is in the calling program: calls that wait for a connection of its pool send nothing that could be seen",
     ),
-    ("client-pool", "it is in the calling program; seen in captures"),
     ("time-wait-collision", "takes two clients behind one address whose clocks differ"),
     ("tls-full-handshake", "comes with HTTPS"),
     ("h2-flow-control", "comes with HTTP/2"),
-    ("head-of-line", "takes a client that pipelines or multiplexes"),
 ];

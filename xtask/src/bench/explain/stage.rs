@@ -19,6 +19,8 @@ use crate::net::Options;
 
 /// The longest a diagnosis may take: three times its budget.
 const LIMIT: Duration = Duration::from_secs(45);
+/// How long the calls of others are watched.
+const WATCHED: &str = "5s";
 /// The body of uploads, bytes.
 const UPLOAD: usize = 100_000;
 /// How long what goes on beside may settle.
@@ -103,7 +105,11 @@ impl Stage {
     pub(crate) fn explain(&self, programs: &Programs) -> Result<Run> {
         let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
         let mut c = self.net.client().command(&programs.explain);
-        c.arg("explain").arg(self.url()).args(self.flags()).args(["--json", "-"]);
+        c.args(["explain", "--json", "-"]).args(self.flags());
+        match self.case.watched {
+            true => c.args(["--capture", "--port", &PORT.to_string(), "--budget", WATCHED]),
+            false => c.arg(self.url()),
+        };
         if self.case.pid {
             c.args(["--pid", &self.server.pid().to_string()]);
         }

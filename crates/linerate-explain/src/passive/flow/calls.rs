@@ -231,12 +231,15 @@ impl Calls {
 
     /// The window of one end was closed for `cost`.
     pub(super) fn closed_window(&mut self, since: i64, cost: i64, of_client: bool) {
-        let (who, what) = if of_client { ("client", "answer") } else { ("server", "request") };
+        let (id, who, what) = match of_client {
+            true => (cause::CLIENT_SLOW_READER, "client", "answer"),
+            false => (cause::ZERO_WINDOW, "server", "request"),
+        };
         let text = format!(
             "the {who}'s window was closed for {}: it did not read the {what} as fast as it came",
             ms(cost)
         );
-        self.note(Note { id: cause::ZERO_WINDOW, at_ns: since, cost_ns: cost, text });
+        self.note(Note { id, at_ns: since, cost_ns: cost, text });
     }
 
     pub(super) fn stalled(&mut self, stall: Stall, from_client: bool) {

@@ -1,6 +1,6 @@
 //! Faults in how HTTP is used.
 
-use crate::bench::explain::case::{Case, PLAIN, Server};
+use crate::bench::explain::case::{Beside, Case, PLAIN, Server};
 
 pub(super) static CASES: &[Case] = &[
     Case {
@@ -43,6 +43,25 @@ pub(super) static CASES: &[Case] = &[
             "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering on; }",
         ),
         flags: &["--origin", "@BEHIND"],
+        ..PLAIN
+    },
+    Case {
+        name: "pipelined-behind",
+        truth: "head-of-line",
+        server: Server::Linerate(&["--misbehave", "think=20"]),
+        beside: &[Beside::Load("/ -c 2 -p 4 --per-connection 8")],
+        watched: true,
+        ..PLAIN
+    },
+    Case {
+        name: "slow-reader",
+        truth: "client-slow-reader",
+        // Far away the same reader keeps the window small rather than closed, and packets don't say who is slow.
+        rtts: &[0],
+        // A buffer that does not grow with what is read.
+        client_sysctls: &[("net/ipv4/tcp_rmem", "4096 65536 65536")],
+        beside: &[Beside::Dawdle("/bytes/150000", 3_000)],
+        watched: true,
         ..PLAIN
     },
 ];
