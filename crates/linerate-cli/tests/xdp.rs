@@ -292,6 +292,9 @@ fn both_ends_past_the_kernel() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert_eq!(common::number(&document, "/requests/answered"), 20_000);
     assert_eq!(common::number(&document, "/connections/opened"), 20_000);
+    // There and back takes time on any machine; and no window was closed.
+    assert!(document["latency_us"]["from_sent"]["min"].as_f64() > Some(0.0), "{document}");
+    assert_eq!(document["tcp"]["zero_window_ms"].as_f64(), Some(0.0));
 }
 
 /// What tshark says of a capture; `None`, with a word, where there is no tshark.

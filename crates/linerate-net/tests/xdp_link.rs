@@ -243,6 +243,20 @@ fn each_queue_has_its_socket_and_each_thread_its_queues() {
 }
 
 #[test]
+fn time_goes_on_while_nobody_waits() {
+    let Some(cable) = Cable::new("time_goes_on_while_nobody_waits", 1) else { return };
+    cable.ours.run(|| {
+        let mut opened = open(&listen(XdpMode::Auto)).expect("the link");
+        let link = &mut opened.links[0];
+        let before = link.now();
+        thread::sleep(Duration::from_millis(2));
+        assert_eq!(link.now(), before, "one time for all of a turn");
+        link.flush().expect("flushed");
+        assert!(link.now() >= before + Duration::from_millis(2), "each turn has its own");
+    });
+}
+
+#[test]
 fn a_waker_ends_the_wait() {
     let Some(cable) = Cable::new("a_waker_ends_the_wait", 1) else { return };
     cable.ours.run(|| {

@@ -53,7 +53,7 @@ impl Middlewares {
 
 /// Moves IP packets. Packets are lent in both directions, so that ring memory cannot escape.
 pub trait Link {
-    /// The time now.
+    /// The time now, read since the last [`Link::flush`] or [`Link::wait`].
     fn now(&mut self) -> Time;
 
     /// Lends up to `max` received packets to `take`, each beginning with its IP header. Returns how many there were.
