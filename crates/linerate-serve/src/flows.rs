@@ -2,7 +2,7 @@
 //! own table, some places in a turn, when it is asked; without a question it does nothing.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -194,37 +194,46 @@ fn json(seen: &Seen, wanted: &Wanted) -> String {
 }
 
 fn json_row(out: &mut String, flow: &FlowInfo) {
-    // Zero stands for "no sample yet".
-    let time = |us: u32| if us == 0 { "null".to_owned() } else { us.to_string() };
-    let fields = [
-        ("unread_bytes", flow.unread_bytes.to_string()),
-        ("unsent_bytes", flow.unsent_bytes.to_string()),
-        ("unacked_bytes", flow.unacked_bytes.to_string()),
-        ("cwnd_bytes", flow.cwnd_bytes.to_string()),
-        ("ssthresh_bytes", flow.ssthresh_bytes.map_or_else(|| "null".to_owned(), |n| n.to_string())),
-        ("peer_window_bytes", flow.peer_window_bytes.to_string()),
-        ("mss_bytes", flow.mss_bytes.to_string()),
-        ("srtt_us", time(flow.tcp.rtt_us)),
-        ("min_rtt_us", time(flow.tcp.min_rtt_us)),
-        ("rto_us", flow.rto_us.to_string()),
-        ("segments_in", flow.tcp.data_segs_in.to_string()),
-        ("segments_out", flow.tcp.data_segs_out.to_string()),
-        ("resent", flow.tcp.retransmits.to_string()),
-        ("out_of_order", flow.tcp.out_of_order.to_string()),
-        ("idle_ms", flow.idle_ms.to_string()),
-    ];
+    let tcp = &flow.tcp;
     // Writing to memory does not fail.
     let _ = write!(
         out,
-        "{{\"local\":\"{}\",\"remote\":\"{}\",\"state\":\"{}\"",
+        "{{\"local\":\"{}\",\"remote\":\"{}\",\"state\":\"{}\",\"unread_bytes\":{},\"unsent_bytes\":{},\
+         \"unacked_bytes\":{},\"cwnd_bytes\":{},\"ssthresh_bytes\":{},\"peer_window_bytes\":{},\"mss_bytes\":{},\
+         \"srtt_us\":{},\"min_rtt_us\":{},\"rto_us\":{},\"segments_in\":{},\"segments_out\":{},\"resent\":{},\
+         \"out_of_order\":{},\"idle_ms\":{}}}",
         flow.local,
         flow.remote,
-        flow.state.name()
+        flow.state.name(),
+        flow.unread_bytes,
+        flow.unsent_bytes,
+        flow.unacked_bytes,
+        flow.cwnd_bytes,
+        Known(flow.ssthresh_bytes),
+        flow.peer_window_bytes,
+        flow.mss_bytes,
+        // Zero stands for "no sample yet".
+        Known(Some(tcp.rtt_us).filter(|us| *us > 0)),
+        Known(Some(tcp.min_rtt_us).filter(|us| *us > 0)),
+        flow.rto_us,
+        tcp.data_segs_in,
+        tcp.data_segs_out,
+        tcp.retransmits,
+        tcp.out_of_order,
+        flow.idle_ms
     );
-    for (name, value) in fields {
-        let _ = write!(out, ",\"{name}\":{value}");
+}
+
+/// A number, or `null`.
+struct Known(Option<u32>);
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(n) => n.fmt(f),
+            None => f.write_str("null"),
+        }
     }
-    out.push('}');
 }
 
 /// As `netstat` and `ss` have it.
