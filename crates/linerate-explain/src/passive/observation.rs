@@ -33,7 +33,7 @@ pub struct Packets {
     pub tcp: u64,
     /// Not TCP over IP.
     pub other: u64,
-    /// Fragments of IP packets, which are not put together.
+    /// Fragments of IP packets with TCP in them, which are not put together.
     pub fragments: u64,
     /// Of a link type that isn't read; its number.
     pub unknown_link: Option<i32>,

@@ -135,7 +135,7 @@ impl Segment<'_> {
 pub enum Skip {
     /// Not IP, or not TCP.
     NotTcp,
-    /// Part of a fragmented IP packet.
+    /// Part of a fragmented IP packet with TCP in it.
     Fragment,
     /// The headers were cut off, or contradict themselves.
     Malformed,
@@ -265,7 +265,7 @@ fn ipv6(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
             0 | 43 | 60 | 135 => length(8, 1)?,
             // Authentication: in units of 4 after the first 8.
             51 => length(4, 2)?,
-            44 => return Err(Skip::Fragment),
+            44 => fragment(data, at)?,
             _ => return Err(Skip::NotTcp),
         };
         next = data[at];
@@ -280,6 +280,18 @@ fn ipv6(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
         (Endpoint::v6(header.source(), ports.0), Endpoint::v6(header.destination(), ports.1))
     };
     tcp(payload, wire, ends)
+}
+
+/// Bytes of an IPv6 fragment header (RFC 8200, section 4.5), when the whole packet follows it (RFC 6946).
+fn fragment(data: &[u8], at: usize) -> Result<usize, Skip> {
+    const HEADER: usize = 8;
+    let is_part = be16(data, at + 2)? & 0xfff9 != 0;
+    match data[at] {
+        _ if !is_part => Ok(HEADER),
+        // TCP, or a header that may come before it.
+        TCP | 51 | 60 | 135 => Err(Skip::Fragment),
+        _ => Err(Skip::NotTcp),
+    }
 }
 
 /// `wire`: bytes of header and data on the wire.

@@ -183,9 +183,9 @@ fn about_packets(seen: &Observation, told: &mut Vec<String>) {
     say(p.cut, "packet", "packets", " captured only in part (snap length)");
     say(
         p.fragments,
-        "fragment",
-        "fragments",
-        " of IP packets, which are not put together: their connections have holes",
+        "IP fragment of TCP was",
+        "IP fragments of TCP were",
+        " left out: they are not put together, so their connections have holes",
     );
     say(p.malformed, "packet", "packets", " with broken headers");
     say(

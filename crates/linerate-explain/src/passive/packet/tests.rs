@@ -65,6 +65,12 @@ fn ipv6_and_its_extensions() {
     assert_eq!(decode(LinkType::Raw, &v6(b"hi", 6, &[])), wanted);
     assert_eq!(decode(LinkType::Raw, &v6(b"hi", 60, &[6, 0, 1, 4, 0, 0, 0, 0])), wanted);
     assert_eq!(decode(LinkType::Raw, &v6(b"hi", 44, &[6, 0, 0, 1, 0, 0, 0, 0])), Err(Skip::Fragment));
+    assert_eq!(decode(LinkType::Raw, &v6(b"hi", 44, &[17, 0, 0, 1, 0, 0, 0, 0])), Err(Skip::NotTcp), "UDP's");
+    assert_eq!(
+        decode(LinkType::Raw, &v6(b"hi", 44, &[6, 0, 0, 0, 0, 0, 0, 9])),
+        wanted,
+        "RFC 6946: all of it"
+    );
     // A chain that never ends.
     let endless = v6(&[60; 200], 60, &[60, 0, 0, 0, 0, 0, 0, 0]);
     assert!(decode(LinkType::Raw, &endless).is_err());
@@ -78,6 +84,34 @@ fn fragments_and_broken_headers_are_named() {
     assert_eq!(decode(LinkType::Raw, &v4(b"hi")[..30]), Err(Skip::Malformed));
     assert_eq!(decode(LinkType::Ethernet, &[0; 20]), Err(Skip::NotTcp));
     assert_eq!(decode(LinkType::Ethernet, &[0; 5]), Err(Skip::Malformed));
+}
+
+/// Both parts of a packet, in IPv4 and in IPv6; and one of UDP, which nobody asked for.
+#[test]
+fn fragments_are_counted_and_told_of() {
+    use crate::passive::{Limits, Observer, words};
+
+    let v4_part = |flags_and_offset: u16, protocol: u8| {
+        let mut p = v4(b"GET / HTTP/1.1\r\n");
+        p[6..8].copy_from_slice(&flags_and_offset.to_be_bytes());
+        p[9] = protocol;
+        p
+    };
+    let v6_part = |offset_and_flags: u16| {
+        let [high, low] = offset_and_flags.to_be_bytes();
+        v6(b"GET / HTTP/1.1\r\n", 44, &[6, 0, high, low, 0, 0, 0, 7])
+    };
+    let mut observer = Observer::new(Limits::default());
+    for data in [&v4_part(0x2000, 6), &v4_part(3, 6), &v6_part(1), &v6_part(24), &v4_part(3, 17)] {
+        observer.packet(&Packet { time_ns: 0, link: LinkType::Raw, data, wire_len: data.len() as u32 });
+    }
+    let seen = observer.finish();
+    let p = &seen.packets;
+    assert_eq!((p.all, p.tcp, p.fragments, p.other, p.malformed), (5, 0, 4, 1, 0));
+    assert_eq!(
+        words::limits(&seen),
+        ["4 IP fragments of TCP were left out: they are not put together, so their connections have holes"]
+    );
 }
 
 #[test]
