@@ -10,8 +10,6 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
-/// Connections at a time.
-const LANES: u64 = 64;
 const MSS: usize = 1448;
 
 struct Capture {
@@ -29,8 +27,8 @@ struct Lane {
     calls: u32,
 }
 
-/// Writes about `bytes`; how many packets.
-pub(super) fn write(path: &Path, bytes: u64) -> Result<u64> {
+/// Writes about `bytes`, with `at_once` connections open; how many packets.
+pub(super) fn write(path: &Path, bytes: u64, at_once: u64) -> Result<u64> {
     let mut c = Capture {
         out: BufWriter::with_capacity(1 << 20, File::create(path)?),
         bytes: 0,
@@ -44,7 +42,7 @@ pub(super) fn write(path: &Path, bytes: u64) -> Result<u64> {
     let mut lanes: Vec<Lane> = Vec::new();
     let body = vec![b'x'; 20_000];
     while c.bytes < bytes {
-        if (lanes.len() as u64) < LANES {
+        if (lanes.len() as u64) < at_once {
             lanes.push(open(&mut c, opened)?);
             opened += 1;
         }
