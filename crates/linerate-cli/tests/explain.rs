@@ -168,7 +168,8 @@ fn the_servers_process_is_looked_at() {
     let threads = process["threads"].as_array().expect("threads");
     let doing: Vec<&str> = threads.iter().filter_map(|t| t["doing"].as_str()).collect();
     assert!(doing.iter().any(|d| d.contains("futex")), "{process:#}");
-    assert!(doing.iter().any(|d| d.contains("epoll")), "{process:#}");
+    // The dispatcher; on a busy machine it may be running whenever it is looked at.
+    assert!(doing.iter().any(|d| d.contains("epoll") || *d == "running"), "{process:#}");
     assert!(process["open_files"].as_u64() > Some(3) && process["open_files_limit"].as_u64() > Some(0));
     // What HttpServer.create was told.
     assert_eq!(process["listeners"][0]["limit"], 1024, "{process:#}");
