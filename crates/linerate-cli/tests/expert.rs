@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use common::answer;
 use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIRS};
 
 const PORT: u16 = 8080;
@@ -153,19 +154,6 @@ fn ask(stream: &mut TcpStream, path: &str) {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
 }
 
-/// The body of one answer.
-fn answer(from: &mut impl BufRead) -> Vec<u8> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert!(from.read_line(&mut head).expect("a line") > 0, "cut off behind {head:?}");
-    }
-    let lower = head.to_ascii_lowercase();
-    let length = lower.lines().find_map(|l| l.strip_prefix("content-length:")).expect("a length");
-    let mut body = vec![0; length.trim().parse().expect("a number")];
-    from.read_exact(&mut body).expect("the body");
-    body
-}
-
 /// The kernel's clients, of all sorts; how many connections they made.
 fn ask_in_all_ways() -> usize {
     const SHORT: usize = 20;
@@ -181,17 +169,17 @@ fn ask_in_all_ways() -> usize {
     let mut reader = BufReader::new(stream.try_clone().expect("the same"));
     for _ in 0..20 {
         ask(&mut stream, "/bytes/600");
-        assert_eq!(answer(&mut reader).len(), 600);
+        assert_eq!(answer(&mut reader).1.len(), 600);
     }
     stream.write_all("GET /bytes/600 HTTP/1.1\r\nHost: x\r\n\r\n".repeat(64).as_bytes()).expect("sent");
-    (0..64).for_each(|_| assert_eq!(answer(&mut reader).len(), 600));
+    (0..64).for_each(|_| assert_eq!(answer(&mut reader).1.len(), 600));
     ask(&mut stream, "/bytes/20000000");
-    assert_eq!(answer(&mut reader).len(), 20_000_000);
+    assert_eq!(answer(&mut reader).1.len(), 20_000_000);
     let body = vec![b'x'; 8 << 20];
     write!(stream, "POST /upper HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len())
         .expect("sent");
     stream.write_all(&body).expect("sent");
-    assert!(answer(&mut reader) == vec![b'X'; 8 << 20]);
+    assert!(answer(&mut reader).1 == vec![b'X'; 8 << 20]);
     // The server ends it for being idle.
     assert_eq!(reader.read(&mut [0]).expect("the end"), 0);
     drop(stream);
@@ -199,12 +187,12 @@ fn ask_in_all_ways() -> usize {
     let mut stream = connected();
     ask(&mut stream, "/bytes/600");
     stream.shutdown(Shutdown::Write).expect("shut down");
-    assert_eq!(answer(&mut BufReader::new(stream)).len(), 600);
+    assert_eq!(answer(&mut BufReader::new(stream)).1.len(), 600);
     // Nobody reads for a while: the window closes and opens.
     let mut stream = connected();
     ask(&mut stream, "/bytes/12000000");
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(answer(&mut BufReader::new(stream)).len(), 12_000_000);
+    assert_eq!(answer(&mut BufReader::new(stream)).1.len(), 12_000_000);
     // The kernel resets what is closed with bytes unread.
     let mut stream = connected();
     ask(&mut stream, "/bytes/20000");

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use common::answer;
 use namespaces::{Cable, FAR_V4, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
 
 const PORT: u16 = 8080;
@@ -74,19 +75,6 @@ fn connected(at: SocketAddr) -> TcpStream {
     stream.set_read_timeout(Some(A_WHILE)).expect("set");
     stream.set_write_timeout(Some(A_WHILE)).expect("set");
     stream
-}
-
-/// One answer: its head, and its body by Content-Length.
-fn answer(from: &mut impl BufRead) -> (String, Vec<u8>) {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert!(from.read_line(&mut head).expect("a line") > 0, "cut off behind {head:?}");
-    }
-    let lower = head.to_ascii_lowercase();
-    let length = lower.lines().find_map(|l| l.strip_prefix("content-length:")).expect("a length");
-    let mut body = vec![0; length.trim().parse().expect("a number")];
-    from.read_exact(&mut body).expect("the body");
-    (head, body)
 }
 
 fn get(at: SocketAddr, path: &str) -> (String, Vec<u8>) {

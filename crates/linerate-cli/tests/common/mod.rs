@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -110,3 +110,16 @@ pub(crate) fn greeting(text: &'static str) -> SocketAddr {
 
 /// A whole answer.
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
+
+/// One answer: its head, and its body by Content-Length.
+pub(crate) fn answer(from: &mut impl BufRead) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(from.read_line(&mut head).expect("a line") > 0, "cut off behind {head:?}");
+    }
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|l| l.strip_prefix("content-length:")).expect("a length");
+    let mut body = vec![0; length.trim().parse().expect("a number")];
+    from.read_exact(&mut body).expect("the body");
+    (head, body)
+}
