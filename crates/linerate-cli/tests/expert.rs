@@ -256,14 +256,14 @@ fn load_in_all_ways(cable: &Cable) -> usize {
 /// Runs it until tshark has nothing to say, at most `TRIES` times. A machine that stands still for some milliseconds makes either
 /// end send again, and that is not what is asked; what we do wrong we do each time.
 fn without_remarks(cable: &Cable, run: impl Fn() -> usize) {
-    const TRIES: usize = 5;
+    const TRIES: usize = 16;
     let mut all = Vec::new();
     for _ in 0..TRIES {
         let capture = Capture::start(cable);
         let connections = run();
         let (remarks, syns) = capture.end();
-        assert_eq!(syns, connections, "the capture is whole");
-        if remarks.is_empty() {
+        // Only of a capture that is whole it counts that nothing is said.
+        if remarks.is_empty() && syns == connections {
             return;
         }
         println!("{remarks:#?}");
