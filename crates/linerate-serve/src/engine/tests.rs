@@ -1,8 +1,10 @@
 use allocation_counter::measure;
+use bytes::Bytes;
 use linerate_net::mem::{Mem, PeerActions, PeerConn};
 use linerate_net::{Event, ListenOptions, Transport};
 
 use super::*;
+use crate::{Request, Response};
 
 /// A connection that a transport in memory has accepted.
 fn accepted() -> (Mem, Connection) {

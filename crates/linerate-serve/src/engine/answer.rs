@@ -1,0 +1,170 @@
+//! A handler's answer becomes bytes in its place in the order.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linerate_http::server::{AnswerFraming, AnswerHead, Fault, Fields, Persistence, reason};
+use linerate_net::Close;
+
+use super::Engine;
+use crate::access_log::Line;
+use crate::body::Shared;
+use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd};
+use crate::response::{BodyStream, ResponseBody};
+use crate::{Handler, Response};
+
+impl<H: Handler> Engine<H> {
+    /// Puts an answer behind those that are there already: straight into `out` when there are none.
+    /// Returns whether it is the connection's last.
+    pub(super) fn answer(&mut self, c: &mut Connection, asked: Asked, mut response: Response) -> bool {
+        c.held = false;
+        self.counts.answered(response.status);
+        if let Some(log) = &mut self.log {
+            let bytes = match &response.body {
+                _ if asked.head_only => Some(0),
+                ResponseBody::Whole(body) => Some(body.len() as u64),
+                ResponseBody::Stream(stream) => stream.length(),
+            };
+            let line = Line { peer: c.peer, head: asked.head.as_deref(), status: response.status, bytes };
+            log.add(self.now, &self.date, &line);
+        }
+        let tunnel = response.tunnel.take();
+        let keep = asked.keep && !response.close && tunnel.is_none();
+        if !keep {
+            c.closing.get_or_insert(Close::Lingering);
+        }
+        let direct = c.queue_is_empty();
+        let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
+        let later = match (tunnel, response.body) {
+            (Some(shared), ResponseBody::Stream(stream)) => {
+                self.hand_over(c, shared);
+                Some(Later::Stream(stream, StreamEnd::Close))
+            }
+            (_, body) => self.write(&mut head, c, &asked, keep, Response { body, ..response }),
+        };
+        let last = !keep || matches!(later, Some(Later::Stream(_, StreamEnd::Close)));
+        let head = if direct {
+            self.out = head;
+            Vec::new()
+        } else {
+            head
+        };
+        if direct && later.is_none() {
+            return last;
+        }
+        let task = matches!(later, Some(Later::Stream(..))).then(|| self.tasks.reserve(c.conn));
+        if let Some(task) = task {
+            self.watch_room(c, task);
+        }
+        let work = self.work(c);
+        work.ready += head.len();
+        let answer = match (later, task) {
+            (Some(Later::Large(body)), _) => {
+                work.ready += body.len();
+                Answer::Large { head, body, at: 0, last }
+            }
+            (Some(Later::Stream(stream, end)), Some(task)) => {
+                Answer::Stream { task, head, stream, end, last }
+            }
+            _ => Answer::Bytes { bytes: head, last },
+        };
+        work.queue.push_back(answer);
+        last
+    }
+
+    /// Everything that comes from now on goes to whoever took the connection.
+    fn hand_over(&mut self, c: &mut Connection, shared: Arc<Shared>) {
+        let began = self.now;
+        self.work(c).body = Some(Incoming {
+            reader: None,
+            shared,
+            expects_continue: false,
+            received: 0,
+            announced: None,
+            discarded: 0,
+            began,
+        });
+    }
+
+    /// Writes the head, and the body when it is small.
+    fn write(
+        &self,
+        out: &mut Vec<u8>,
+        c: &mut Connection,
+        asked: &Asked,
+        keep: bool,
+        response: Response,
+    ) -> Option<Later> {
+        let bodiless = matches!(response.status, 204 | 304);
+        let mut persistence = match (keep, asked.http10) {
+            (true, false) => Persistence::Implied,
+            (true, true) => Persistence::KeepAlive,
+            (false, _) => Persistence::Close,
+        };
+        let (framing, later) = match response.body {
+            _ if bodiless => (AnswerFraming::Absent, None),
+            ResponseBody::Whole(body) => {
+                let announced = response.announced.filter(|_| asked.head_only && body.is_empty());
+                let framing = AnswerFraming::Length(announced.unwrap_or(body.len() as u64));
+                if asked.head_only { (framing, None) } else { (framing, Some(Later::Large(body))) }
+            }
+            ResponseBody::Stream(stream) => {
+                let (framing, end) = match stream.length() {
+                    Some(n) => (AnswerFraming::Length(n), StreamEnd::Length(n)),
+                    None if asked.http10 => {
+                        persistence = Persistence::Close;
+                        c.closing.get_or_insert(Close::Now);
+                        (AnswerFraming::UntilClose, StreamEnd::Close)
+                    }
+                    None => (AnswerFraming::Chunked, StreamEnd::Chunked),
+                };
+                let end = if asked.head_only { StreamEnd::Nothing } else { end };
+                (framing, Some(Later::Stream(stream, end)))
+            }
+        };
+        let head = AnswerHead {
+            status: response.status,
+            persistence,
+            framing,
+            content_type: response.content_type,
+            fields: &response.fields,
+        };
+        head.write(out, &self.date);
+        match later {
+            Some(Later::Large(body)) if body.len() <= self.copied => {
+                out.extend_from_slice(&body);
+                None
+            }
+            Some(Later::Stream(_, StreamEnd::Nothing)) => None,
+            later => later,
+        }
+    }
+
+    /// Answers a request that is not one, and closes.
+    pub(crate) fn refuse(&mut self, c: &mut Connection, fault: Fault) {
+        let text = format!("{fault} ({})", fault.section());
+        self.refuse_with(c, fault.status(), &text);
+    }
+
+    /// Answers with an error for which there is no request, and closes.
+    pub(crate) fn refuse_with(&mut self, c: &mut Connection, status: u16, text: &str) {
+        c.cut_body();
+        c.closing = Some(Close::Lingering);
+        let asked = Asked { head: None, http10: false, head_only: false, keep: false };
+        self.answer(c, asked, explained(status, text));
+    }
+}
+
+enum Later {
+    Large(Bytes),
+    Stream(Pin<Box<dyn BodyStream>>, StreamEnd),
+}
+
+/// An answer that says why.
+pub(crate) fn explained(status: u16, text: &str) -> Response {
+    let mut response = Response::text(format!("{status} {}: {text}\n", reason(status)));
+    response.status = status;
+    response.fields = Fields::new();
+    response
+}

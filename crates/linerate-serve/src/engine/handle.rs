@@ -1,0 +1,170 @@
+//! A request has its handler, polled in place: at once, and again whenever it was woken.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use linerate_http::server::{Framing, Method, RequestHead, Version};
+use linerate_net::Close;
+
+use super::Engine;
+use super::answer::explained;
+use crate::body::RequestBody;
+use crate::connection::{Answer, Asked, Connection};
+use crate::tasks::Polled;
+use crate::{Handler, Request, Response, limits};
+
+impl<H: Handler> Engine<H> {
+    /// Begins with a request; returns how much of `rest` its body has used.
+    pub(super) fn request(&mut self, c: &mut Connection, head: Rc<RequestHead>, rest: &[u8]) -> usize {
+        c.requests = c.requests.saturating_add(1);
+        c.progressed = true;
+        self.counts.request();
+        let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
+        let asked = Asked {
+            head: Some(Rc::clone(&head)),
+            http10: head.version() == Version::Http10,
+            head_only: head.method() == Method::Head,
+            keep: head.keep_alive() && !worn_out,
+        };
+        if !asked.keep {
+            // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
+            c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
+        }
+        // HTTP/2 by Upgrade is no more (RFC 9113 section 3.1); a request with a body can be asked again without.
+        c.held = head.upgrade()
+            && head.framing() == Framing::None
+            && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
+        if head.method() == Method::Connect {
+            // No tunnels here; what follows is not HTTP (RFC 9110 section 9.3.6).
+            c.closing = Some(Close::Lingering);
+            let mut answer = explained(405, "CONNECT is for proxies").closing();
+            // Nothing is allowed that could be named: the target is another server.
+            let _ = answer.fields.add("allow", "");
+            self.answer(c, Asked { keep: false, ..asked }, answer);
+            return 0;
+        }
+        let (body, used) = match head.framing() {
+            Framing::None => (RequestBody::default(), 0),
+            Framing::Length(n) if n <= rest.len() as u64 && n <= self.limits.request.body => {
+                let n = n as usize;
+                (RequestBody::whole(Bytes::copy_from_slice(&rest[..n])), n)
+            }
+            framing => match self.incoming(c, framing, &head, rest) {
+                Ok(begun) => begun,
+                Err(fault) => {
+                    self.refuse(c, fault);
+                    return rest.len();
+                }
+            },
+        };
+        self.behind = rest.len() - used;
+        let request =
+            Request::new(head, body, c.peer).asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
+        self.enter();
+        let handler = &self.handler;
+        let started = self.tasks.start(|| handler.call(request));
+        self.leave(&asked);
+        match started {
+            (_, Polled::Ready(response)) => self.complete(c, asked, response),
+            (task, Polled::Pending) => {
+                self.tasks.park(task, c.conn);
+                self.watch_room(c, task);
+                self.work(c).queue.push_back(Answer::Waiting { task, asked });
+            }
+            (_, Polled::Panicked) => {
+                let response = self.panicked();
+                self.complete(c, asked, response);
+            }
+        }
+        used
+    }
+
+    /// Whoever reads the arriving body may do so on another thread: the task is woken when there is room for more.
+    pub(super) fn watch_room(&self, c: &Connection, task: u32) {
+        if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
+            body.shared.set_source(self.tasks.waker(task));
+        }
+    }
+
+    /// The answer of the newest request is there. If its body isn't, decides whether to read the rest.
+    fn complete(&mut self, c: &mut Connection, mut asked: Asked, response: Response) {
+        if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
+            // A client that waits for 100 may or may not send the body now: only closing is safe (RFC 9110 section 10.1.1).
+            let unwanted = body.shared.is_abandoned();
+            let left = body.announced.map_or(0, |n| n.saturating_sub(body.received));
+            if unwanted && (body.expects_continue || left > limits::BODY_DISCARDED) {
+                asked.keep = false;
+                c.closing = Some(Close::Lingering);
+                c.cut_body();
+            }
+        }
+        if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
+            // What was received is answered, whatever is being drained; this is the last of it.
+            asked.keep = false;
+            c.closing.get_or_insert(Close::Lingering);
+        }
+        self.answer(c, asked, response);
+    }
+
+    /// A parked handler was woken.
+    pub(crate) fn poll_task(&mut self, c: &mut Connection, task: u32) {
+        let Some(work) = &mut c.work else { return };
+        let place =
+            work.queue.iter().position(|a| matches!(a, Answer::Waiting { task: t, .. } if *t == task));
+        let Some(place) = place else { return };
+        let newest = place + 1 == work.queue.len();
+        self.enter();
+        let polled = self.tasks.poll(task);
+        if let Some(Answer::Waiting { asked, .. }) = work.queue.get(place) {
+            self.leave(asked);
+        }
+        let response = match polled {
+            Polled::Pending => return,
+            Polled::Ready(response) => response,
+            Polled::Panicked => self.panicked(),
+        };
+        let Some(work) = &mut c.work else { return };
+        // What the answer becomes is put in its place; those behind it are set aside meanwhile.
+        let mut behind = work.queue.split_off(place);
+        let Some(Answer::Waiting { asked, .. }) = behind.pop_front() else { return };
+        c.progressed = true;
+        if newest {
+            self.behind = work.input.len();
+            self.complete(c, asked, response);
+            return;
+        }
+        let last = self.answer(c, asked, response);
+        let place = c.work.as_ref().map_or(0, |w| w.queue.len());
+        self.work(c).queue.append(&mut behind);
+        if last {
+            // What was asked behind the last answer gets none.
+            c.cut_body();
+            self.cancel_from(c, place);
+        }
+    }
+
+    /// A handler runs: the watchdog may look.
+    fn enter(&mut self) {
+        self.serial = self.serial.wrapping_add(2);
+        if let Some((watch, _)) = &self.watch {
+            watch.enter(self.serial);
+        }
+    }
+
+    /// It has given the thread back.
+    fn leave(&self, asked: &Asked) {
+        if let Some((watch, dog)) = &self.watch
+            && watch.leave()
+        {
+            self.counts.blocked();
+            if let Some(head) = &asked.head {
+                dog.report(format!("{} {}", head.method_name(), head.path()));
+            }
+        }
+    }
+
+    fn panicked(&mut self) -> Response {
+        self.counts.panicked();
+        explained(500, "the handler failed").closing()
+    }
+}

@@ -1,0 +1,133 @@
+//! From received bytes to answers in order: everything that needs no transport.
+//!
+//! read makes requests of bytes, handle has them answered, answer makes bytes of what they said.
+
+mod answer;
+mod handle;
+mod read;
+
+use std::sync::Arc;
+
+use linerate_http::server::{HeadReader, HttpDate};
+use linerate_net::{Conn, Time};
+
+pub(crate) use self::answer::explained;
+use crate::access_log::LogBuffer;
+use crate::connection::{Answer, Connection, Work};
+use crate::counts::ThreadCounts;
+use crate::limits::{self, Limits};
+use crate::tasks::{Ready, Tasks};
+use crate::watch::{Watch, Watchdog};
+use crate::{Draining, Handler};
+
+/// One thread's HTTP: reads requests, runs handlers, keeps answers in order.
+pub(crate) struct Engine<H: Handler> {
+    handler: H,
+    reader: HeadReader,
+    pub(crate) tasks: Tasks<H::Future>,
+    /// What the connection that has its turn will send.
+    pub(crate) out: Vec<u8>,
+    pub(crate) limits: Limits,
+    /// Bodies up to this size leave as a copy beside their head.
+    pub(crate) copied: usize,
+    pub(crate) counts: Arc<ThreadCounts>,
+    pub(crate) date: HttpDate,
+    pub(crate) now: Time,
+    /// Each further answer says that the connection ends.
+    pub(crate) draining: bool,
+    /// Who is told that this has begun.
+    pub(crate) goodbye: Draining,
+    /// And the next one is the last, even with bytes received behind its request.
+    pub(crate) draining_hard: bool,
+    /// Requests after which a connection is closed.
+    pub(crate) close_after: Option<u32>,
+    // Boxed, since they move between here and their connections.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Work>>,
+    pub(crate) log: Option<LogBuffer>,
+    pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
+    serial: u64,
+    /// Received bytes behind the request that is worked on.
+    behind: usize,
+}
+
+impl<H: Handler> Engine<H> {
+    pub(crate) fn new(handler: H, limits: Limits, counts: Arc<ThreadCounts>, ready: Arc<Ready>) -> Engine<H> {
+        Engine {
+            handler,
+            reader: HeadReader::new(limits.request),
+            tasks: Tasks::new(ready),
+            out: Vec::new(),
+            limits,
+            copied: limits::BODY_COPIED,
+            counts,
+            date: HttpDate::from_unix(0),
+            now: Time::ZERO,
+            draining: false,
+            goodbye: Draining::default(),
+            draining_hard: false,
+            close_after: None,
+            spare: Vec::new(),
+            log: None,
+            watch: None,
+            serial: 0,
+            behind: 0,
+        }
+    }
+
+    /// Grants something else from now on.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.reader = HeadReader::new(limits.request);
+        self.limits = limits;
+    }
+
+    /// Ends the newest request's handler, if it still runs.
+    pub(crate) fn cancel_last(&mut self, c: &mut Connection) {
+        let Some(work) = &mut c.work else { return };
+        if let Some(Answer::Waiting { task, .. }) = work.queue.back() {
+            self.tasks.cancel(*task);
+            work.queue.pop_back();
+        }
+    }
+
+    /// Ends everything that works for a connection, or for what stands in its queue from `from` on.
+    pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
+        let Some(work) = &mut c.work else { return };
+        for answer in work.queue.drain(from.min(work.queue.len())..) {
+            work.ready -= answer.ready_bytes();
+            if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } = answer {
+                self.tasks.cancel(task);
+            }
+        }
+    }
+
+    /// The work area of a connection, from those kept when it has none.
+    pub(crate) fn work<'c>(&mut self, c: &'c mut Connection) -> &'c mut Work {
+        c.work.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+    }
+
+    /// Takes the work area of a connection back when there is nothing in it.
+    pub(crate) fn rest(&mut self, c: &mut Connection) {
+        let idle = |w: &Work| w.input.is_empty() && w.queue.is_empty() && w.body.is_none();
+        if !c.work.as_ref().is_some_and(|w| idle(w)) {
+            return;
+        }
+        if let Some(mut work) = c.work.take()
+            && self.spare.len() < limits::WORK_KEPT
+        {
+            if work.input.capacity() > limits::BUFFER_KEPT {
+                work.input = Vec::new();
+            }
+            work.seen = 0;
+            self.spare.push(work);
+        }
+    }
+
+    /// For whom a task works.
+    pub(crate) fn owner(&self, task: u32) -> Option<Conn> {
+        self.tasks.owner(task)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Received bytes become requests and bodies.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linerate_http::server::{BodyReader, Fault, Framing, RequestHead};
+use linerate_net::Close;
+
+use super::Engine;
+use crate::body::{BodyError, RequestBody, Shared};
+use crate::connection::{Connection, Incoming};
+use crate::{Handler, limits};
+
+impl<H: Handler> Engine<H> {
+    /// Takes received bytes: what can't be used yet is kept.
+    pub(crate) fn input(&mut self, c: &mut Connection, bytes: &[u8]) {
+        self.counts.received(bytes.len());
+        if !c.reads() {
+            return;
+        }
+        if c.has_input() {
+            self.work(c).input.extend_from_slice(bytes);
+            self.advance(c);
+            return;
+        }
+        let (used, seen) = self.consume(c, bytes, 0);
+        if used < bytes.len() && c.reads() {
+            let work = self.work(c);
+            work.input.extend_from_slice(&bytes[used..]);
+            work.seen = seen;
+        }
+    }
+
+    /// Goes on with bytes that were kept.
+    pub(crate) fn advance(&mut self, c: &mut Connection) {
+        let Some(work) = &mut c.work else { return };
+        let (mut input, seen) = (std::mem::take(&mut work.input), work.seen);
+        let (used, seen) = self.consume(c, &input, seen);
+        if c.reads() {
+            input.drain(..used);
+        } else {
+            input.clear();
+        }
+        if let Some(work) = &mut c.work {
+            work.input = input;
+            work.seen = seen;
+        }
+    }
+
+    /// Reads requests and bodies until bytes or patience end. Returns how many bytes were used, and how many of the rest were
+    /// looked at.
+    fn consume(&mut self, c: &mut Connection, bytes: &[u8], mut seen: usize) -> (usize, usize) {
+        let mut at = 0;
+        while at < bytes.len() && c.reads() && !c.is_blocked(self.out.len()) {
+            if c.is_reading_body() {
+                at += self.body_bytes(c, &bytes[at..]);
+                continue;
+            }
+            match self.reader.read(&bytes[at..], seen) {
+                Ok(Some((head, taken))) => {
+                    seen = 0;
+                    at += taken;
+                    at += self.request(c, head, &bytes[at..]);
+                }
+                Ok(None) => return (at, bytes.len() - at),
+                Err(fault) => self.refuse(c, fault),
+            }
+        }
+        (at, 0)
+    }
+
+    /// A body that isn't all there, or comes in chunks.
+    pub(super) fn incoming(
+        &mut self,
+        c: &mut Connection,
+        framing: Framing,
+        head: &RequestHead,
+        rest: &[u8],
+    ) -> Result<(RequestBody, usize), Fault> {
+        let reader = BodyReader::new(framing, &self.limits.request)?;
+        let shared = Arc::new(Shared::default());
+        let began = self.now;
+        let body = Incoming {
+            reader: Some(reader),
+            shared: Arc::clone(&shared),
+            expects_continue: head.expects_continue() && rest.is_empty(),
+            received: 0,
+            announced: if let Framing::Length(n) = framing { Some(n) } else { None },
+            discarded: 0,
+            began,
+        };
+        self.work(c).body = Some(body);
+        let mut used = 0;
+        while used < rest.len() && c.is_reading_body() && !shared.is_full() {
+            used += self.feed(c, &rest[used..])?;
+        }
+        Ok((RequestBody::stream(&shared), used))
+    }
+
+    /// Received bytes belong to a body that is arriving.
+    fn body_bytes(&mut self, c: &mut Connection, bytes: &[u8]) -> usize {
+        match self.feed(c, bytes) {
+            Ok(used) => used,
+            Err(fault) => {
+                let shared = c.work.as_mut().and_then(|w| w.body.take()).map(|b| b.shared);
+                // Its handler, if it still runs, gives no answer any more: this is the answer.
+                if shared.is_some_and(|s| !s.is_abandoned()) {
+                    self.cancel_last(c);
+                    self.refuse(c, fault);
+                } else {
+                    c.closing = Some(Close::Lingering);
+                }
+                bytes.len()
+            }
+        }
+    }
+
+    fn feed(&mut self, c: &mut Connection, bytes: &[u8]) -> Result<usize, Fault> {
+        let Some(work) = &mut c.work else { return Ok(0) };
+        let Some(body) = &mut work.body else { return Ok(0) };
+        let Some(reader) = &mut body.reader else {
+            body.received += bytes.len() as u64;
+            body.shared.push(Bytes::copy_from_slice(bytes));
+            return Ok(bytes.len());
+        };
+        let step = match reader.step(bytes) {
+            Ok(step) => step,
+            Err(fault) => {
+                body.shared.end(Err(BodyError::Fault(fault)), Vec::new());
+                return Err(fault);
+            }
+        };
+        body.expects_continue = false;
+        body.received += step.consumed as u64;
+        if body.shared.is_abandoned() {
+            body.discarded += step.data.len() as u64;
+            if body.discarded > limits::BODY_DISCARDED {
+                work.body = None;
+                c.closing.get_or_insert(Close::Lingering);
+                return Ok(step.consumed);
+            }
+        } else {
+            body.shared.push(Bytes::copy_from_slice(&bytes[step.data]));
+        }
+        if step.ended {
+            let trailers = reader.trailers().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+            body.shared.end(Ok(()), trailers);
+            work.body = None;
+            c.progressed = true;
+        }
+        Ok(step.consumed)
+    }
+}

@@ -1,0 +1,69 @@
+//! Connections that come, and the lack of descriptors for them.
+
+use std::net::SocketAddr;
+
+use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Time, Transport};
+
+use super::Server;
+use crate::connection::{Connection, Waits};
+use crate::{Handler, limits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Listens; the address comes back with the port chosen.
+    ///
+    /// # Errors
+    /// As the transport says.
+    pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
+        let (listener, address) = self.transport.listen(at, options)?;
+        self.listeners.push((address, listener));
+        Ok(address)
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listeners.iter().map(|(at, _)| *at)
+    }
+
+    pub(super) fn accept(&mut self, conn: Conn, listener: Listener, peer: SocketAddr) {
+        self.engine.counts.accepted();
+        if self.open >= self.engine.limits.connections {
+            self.engine.counts.refused();
+            self.engine.counts.closed();
+            self.transport.close(conn, Close::Abort);
+            return;
+        }
+        if self.connections.len() <= conn.slot() {
+            self.connections.resize_with(conn.slot() + 1, || None);
+        }
+        let c = Connection::new(conn, listener, peer, self.engine.now);
+        self.deadlines.arm(conn.slot(), self.deadline(&c));
+        self.connections[conn.slot()] = Some(c);
+        self.open += 1;
+    }
+
+    /// Says it when descriptors are used up, and when they are there again. Meanwhile idle connections make room: whoever waits to
+    /// be accepted has something to ask.
+    pub(super) fn look_at_accepting(&mut self) {
+        let trouble = self.transport.accept_trouble();
+        let (Some(lack), now) = (&self.lack, self.engine.now) else { return };
+        if trouble.is_none() && self.lacking.is_none() && !lack.is_felt() {
+            return;
+        }
+        match trouble {
+            Some(why) => {
+                lack.felt(now, why);
+                self.lacking = Some(Time::NEVER);
+            }
+            None if self.lacking.is_some() => self.lacking = lack.over(now),
+            None => {}
+        }
+        for slot in 0..self.connections.len() {
+            let idle = |c: &mut Connection| {
+                c.waits == Waits::Idle && c.requests > 0 && c.since + limits::SPARED_IDLE <= now
+            };
+            if let Some(c) = self.connections[slot].take_if(idle) {
+                self.close(c, Close::Now);
+            }
+        }
+    }
+}

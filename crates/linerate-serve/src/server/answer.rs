@@ -1,0 +1,200 @@
+//! Answers leave: in their order, as far as they are ready and the wire takes them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use linerate_http::server::{write_chunk, write_interim, write_last_chunk};
+use linerate_net::{Close, Transport};
+
+use super::Server;
+use crate::connection::{Answer, Connection, StreamEnd};
+use crate::{Handler, limits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Moves answers from the front of the queue to the wire as far as they are ready and the wire takes them.
+    pub(super) fn pump(&mut self, c: &mut Connection, budget: &mut usize) -> Result<(), Gone> {
+        while *budget > 0 {
+            if self.engine.out.len() + c.unsent >= limits::UNSENT {
+                *budget = budget.saturating_sub(self.engine.out.len());
+                self.flush(c)?;
+                if c.unsent >= limits::UNSENT {
+                    return Ok(());
+                }
+            }
+            let Some(work) = &mut c.work else { return Ok(()) };
+            let Some(front) = work.queue.front_mut() else { return Ok(()) };
+            let ready = front.ready_bytes();
+            let pumped = match front {
+                Answer::Waiting { .. } => {
+                    continue_if_wanted(c, &mut self.engine.out);
+                    Pumped::Waits
+                }
+                Answer::Bytes { bytes, last } => {
+                    if self.engine.out.is_empty() {
+                        std::mem::swap(&mut self.engine.out, bytes);
+                        if self.spare.len() < limits::HELD_KEPT && bytes.capacity() <= limits::HELD_EACH * 2 {
+                            self.spare.push(std::mem::take(bytes));
+                        }
+                    } else {
+                        self.engine.out.append(bytes);
+                    }
+                    Pumped::Done { last: *last }
+                }
+                Answer::Large { .. } => self.pump_large(c, budget)?,
+                Answer::Stream { .. } => self.pump_stream(c, budget)?,
+            };
+            if let Some(work) = &mut c.work {
+                work.ready -= ready - work.queue.front().map_or(0, Answer::ready_bytes);
+            }
+            match pumped {
+                Pumped::More => {}
+                Pumped::Waits => return Ok(()),
+                // What was asked behind the last answer gets none.
+                Pumped::Done { last: true } => self.engine.cancel_from(c, 0),
+                Pumped::Done { last: false } => {
+                    c.progressed = true;
+                    if let Some(work) = &mut c.work {
+                        work.queue.pop_front();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives `out` to the transport.
+    pub(super) fn flush(&mut self, c: &mut Connection) -> Result<(), Gone> {
+        let out = &mut self.engine.out;
+        if !out.is_empty() {
+            let sent = self.transport.send(c.conn, out);
+            c.handed += out.len() as u64;
+            self.engine.counts.sent(out.len());
+            out.clear();
+            if out.capacity() > limits::BUFFER_KEPT * 2 {
+                *out = Vec::new();
+            }
+            sent.map_err(|_| Gone)?;
+        }
+        c.unsent = self.transport.unsent(c.conn);
+        Ok(())
+    }
+
+    /// Whether what is in `out` ends the connection, and nothing else is to be waited for.
+    pub(super) fn is_the_last(&self, c: &Connection) -> bool {
+        c.closing == Some(Close::Now)
+            && c.queue_is_empty()
+            && !c.is_reading_body()
+            && !self.engine.out.is_empty()
+    }
+
+    /// Gives `out` to the transport, and the end of the connection with it.
+    pub(super) fn send_last(&mut self, c: Connection) {
+        let out = &mut self.engine.out;
+        self.engine.counts.sent(out.len());
+        let sent = self.transport.send_last(c.conn, out, Close::Now);
+        out.clear();
+        match sent {
+            Ok(()) => self.forget(c),
+            Err(_) => self.close(c, Close::Abort),
+        }
+    }
+
+    /// A large body goes from where it is, in slices.
+    fn pump_large(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(Answer::Large { head, body, at, last }) = c.work.as_mut().and_then(|w| w.queue.front_mut())
+        else {
+            return Ok(Pumped::Waits);
+        };
+        if !head.is_empty() {
+            // It leaves with the first of the body, not in a segment of its own.
+            self.engine.out.append(head);
+            let with_head = body.len().min(limits::BODY_COPIED_GATHERING);
+            self.engine.out.extend_from_slice(&body[..with_head]);
+            *at = with_head;
+            return Ok(Pumped::More);
+        }
+        let (slice, last) = (body.slice(*at..body.len().min(*at + limits::BODY_SLICE)), *last);
+        *at += slice.len();
+        let done = *at == body.len();
+        self.flush(c)?;
+        let len = slice.len();
+        let sent = self.transport.send_shared(c.conn, slice);
+        c.handed += len as u64;
+        self.engine.counts.sent(len);
+        sent.map_err(|_| Gone)?;
+        c.unsent = self.transport.unsent(c.conn);
+        *budget = budget.saturating_sub(len);
+        Ok(if done { Pumped::Done { last } } else { Pumped::More })
+    }
+
+    /// Polls a streamed body once.
+    fn pump_stream(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(Answer::Stream { task, head, stream, end, last }) =
+            c.work.as_mut().and_then(|w| w.queue.front_mut())
+        else {
+            return Ok(Pumped::Waits);
+        };
+        let out = &mut self.engine.out;
+        out.append(head);
+        let Some(waker) = self.engine.tasks.waker(*task) else { return Err(Gone) };
+        let mut context = Context::from_waker(&waker);
+        let before = out.len();
+        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll_next(&mut context)));
+        let (task, last) = (*task, *last);
+        match (polled, &mut *end) {
+            (Ok(Poll::Pending), _) => {
+                continue_if_wanted(c, &mut self.engine.out);
+                return Ok(Pumped::Waits);
+            }
+            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Chunked) => write_chunk(out, &bytes),
+            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Close) => out.extend_from_slice(&bytes),
+            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Length(left)) if bytes.len() as u64 <= *left => {
+                *left -= bytes.len() as u64;
+                out.extend_from_slice(&bytes);
+            }
+            (Ok(Poll::Ready(None)), StreamEnd::Chunked) => {
+                write_last_chunk(out, &stream.as_mut().trailers().unwrap_or_default());
+                self.engine.tasks.cancel(task);
+                return Ok(Pumped::Done { last });
+            }
+            (Ok(Poll::Ready(None)), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
+                self.engine.tasks.cancel(task);
+                return Ok(Pumped::Done { last });
+            }
+            // It failed, or is not as long as it said: only a cut connection tells the peer that something is missing.
+            _ => {
+                self.flush(c)?;
+                return Err(Gone);
+            }
+        }
+        *budget = budget.saturating_sub((out.len() - before).max(1));
+        Ok(Pumped::More)
+    }
+}
+
+/// The connection failed or had to be cut.
+pub(super) struct Gone;
+
+/// How far the answer at the front of a queue has come.
+enum Pumped {
+    /// All of it is handed over.
+    Done { last: bool },
+    /// There is more to hand over.
+    More,
+    /// It waits for its handler.
+    Waits,
+}
+
+/// Tells a client that waits for it to send its body, once the handler asks for it (RFC 9110 section 10.1.1).
+fn continue_if_wanted(c: &mut Connection, out: &mut Vec<u8>) {
+    let Some(work) = &mut c.work else { return };
+    let alone = work.queue.len() == 1;
+    if let Some(body) = &mut work.body
+        && alone
+        && body.expects_continue
+        && body.shared.is_wanted()
+    {
+        body.expects_continue = false;
+        write_interim(out, 100);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a connection waits for has a time by which it must have come.
+
+use std::time::Duration;
+
+use linerate_net::{Close, Time, Transport};
+
+use super::Server;
+use crate::Handler;
+use crate::connection::{Connection, Waits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    pub(super) fn deadline(&self, c: &Connection) -> Time {
+        let limits = &self.engine.limits;
+        let granted = |bytes: u64| Duration::from_secs(bytes / limits.least_rate.max(1));
+        match c.waits {
+            Waits::Idle if c.requests == 0 => c.since + limits.header_time,
+            Waits::Idle => c.since + limits.idle_time,
+            Waits::Head => c.since + limits.header_time,
+            Waits::Body => match c.work.as_ref().and_then(|w| w.body.as_ref()) {
+                Some(body) => body.began.max(c.since) + limits.body_time + granted(body.received),
+                None => c.since + limits.body_time,
+            },
+            Waits::Handler => Time::NEVER,
+            Waits::Write => c.since + limits.write_time,
+        }
+    }
+
+    pub(super) fn look_at_deadlines(&mut self) {
+        let now = self.engine.now;
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        self.deadlines.advance(now, &mut due);
+        for &slot in &due {
+            let Some(c) = self.connections.get_mut(slot as usize).and_then(Option::take) else { continue };
+            if self.deadline(&c) <= now {
+                self.expired(c);
+            } else {
+                self.deadlines.arm(slot as usize, self.deadline(&c));
+                self.connections[slot as usize] = Some(c);
+            }
+        }
+        self.due = due;
+        if self.engine.draining || self.leaving > 0 {
+            self.close_idle();
+        }
+    }
+
+    fn expired(&mut self, mut c: Connection) {
+        match c.waits {
+            Waits::Idle => self.close(c, Close::Now),
+            Waits::Handler => self.keep(c),
+            Waits::Head => {
+                self.engine.refuse_with(&mut c, 408, "the request took too long");
+                self.settle(c);
+            }
+            Waits::Body => {
+                self.engine.cancel_last(&mut c);
+                self.engine.refuse_with(&mut c, 408, "the request's body took too long");
+                self.settle(c);
+            }
+            Waits::Write => {
+                let left = c.handed - c.unsent as u64;
+                let elapsed = self.engine.now - c.since;
+                let least = elapsed.as_secs() * self.engine.limits.least_rate;
+                if left - c.left_at_since < least.max(1) {
+                    return self.close(c, Close::Abort);
+                }
+                c.progressed = true;
+                self.keep(c);
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Handlers that waited and were woken go on.
+
+use linerate_net::Transport;
+
+use super::Server;
+use crate::{Handler, limits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    pub(super) fn run_woken(&mut self) {
+        if !self.has_woken() {
+            self.ready.take(&mut self.woken);
+            self.woken_at = 0;
+        }
+        for _ in 0..limits::WOKEN_PER_TURN {
+            let Some(&task) = self.woken.get(self.woken_at) else { break };
+            self.woken_at += 1;
+            self.engine.tasks.unqueue(task);
+            let Some(conn) = self.engine.owner(task) else { continue };
+            let Some(mut c) = self.take(conn) else { continue };
+            self.engine.poll_task(&mut c, task);
+            if self.engine.out.is_empty() {
+                // Several of one connection may be woken in one turn: it sends once.
+                if !c.dirty {
+                    c.dirty = true;
+                    self.dirty.push(conn);
+                }
+                self.connections[conn.slot()] = Some(c);
+            } else {
+                self.settle(c);
+            }
+        }
+    }
+
+    /// Whether handlers that were woken wait for their turn.
+    pub(super) fn has_woken(&self) -> bool {
+        self.woken_at < self.woken.len()
+    }
+}

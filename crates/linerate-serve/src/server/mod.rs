@@ -1,0 +1,249 @@
+//! One thread's loop: a transport below, the [engine](crate::engine) above.
+//!
+//! A connection's way through it is accept, read, handle (only what waited), together and answer, settle; expire and drain end it.
+
+mod accept;
+mod answer;
+mod drain;
+mod expire;
+mod handle;
+mod read;
+mod settle;
+mod setup;
+mod together;
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use linerate_http::server::HttpDate;
+use linerate_net::{Close, Conn, Event, Listener, Time, Transport};
+
+use crate::Handler;
+use crate::access_log::LogBuffer;
+use crate::connection::Connection;
+use crate::counts::{Counts, ThreadCounts};
+use crate::engine::Engine;
+use crate::limits::{self, Limits};
+use crate::notice::Lack;
+use crate::tasks::Ready;
+use crate::timers::{self, Deadlines, Timers};
+
+/// Where the wall clock for `Date` comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Wall {
+    /// The system's.
+    System,
+    /// Seconds since 1970 at the transport's time zero: for virtual time.
+    Virtual(u64),
+}
+
+/// An HTTP server on one transport, for one thread.
+///
+/// [`spawn`](crate::spawn) makes one per thread on the kernel's TCP; by hand it runs on any transport, in memory and virtual
+/// time as well.
+pub struct Server<T: Transport, H: Handler> {
+    transport: T,
+    engine: Engine<H>,
+    events: Vec<Event>,
+    connections: Vec<Option<Connection>>,
+    open: usize,
+    listeners: Vec<(SocketAddr, Listener)>,
+    /// Connections whose listener is gone, and when they are cut.
+    leaving: usize,
+    leaving_until: Time,
+    drain_hard_at: Time,
+    deadlines: Deadlines,
+    timers: Rc<RefCell<Timers>>,
+    ready: Arc<Ready>,
+    /// Tasks that were woken, and how many of them had their turn.
+    woken: Vec<u32>,
+    woken_at: usize,
+    due: Vec<u32>,
+    /// Connections whose answers leave once all that was received in this turn is answered, and how many bytes these are.
+    held: Vec<Conn>,
+    held_bytes: usize,
+    /// Empty buffers for what is held back.
+    spare: Vec<Vec<u8>>,
+    /// Connections with something to do at the end of this turn, and at the next.
+    dirty: Vec<Conn>,
+    again: Vec<Conn>,
+    wall: Wall,
+    next_second: Time,
+    woken_by_waker: bool,
+    lack: Option<Lack>,
+    /// Until it was said that nothing is lacking any more: when to look.
+    lacking: Option<Time>,
+}
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// A server that answers with `handler`.
+    pub fn new(transport: T, handler: H, limits: Limits) -> Server<T, H> {
+        let ready = Ready::new(transport.waker());
+        let counts = Arc::new(ThreadCounts::default());
+        let mut engine = Engine::new(handler, limits, counts, Arc::clone(&ready));
+        if transport.gathers() {
+            engine.copied = limits::BODY_COPIED_GATHERING;
+        }
+        Server {
+            transport,
+            engine,
+            events: Vec::new(),
+            connections: Vec::new(),
+            open: 0,
+            listeners: Vec::new(),
+            leaving: 0,
+            leaving_until: Time::NEVER,
+            drain_hard_at: Time::NEVER,
+            deadlines: Deadlines::new(),
+            timers: Rc::default(),
+            ready,
+            woken: Vec::new(),
+            woken_at: 0,
+            due: Vec::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+            spare: Vec::new(),
+            dirty: Vec::new(),
+            again: Vec::new(),
+            wall: Wall::System,
+            next_second: Time::ZERO,
+            woken_by_waker: false,
+            lack: None,
+            lacking: None,
+        }
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        counts.add(&self.engine.counts);
+        counts
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Connections open now, or closed and not over: their last bytes are still to leave.
+    pub fn unfinished(&self) -> usize {
+        self.open.max(self.transport.unfinished())
+    }
+
+    /// The transport, for tests that script it.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Whether the last turn was ended by a [`Waker`](linerate_net::Waker) of the transport.
+    pub fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.woken_by_waker)
+    }
+
+    /// Waits until something happens, `until` at the latest, and does what there is to do.
+    ///
+    /// # Errors
+    /// When the transport itself fails; connections' failures are theirs alone.
+    pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
+        let until = if self.again.is_empty() && !self.has_woken() && self.ready.fall_asleep() {
+            let log = self.engine.log.as_ref().and_then(LogBuffer::due);
+            let own =
+                [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log, self.lacking];
+            own.into_iter().flatten().chain(until).min()
+        } else {
+            Some(Time::ZERO)
+        };
+        let turned = self.transport.turn(until, &mut self.events);
+        self.ready.wake_up();
+        turned?;
+        self.begin_turn();
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
+            self.event(event);
+        }
+        self.events = events;
+        self.let_go();
+        self.run_woken();
+        self.look_at_deadlines();
+        self.look_at_accepting();
+        let mut again = std::mem::take(&mut self.again);
+        again.append(&mut self.dirty);
+        for conn in again {
+            if let Some(mut c) = self.take(conn) {
+                c.dirty = false;
+                self.settle(c);
+            }
+        }
+        self.engine.counts.set_parked(self.engine.tasks.parked());
+        if let Some(log) = &mut self.engine.log
+            && log.due().is_some_and(|due| due <= self.engine.now)
+        {
+            log.hand_over();
+        }
+        Ok(())
+    }
+
+    fn begin_turn(&mut self) {
+        let now = self.transport.now();
+        self.engine.now = now;
+        self.engine.draining_hard = now >= self.drain_hard_at;
+        if now >= self.next_second {
+            let seconds = match self.wall {
+                Wall::System => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+                Wall::Virtual(at_zero) => at_zero + now.as_nanos() / 1_000_000_000,
+            };
+            self.engine.date = HttpDate::from_unix(seconds);
+            // Twice a second, so that it is never more than half a second late.
+            self.next_second = now + Duration::from_millis(500);
+        }
+        timers::enter(&self.timers);
+        self.timers.borrow_mut().advance(now);
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Accepted { conn, peer, listener } => self.accept(conn, listener, peer),
+            Event::Readable { conn, data } => self.readable(conn, data),
+            Event::Drained { conn } => {
+                if let Some(c) = self.take(conn) {
+                    self.settle(c);
+                }
+            }
+            Event::Failed { conn, .. } => {
+                if let Some(c) = self.take(conn) {
+                    self.close(c, Close::Abort);
+                }
+            }
+            Event::Woken => self.woken_by_waker = true,
+            Event::Connected { .. } => {}
+        }
+    }
+
+    /// Takes a connection out of the table, if that is the one its slot has now.
+    fn take(&mut self, conn: Conn) -> Option<Connection> {
+        self.connections.get_mut(conn.slot())?.take_if(|c| c.conn == conn)
+    }
+
+    fn close(&mut self, mut c: Connection, how: Close) {
+        self.transport.close(c.conn, how);
+        c.unsent = 0;
+        self.forget(c);
+    }
+
+    fn forget(&mut self, mut c: Connection) {
+        self.engine.out.clear();
+        c.cut_body();
+        self.engine.cancel_from(&mut c, 0);
+        if let Some(work) = &mut c.work {
+            work.input.clear();
+        }
+        self.engine.rest(&mut c);
+        self.engine.counts.closed();
+        self.leaving -= usize::from(c.leaving);
+        self.open -= 1;
+    }
+}

@@ -1,0 +1,27 @@
+//! Bytes that come: the engine makes requests of them, and has the answers of all that need not wait.
+
+use linerate_net::{After, Close, Conn, Data, Transport};
+
+use super::Server;
+use crate::{Handler, limits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    pub(super) fn readable(&mut self, conn: Conn, data: Data) {
+        let Some(mut c) = self.take(conn) else {
+            self.transport.receive(data, |_| {});
+            return;
+        };
+        let engine = &mut self.engine;
+        let before = c.requests;
+        match self.transport.receive(data, |bytes| engine.input(&mut c, bytes)) {
+            After::Open if c.requests - before >= limits::HELD_REQUESTS => self.hold(c),
+            After::Open => self.settle(c),
+            After::Ended => {
+                c.peer_ended = true;
+                self.settle(c);
+            }
+            After::Failed(_) => self.close(c, Close::Abort),
+            After::Gone => self.forget(c),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a connection does next: send, go on with what it has received, wait, or end.
+
+use linerate_net::{Close, Transport};
+
+use super::Server;
+use super::answer::Gone;
+use crate::connection::Connection;
+use crate::{Handler, limits};
+
+/// What one turn may hand over for one connection, in bytes, before others have theirs.
+const TURN_BYTES: usize = 1 << 20;
+/// How often a connection's kept input is gone on with in one turn.
+const TURN_ROUNDS: usize = 8;
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Sends what can be sent, goes on with what can go on, and decides what the connection waits for next.
+    pub(super) fn settle(&mut self, mut c: Connection) {
+        let mut budget = TURN_BYTES;
+        for round in 0.. {
+            match self.pump(&mut c, &mut budget) {
+                Ok(()) if self.is_the_last(&c) => return self.send_last(c),
+                pumped => match pumped.and_then(|()| self.flush(&mut c)) {
+                    Ok(()) => {}
+                    Err(Gone) => return self.close(c, Close::Abort),
+                },
+            }
+            let stuck = !c.reads() || c.is_blocked(0) || !has_news(&c);
+            if budget == 0 || round >= TURN_ROUNDS {
+                // Others have their turn first; while the wire is full there is nothing to come back for.
+                let more = !stuck || (!c.queue_is_empty() && c.unsent < limits::UNSENT);
+                if more && !c.dirty {
+                    c.dirty = true;
+                    self.again.push(c.conn);
+                }
+                break;
+            }
+            if stuck {
+                break;
+            }
+            self.engine.advance(&mut c);
+        }
+        if c.peer_ended && !c.is_blocked(0) && !has_news(&c) {
+            c.cut_body();
+            c.closing.get_or_insert(Close::Now);
+        }
+        if let Some(how) = c.closing
+            && c.queue_is_empty()
+        {
+            // A body that nobody reads to its end is still arriving: do not let it destroy the answer.
+            let how = if c.is_reading_body() && !c.peer_ended { Close::Lingering } else { how };
+            return self.close(c, how);
+        }
+        self.keep(c);
+    }
+
+    /// Puts a connection back, with its reading and its deadline as they should be.
+    pub(super) fn keep(&mut self, mut c: Connection) {
+        let pause = c.reads() && c.is_blocked(0);
+        if pause != c.paused {
+            c.paused = pause;
+            if pause {
+                self.transport.pause(c.conn);
+            } else {
+                self.transport.resume(c.conn);
+            }
+        }
+        self.engine.rest(&mut c);
+        let state = c.state();
+        if state != c.waits || c.progressed {
+            c.waits = state;
+            c.progressed = false;
+            c.since = self.engine.now;
+            c.left_at_since = c.handed - c.unsent as u64;
+        }
+        self.deadlines.arm(c.conn.slot(), self.deadline(&c));
+        let slot = c.conn.slot();
+        self.connections[slot] = Some(c);
+    }
+}
+
+/// Whether input is kept that was not looked at yet.
+fn has_news(c: &Connection) -> bool {
+    c.work.as_ref().is_some_and(|w| w.seen < w.input.len())
+}
