@@ -143,10 +143,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit, Fault> {
         }
         answered += outcome.requests.answered;
         disturbed |= is_disturbed(scenario, &outcome);
-        rows.push(row(scenario, &outcome));
+        // The words come while there is time to read them; the table is what stays on the screen.
+        let row = row(scenario, &outcome);
+        terminal::print(&table::words(&row, style))?;
+        rows.push(row);
     }
     let counted = server.stop().requests;
-    terminal::print(&table::to_string(&rows, style))?;
+    terminal::print(&format!("\n{}", table::to_string(&rows, style)))?;
     if interrupt.asked() {
         return Ok(Exit::Interrupted);
     }
@@ -224,8 +227,11 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
             running.stop();
         }
         if live {
-            let rate = running.snapshot().requests.answered;
-            let _ = write!(stderr(), "\r\x1b[K{label}: {} answered", units::count(rate));
+            let so_far = match running.snapshot().requests.answered {
+                0 => "warming up".to_owned(),
+                n => format!("{} answered", units::count(n)),
+            };
+            let _ = write!(stderr(), "\r\x1b[K{label}: {so_far}");
         }
         thread::sleep(Duration::from_millis(100));
     }

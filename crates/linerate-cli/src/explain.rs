@@ -13,7 +13,6 @@ use crate::args::{ExplainArgs, Written};
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
 use crate::load::output::Sink;
-use crate::load::plan::read_body;
 use crate::load::target::{Url, Wish};
 use crate::passive::{self, Wanted};
 use crate::{environment, terminal};
@@ -79,24 +78,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
 
 /// The request as it is sent.
 fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
-    let body = args.body.as_deref().map(read_body).transpose()?;
-    let usual = if body.is_some() { "POST" } else { "GET" };
-    let mut fields = vec![("Host".to_owned(), url.authority.clone())];
-    if let Some(user) = args.user.as_ref().or(url.user.as_ref()) {
-        fields.push(parts::basic_auth(user));
-    }
-    if args.compressed {
-        let (name, value) = parts::COMPRESSED;
-        fields.push((name.to_owned(), value.to_owned()));
-    }
-    for (name, value) in [("User-Agent", concat!("linerate/", env!("CARGO_PKG_VERSION"))), ("Accept", "*/*")]
-    {
-        fields.push((name.to_owned(), value.to_owned()));
-    }
-    fields.retain(|(name, _)| !parts::has_field(&args.header, name));
-    fields.extend(args.header.iter().cloned());
+    let body = args.request.body()?;
+    let agent = concat!("linerate/", env!("CARGO_PKG_VERSION"));
+    let usual = [("Host", url.authority.as_str()), ("User-Agent", agent), ("Accept", "*/*")];
+    let mut fields: Vec<_> = usual.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    args.request.dress(&mut fields, url.user.as_ref());
     let spec = RequestSpec {
-        method: args.method.clone().unwrap_or_else(|| usual.to_owned()),
+        method: args.request.method_over("GET"),
         // Slots are load's: here braces mean themselves.
         target: parts::literal(&url.path).into_owned(),
         fields: fields.into_iter().map(|(n, v)| (n, parts::literal(&v).into_owned())).collect(),
@@ -113,7 +101,7 @@ fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
         return Err(Fault::input("--origin: user and password are those of the call")
             .hint("give them once, with --user or in the call's URL"));
     }
-    let wish = Wish { resolve: &[], ipv4: args.ipv4, ipv6: args.ipv6, from: &[] };
+    let wish = Wish { resolve: &[], ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let address = url.addresses(&wish)?.0[0];
     let target = parts::literal(&url.path).into_owned();
     Ok(Origin { address, authority: url.authority, target })
@@ -135,8 +123,8 @@ fn literal_body(body: &[u8]) -> Vec<u8> {
 fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {
     let literal = url.host().parse::<std::net::IpAddr>().is_ok();
     // A name is looked up while the clock runs, unless something is said about its addresses.
-    let given = literal || args.ipv4 || args.ipv6 || !args.resolve.is_empty();
-    let wish = Wish { resolve: &args.resolve, ipv4: args.ipv4, ipv6: args.ipv6, from: &[] };
+    let given = literal || args.to.ipv4 || args.to.ipv6 || !args.to.resolve.is_empty();
+    let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let addresses = if given { url.addresses(&wish)?.0 } else { Vec::new() };
     let safe = matches!(request.spec.method.as_str(), "GET" | "HEAD");
     if args.pid.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {

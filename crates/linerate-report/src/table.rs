@@ -1,4 +1,4 @@
-//! Ways of sending side by side: a row each, with the ratio to the first, and a sentence on what one sees.
+//! Ways of sending side by side: a row each, with the ratio to the first; and a sentence on what one sees.
 
 use crate::style::Style;
 use crate::units;
@@ -24,7 +24,7 @@ pub struct Row {
     pub errors: u64,
 }
 
-/// The table, then a sentence on each row.
+/// The table.
 pub fn to_string(rows: &[Row], style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
     let first = rows.first().map_or(0.0, |row| row.rate_rps);
@@ -52,14 +52,18 @@ pub fn to_string(rows: &[Row], style: Style) -> String {
         );
         line(&mut out, &text);
     }
-    for row in rows {
-        out.push('\n');
-        line(&mut out, &format!("{} {}", style.bold(&row.name), style.dim(&format!("({})", row.how))));
-        line(&mut out, &style.wrapped("  ", &row.sentence));
-        if row.errors > 0 {
-            let text = format!("{} did not end well.", units::several(row.errors, "request", "requests"));
-            line(&mut out, &format!("  {}", style.warn(&text)));
-        }
+    out
+}
+
+/// One way and what one sees in it, in words.
+pub fn words(row: &Row, style: Style) -> String {
+    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
+    let mut out = String::new();
+    line(&mut out, &format!("{} {}", style.bold(&row.name), style.dim(&format!("({})", row.how))));
+    line(&mut out, &style.wrapped("  ", &row.sentence));
+    if row.errors > 0 {
+        let text = format!("{} did not end well.", units::several(row.errors, "request", "requests"));
+        line(&mut out, &format!("  {}", style.warn(&text)));
     }
     out
 }
@@ -99,7 +103,8 @@ mod tests {
         ];
         rows[1].errors = 2;
         rows[1].cpu_us = None;
-        insta::assert_snapshot!(to_string(&rows, Style::default()));
+        let words: String = rows.iter().map(|row| words(row, Style::default())).collect();
+        insta::assert_snapshot!(words + "\n" + &to_string(&rows, Style::default()));
     }
 
     #[test]

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use linerate_load::plan::parts;
 
 use super::PassiveArgs;
-use super::values::{self, Resolve};
+use super::request::{AddressFlags, RequestFlags, WHAT};
+use super::values;
 
-const WHAT: &str = "What to send";
 const HOW: &str = "What may be done";
-const WHERE: &str = "Where to";
 const RESULTS: &str = "Results";
 
 const AFTER: &str = "\
@@ -43,25 +41,8 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// Method [default: GET; POST with --body]
-    #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method, help_heading = WHAT)]
-    pub(crate) method: Option<String>,
-
-    /// Header field "Name: value"; repeatable
-    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parts::parse_header, help_heading = WHAT)]
-    pub(crate) header: Vec<(String, String)>,
-
-    /// Body: the text itself, @FILE for a file's bytes, @- for standard input
-    #[arg(long, value_name = "TEXT|@FILE", help_heading = WHAT)]
-    pub(crate) body: Option<String>,
-
-    /// User and password for basic authentication
-    #[arg(short = 'u', long, value_name = "NAME:PASS", value_parser = values::user, help_heading = WHAT)]
-    pub(crate) user: Option<String>,
-
-    /// Ask for a compressed answer
-    #[arg(long, help_heading = WHAT)]
-    pub(crate) compressed: bool,
+    #[command(flatten)]
+    pub(crate) request: RequestFlags,
 
     /// How your client writes a request with a body: head and body in one write, or apart (with Nagle's algorithm on)
     #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = WHAT)]
@@ -83,17 +64,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "URL", requires = "url", help_heading = HOW)]
     pub(crate) origin: Option<String>,
 
-    /// Use ADDRESS for HOST:PORT instead of asking for it, as in curl; repeatable
-    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = values::resolve, help_heading = WHERE)]
-    pub(crate) resolve: Vec<Resolve>,
-
-    /// Use only IPv4 addresses
-    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = WHERE)]
-    pub(crate) ipv4: bool,
-
-    /// Use only IPv6 addresses
-    #[arg(short = '6', long, help_heading = WHERE)]
-    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) to: AddressFlags,
 
     #[command(flatten)]
     pub(crate) passive: PassiveArgs,

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use linerate_load::plan::{self, Check, Rate, parts};
+use linerate_load::plan::{self, Check, Rate};
 
-use super::values::{self, Addresses, DataFile, Resolve, Statuses};
+use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
+use super::values::{self, Addresses, DataFile, Statuses};
 
 const HOW: &str = "How to send";
 const WHEN: &str = "How much, how fast";
-const WHAT: &str = "What to send";
 const FROM: &str = "A plan from elsewhere";
 const GOOD: &str = "What is good";
-const WHERE: &str = "Where to and from";
 const RESULTS: &str = "Results";
 
 const AFTER: &str = "\
@@ -41,7 +40,8 @@ pub(crate) struct LoadArgs {
     /// What to ask for: http://HOST[:PORT][/PATH][?QUERY]
     ///
     /// A plan file can name it too. User and password in it become an Authorization header. In path and query
-    /// {{seq}}, {{now_ms}}, {{rand:1-1000}} and {{csv.COLUMN}} are filled in for each request.
+    /// {{seq}}, {{now_ms}}, {{rand:1-1000}} and {{csv.COLUMN}} are filled in for each request, as in header fields and the
+    /// body. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -117,25 +117,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = values::timeout, help_heading = WHEN)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Method [default: GET; POST with --body]
-    #[arg(short = 'X', long, value_name = "METHOD", value_parser = values::method, help_heading = WHAT)]
-    pub(crate) method: Option<String>,
-
-    /// Header field "Name: value"; repeatable
-    #[arg(short = 'H', long, value_name = "FIELD", value_parser = parts::parse_header, help_heading = WHAT)]
-    pub(crate) header: Vec<(String, String)>,
-
-    /// Body: the text itself, @FILE for a file's bytes, @- for standard input
-    #[arg(long, value_name = "TEXT|@FILE", help_heading = WHAT)]
-    pub(crate) body: Option<String>,
-
-    /// User and password for basic authentication
-    #[arg(short = 'u', long, value_name = "NAME:PASS", value_parser = values::user, help_heading = WHAT)]
-    pub(crate) user: Option<String>,
-
-    /// Ask for a compressed answer (which is counted, not unpacked)
-    #[arg(long, help_heading = WHAT)]
-    pub(crate) compressed: bool,
+    #[command(flatten)]
+    pub(crate) request: RequestFlags,
 
     /// CSV file whose columns fill {{NAME.COLUMN}}; the name is "csv" without one; repeatable
     #[arg(long, value_name = "[NAME=]FILE", value_parser = values::data_file, help_heading = WHAT)]
@@ -209,17 +192,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "ADDR[,ADDR]", value_parser = values::addresses, help_heading = WHERE)]
     pub(crate) from: Option<Addresses>,
 
-    /// Use ADDRESS for HOST:PORT instead of asking for it, as in curl; repeatable
-    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = values::resolve, help_heading = WHERE)]
-    pub(crate) resolve: Vec<Resolve>,
-
-    /// Use only IPv4 addresses (a name that has both kinds is reached by IPv4 unless told otherwise)
-    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = WHERE)]
-    pub(crate) ipv4: bool,
-
-    /// Use only IPv6 addresses
-    #[arg(short = '6', long, help_heading = WHERE)]
-    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) to: AddressFlags,
 
     /// Write the results as JSON to FILE, or - for standard output (the summary then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]

@@ -3,6 +3,7 @@
 mod explain;
 mod load;
 mod passive;
+mod request;
 mod values;
 
 use clap::{Args, Parser, Subcommand};
@@ -31,7 +32,7 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// See pipelining beat polling, threads and an async pool on this machine, in half a minute
+/// See pipelining beat polling, threads and an async pool on this machine, in a quarter of a minute
 ///
 /// Starts a small server inside this process, on one core, and sends to it in all ways from another: one at a time, a
 /// hundred blocking threads, an async pool, and event loops with long, short, mixed and pipelined connections. Needs

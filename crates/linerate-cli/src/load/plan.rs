@@ -6,7 +6,7 @@ use std::time::Duration;
 use linerate_load::Plan;
 use linerate_load::plan::file::PlanFile;
 use linerate_load::plan::limits::MAX_BODY_BYTES;
-use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way, parts};
+use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
 
 use super::machine::Machine;
 use super::target::{Url, Wish};
@@ -123,7 +123,7 @@ impl Draft<'_> {
         let args = self.args;
         let from =
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
-        let wish = Wish { resolve: &args.resolve, ipv4: args.ipv4, ipv6: args.ipv6, from: &from };
+        let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &from };
         let (addresses, other_family) = self.url.addresses(&wish)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
@@ -227,22 +227,17 @@ impl Draft<'_> {
             }],
         };
         let args = self.args;
-        let of_one = [("--method", args.method.is_some()), ("--body", args.body.is_some())];
+        let of_one = [("--method", args.request.method.is_some()), ("--body", args.request.body.is_some())];
         if let Some((flag, _)) = of_one.iter().find(|(_, given)| *given && requests.len() > 1) {
             let message = format!("{flag} would make all {} requests the same", requests.len());
             return Err(Fault::input(message).hint("write it in a plan file, at the request that is meant"));
         }
-        let body = args.body.as_deref().map(read_body).transpose()?;
+        let body = args.request.body()?;
         for request in &mut requests {
             if let Some(body) = &body {
                 request.body = Some(body.clone());
-                if request.method == "GET" {
-                    "POST".clone_into(&mut request.method);
-                }
             }
-            if let Some(method) = &args.method {
-                request.method.clone_from(method);
-            }
+            request.method = args.request.method_over(&request.method);
             self.dress(request);
             // Names given elsewhere stay; one made here follows the method.
             if self.file.is_none() && self.source.is_none() {
@@ -255,17 +250,7 @@ impl Draft<'_> {
     /// Fields and expectations.
     fn dress(&self, request: &mut Request) {
         let args = self.args;
-        if let Some(user) = args.user.as_ref().or(self.url.user.as_ref()) {
-            let (name, value) = parts::basic_auth(user);
-            parts::set_field(&mut request.fields, &name, &value);
-        }
-        if args.compressed {
-            let (name, value) = parts::COMPRESSED;
-            parts::set_field(&mut request.fields, name, value);
-        }
-        // A field given here takes the place of the plan's; given twice, it is sent twice.
-        request.fields.retain(|(name, _)| !parts::has_field(&args.header, name));
-        request.fields.extend(args.header.iter().cloned());
+        args.request.dress(&mut request.fields, self.url.user.as_ref());
         if let Some(statuses) = &args.expect_status {
             request.expect.status.clone_from(&statuses.0);
         }

@@ -82,7 +82,7 @@ pub(super) fn doses(doses: &[Dose], slope: Estimate) -> String {
             r#"<text class="time" x="{}" y="{:.1}" text-anchor="end">{}</text>"#,
             AXIS[0] - 8.0,
             y(ms) + 4.0,
-            time(ms, true)
+            tick(ms)
         );
     }
     // Through the middle of all, as Theil and Sen have it.
@@ -140,9 +140,21 @@ impl Axis {
                 svg,
                 r#"<line class="axis" x1="{x:.1}" y1="{top}" x2="{x:.1}" y2="{bottom}"/><text class="time" x="{x:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
                 bottom + 14.0,
-                time(ms, true)
+                tick(ms)
             );
         }
+    }
+}
+
+/// A round time at an axis: `0`, `20 ms`, `2.5 ms`.
+fn tick(ms: f64) -> String {
+    let text = time(ms, true);
+    match text.split_once(' ') {
+        Some(_) if ms == 0.0 => "0".to_owned(),
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
     }
 }
 
@@ -157,6 +169,12 @@ fn nice(most: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_have_no_digits_that_say_nothing() {
+        let said = [0.0, 0.0002, 0.05, 2.5, 10.0, 100.0, 1000.0].map(tick);
+        assert_eq!(said, ["0", "0.2 µs", "50 µs", "2.5 ms", "10 ms", "100 ms", "1 s"]);
+    }
 
     #[test]
     fn an_axis_has_few_round_steps_and_holds_everything() {
