@@ -41,6 +41,10 @@ impl Link for BothEnds {
         self.clients.now()
     }
 
+    fn now_anew(&mut self) -> Time {
+        self.clients.now_anew()
+    }
+
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let count = self.server.receive(max, &mut take);
         count + self.clients.receive(max - count, take)

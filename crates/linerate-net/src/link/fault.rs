@@ -262,6 +262,10 @@ impl<L: Link> Link for Fault<L> {
         self.link.now()
     }
 
+    fn now_anew(&mut self) -> Time {
+        self.link.now_anew()
+    }
+
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let way = &mut self.incoming;
         if way.is_nothing() {

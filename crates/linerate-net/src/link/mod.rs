@@ -56,6 +56,11 @@ pub trait Link {
     /// The time now, read since the last [`Link::flush`] or [`Link::wait`].
     fn now(&mut self) -> Time;
 
+    /// The time now, read anew: whoever asks has been away. A link that keeps no time read earlier has nothing to do.
+    fn now_anew(&mut self) -> Time {
+        self.now()
+    }
+
     /// Lends up to `max` received packets to `take`, each beginning with its IP header. Returns how many there were.
     fn receive(&mut self, max: usize, take: impl FnMut(&mut [u8])) -> usize;
 

@@ -257,6 +257,10 @@ impl<L: Link> Link for Pcap<L> {
         self.link.now()
     }
 
+    fn now_anew(&mut self) -> Time {
+        self.link.now_anew()
+    }
+
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let Some(tape) = &mut self.tape else { return self.link.receive(max, take) };
         let now = self.link.now();

@@ -524,20 +524,24 @@ impl Core {
         }
     }
 
-    /// Everything whose time has come.
-    pub(super) fn expire(&mut self, mtu: usize, events: &mut Vec<Event>) {
-        while let Some(slot) = self.wheel.pop(self.now) {
+    /// Timers that speak of silence. `at`: everything that came before it was read.
+    pub(super) fn expire(&mut self, at: Time, mtu: usize, events: &mut Vec<Event>) {
+        while let Some(slot) = self.wheel.pop(at) {
             let Some((conn, entry)) = self.table.by_slot(slot) else { continue };
-            let told = entry.flow.handle_deadline(self.now, &mut self.shared);
+            let told = entry.flow.handle_deadline(at, &mut self.shared);
             if told == Told::NOTHING {
                 self.wheel.set(slot, entry.flow.deadline());
             } else {
                 self.act(conn, told, events);
             }
         }
-        while let Some(index) = self.halves.pop(self.now) {
+        while let Some(index) = self.halves.pop(at) {
             self.expire_half(index, mtu, events);
         }
+    }
+
+    /// Timers of what is closed: time alone is what they wait for.
+    pub(super) fn expire_closed(&mut self) {
         while let Some(index) = self.waits.expired(self.now) {
             self.forget(index);
         }
@@ -620,7 +624,7 @@ impl Core {
         for _ in 0..self.ready.len() {
             let Some(conn) = self.ready.pop_front() else { break };
             let Some(entry) = self.table.get_mut(conn) else { continue };
-            if entry.closing.is_none() && !entry.paused && entry.is_readable() {
+            if entry.closing.is_none() && !entry.paused && entry.has_news() {
                 events.push(Event::Readable { conn, data: Data { conn, token: 0 } });
             } else {
                 entry.reported = false;

@@ -57,8 +57,13 @@ impl Entry {
 
     /// Whether there is something to read that the application should hear of.
     pub(crate) fn is_readable(&self) -> bool {
-        let enough = self.flow.has_bytes() && self.flow.inbox_len() >= self.flow.low_water(self.low_water);
+        let enough = self.flow.inbox_len() >= self.flow.low_water(self.low_water);
+        self.has_news() && (enough || !self.flow.has_bytes())
+    }
+
+    /// Whether there is something to read at all: one that was read in part is gone on with, however little is left.
+    pub(crate) fn has_news(&self) -> bool {
         let end = self.flow.ended && !self.ended;
-        enough || end || (self.flow.error.is_some() && !self.failed)
+        self.flow.has_bytes() || end || (self.flow.error.is_some() && !self.failed)
     }
 }

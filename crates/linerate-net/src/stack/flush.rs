@@ -1,6 +1,7 @@
 //! What leaves: for each connection that was touched, all that may be sent now; and how closed ones move on.
 
 use std::io;
+use std::time::Duration;
 
 use super::Stack;
 use super::core::{Core, mss_of};
@@ -14,6 +15,23 @@ use crate::{Conn, Event, Time};
 /// each of a hundred thousand, while what comes in overruns it; but some of the refused may only lack a way to their peer.
 const REFUSALS: usize = 64;
 
+/// Packets that are handed to the link before it lets them go. Reason: each call to it costs, and what is handed over first gets old
+/// while the last is made.
+const HANDED: usize = 64;
+
+/// A link that lets packets go so late was kept from it. Reason: a small part of the least time-out.
+const LATE: Duration = Duration::from_millis(1);
+
+/// What became of a connection's segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    All,
+    /// The link has to let go what it has.
+    Some,
+    /// The link had no room.
+    Refused,
+}
+
 impl<L: Link> Stack<L> {
     /// Sends what may be sent, and lets the link have it.
     pub(super) fn flush(&mut self) -> io::Result<()> {
@@ -23,7 +41,7 @@ impl<L: Link> Stack<L> {
         while looked < dirty.len() && kept < REFUSALS {
             let slot = dirty[looked];
             looked += 1;
-            if !self.flush_flow(slot) {
+            if !self.flush_flow(slot)? {
                 dirty[kept] = slot;
                 kept += 1;
             }
@@ -36,7 +54,29 @@ impl<L: Link> Stack<L> {
         dirty.append(&mut self.core.dirty);
         self.core.dirty = dirty;
         self.send_replies();
-        self.link.flush()
+        self.let_go()
+    }
+
+    /// Everything that was handed to the link leaves. Should that have taken long (a process that lost its core), timers of what
+    /// leaves late begin late.
+    fn let_go(&mut self) -> io::Result<()> {
+        self.link.flush()?;
+        self.handed = 0;
+        if self.leaving.is_empty() {
+            return Ok(());
+        }
+        let core = &mut self.core;
+        let before = std::mem::replace(&mut core.now, self.link.now());
+        let late = core.now - before;
+        for slot in self.leaving.drain(..) {
+            if late > LATE
+                && let Some((_, entry)) = core.table.by_slot(slot)
+            {
+                entry.flow.wait_longer(late);
+                core.wheel.set(slot, entry.flow.deadline());
+            }
+        }
+        Ok(())
     }
 
     fn send_replies(&mut self) {
@@ -57,18 +97,22 @@ impl<L: Link> Stack<L> {
     }
 
     /// `false` when the link had no room for all of it.
-    fn flush_flow(&mut self, slot: u32) -> bool {
-        let Some((conn, entry)) = self.core.table.by_slot(slot) else { return true };
+    fn flush_flow(&mut self, slot: u32) -> io::Result<bool> {
+        let Some((conn, entry)) = self.core.table.by_slot(slot) else { return Ok(true) };
         if !entry.dirty {
-            return true;
+            return Ok(true);
         }
         self.core.advance_closing(conn);
-        if !self.send_segments(conn) {
-            return false;
+        loop {
+            match self.send_segments(conn) {
+                Left::All => break,
+                Left::Some => self.let_go()?,
+                Left::Refused => return Ok(false),
+            }
         }
         let core = &mut self.core;
         core.advance_closing(conn);
-        let Some(entry) = core.table.get_mut(conn) else { return true };
+        let Some(entry) = core.table.get_mut(conn) else { return Ok(true) };
         entry.dirty = false;
         entry.flow.settle(core.now, &core.shared);
         if entry.flow.held_back(core.shared.limits.send_buffer) > 0 {
@@ -77,18 +121,19 @@ impl<L: Link> Stack<L> {
             core.pending.push(Event::Drained { conn });
         }
         core.wheel.set(slot, entry.flow.deadline());
-        true
+        Ok(true)
     }
 
-    fn send_segments(&mut self, conn: Conn) -> bool {
+    fn send_segments(&mut self, conn: Conn) -> Left {
         let core = &mut self.core;
-        let Some(entry) = core.table.get_mut(conn) else { return true };
+        let Some(entry) = core.table.get_mut(conn) else { return Left::All };
         if entry.flow.is_stalled() {
             // Nothing comes back: the path may have become narrower.
             let mtu = self.link.mtu(entry.flow.tuple.remote.ip());
             entry.flow.limit_mss(mss_of(mtu, &entry.flow.tuple.remote));
         }
         let shared = &mut core.shared;
+        let before = self.handed;
         while let Some(outgoing) = entry.flow.next(core.now) {
             let (local, remote) = (entry.flow.tuple.local, entry.flow.tuple.remote);
             let tcp: &TcpHeader = &outgoing.tcp;
@@ -99,12 +144,19 @@ impl<L: Link> Stack<L> {
             });
             if !sent {
                 shared.stats.link_full += 1;
-                return false;
+                return Left::Refused;
             }
             shared.stats.packets_out += 1;
             entry.flow.commit(core.now, &outgoing, shared);
+            if self.handed == before {
+                self.leaving.push(conn.slot);
+            }
+            self.handed += 1;
+            if self.handed >= HANDED {
+                return Left::Some;
+            }
         }
-        true
+        Left::All
     }
 
     /// A signal that came while there was enough to do.

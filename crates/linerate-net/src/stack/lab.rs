@@ -19,7 +19,11 @@ const IRS: u32 = u32::MAX - 999;
 
 /// A link whose other end is the script.
 pub(crate) struct ScriptLink {
-    now: Time,
+    pub(crate) now: Time,
+    /// Read since the last call that may take long.
+    seen: Option<Time>,
+    /// The next call to send stands still for so long.
+    pub(crate) stands_still: Duration,
     inbox: VecDeque<Vec<u8>>,
     outbox: Vec<Vec<u8>>,
     mtu: usize,
@@ -28,7 +32,12 @@ pub(crate) struct ScriptLink {
 
 impl Link for ScriptLink {
     fn now(&mut self) -> Time {
-        self.now
+        *self.seen.get_or_insert(self.now)
+    }
+
+    fn now_anew(&mut self) -> Time {
+        self.seen = None;
+        self.now()
     }
 
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
@@ -47,10 +56,13 @@ impl Link for ScriptLink {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.now = self.now + std::mem::take(&mut self.stands_still);
+        self.seen = None;
         Ok(())
     }
 
     fn wait(&mut self, _until: Option<Time>) -> io::Result<bool> {
+        self.seen = None;
         Ok(false)
     }
 
@@ -104,6 +116,8 @@ impl Lab {
     pub(crate) fn new(options: StackOptions) -> Lab {
         let link = ScriptLink {
             now: Time::from_nanos(1_000_000_000),
+            seen: None,
+            stands_still: Duration::ZERO,
             inbox: VecDeque::new(),
             outbox: Vec::new(),
             mtu: 1500,

@@ -3,7 +3,7 @@
 //!
 //! A turn: what the application did since the last one leaves (data, ACK and FIN in one packet where they can); packets are
 //! taken, and timers run; what they brought is told. So an ACK waits for the answer that carries it, and no longer than
-//! until the next turn where one is due.
+//! until the next turn where one is due; where the application is slow, ACKs leave before it has its turn.
 
 mod cookie;
 mod core;
@@ -14,6 +14,7 @@ mod flush;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;
+mod intake;
 mod keyed;
 mod lab;
 #[cfg(test)]
@@ -25,6 +26,8 @@ mod ports;
 mod reply;
 mod shared;
 mod stats;
+#[cfg(test)]
+mod still;
 mod time_wait;
 mod tuple;
 mod wheel;
@@ -41,6 +44,7 @@ use self::demux::Owner;
 use self::entry::Entry;
 use self::flow::Flow;
 use self::handshake::Listening;
+use self::intake::Unread;
 pub use self::options::{StackLimits, StackOptions};
 pub use self::stats::StackStats;
 use self::tuple::Tuple;
@@ -66,13 +70,20 @@ pub struct Stack<L> {
     core: Core,
     /// Turns that found enough to do.
     busy: u32,
+    /// For so many turns the application counts as slow.
+    slow: u8,
+    unread: Option<Unread>,
+    /// Packets given to the link that it may not have sent yet, and the slots they are from.
+    handed: usize,
+    leaving: Vec<u32>,
 }
 
 impl<L: Link> Stack<L> {
     /// A stack over this link.
     pub fn new(mut link: L, options: StackOptions) -> Stack<L> {
         let now = link.now();
-        Stack { link, core: Core::new(options, now), busy: 0 }
+        let core = Core::new(options, now);
+        Stack { link, core, busy: 0, slow: 0, unread: None, handed: 0, leaving: Vec::new() }
     }
 
     /// The link.
@@ -164,17 +175,6 @@ impl<L: Link> Stack<L> {
         Ok(())
     }
 
-    /// Packets are taken in.
-    fn take_packets(&mut self, events: &mut Vec<Event>) {
-        let core = &mut self.core;
-        core.now = self.link.now();
-        let (checksums, most) = (self.link.checksums(), core.shared.limits.packets_per_turn);
-        // For a SYN's answer the link's own size will do: narrower paths are learnt when a connection is not answered.
-        let mtu = self.link.mtu(IpAddr::from([0, 0, 0, 0]));
-        self.link.receive(most, |packet| core.handle_packet(packet, checksums, mtu, events));
-        core.expire(mtu, events);
-    }
-
     /// How long the link may wait.
     fn patience(&mut self, until: Option<Time>) -> Option<Time> {
         let core = &mut self.core;
@@ -249,10 +249,12 @@ impl<L: Link> Transport for Stack<L> {
 
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
+        self.note_absence();
         self.flush()?;
         self.core.report(events);
         self.take_packets(events);
         if events.len() > before {
+            self.acknowledge_before()?;
             self.busy = self.busy.wrapping_add(1);
             return if self.busy.is_multiple_of(LOOKS) { self.look_for_waker(events) } else { Ok(()) };
         }
@@ -264,7 +266,7 @@ impl<L: Link> Transport for Stack<L> {
             events.push(Event::Woken);
         }
         self.take_packets(events);
-        Ok(())
+        if events.len() > before { self.acknowledge_before() } else { Ok(()) }
     }
 
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
@@ -278,6 +280,7 @@ impl<L: Link> Transport for Stack<L> {
             return After::Open;
         }
         let most = core.limits.receive_bytes.saturating_mul(core.limits.reads_per_turn as usize);
+        let most = most.min(core.shared.limits.lent_per_turn);
         entry.flow.read(core.now, most, &mut core.shared, take);
         let opened = entry.flow.note_read();
         let after = if entry.flow.has_bytes() {

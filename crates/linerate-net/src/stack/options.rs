@@ -24,6 +24,9 @@ pub struct StackOptions {
 pub struct StackLimits {
     /// Packets taken in one turn. Reason: what came first must not get old, and a batch stays in the cache.
     pub packets_per_turn: usize,
+    /// Bytes of a connection that the application is lent in one turn. Reason: while it is at them nothing is acknowledged, and a
+    /// peer takes 10 ms of silence for a loss.
+    pub lent_per_turn: usize,
     /// Bytes in buffers of all connections together, both directions. Reason: peers that do not read, or that send faster
     /// than we read, must not grow our memory. Beyond it what comes is dropped as if lost, and `send` fails.
     pub buffer_bytes: usize,
@@ -71,6 +74,7 @@ impl Default for StackLimits {
     fn default() -> Self {
         StackLimits {
             packets_per_turn: 256,
+            lent_per_turn: 128 << 10,
             buffer_bytes: 1 << 30,
             first_window: 256 << 10,
             largest_window: 6 << 20,

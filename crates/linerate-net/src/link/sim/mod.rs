@@ -84,6 +84,16 @@ impl SimEnd {
         &self.sim
     }
 
+    /// Its process stands still for so long: what arrives meanwhile is not looked at.
+    pub fn stand_still(&mut self, time: Duration) -> io::Result<()> {
+        self.begin();
+        let until = self.sim.lock().now + time;
+        self.sim.lock().ends[self.index].deaf = true;
+        let woken = self.yield_until(Some(until), false).map(drop);
+        self.sim.lock().ends[self.index].deaf = false;
+        woken
+    }
+
     /// The first thing an end does waits for its turn, as everything later does.
     fn begin(&mut self) {
         if !self.runs {

@@ -21,6 +21,8 @@ pub(super) enum Status {
 pub(super) struct End {
     addresses: Vec<IpAddr>,
     pub(super) status: Status,
+    /// While it waits, packets do not wake it.
+    pub(super) deaf: bool,
     arrivals: Late<Vec<u8>>,
 }
 
@@ -49,8 +51,8 @@ impl Net {
     }
 
     pub(super) fn add(&mut self, addresses: &[IpAddr]) -> usize {
-        let end = End { addresses: addresses.to_vec(), status: Status::New, arrivals: Late::default() };
-        self.ends.push(end);
+        let (addresses, arrivals) = (addresses.to_vec(), Late::default());
+        self.ends.push(End { addresses, status: Status::New, deaf: false, arrivals });
         self.ends.len() - 1
     }
 
@@ -135,7 +137,7 @@ impl Net {
     fn due(&self, end: usize) -> Option<Time> {
         match self.ends[end].status {
             Status::Waiting(until) => {
-                let next = self.next_arrival(end).unwrap_or(Time::NEVER);
+                let next = self.next_arrival(end).filter(|_| !self.ends[end].deaf).unwrap_or(Time::NEVER);
                 Some(until.min(next)).filter(|at| *at != Time::NEVER)
             }
             _ => None,

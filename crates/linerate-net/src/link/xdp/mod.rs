@@ -191,6 +191,11 @@ impl Link for Xdp {
         self.clock.now()
     }
 
+    fn now_anew(&mut self) -> Time {
+        self.clock = Clock::default();
+        self.clock.now()
+    }
+
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let mut count = 0;
         for queue in &mut self.queues {

@@ -11,6 +11,9 @@ use crate::stack::wire::Seq;
 const DUPLICATES: u8 = 3;
 /// Round trips for which a wider reordering window is kept (RFC 8985 section 6.2.4).
 const PERSIST: u8 = 16;
+/// The least reordering window, ns, within the smoothed round trip that bounds it (RFC 8985 section 6.2.4). Reason: on one machine
+/// a round trip may once take next to nothing, and its quarter says nothing of what reorders there.
+const LEAST_REORDERING: u64 = 50_000;
 
 /// RFC 8985 section 6.1.
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,7 +239,7 @@ impl Flow {
             return 0;
         }
         let quarter = self.rtt.least() / 4;
-        (quarter * (1 + u64::from(self.rack.wider))).min(self.rtt.smoothed())
+        (quarter * (1 + u64::from(self.rack.wider))).max(LEAST_REORDERING).min(self.rtt.smoothed())
     }
 
     /// RFC 8985 section 6.2, step 5.

@@ -135,6 +135,11 @@ impl Reassembly {
 }
 
 impl Flow {
+    /// An ACK that waits for data to travel with waits no longer.
+    pub(crate) fn acknowledge_now(&mut self) {
+        self.ack_now |= self.ack_at != Time::NEVER;
+    }
+
     /// The payload and the FIN of an acceptable segment.
     pub(super) fn handle_payload(
         &mut self,

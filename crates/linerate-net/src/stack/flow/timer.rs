@@ -20,8 +20,9 @@ pub(crate) enum Timer {
     Persist,
 }
 
-/// A tail loss probe comes no sooner. Reason: the peer's machine may be busy, and a turn of ours too.
-const LEAST_PROBE: Duration = Duration::from_millis(5);
+/// A tail loss probe comes no sooner. Reason: the peer's machine may be busy; Linux waits for two ticks beyond its two round trips, 8 ms
+/// on most machines, RFC 8985's drafts for 10 ms.
+const LEAST_PROBE: Duration = Duration::from_millis(10);
 /// How long a peer may keep an ACK: that of a single segment (RFC 8985 section 7.2), and of what fills its window. Reason: Linux waits 40 ms.
 const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
 
@@ -53,6 +54,13 @@ impl Flow {
         match self.tail_probe_due(now) {
             Some(at) if at < rto => self.set_timer(Timer::TailProbe, at),
             _ => self.set_timer(Timer::Retransmission, rto),
+        }
+    }
+
+    /// What left was `late` to leave: the peer could not answer before.
+    pub(crate) fn wait_longer(&mut self, late: Duration) {
+        if self.timer != Timer::None {
+            self.timer_at = self.timer_at + late;
         }
     }
 
