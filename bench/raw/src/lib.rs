@@ -8,3 +8,4 @@ pub mod requests;
 pub mod server;
 pub mod sys;
 pub mod uring;
+mod waiting;

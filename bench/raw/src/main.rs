@@ -30,8 +30,17 @@ fn print_line(v: &serde_json::Value) -> Result<()> {
 }
 
 fn serve(words: impl Iterator<Item = String>) -> Result<()> {
-    let known =
-        ["listen", "body", "close-after", "stall-ms", "stall-every-ms", "core", "spin", "until-stdin-ends"];
+    let known = [
+        "listen",
+        "body",
+        "close-after",
+        "stall-ms",
+        "stall-every-ms",
+        "wait-ms",
+        "core",
+        "spin",
+        "until-stdin-ends",
+    ];
     let a = Args::parse(words, &known)?;
     let stall = match (a.maybe("stall-ms")?, a.maybe("stall-every-ms")?) {
         (Some(lasts), Some(every)) if lasts < every => {
@@ -45,6 +54,7 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
         body: a.or("body", 13)?,
         close_after: a.maybe("close-after")?,
         stall,
+        wait: a.maybe("wait-ms")?.map(Duration::from_millis),
         core: a.maybe("core")?,
         spin: a.or("spin", false)?,
         until_stdin_ends: a.or("until-stdin-ends", false)?,

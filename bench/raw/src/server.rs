@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::requests::{After, Matcher, Partial};
 use crate::sys;
+use crate::waiting::Waiting;
 
 /// What one read may bring. A whole window of a pipelining client fits.
 const READ: usize = 256 << 10;
@@ -28,7 +29,10 @@ const COPY_BELOW: usize = 4 << 10;
 const ACCEPTS: usize = 64;
 
 /// Longest wait: after it the loop looks whether it was asked to end.
-const WAIT_MS: i32 = 100;
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Answers that waited and leave in one turn. What comes meanwhile is read before the others: else it begins to wait late.
+const ANSWERS: usize = 16;
 
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
@@ -44,6 +48,8 @@ pub struct Options {
     pub close_after: Option<u64>,
     /// Answers nothing for the first time, once in each of the second (counted from the first request).
     pub stall: Option<(Duration, Duration)>,
+    /// Answers each request this much later.
+    pub wait: Option<Duration>,
     /// The core it runs on.
     pub core: Option<usize>,
     /// Asks the kernel for events without ever sleeping: the client then never pays for waking us.
@@ -170,6 +176,11 @@ struct Connection {
     served: u64,
     partial: Partial,
     owed: Owed,
+    /// Which of those that had this slot.
+    serial: u64,
+    /// Its answers wait for their time; and meanwhile there was more to read.
+    waits: bool,
+    more: bool,
 }
 
 enum Next {
@@ -189,6 +200,7 @@ pub struct Server {
     buffer: Vec<u8>,
     seen: Seen,
     next_stall_us: u64,
+    waiting: Option<Waiting>,
 }
 
 impl std::fmt::Debug for Server {
@@ -211,6 +223,7 @@ impl Server {
         }
         let answers = Answers::new(options.body)?;
         let server = Server {
+            waiting: options.wait.map(Waiting::new),
             options,
             listener,
             epoll,
@@ -229,8 +242,12 @@ impl Server {
     pub fn run(mut self) -> io::Result<Seen> {
         let mut ended = false;
         while !ended && !sys::asked_to_end() {
-            let n = self.epoll.wait(self.patience())?;
+            let n = self.epoll.wait_for(self.patience())?;
+            if let Some(waiting) = &mut self.waiting {
+                waiting.look();
+            }
             if n == 0 && self.next_stall_us == u64::MAX {
+                self.answer_due();
                 continue;
             }
             let now = sys::now_us();
@@ -247,6 +264,7 @@ impl Server {
                     (token, _) => drop(self.serve(token as usize)),
                 }
             }
+            self.answer_due();
             if self.seen.requests > before {
                 self.note_time(now);
             }
@@ -254,11 +272,26 @@ impl Server {
         Ok(self.seen)
     }
 
-    fn patience(&self) -> i32 {
-        match self.options.spin {
-            true => 0,
-            false if self.next_stall_us == u64::MAX => WAIT_MS,
-            false => WAIT_MS.min((self.next_stall_us.saturating_sub(sys::now_us()) / 1000) as i32 + 1),
+    fn patience(&self) -> Duration {
+        let most = match self.options.spin {
+            true => Duration::ZERO,
+            false if self.next_stall_us == u64::MAX => WAIT,
+            false => WAIT.min(Duration::from_micros(self.next_stall_us.saturating_sub(sys::now_us()) + 1)),
+        };
+        self.waiting.as_ref().and_then(Waiting::next_in).map_or(most, |due| due.min(most))
+    }
+
+    /// Sends the answers whose time has come.
+    fn answer_due(&mut self) {
+        for _ in 0..ANSWERS {
+            let Some((slot, serial)) = self.waiting.as_mut().and_then(Waiting::due) else { return };
+            let Some(mut c) = self.connections[slot].take_if(|c| c.serial == serial) else { continue };
+            c.waits = false;
+            let next = if c.more { self.turn(slot, &mut c) } else { self.flush(&mut c) };
+            self.connections[slot] = Some(c);
+            if matches!(next, Next::Gone) {
+                self.drop_connection(slot);
+            }
         }
     }
 
@@ -296,6 +329,9 @@ impl Server {
                 served: 0,
                 partial: Partial::default(),
                 owed: Owed::default(),
+                serial: self.seen.connections,
+                waits: false,
+                more: false,
             });
             // The request is mostly there already; a short connection then never meets epoll.
             if self.serve(slot) {
@@ -310,7 +346,7 @@ impl Server {
     /// Reads and writes what can be; returns whether the connection is still there.
     fn serve(&mut self, slot: usize) -> bool {
         let Some(mut c) = self.connections[slot].take() else { return false };
-        let next = self.turn(&mut c);
+        let next = self.turn(slot, &mut c);
         self.connections[slot] = Some(c);
         match next {
             Next::Stay => true,
@@ -328,7 +364,11 @@ impl Server {
         }
     }
 
-    fn turn(&mut self, c: &mut Connection) -> Next {
+    fn turn(&mut self, slot: usize, c: &mut Connection) -> Next {
+        if c.waits {
+            c.more = true;
+            return Next::Stay;
+        }
         loop {
             if c.state != State::Draining && matches!(self.flush(c), Next::Gone) {
                 return Next::Gone;
@@ -345,6 +385,13 @@ impl Server {
             };
             if c.state == State::Open && !self.take(c, n) {
                 return Next::Gone;
+            }
+            if let Some(waiting) = &mut self.waiting
+                && (c.owed.bytes > 0 || c.owed.last > 0)
+            {
+                waiting.push(slot, c.serial);
+                (c.waits, c.more) = (true, n == self.buffer.len());
+                return Next::Stay;
             }
             if n < self.buffer.len() && c.state != State::Draining {
                 return self.flush(c);

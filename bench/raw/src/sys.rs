@@ -5,6 +5,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// Events that one `epoll_wait` may bring. More only fill the cache: what is left comes next time.
 pub const EVENTS: usize = 512;
@@ -177,6 +178,21 @@ impl Epoll {
         let room = self.events.len() as i32;
         // SAFETY: the buffer has room for `room` events.
         let n = unsafe { libc::epoll_wait(self.fd, self.events.as_mut_ptr(), room, timeout_ms) };
+        self.note(n)
+    }
+
+    /// As [`Epoll::wait`], to the nanosecond.
+    pub fn wait_for(&mut self, most: Duration) -> io::Result<usize> {
+        let room = self.events.len() as i32;
+        let most =
+            libc::timespec { tv_sec: most.as_secs() as libc::time_t, tv_nsec: most.subsec_nanos().into() };
+        // SAFETY: the buffer has room for `room` events, the time lives through the call, and no signals are named.
+        let n =
+            unsafe { libc::epoll_pwait2(self.fd, self.events.as_mut_ptr(), room, &most, std::ptr::null()) };
+        self.note(n)
+    }
+
+    fn note(&mut self, n: i32) -> io::Result<usize> {
         self.ready = match check(i64::from(n)) {
             Ok(n) => n,
             Err(e) if would_block(&e) => 0,
@@ -232,10 +248,15 @@ pub fn seconds(t: libc::timeval) -> f64 {
 
 /// Monotonic time in microseconds, the same clock for all processes of a machine.
 pub fn now_us() -> u64 {
+    now_ns() / 1000
+}
+
+/// The same in nanoseconds.
+pub fn now_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` lives through the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    t.tv_sec as u64 * 1_000_000 + t.tv_nsec as u64 / 1000
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 static ASKED_TO_END: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

@@ -53,6 +53,10 @@ impl Default for Limits {
 /// waits, and asking at once again would spin.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
+/// Descriptors that an instance of epoll has room made for when it starts. Reason: making it later holds up a turn for ten
+/// milliseconds at each power of two; so many take 128 KiB of the kernel's memory for the whole process.
+pub(crate) const DESCRIPTORS_AT_FIRST: u32 = 1 << 14;
+
 /// A first send up to this size leaves at once without TCP_NODELAY. Reason: it fits one segment even at the smallest MSS
 /// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
 pub(crate) const ONE_SEGMENT: usize = 500;

@@ -19,9 +19,9 @@ use bytes::Bytes;
 use self::entry::{Entry, Flushed};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST};
 use crate::outbox::LentTable;
-use crate::sys::{EventFd, Interest, Poll, Ready, socket};
+use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
 use crate::{
     After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
@@ -71,6 +71,8 @@ impl Epoll {
         let wake = Arc::new(EventFd::new()?);
         // Edge-triggered: each signal is an edge, so the count is never read.
         poll.add(&*wake, Interest::Read, WAKER)?;
+        // Without the room it goes on as it is.
+        let _ = thread::reserve_descriptors(&*wake, limits.connections.min(DESCRIPTORS_AT_FIRST));
         Ok(Epoll {
             poll,
             wake,
@@ -546,5 +548,21 @@ impl Transport for Epoll {
 
     fn name(&self) -> &'static str {
         "epoll"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the kernel would make room in the midst of accepting, and take ten milliseconds each time.
+    #[test]
+    fn room_for_descriptors_is_made_at_the_start() {
+        let epoll = Epoll::with_limits(Limits { connections: 3000, ..Limits::default() });
+        let limit = thread::nofile().expect("a limit").min(3000);
+        let status = std::fs::read_to_string("/proc/self/status").expect("of this process");
+        let size = status.lines().find_map(|l| l.strip_prefix("FDSize:")?.trim().parse::<u64>().ok());
+        assert!(size.expect("FDSize") >= limit, "{size:?} of {limit}");
+        drop(epoll.expect("an instance"));
     }
 }

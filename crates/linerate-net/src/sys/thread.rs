@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::check;
 
@@ -94,6 +95,19 @@ pub(crate) fn raise_nofile() -> io::Result<u64> {
         }
     }
     Ok(limit.rlim_cur)
+}
+
+/// Makes the process's table of descriptors large enough for `count` of them, at once.
+///
+/// The kernel doubles it as they are opened, and in a process of several threads waits until no other core can be using the old
+/// one (`expand_fdtable`, `synchronize_rcu`): ten milliseconds and more, in the `accept4` that happens to meet it.
+pub(crate) fn reserve_descriptors(any: &impl AsRawFd, count: u32) -> io::Result<()> {
+    let last = nofile()?.min(u64::from(count)).saturating_sub(1) as libc::c_int;
+    // SAFETY: no pointers; it makes a descriptor of its own, at `last` or above.
+    let made = check(unsafe { libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) })?;
+    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    drop(unsafe { OwnedFd::from_raw_fd(made) });
+    Ok(())
 }
 
 /// `uname -r`.

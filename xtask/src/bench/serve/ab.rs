@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use super::peer::{Peer, Running};
 use super::round;
-use super::scenario::{EPOLL, NETTY, Scenario, THREADS, URING};
+use super::scenario::{EPOLL, NETTY, Scenario, THREADS, URING, WAITING};
 use crate::bench::alone::Finding;
 use crate::bench::contender::Contender;
-use crate::bench::figures::{of_program, ratio};
+use crate::bench::figures::{median, of_program, ratio};
 use crate::bench::round::{Run, line};
 use crate::bench::scenario::Figure;
 use crate::bench::server::Server;
@@ -35,7 +35,7 @@ pub(super) fn run(
     page: &mut Page,
 ) -> Result<()> {
     let servers = super::start(t, peers, page);
-    let (mut runs, mut ceilings) = (Vec::new(), Vec::new());
+    let (mut runs, mut bare) = (Vec::new(), Vec::new());
     for server in &servers {
         // Uncounted: compilers at run time have compiled then.
         let _ = one(t, server, path, 0);
@@ -48,10 +48,11 @@ pub(super) fn run(
             println!("  {}", line(&run));
             runs.push(run);
         }
-        ceilings.extend(ceiling(t).inspect_err(|e| println!("  the bare server: {e:#}")));
+        bare.extend(ceiling(t, path).inspect_err(|e| println!("  the bare server: {e:#}")));
     }
-    let ceiling = crate::bench::figures::median(&ceilings).unwrap_or(f64::NAN);
-    page.add_block(as_table(&head(s), &rows(&servers, &runs)));
+    let mut rows = rows(&servers, &runs);
+    let ceiling = bare_row(path, &bare, &mut rows);
+    page.add_block(as_table(&head(s), &rows));
     page.add_compared(s.name, s.what, &[], &runs);
     let findings = if path == "/" { hello(&runs) } else { wait(&runs, ceiling) };
     page.add_alone(s.name, s.what, findings);
@@ -106,8 +107,9 @@ fn wait(runs: &[Run], ceiling: f64) -> Vec<Finding> {
     for ours in [EPOLL, URING] {
         let Some(rate) = of_program(runs, ours, Figure::Rate) else { continue };
         let wanted = format!(
-            "at least {OF_POSSIBLE} x {} (the less of what 1000 connections can do and what ab asks of a bare server)",
-            thousands(possible)
+            "at least {OF_POSSIBLE} x {} (the less of what 1000 connections can do, {}, and what ab asks of a bare server that waits as long)",
+            thousands(possible),
+            thousands(POSSIBLE)
         );
         let got = format!("{}: {:.2}", thousands(rate), rate / possible);
         all.push(Finding::new(&format!("rate of {ours}"), wanted, got, rate >= possible * OF_POSSIBLE));
@@ -133,11 +135,32 @@ fn one(t: &Tools, server: &Running, path: &'static str, round: usize) -> Result<
     round::run(t, server, Contender::Ab, &command, GRACE_S, dir.path(), round)
 }
 
-/// What ab asks of a server that costs as little as a server can, requests/s.
-fn ceiling(t: &Tools) -> Result<f64> {
+/// What ab asks of a server that costs as little as a server can: it parses nothing, and waits as long as the others do. Requests/s,
+/// and the server's CPU microseconds for each.
+fn ceiling(t: &Tools, path: &str) -> Result<(f64, f64)> {
     let dir = tempfile::tempdir()?;
-    let server = Server::bare(t, dir.path(), &["--body", "14"])?;
+    let mut options = vec!["--body", "14"];
+    if path == WAITING {
+        options.extend(["--wait-ms", "10"]);
+    }
+    let server = Server::bare(t, dir.path(), &options)?;
     let done = clients::measured(t, &command(server.address(), "/"), GRACE_S, dir.path());
-    server.end()?;
-    Ok(Contender::Ab.said(&done?.0, dir.path())?.rate)
+    let seen = server.end()?;
+    let rate = Contender::Ab.said(&done?.0, dir.path())?.rate;
+    println!("  the bare server ({}): {}/s", options.join(" "), thousands(rate));
+    Ok((rate, seen.cpu_s * 1e6 / seen.requests.unwrap_or(0).max(1) as f64))
+}
+
+/// The bare server's row, and its rate.
+fn bare_row(path: &str, bare: &[(f64, f64)], rows: &mut Vec<String>) -> f64 {
+    let of = |all: Vec<f64>| median(&all).unwrap_or(f64::NAN);
+    let (rate, cpu) = (of(bare.iter().map(|b| b.0).collect()), of(bare.iter().map(|b| b.1).collect()));
+    if !bare.is_empty() {
+        let waits = if path == WAITING { ", waits 10 ms" } else { "" };
+        rows.push(format!(
+            "| a bare server (epoll; parses nothing{waits}) | {} | {cpu:.1} | - |",
+            thousands(rate)
+        ));
+    }
+    rate
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::scenario::{AXUM_NODELAY, NETTY, THREADS};
+use super::scenario::{AXUM_NODELAY, BARE, NETTY, THREADS};
 use crate::bench::Tools;
 use crate::bench::server::wrapper;
 use crate::{nginx, shell};
@@ -24,6 +24,8 @@ pub(crate) enum Peer {
     Linerate(&'static str, &'static str),
     /// A server of bench/peers, by its name there.
     Rust(&'static str, &'static str),
+    /// A server of bench/raw, by its command there.
+    Raw(&'static str, &'static str),
     /// nginx, with what its listener is told.
     Nginx(&'static str, &'static str),
     /// Netty on NIO; `true`: handlers block their loop.
@@ -34,9 +36,9 @@ pub(crate) enum Peer {
     Swoole,
 }
 
-use Peer::{Go, Linerate, Netty, Nginx, Rust, Swoole};
+use Peer::{Go, Linerate, Netty, Nginx, Raw, Rust, Swoole};
 
-const PEERS: [Peer; 18] = [
+const PEERS: [Peer; 19] = [
     Linerate("linerate epoll", "--io epoll"),
     Linerate("linerate uring", "--io uring"),
     Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
@@ -49,6 +51,7 @@ const PEERS: [Peer; 18] = [
     Rust("axum", "axum"),
     Rust(AXUM_NODELAY, "axum-nodelay"),
     Rust(THREADS, "threads"),
+    Raw(BARE, "serve"),
     Nginx("nginx", ""),
     Nginx("nginx deferred", " deferred"),
     Netty(NETTY, false),
@@ -116,7 +119,7 @@ impl Peer {
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Linerate(name, _) | Rust(name, _) | Nginx(name, _) | Netty(name, _) => name,
+            Linerate(name, _) | Rust(name, _) | Raw(name, _) | Nginx(name, _) | Netty(name, _) => name,
             Go => "go",
             Swoole => "swoole",
         }
@@ -125,7 +128,7 @@ impl Peer {
     /// Why it is not there, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
         let there = match self {
-            Linerate(..) | Rust(..) => true,
+            Linerate(..) | Rust(..) | Raw(..) => true,
             Nginx(..) => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
@@ -152,6 +155,7 @@ impl Peer {
                 words(format!("{} serve --listen {at} --threads 1 {flags} {}", t.linerate.display(), t.flags))
             }
             Rust(_, name) => words(format!("{} {name} {at}", release.display())),
+            Raw(_, command) => words(format!("{} {command} --listen {at} --body 14", t.raw.display())),
             Go => words(format!("{} {at}", go().display())),
             Swoole => {
                 let script = sources("swoole/server.php");

@@ -1,0 +1,64 @@
+//! Answers that wait for their time. All wait equally long, so they come due in the order they came.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::sys;
+
+/// Answers on their way, in the order they are due.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    wait_ns: u64,
+    /// Of the last look.
+    now_ns: u64,
+    /// When, and whose.
+    queue: VecDeque<(u64, usize, u64)>,
+}
+
+impl Waiting {
+    pub(crate) fn new(wait: Duration) -> Waiting {
+        Waiting { wait_ns: wait.as_nanos() as u64, now_ns: sys::now_ns(), queue: VecDeque::new() }
+    }
+
+    /// Reads the clock.
+    pub(crate) fn look(&mut self) {
+        self.now_ns = sys::now_ns();
+    }
+
+    /// A request that was there at the last look.
+    pub(crate) fn push(&mut self, slot: usize, serial: u64) {
+        self.queue.push_back((self.now_ns + self.wait_ns, slot, serial));
+    }
+
+    /// The next whose time had come at the last look.
+    pub(crate) fn due(&mut self) -> Option<(usize, u64)> {
+        let (_, slot, serial) = self.queue.pop_front_if(|(at, ..)| *at <= self.now_ns)?;
+        Some((slot, serial))
+    }
+
+    /// How long until the next is due, if there is one.
+    pub(crate) fn next_in(&self) -> Option<Duration> {
+        let (at, ..) = self.queue.front()?;
+        Some(Duration::from_nanos(at.saturating_sub(sys::now_ns())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_due_in_their_order_and_not_before() {
+        let mut waiting = Waiting::new(Duration::ZERO);
+        waiting.push(3, 1);
+        waiting.push(2, 2);
+        assert_eq!(waiting.next_in(), Some(Duration::ZERO));
+        assert_eq!([waiting.due(), waiting.due(), waiting.due()], [Some((3, 1)), Some((2, 2)), None]);
+        assert_eq!(waiting.next_in(), None);
+        let mut waiting = Waiting::new(Duration::from_secs(3600));
+        waiting.push(3, 1);
+        waiting.look();
+        assert_eq!(waiting.due(), None);
+        assert!(waiting.next_in().is_some_and(|left| left > Duration::from_secs(1)));
+    }
+}
