@@ -5,6 +5,7 @@
 pub mod client;
 pub mod epoll;
 pub mod requests;
+pub mod ring_server;
 pub mod server;
 pub mod sys;
 pub mod uring;

@@ -1,4 +1,4 @@
-//! `linerate-bench-raw serve|epoll|uring|run`: see each command's options in its error message.
+//! `linerate-bench-raw serve|serve-uring|epoll|uring|run`: see each command's options in its error message.
 
 mod args;
 mod child;
@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use args::Args;
-use linerate_bench_raw::{client, epoll, server, sys, uring};
+use linerate_bench_raw::{client, epoll, ring_server, server, sys, uring};
 use serde_json::json;
 
 fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some("serve") => serve(words),
+        Some("serve-uring") => serve_by_ring(words),
         Some("epoll") => send(words, "epoll"),
         Some("uring") => send(words, "uring"),
         Some("run") => child::run(words),
-        _ => bail!("usage: linerate-bench-raw serve|epoll|uring|run [--option value]..."),
+        _ => bail!("usage: linerate-bench-raw serve|serve-uring|epoll|uring|run [--option value]..."),
     }
 }
 
@@ -68,6 +69,16 @@ fn serve(words: impl Iterator<Item = String>) -> Result<()> {
         "requests": seen.requests, "connections": seen.connections, "first_us": seen.first_us,
         "last_us": seen.last_us, "stalls_us": seen.stalls, "cpu_s": sys::cpu_seconds(),
     }))
+}
+
+fn serve_by_ring(words: impl Iterator<Item = String>) -> Result<()> {
+    let a = Args::parse(words, &["listen", "body"])?;
+    sys::raise_descriptor_limit();
+    sys::end_on_signal();
+    let at = a.or("listen", SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
+    let (server, at) = ring_server::Server::bind(at, a.or("body", 13)?).context("cannot listen")?;
+    print_line(&json!({ "listening": at.to_string() }))?;
+    Ok(server.run()?)
 }
 
 fn send(words: impl Iterator<Item = String>, how: &str) -> Result<()> {

@@ -10,7 +10,8 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opc
 use crate::client::{Counts, Options};
 use crate::sys::Peer;
 
-const GROUP: u16 = 0;
+/// Of our receive buffers.
+pub(crate) const GROUP: u16 = 0;
 /// `IORING_RECVSEND_POLL_FIRST`: the answer cannot be there yet, so do not even look.
 const POLL_FIRST: u16 = 1;
 
@@ -29,7 +30,7 @@ pub fn run(o: &Options) -> io::Result<Counts> {
 }
 
 /// A ring in its three parts. The ring itself is never freed: the process ends with the run.
-struct Ring {
+pub(crate) struct Ring {
     submitter: Submitter<'static>,
     queue: SubmissionQueue<'static>,
     completions: CompletionQueue<'static>,
@@ -37,7 +38,7 @@ struct Ring {
 
 impl Ring {
     /// `at_once`: entries that one turn of the loop may hand over.
-    fn new(at_once: usize) -> io::Result<Ring> {
+    pub(crate) fn new(at_once: usize) -> io::Result<Ring> {
         let entries = at_once.next_power_of_two().clamp(256, 16_384) as u32;
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -55,7 +56,17 @@ impl Ring {
         self.push(&[opcode::Timeout::new(lasts).build().user_data(END)])
     }
 
-    fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
+    /// Room for direct descriptors.
+    pub(crate) fn direct(&mut self, count: u32) -> io::Result<()> {
+        self.submitter.register_files_sparse(count)
+    }
+
+    /// What is there of completions since the last wait.
+    pub(crate) fn next(&mut self) -> Option<cqueue::Entry> {
+        self.completions.next()
+    }
+
+    pub(crate) fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
         if self.queue.capacity() - self.queue.len() < entries.len() {
             self.queue.sync();
             self.submitter.submit()?;
@@ -66,7 +77,7 @@ impl Ring {
         unsafe { self.queue.push_multiple(entries) }.map_err(io::Error::other)
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
         self.queue.sync();
         match self.submitter.submit_and_wait(1) {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => return Err(e),
@@ -83,7 +94,7 @@ fn failed(what: &str, code: i32) -> io::Error {
 }
 
 /// The ring of buffers the kernel receives into.
-struct Buffers {
+pub(crate) struct Buffers {
     entries: *mut BufRingEntry,
     count: u16,
     tail: u16,
@@ -92,7 +103,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(ring: &Ring, len: usize) -> io::Result<Buffers> {
+    pub(crate) fn new(ring: &Ring, len: usize) -> io::Result<Buffers> {
         let count = (BUFFERS / len).next_power_of_two().clamp(16, 4096) as u16;
         let bytes = usize::from(count) * size_of::<BufRingEntry>();
         let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -111,7 +122,7 @@ impl Buffers {
     }
 
     /// Gives buffer `id` back to the kernel, from the next [`Buffers::publish`] on.
-    fn give(&mut self, id: u16) {
+    pub(crate) fn give(&mut self, id: u16) {
         let place = usize::from(self.tail & (self.count - 1));
         let address = self.memory.as_mut_ptr() as u64 + (usize::from(id) * self.len) as u64;
         // SAFETY: `place` is below `count`, so inside the mapping; the kernel does not read it before the tail moves.
@@ -122,7 +133,13 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    fn publish(&self) {
+    /// The first `len` bytes of buffer `id`, which the kernel has handed over.
+    pub(crate) fn bytes(&self, id: u16, len: usize) -> &[u8] {
+        let start = usize::from(id) * self.len;
+        &self.memory[start..start + len.min(self.len)]
+    }
+
+    pub(crate) fn publish(&self) {
         // SAFETY: `entries` is the ring's first entry, whose reserved field is the tail that the kernel reads.
         unsafe { (*BufRingEntry::tail(self.entries).cast::<AtomicU16>()).store(self.tail, Ordering::Release) }
     }

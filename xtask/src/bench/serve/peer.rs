@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::scenario::{AXUM_NODELAY, BARE, NETTY, THREADS};
+use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, NETTY, THREADS};
 use crate::bench::Tools;
 use crate::bench::server::wrapper;
 use crate::{nginx, shell};
@@ -38,7 +38,7 @@ pub(crate) enum Peer {
 
 use Peer::{Go, Linerate, Netty, Nginx, Raw, Rust, Swoole};
 
-const PEERS: [Peer; 19] = [
+const PEERS: [Peer; 20] = [
     Linerate("linerate epoll", "--io epoll"),
     Linerate("linerate uring", "--io uring"),
     Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
@@ -52,6 +52,7 @@ const PEERS: [Peer; 19] = [
     Rust(AXUM_NODELAY, "axum-nodelay"),
     Rust(THREADS, "threads"),
     Raw(BARE, "serve"),
+    Raw(BARE_URING, "serve-uring"),
     Nginx("nginx", ""),
     Nginx("nginx deferred", " deferred"),
     Netty(NETTY, false),

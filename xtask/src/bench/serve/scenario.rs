@@ -37,6 +37,8 @@ pub(super) const NETTY: &str = "netty";
 pub(super) const THREADS: &str = "16 threads";
 /// What any server of this kind needs: a receive and a send for each request, nothing parsed.
 pub(super) const BARE: &str = "bare";
+/// The same on io_uring.
+pub(super) const BARE_URING: &str = "bare uring";
 /// Path of answers that take 10 ms.
 pub(super) const WAITING: &str = "/delay/10";
 
@@ -66,7 +68,7 @@ const fn turns(
 }
 
 const ALL: &[&str] = &[EPOLL, URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"];
-const KEEPING: &[&str] = &[EPOLL, URING, BARE, "nginx", "hyper", "axum", NETTY, "go", "swoole"];
+const KEEPING: &[&str] = &[EPOLL, URING, BARE, BARE_URING, "nginx", "hyper", "axum", NETTY, "go", "swoole"];
 const BESIDE_NGINX: &[&str] = &[EPOLL, URING, "nginx"];
 const DEFERRED: &str = "linerate epoll deferred";
 const DEFERRED_URING: &str = "linerate uring deferred";
@@ -110,7 +112,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "keep-alive, c=1000",
         Shape { connections: 1000, ..KEEP },
         KEEPING,
-        &[cpu(EPOLL, "nginx", 0.70), aim(cpu(URING, "nginx", 0.70)), aim(cpu(BARE, "nginx", 0.70))],
+        &[
+            cpu(EPOLL, "nginx", 0.70),
+            aim(cpu(URING, "nginx", 0.70)),
+            aim(cpu(BARE, "nginx", 0.70)),
+            aim(cpu(BARE_URING, "nginx", 0.70)),
+        ],
     ),
     turns(
         "keep64",
