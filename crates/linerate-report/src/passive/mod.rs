@@ -139,13 +139,8 @@ fn slowest_text(out: &mut String, calls: &[Call], style: Style) {
     line(out, &format!("\n{}\n{}", style.bold("Slowest calls"), style.dim(&head)));
     for call in calls {
         let of = |ns| ms(ns, style.unicode);
-        let queued = if call.queued_ns > 0 {
-            format!(" (behind others {})", of(call.queued_ns))
-        } else {
-            String::new()
-        };
-        let name = style.wrapped("", &format!("{} {} {}{queued}", call.method, call.target, call.status));
-        let name: String = name.lines().next().unwrap_or_default().to_owned();
+        let whole = Style { width: u16::MAX, ..style };
+        let name = whole.wrapped("", &format!("{} {} {}", call.method, call.target, call.status));
         line(
             out,
             &format!(
@@ -158,6 +153,10 @@ fn slowest_text(out: &mut String, calls: &[Call], style: Style) {
                 of(call.receive_ns)
             ),
         );
+        if call.queued_ns > 0 {
+            let text = format!("behind earlier answers for {}", of(call.queued_ns));
+            line(out, &style.wrapped("          ", &text));
+        }
         for note in &call.notes {
             line(out, &style.warn(&style.wrapped("          ", &format!("seen: {}", note.text))));
         }
@@ -179,13 +178,13 @@ fn connections_text(out: &mut String, seen: &Observation, style: Style) {
         let rtt =
             rtt.map_or("opening not seen".to_owned(), |ns| format!("round trip {}", ms(ns, style.unicode)));
         let text = format!(
-            "{} > {}: {}, {} requests, {} answers, {} segments, {rtt}{}",
+            "{} > {}: {}, {}, {}, {}, {rtt}{}",
             c.client,
             c.server,
             carried(c.carried),
-            c.requests,
-            c.answers,
-            c.segments[0] + c.segments[1],
+            units::several(c.requests, "request", "requests"),
+            units::several(c.answers, "answer", "answers"),
+            units::several(c.segments[0] + c.segments[1], "segment", "segments"),
             marks_of(c)
         );
         line(out, &style.wrapped("  ", &text));
