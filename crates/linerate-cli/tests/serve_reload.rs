@@ -162,6 +162,75 @@ fn listeners_come_and_go_and_the_directory_changes() {
     }
 }
 
+/// `[[listener]]`: an address answers with its own directory and routes, and with nothing of the others.
+#[test]
+fn listeners_with_sites_of_their_own() {
+    let folder = Folder::new();
+    let head = "listen = \"127.0.0.1:0\"\ndir = \"one\"\nfiles_only = true\n";
+    let own = "[[listener]]\nlisten = [\"127.0.0.2:0\", \"127.0.0.2:0\"]\ndir = \"two\"\n\
+        [[listener.route]]\nprefix = \"/private\"\nstatus = 403\n\
+        [[listener]]\nlisten = \"127.0.0.3:0\"\n";
+    for io in serving::transports() {
+        folder.write(&(head.to_owned() + own));
+        let server = folder.serve(&["--io", io, "--threads", "2"]);
+        let [second, third, inside] = [server.listening(), server.listening(), server.listening()];
+        assert!(second.starts_with("127.0.0.2:") && inside.starts_with("127.0.0.3:"), "{second} {inside}");
+        for (at, path, wanted) in [
+            (&server.address, "/", "one"),
+            (&server.address, "/private", "404 Not Found"),
+            (&server.address, "/stats", "404 Not Found"),
+            (&second, "/", "two"),
+            (&third, "/", "two"),
+            (&third, "/private/x", "403 Forbidden"),
+            (&second, "/bytes/3", "012"),
+            (&inside, "/bytes/3", "012"),
+            (&inside, "/index.html", "404 Not Found"),
+        ] {
+            let answer = get(at, path);
+            assert!(answer.contains(wanted), "{at}{path}: {answer}");
+        }
+        let mut stays = connect(&second);
+        let mut goes = connect(&inside);
+        assert!(ask(&mut stays, "/").ends_with("two") && ask(&mut goes, "/bytes/3").ends_with("012"));
+        // One goes, one changes, one comes.
+        folder.write(&format!(
+            "{head}[[listener]]\nlisten = [\"127.0.0.2:0\", \"127.0.0.2:0\"]\ndir = \"one\"\n\
+             [[listener]]\nlisten = \"127.0.0.4:0\"\ndir = \"two\"\nfiles_only = true\n"
+        ));
+        server.signal("-HUP");
+        let said = [server.listening(), server.listening(), server.listening()];
+        assert_eq!(said, [server.address.clone(), second.clone(), third.clone()], "ports stay");
+        let new = server.listening();
+        assert!(ask(&mut stays, "/").ends_with("one") && get(&new, "/").ends_with("two"));
+        assert!(get(&new, "/bytes/3").contains("404 Not Found"));
+        assert_eq!(goes.read(&mut [0]).unwrap(), 0);
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+#[test]
+fn a_site_without_an_address_is_refused() {
+    let folder = Folder::new();
+    folder.write("dir = \"one\"\n[[listener]]\nlisten = \"127.0.0.1:0\"\n");
+    let file = folder.path().join("serve.toml");
+    let run = |more: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        let output = command.arg("serve").arg("--config").arg(&file).args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("for the addresses of listen, and there are none"), "{said}");
+    // By a flag and in a listener: seen as well.
+    folder.write("[[listener]]\nlisten = \"127.0.0.1:7\"\n");
+    let (code, said) = run(&["--listen", "127.0.0.1:7"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("127.0.0.1:7 is to be listened on twice"), "{said}");
+    let (code, said) = run(&["--misbehave", "think=1"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("[[listener]]"), "{said}");
+}
+
 #[test]
 fn a_bad_file_changes_nothing_and_is_named_once() {
     let folder = Folder::new();

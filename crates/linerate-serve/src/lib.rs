@@ -59,7 +59,7 @@ pub use response::{BodyStream, Response, ResponseBody};
 pub use routes::Routes;
 pub use runtime::tokio_handle;
 pub use server::{Server, Wall};
-pub use site::{Content, SharedContent, Site, SitePlan};
+pub use site::{Content, Contents, SharedContent, Site, SitePlan};
 pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};
 pub use timers::{Sleep, sleep};

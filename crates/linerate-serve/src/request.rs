@@ -14,13 +14,19 @@ pub struct Request {
     head: Rc<RequestHead>,
     body: RequestBody,
     peer: SocketAddr,
+    listener: Option<SocketAddr>,
     /// Asks to go on with another protocol, and the connection can be handed over.
     upgrade: Option<Draining>,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer, upgrade: None }
+        Request { head, body, peer, listener: None, upgrade: None }
+    }
+
+    /// It came by this address.
+    pub(crate) fn by(self, listener: Option<SocketAddr>) -> Request {
+        Request { listener, ..self }
     }
 
     /// Whoever gets the connection is told of the server's end.
@@ -76,5 +82,11 @@ impl Request {
     /// The client's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The address by which it came, as it is listened on: `0.0.0.0:80` stands for all that the machine has. None where the
+    /// server listens by other means than [`Server::listen`](crate::Server::listen).
+    pub fn listener(&self) -> Option<SocketAddr> {
+        self.listener
     }
 }

@@ -1,6 +1,7 @@
 //! What `linerate serve` answers: files where there are some, the built-in routes else.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,25 +32,40 @@ impl Default for Content {
     }
 }
 
+/// Content by the address that a request came by.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Of all addresses that have none of their own.
+    pub usual: Content,
+    /// Of these: each is a listener's whole address, as [`Request::listener`] says it.
+    pub places: Vec<(SocketAddr, Content)>,
+}
+
+impl From<Content> for Contents {
+    fn from(usual: Content) -> Contents {
+        Contents { usual, places: Vec::new() }
+    }
+}
+
 /// The content that all threads of a site answer with; it can be replaced while they run.
 #[derive(Clone, Debug, Default)]
 pub struct SharedContent(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    content: Mutex<Content>,
+    contents: Mutex<Contents>,
     version: AtomicU64,
 }
 
 impl SharedContent {
     /// This content, until it is replaced.
-    pub fn new(content: Content) -> SharedContent {
-        SharedContent(Arc::new(Shared { content: Mutex::new(content), version: AtomicU64::new(0) }))
+    pub fn new(content: impl Into<Contents>) -> SharedContent {
+        SharedContent(Arc::new(Shared { contents: Mutex::new(content.into()), version: AtomicU64::new(0) }))
     }
 
     /// Requests from now on are answered with this.
-    pub fn replace(&self, content: Content) {
-        *self.0.content.lock().unwrap_or_else(PoisonError::into_inner) = content;
+    pub fn replace(&self, content: impl Into<Contents>) {
+        *self.0.contents.lock().unwrap_or_else(PoisonError::into_inner) = content.into();
         self.0.version.fetch_add(1, Ordering::Release);
     }
 
@@ -57,8 +73,9 @@ impl SharedContent {
         self.0.version.load(Ordering::Acquire)
     }
 
-    fn get(&self) -> Content {
-        self.0.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What it is now.
+    pub fn get(&self) -> Contents {
+        self.0.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -78,9 +95,9 @@ impl SitePlan {
     /// For one thread.
     pub fn site(&self) -> Site {
         let version = self.content.version();
-        let page = Page::new(&self.content.get());
-        let (plan, version, page) = (self.clone(), Cell::new(version), RefCell::new(page));
-        Site(Rc::new(Own { plan, version, page }))
+        let pages = Pages::new(&self.content.get());
+        let (plan, version, pages) = (self.clone(), Cell::new(version), RefCell::new(pages));
+        Site(Rc::new(Own { plan, version, pages }))
     }
 }
 
@@ -91,10 +108,28 @@ pub struct Site(Rc<Own>);
 struct Own {
     plan: SitePlan,
     version: Cell<u64>,
-    page: RefCell<Page>,
+    pages: RefCell<Pages>,
 }
 
-/// One thread's view of the content.
+/// One thread's view of the contents.
+struct Pages {
+    usual: Page,
+    places: Vec<(SocketAddr, Page)>,
+}
+
+impl Pages {
+    fn new(contents: &Contents) -> Pages {
+        let places = contents.places.iter().map(|(at, content)| (*at, Page::new(content))).collect();
+        Pages { usual: Page::new(&contents.usual), places }
+    }
+
+    /// What is answered to those who came by this address.
+    fn at(&self, listener: Option<SocketAddr>) -> &Page {
+        self.places.iter().find(|(at, _)| Some(*at) == listener).map_or(&self.usual, |(_, page)| page)
+    }
+}
+
+/// One thread's view of a content.
 #[derive(Clone)]
 struct Page {
     files: Option<Files>,
@@ -113,20 +148,20 @@ impl Page {
 }
 
 impl Site {
-    /// The files and whether the routes count, as they are now.
-    fn page(&self) -> Page {
+    /// The files and whether the routes count, as they are now, for this request.
+    fn page(&self, request: &Request) -> Page {
         let (own, shared) = (&self.0, &self.0.plan.content);
         let version = shared.version();
         if own.version.get() != version {
             own.version.set(version);
-            own.page.replace(Page::new(&shared.get()));
+            own.pages.replace(Pages::new(&shared.get()));
         }
-        own.page.borrow().clone()
+        own.pages.borrow().at(request.listener()).clone()
     }
 
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
-        let page = self.page();
+        let page = self.page(&request);
         match page.table.as_ref().and_then(|table| table.route(&request)) {
             Some(Routed::Answer(answer)) => return answer,
             Some(Routed::File(files, name)) => return files.answer_with(&name, request).await,

@@ -28,6 +28,9 @@ const LIMITS: &str = "Limits";
 )]
 pub(crate) struct ServeArgs {
     /// Read a configuration file: the same words as these flags, which win over it; read again at SIGHUP
+    ///
+    /// It can say more than flags: [[route]], a directory, redirect or status by the beginning of the path, and [[listener]],
+    /// addresses with a directory and routes of their own. docs/HTTP-SERVER.md has an example of each.
     #[arg(long, value_name = "FILE.toml")]
     pub(super) config: Option<PathBuf>,
     /// Where to listen; port 0 picks one; repeatable (127.0.0.1:8080)
@@ -114,6 +117,18 @@ pub(crate) struct ServeArgs {
     /// `[[route]]`, which only a file can say.
     #[arg(skip)]
     pub(super) routes: Vec<Route>,
+    /// `[[listener]]`, which only a file can say.
+    #[arg(skip)]
+    pub(super) places: Vec<Place>,
+}
+
+/// Addresses with a site of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) listen: Vec<SocketAddr>,
+    pub(super) dir: Option<PathBuf>,
+    pub(super) files_only: bool,
+    pub(super) routes: Vec<Route>,
 }
 
 /// A route of the configuration file; what can be seen without opening anything is checked already.
@@ -163,7 +178,13 @@ impl ServeArgs {
             defer_accept: self.defer_accept.or(others.defer_accept),
             misbehave: either(self.misbehave, others.misbehave),
             routes: either(self.routes, others.routes),
+            places: either(self.places, others.places),
         }
+    }
+
+    /// Every address: those of the usual site, then those of listeners, in the order of the file.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.listen.iter().chain(self.places.iter().flat_map(|place| &place.listen)).copied().collect()
     }
 }
 

@@ -48,11 +48,19 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         Some(path) => typed.clone().over(config::read(path).map_err(|e| Fault::input(e.to_string()))?),
         None => typed.clone(),
     };
-    if args.listen.is_empty() {
+    if args.listen.is_empty() && args.places.is_empty() {
         args.listen.push(([127, 0, 0, 1], 8080).into());
     }
-    for (i, at) in args.listen.iter().enumerate() {
-        if at.port() != 0 && args.listen[..i].contains(at) {
+    let usual = args.dir.is_some() || args.files_only == Some(true) || !args.routes.is_empty();
+    if args.listen.is_empty() && usual {
+        return Err(Fault::input(
+            "dir, files_only and [[route]] outside of [[listener]] are for the addresses of listen, and there are none",
+        )
+        .hint("name one by listen, or write them in a [[listener]]"));
+    }
+    let addresses = args.addresses();
+    for (i, at) in addresses.iter().enumerate() {
+        if at.port() != 0 && addresses[..i].contains(at) {
             return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
         }
     }
@@ -116,11 +124,12 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
 
 /// Misbehaves until it is told to end.
 fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
-    if args.dir.is_some() || args.access_log.is_some() || !args.routes.is_empty() {
+    let own = !args.routes.is_empty() || !args.places.is_empty();
+    if args.dir.is_some() || args.access_log.is_some() || own {
         return Err(Fault::input(
             "--misbehave answers the built-in routes alone, without files, routes of a file and log",
         )
-        .hint("leave out --dir, --access-log and [[route]]"));
+        .hint("leave out --dir, --access-log, [[route]] and [[listener]]"));
     }
     if args.metrics.is_some() {
         return Err(
@@ -180,7 +189,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
     }
     let defaults = ServerOptions::default();
     ServerOptions {
-        listen: args.listen.clone(),
+        listen: args.addresses(),
         threads,
         cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
         io: args.io.unwrap_or_default(),

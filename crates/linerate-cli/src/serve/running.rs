@@ -2,15 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Content, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response, RouteTable, Rule,
-    ServerOptions, SharedContent, spawn_site, spawn_with,
+    AccessLog, Content, Contents, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response,
+    RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
 };
 
-use super::args::Route;
+use super::args::{Place, Route};
 use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
@@ -31,10 +32,13 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(args: ServeArgs) -> Result<Running, Fault> {
         let threads = args.threads.unwrap_or_else(|| machine::allowed_cores().len());
-        let content = SharedContent::new(content(&args)?);
+        let sites = Sites::open(&args)?;
+        let content = SharedContent::new(sites.at(&args.addresses()));
         let log = access_log(&args)?;
         let options = ServerOptions { access_log: log.clone(), ..options(&args, threads) };
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
+        // Ports that were chosen are known now, and to nobody else before they are announced.
+        content.replace(sites.at(server.addrs()));
         let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
         Ok(Running { args, threads, server, content, log, metrics })
     }
@@ -46,7 +50,7 @@ impl Running {
                 "threads, pin, io, interface, pcap_out, fault and misbehave hold until a restart",
             ));
         }
-        let content = content(&args)?;
+        let sites = Sites::open(&args)?;
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
         let log = if same_log { self.log.clone() } else { access_log(&args)? };
         let same_metrics = args.metrics == self.args.metrics;
@@ -55,8 +59,16 @@ impl Running {
             None => None,
         };
         let options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
-        self.server.reload(&options).map_err(|e| cannot_listen(&e))?;
-        self.content.replace(content);
+        // Whoever comes by a new address must not be shown what is there for others.
+        let before = self.content.get();
+        let mut meanwhile = before.clone();
+        meanwhile.places.extend(sites.at(&args.addresses()).places);
+        self.content.replace(meanwhile);
+        if let Err(e) = self.server.reload(&options) {
+            self.content.replace(before);
+            return Err(cannot_listen(&e));
+        }
+        self.content.replace(sites.at(self.server.addrs()));
         self.log = log;
         if same_log {
             self.reopen_log();
@@ -103,8 +115,36 @@ impl Running {
     }
 }
 
-fn content(args: &ServeArgs) -> Result<Content, Fault> {
-    let open = |dir: &std::path::PathBuf| {
+/// What is answered where. The addresses are added to it once they are known.
+struct Sites {
+    usual: Content,
+    /// With how many addresses each has.
+    places: Vec<(usize, Content)>,
+}
+
+impl Sites {
+    fn open(args: &ServeArgs) -> Result<Sites, Fault> {
+        let usual = content(args.dir.as_deref(), args.files_only == Some(true), &args.routes)?;
+        let place = |place: &Place| {
+            let content = content(place.dir.as_deref(), place.files_only, &place.routes)?;
+            Ok((place.listen.len(), content))
+        };
+        Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, Fault>>()? })
+    }
+
+    /// `addresses`: as [`ServeArgs::addresses`] has them, in that order.
+    fn at(&self, addresses: &[SocketAddr]) -> Contents {
+        let own: usize = self.places.iter().map(|(count, _)| count).sum();
+        let mut rest = addresses[addresses.len().saturating_sub(own)..].iter();
+        let of = |(count, content): &(usize, Content)| {
+            rest.by_ref().take(*count).map(|at| (*at, content.clone())).collect::<Vec<_>>()
+        };
+        Contents { usual: self.usual.clone(), places: self.places.iter().flat_map(of).collect() }
+    }
+}
+
+fn content(dir: Option<&Path>, files_only: bool, routes: &[Route]) -> Result<Content, Fault> {
+    let open = |dir: &Path| {
         FileRoot::open(dir).map_err(|e| {
             let fault =
                 Fault::input(format!("the directory {} cannot be served: {}", dir.display(), said(&e)));
@@ -114,10 +154,10 @@ fn content(args: &ServeArgs) -> Result<Content, Fault> {
             fault
         })
     };
-    let root = args.dir.as_ref().map(open).transpose()?;
-    let rules: Result<Vec<Rule>, Fault> = args.routes.iter().map(rule).collect();
+    let root = dir.map(open).transpose()?;
+    let rules: Result<Vec<Rule>, Fault> = routes.iter().map(rule).collect();
     let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
-    Ok(Content { root, routes: args.files_only != Some(true), table })
+    Ok(Content { root, routes: !files_only, table })
 }
 
 /// Checked before; only a directory can have gone since.

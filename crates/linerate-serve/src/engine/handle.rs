@@ -58,8 +58,9 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        let request =
-            Request::new(head, body, c.peer).asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
+        let request = Request::new(head, body, c.peer)
+            .by(self.place(c))
+            .asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
         self.enter();
         let handler = &self.handler;
         let started = self.tasks.start(|| handler.call(request));

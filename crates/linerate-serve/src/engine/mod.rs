@@ -6,10 +6,11 @@ mod answer;
 mod handle;
 mod read;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use linerate_http::server::{HeadReader, HttpDate};
-use linerate_net::{Conn, Time};
+use linerate_net::{Conn, Listener, Time};
 
 pub(crate) use self::answer::explained;
 use crate::access_log::LogBuffer;
@@ -33,6 +34,8 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) counts: Arc<ThreadCounts>,
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
+    /// Which address each listener has, also those that are gone while a connection of theirs may be left.
+    pub(crate) places: Vec<(Listener, SocketAddr)>,
     /// Each further answer says that the connection ends.
     pub(crate) draining: bool,
     /// Who is told that this has begun.
@@ -63,6 +66,7 @@ impl<H: Handler> Engine<H> {
             counts,
             date: HttpDate::from_unix(0),
             now: Time::ZERO,
+            places: Vec::new(),
             draining: false,
             goodbye: Draining::default(),
             draining_hard: false,
@@ -79,6 +83,11 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.reader = HeadReader::new(limits.request);
         self.limits = limits;
+    }
+
+    /// Where a connection was accepted. The newest first: a transport may use a listener's number again.
+    pub(crate) fn place(&self, c: &Connection) -> Option<SocketAddr> {
+        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| *at)
     }
 
     /// Ends the newest request's handler, if it still runs.

@@ -15,6 +15,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// As the transport says.
     pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
         let (listener, address) = self.transport.listen(at, options)?;
+        if self.leaving == 0 {
+            let kept = &self.listeners;
+            self.engine.places.retain(|(known, _)| kept.iter().any(|(_, listener)| listener == known));
+        }
+        self.engine.places.push((listener, address));
         self.listeners.push((address, listener));
         Ok(address)
     }

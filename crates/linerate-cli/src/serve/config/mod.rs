@@ -1,14 +1,16 @@
 //! The configuration file: TOML with the words of the flags. Each value is read as the flag's would be; what can't be points
 //! at its line and column.
 
+mod site;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use linerate_load::plan::file::table::{Item, Keys, Source, Table};
 use linerate_load::plan::file::{FileError, read_text};
-use linerate_serve::{Action, BadRule, BadTable, FileRoot, RouteTable, Rule};
 
-use super::args::{self, Route, ServeArgs, To};
+pub(super) use self::site::NoRule;
+use super::args::{self, ServeArgs};
 use crate::fault::said;
 
 const KEYS: Keys = Keys {
@@ -37,20 +39,10 @@ const KEYS: Keys = Keys {
         "defer_accept",
         "misbehave",
         "route",
+        "listener",
     ]],
     elsewhere: &[(&["config"], "can't be said in the file itself")],
 };
-
-const ROUTE: Keys = Keys {
-    known: &[&["prefix", "dir", "redirect", "status"]],
-    elsewhere: &[
-        (&["listen", "files_only", "access_log"], "is said for the whole server, not for a route"),
-        (&["host", "server_name"], "makes no difference here: a route is for every host"),
-    ],
-};
-
-/// What a redirect has as its status where none is written; as elsewhere.
-const REDIRECT: u16 = 302;
 
 /// Reads it. What it does not say is `None`.
 pub(super) fn read(path: &Path) -> Result<ServeArgs, FileError> {
@@ -89,85 +81,10 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         write_timeout: time("write_timeout")?,
         drain: top.read("drain", |i| value(i, args::drain))?,
         defer_accept: flag("defer_accept")?,
-        routes: routes(&top, path)?,
+        routes: site::routes(&top, path)?,
+        places: site::listeners(&top, path)?,
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
     })
-}
-
-/// `[[route]]`, each checked where it stands.
-fn routes(top: &Table<'_>, config: &Path) -> Result<Vec<Route>, FileError> {
-    let Some(item) = top.get("route") else { return Ok(Vec::new()) };
-    let tables = item.tables(ROUTE)?;
-    let mut all = Vec::new();
-    let mut rules = Vec::new();
-    for table in &tables {
-        let (route, rule) = route(table, config)?;
-        all.push(route);
-        rules.push(rule);
-    }
-    RouteTable::new(rules).map_err(|e| match e {
-        BadTable::Twice(i) => tables[i].source.error(
-            tables[i].get("prefix").map_or(tables[i].span.clone(), Item::span),
-            format!("prefix: {e}, {}", all[i].prefix),
-        ),
-        BadTable::TooMany => item.error(format!("route: {e}")),
-    })?;
-    Ok(all)
-}
-
-fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
-    let Some(prefix) = table.get("prefix") else {
-        return Err(table
-            .source
-            .error(table.span.clone(), "a route needs a prefix, as in prefix = \"/static/\""));
-    };
-    let name = prefix.text("the beginning of a path, such as \"/static/\"")?;
-    let status = table.read("status", |i| i.whole(0, 999).map(|n| n as u16))?;
-    let (item, to) = match (table.get("dir"), table.get("redirect"), table.get("status")) {
-        (Some(item), None, None) => (item, To::Dir(directory(item, config)?)),
-        (None, Some(item), _) => {
-            let to = item.text("a path or a URL to go to")?.to_owned();
-            (item, To::Redirect(to, status.unwrap_or(REDIRECT)))
-        }
-        (None, None, Some(item)) => (item, To::Status(status.unwrap_or(0))),
-        (None, None, None) => {
-            let message = "a route says one of dir, redirect and status: what is at its prefix";
-            return Err(table.source.error(table.span.clone(), message));
-        }
-        (Some(_), Some(other), _) | (Some(_), None, Some(other)) => {
-            let message = format!("{} does not go with dir: one of them is at the prefix", other.key);
-            return Err(table.source.error(other.key_span.clone(), message));
-        }
-    };
-    let route = Route { prefix: name.to_owned(), to };
-    let rule = route.rule().map_err(|e| match e {
-        NoRule::Bad(e @ BadRule::Prefix) => prefix.error(format!("prefix: {e}")),
-        NoRule::Bad(e @ BadRule::RedirectStatus) => {
-            table.get("status").unwrap_or(item).error(format!("status: {e}"))
-        }
-        NoRule::Bad(e) => item.error(format!("{}: {e}", item.key)),
-        NoRule::Dir(e) => item.error(format!("dir: it cannot be served: {}", said(&e))),
-    })?;
-    Ok((route, rule))
-}
-
-/// Why there is no rule for a route.
-#[derive(Debug)]
-pub(super) enum NoRule {
-    Bad(BadRule),
-    Dir(std::io::Error),
-}
-
-impl Route {
-    /// The rule that the server is told; opens the directory.
-    pub(super) fn rule(&self) -> Result<Rule, NoRule> {
-        let action = match &self.to {
-            To::Dir(dir) => Action::Dir(FileRoot::open(dir).map_err(NoRule::Dir)?),
-            To::Redirect(to, status) => Action::Redirect { to: to.clone(), status: *status },
-            To::Status(status) => Action::Status(*status),
-        };
-        Rule::new(&self.prefix, action).map_err(NoRule::Bad)
-    }
 }
 
 /// A value as the flag reads it.
@@ -276,6 +193,15 @@ mod tests {
             "[[route]]\nprefix = \"/a\"\nstatus = 403\n[[route]]\nprefix = \"/a/\"\nstatus = 404",
             "[[route]]\nprefix = \"/a\"\nhost = \"b\"",
             "[[route]]\nprefix = \"/a\"\nredirekt = \"/b\"",
+            "listener = \"127.0.0.1:1\"",
+            "[[listener]]\ndir = \".\"",
+            "[[listener]]\nlisten = \"9000\"",
+            "listen = \"127.0.0.1:1\"\n[[listener]]\nlisten = [\"127.0.0.1:2\", \"127.0.0.1:1\"]",
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \"127.0.0.1:1\"",
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\nthreads = 2",
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\nfiles_only = true",
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\ndir = \"no/such\"",
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener.route]]\nprefix = \"a\"\nstatus = 403",
         ]
         .map(wrong)
         .to_vec();

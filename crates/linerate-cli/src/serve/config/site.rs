@@ -1,0 +1,174 @@
+//! What is answered where: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use linerate_load::plan::file::FileError;
+use linerate_load::plan::file::table::{Item, Keys, Table};
+use linerate_serve::{Action, BadRule, BadTable, FileRoot, RouteTable, Rule};
+
+use super::super::args::{self, Place, Route, To};
+use super::{directory, values};
+use crate::fault::said;
+
+/// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
+const LISTENERS: usize = 64;
+
+const ROUTE: Keys = Keys {
+    known: &[&["prefix", "dir", "redirect", "status"]],
+    elsewhere: &[
+        (&["access_log"], "is said for the whole server, not for a route"),
+        (&["listen", "files_only"], "is said for the whole server or in [[listener]], not for a route"),
+        (&["host", "server_name"], "makes no difference here: a route is for every host"),
+    ],
+};
+
+const LISTENER: Keys = Keys {
+    known: &[&["listen", "dir", "files_only", "route"]],
+    elsewhere: &[
+        (
+            &[
+                "threads",
+                "pin",
+                "io",
+                "interface",
+                "pcap_out",
+                "fault",
+                "access_log",
+                "log_format",
+                "metrics",
+                "max_connections",
+                "max_body",
+                "max_head",
+                "max_fields",
+                "header_timeout",
+                "body_timeout",
+                "idle_timeout",
+                "write_timeout",
+                "drain",
+                "defer_accept",
+                "misbehave",
+            ],
+            "is said for the whole server, not for a listener",
+        ),
+        (&["host", "server_name"], "makes no difference here: a listener is for every host"),
+    ],
+};
+
+/// What a redirect has as its status where none is written; as elsewhere.
+const REDIRECT: u16 = 302;
+
+/// `[[listener]]`, each with addresses that nothing else of the file has.
+pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<Place>, FileError> {
+    let Some(item) = top.get("listener") else { return Ok(Vec::new()) };
+    let tables = item.tables(LISTENER)?;
+    if tables.len() > LISTENERS {
+        return Err(
+            item.error(format!("listener: {} of them: at most {LISTENERS} are possible", tables.len()))
+        );
+    }
+    let mut taken: Vec<SocketAddr> = values(top, "listen", args::address)?;
+    tables.iter().map(|table| listener(table, config, &mut taken)).collect()
+}
+
+fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<SocketAddr>) -> Result<Place, FileError> {
+    let Some(item) = table.get("listen") else {
+        let message = "a listener needs its address, as in listen = \"127.0.0.1:9000\"";
+        return Err(table.source.error(table.span.clone(), message));
+    };
+    let listen = values(table, "listen", args::address)?;
+    for (at, written) in listen.iter().zip(item.one_or_more()) {
+        if at.port() != 0 && taken.contains(at) {
+            return Err(written.error(format!("listen: {at} is to be listened on twice")));
+        }
+        taken.push(*at);
+    }
+    let place = Place {
+        listen,
+        dir: table.read("dir", |i| directory(i, config))?,
+        files_only: table.read("files_only", Item::flag)?.unwrap_or(false),
+        routes: routes(table, config)?,
+    };
+    match table.get("files_only") {
+        Some(item) if place.files_only && place.dir.is_none() && place.routes.is_empty() => Err(item.error(
+            "files_only: there is nothing else to answer with; name a directory, as in dir = \"public\"",
+        )),
+        _ => Ok(place),
+    }
+}
+
+/// `[[route]]`, each checked where it stands.
+pub(super) fn routes(top: &Table<'_>, config: &Path) -> Result<Vec<Route>, FileError> {
+    let Some(item) = top.get("route") else { return Ok(Vec::new()) };
+    let tables = item.tables(ROUTE)?;
+    let mut all = Vec::new();
+    let mut rules = Vec::new();
+    for table in &tables {
+        let (route, rule) = route(table, config)?;
+        all.push(route);
+        rules.push(rule);
+    }
+    RouteTable::new(rules).map_err(|e| match e {
+        BadTable::Twice(i) => tables[i].source.error(
+            tables[i].get("prefix").map_or(tables[i].span.clone(), Item::span),
+            format!("prefix: {e}, {}", all[i].prefix),
+        ),
+        BadTable::TooMany => item.error(format!("route: {e}")),
+    })?;
+    Ok(all)
+}
+
+fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
+    let Some(prefix) = table.get("prefix") else {
+        return Err(table
+            .source
+            .error(table.span.clone(), "a route needs a prefix, as in prefix = \"/static/\""));
+    };
+    let name = prefix.text("the beginning of a path, such as \"/static/\"")?;
+    let status = table.read("status", |i| i.whole(0, 999).map(|n| n as u16))?;
+    let (item, to) = match (table.get("dir"), table.get("redirect"), table.get("status")) {
+        (Some(item), None, None) => (item, To::Dir(directory(item, config)?)),
+        (None, Some(item), _) => {
+            let to = item.text("a path or a URL to go to")?.to_owned();
+            (item, To::Redirect(to, status.unwrap_or(REDIRECT)))
+        }
+        (None, None, Some(item)) => (item, To::Status(status.unwrap_or(0))),
+        (None, None, None) => {
+            let message = "a route says one of dir, redirect and status: what is at its prefix";
+            return Err(table.source.error(table.span.clone(), message));
+        }
+        (Some(_), Some(other), _) | (Some(_), None, Some(other)) => {
+            let message = format!("{} does not go with dir: one of them is at the prefix", other.key);
+            return Err(table.source.error(other.key_span.clone(), message));
+        }
+    };
+    let route = Route { prefix: name.to_owned(), to };
+    let rule = route.rule().map_err(|e| match e {
+        NoRule::Bad(e @ BadRule::Prefix) => prefix.error(format!("prefix: {e}")),
+        NoRule::Bad(e @ BadRule::RedirectStatus) => {
+            table.get("status").unwrap_or(item).error(format!("status: {e}"))
+        }
+        NoRule::Bad(e) => item.error(format!("{}: {e}", item.key)),
+        NoRule::Dir(e) => item.error(format!("dir: it cannot be served: {}", said(&e))),
+    })?;
+    Ok((route, rule))
+}
+
+/// Why there is no rule for a route.
+#[derive(Debug)]
+pub(in crate::serve) enum NoRule {
+    Bad(BadRule),
+    Dir(std::io::Error),
+}
+
+impl Route {
+    /// The rule that the server is told; opens the directory.
+    pub(in crate::serve) fn rule(&self) -> Result<Rule, NoRule> {
+        let action = match &self.to {
+            To::Dir(dir) => Action::Dir(FileRoot::open(dir).map_err(NoRule::Dir)?),
+            To::Redirect(to, status) => Action::Redirect { to: to.clone(), status: *status },
+            To::Status(status) => Action::Status(*status),
+        };
+        Rule::new(&self.prefix, action).map_err(NoRule::Bad)
+    }
+}
