@@ -176,6 +176,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Segment => "smaller segments",
             Experiment::PerConnection => "several connections, some calls on each",
             Experiment::Origin => "with and without the proxy",
+            Experiment::SourcePort => "from other source ports",
             Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };

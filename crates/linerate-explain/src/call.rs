@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use linerate_net::instrument::Facts;
 
+use crate::limits;
+
 /// Where in a call something ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -181,6 +183,12 @@ impl Call {
     pub fn lossy(&self) -> bool {
         let f = &self.facts;
         f.total_retrans + f.rcv_ooopack + f.dsack_dups + u32::from(f.total_rto) > 0
+    }
+
+    /// A SYN had to be sent again long before the first time-out of a second (RFC 6298, section 2): what came for an answer was none, as
+    /// where the server still remembers a connection between these ports.
+    pub fn collided(&self) -> bool {
+        self.syn_again() && self.connect < limits::SYN_TIME
     }
 
     /// A SYN had to be sent again.

@@ -16,6 +16,8 @@ pub const MARGIN: f64 = 1.15;
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else 1, 2 and 4 s) show.
 pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);
+/// A SYN that is sent again before this was not lost. Reason: RFC 6298, section 2, wants the first time-out to be a second.
+pub const SYN_TIME: Duration = Duration::from_millis(950);
 /// Time a connection attempt to one of several addresses may take. Reason: clients give up on an address sooner than that
 /// (RFC 8305 recommends 250 ms before the next one is tried).
 pub const FAMILY_TIME: Duration = Duration::from_millis(1_200);

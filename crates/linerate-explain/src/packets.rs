@@ -20,6 +20,8 @@ pub struct Packets {
     pub packets: u64,
     /// Packets that found no room in the ring.
     pub dropped: u64,
+    /// SYNs that were answered by a bare ACK of another connection.
+    pub collisions: u64,
     /// What was remarkable about the segments, in words, and how often.
     pub marks: Vec<(&'static str, u64)>,
 }
@@ -27,8 +29,8 @@ pub struct Packets {
 impl Packets {
     /// What the packets show of `cause` in the call that stands for all, in words.
     pub fn seen_of(&self, cause: &str) -> Option<&str> {
-        let notes = self.call.as_ref().or(self.arms[0].as_ref()).map(|c| c.notes.as_slice())?;
-        notes.iter().find(|n| n.id == cause).map(|n| n.text.as_str())
+        let calls = self.call.iter().chain(self.arms.iter().flatten());
+        calls.flat_map(|c| &c.notes).find(|n| n.id == cause).map(|n| n.text.as_str())
     }
 }
 
@@ -77,6 +79,12 @@ impl Sorter {
             arms: arms.map_or([None, None], |a| [find(&seen, &a.without), find(&seen, &a.with)]),
             packets: self.packets,
             dropped: self.dropped,
+            collisions: seen
+                .connections
+                .iter()
+                .filter_map(|c| c.handshake)
+                .map(|h| u64::from(h.collisions))
+                .sum(),
             marks: marks.filter(|(_, n)| *n > 0).collect(),
         }
     }

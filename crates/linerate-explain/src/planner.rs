@@ -34,8 +34,12 @@ pub struct Planner {
     queue: VecDeque<Probe>,
     phase: Phase,
     random: Random,
+    /// How often the first look was begun.
+    looks: u8,
 }
 
+/// Looks at a server that is warming up, at most.
+const LOOKS: u8 = 3;
 /// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
@@ -43,7 +47,13 @@ impl Planner {
     /// For what is asked about.
     pub fn new(settings: Settings) -> Planner {
         let random = Random::new(settings.seed);
-        Planner { record: Record::new(settings), queue: VecDeque::new(), phase: Phase::Name, random }
+        Planner {
+            record: Record::new(settings),
+            queue: VecDeque::new(),
+            phase: Phase::Name,
+            random,
+            looks: 0,
+        }
     }
 
     /// Everything that was observed so far.
@@ -125,7 +135,16 @@ impl Planner {
                 }
                 self.look();
             }
-            Phase::Look => self.phase = Phase::Rule(0),
+            Phase::Look => {
+                let early = self.record.elapsed < self.until().mul_f64(LOOK_SHARE / 2.0);
+                let again = self.looks < LOOKS && early && self.record.settings.may_repeat;
+                if again && steady::warms_up(&self.record) {
+                    self.record.warm_from = self.record.entries().len();
+                    self.look();
+                } else {
+                    self.phase = Phase::Rule(0);
+                }
+            }
             Phase::Rule(n) => {
                 let Some(rule) = causes::ALL.get(n) else {
                     self.phase = Phase::Done;
@@ -145,6 +164,7 @@ impl Planner {
 
     /// New and kept connections in turns, as an ordinary client makes calls.
     fn look(&mut self) {
+        self.looks += 1;
         let writes = self.record.settings.writes;
         let call = |lane| {
             Probe::Call(Box::new(CallProbe { writes, ..CallProbe::plain(Experiment::Observe, 0, lane) }))
@@ -289,9 +309,19 @@ fn doubts(record: &Record) -> Vec<String> {
     if !s.delayed_ack_lever {
         doubts.push("this kernel has no TCP_DELACK_MAX_US (Linux 6.16): no dose-response".to_owned());
     }
-    for experiment in &record.given_up {
+    let cold: Vec<f64> = record.warming().filter(|c| !c.fresh).map(|c| ms(c.total)).collect();
+    if let (Some(first), Some(last)) = (cold.first(), cold.last()) {
         doubts.push(format!(
-            "experiment {experiment:?} was not made: there was no time or no calls left for it (--budget)"
+            "the server was warming up: its first calls took {} at first and {} later; they are left out",
+            say(*first),
+            say(*last)
+        ));
+    }
+    for experiment in &record.given_up {
+        let begun = record.calls().any(|(probe, _)| probe.experiment == *experiment);
+        let made = if begun { "was not made to its end" } else { "was not made" };
+        doubts.push(format!(
+            "experiment {experiment:?} {made}: there was no time or no calls left for it (--budget)"
         ));
     }
     if let Some(answer) = record.group().first().and_then(|c| c.answer()).filter(|a| a.status >= 400) {

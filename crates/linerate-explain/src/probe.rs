@@ -40,6 +40,8 @@ pub enum Experiment {
     PerConnection,
     /// At the server behind the proxy (1) against through it (0).
     Origin,
+    /// From source ports that were not used lately (1) against those that the system takes (0).
+    SourcePort,
 }
 
 /// Delays of acknowledgements that are tried, milliseconds.

@@ -79,12 +79,14 @@ pub struct Record {
     pub elapsed: Duration,
     /// Experiments that were given up for want of time or calls.
     pub given_up: Vec<Experiment>,
+    /// Entries before this one were made while the server was warming up: they stand for no later call.
+    pub warm_from: usize,
 }
 
 impl Record {
     /// With nothing in it.
     pub fn new(settings: Settings) -> Record {
-        Record { settings, entries: Vec::new(), elapsed: Duration::ZERO, given_up: Vec::new() }
+        Record { settings, entries: Vec::new(), elapsed: Duration::ZERO, given_up: Vec::new(), warm_from: 0 }
     }
 
     /// Notes what came of a probe. Calls that were made side by side are noted one by one.
@@ -181,14 +183,30 @@ impl Record {
         Trial::of(name, changed, without, with)
     }
 
+    /// Calls of the first look since the server is warm.
+    fn warm(&self) -> impl Iterator<Item = &Call> {
+        self.entries[self.warm_from.min(self.entries.len())..].iter().filter_map(|entry| match entry {
+            (Probe::Call(probe), Observation::Call(call)) if probe.experiment == Experiment::Observe => {
+                Some(&**call)
+            }
+            _ => None,
+        })
+    }
+
+    /// Calls that a server answered while it was warming up.
+    pub fn warming(&self) -> impl Iterator<Item = &Call> {
+        let cold = self.entries[..self.warm_from.min(self.entries.len())].iter();
+        cold.filter_map(|entry| if let (_, Observation::Call(call)) = entry { Some(&**call) } else { None })
+    }
+
     /// Answered calls of the first look on a connection that was there already.
     pub fn reused(&self) -> Vec<&Call> {
-        self.observed().filter(|c| !c.fresh && c.answer().is_some()).collect()
+        self.warm().filter(|c| !c.fresh && c.answer().is_some()).collect()
     }
 
     /// Answered calls of the first look on new connections.
     pub fn fresh(&self) -> Vec<&Call> {
-        self.observed().filter(|c| c.fresh && c.answer().is_some()).collect()
+        self.warm().filter(|c| c.fresh && c.answer().is_some()).collect()
     }
 
     /// All calls of the first look.

@@ -53,7 +53,7 @@ const METRICS: [Metric; 6] =
     [|c| c.receive, |c| c.wait, |c| c.total, |c| c.send + c.wait, |c| c.wait + c.receive, |c| c.connect];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 8] = [
+const TWO_ARMS: [Experiment; 9] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -62,6 +62,7 @@ const TWO_ARMS: [Experiment; 8] = [
     Experiment::Idle,
     Experiment::Segment,
     Experiment::Origin,
+    Experiment::SourcePort,
 ];
 
 /// What there is to show of what was observed.

@@ -69,12 +69,12 @@ fn as_they_are(experiment: Experiment) -> bool {
     matches!(experiment, Experiment::Observe | Experiment::Tail)
 }
 
-/// SYNs that were sent again, and calls on new connections.
+/// SYNs that were sent again because no answer came, and calls on new connections.
 pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
     let fresh: Vec<&Call> =
         record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
     let all = fresh.len();
-    (fresh.into_iter().filter(|c| c.syn_again()).collect(), all)
+    (fresh.into_iter().filter(|c| c.syn_again() && !c.collided()).collect(), all)
 }
 
 /// The more connections at once, the longer the last one waits: they are accepted one after the other.

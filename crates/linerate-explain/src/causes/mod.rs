@@ -27,6 +27,7 @@ mod server_queueing;
 mod server_think;
 mod slow_start;
 mod syn_loss;
+mod time_wait;
 mod tiny_writes;
 mod zero_window;
 
@@ -75,12 +76,13 @@ pub struct Cause {
 
 pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use server_think::WORK_MS;
+pub(crate) use time_wait::seen_in_packets;
 
 /// What most fixes are verified by.
 pub(crate) const AGAIN: &str = "linerate explain {url}";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 31] = [
+pub static ALL: [&Cause; 32] = [
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
@@ -92,6 +94,7 @@ pub static ALL: [&Cause; 31] = [
     &server_nagle::CAUSE,
     &client_nagle::CAUSE,
     &proxy_buffering::CAUSE,
+    &time_wait::CAUSE,
     &accept_queue::CAUSE,
     &connection_limit::CAUSE,
     &pinned::CAUSE,
@@ -167,7 +170,7 @@ pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
 /// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
 fn lane_of(experiment: Experiment) -> u8 {
     match experiment {
-        Experiment::Observe | Experiment::Tail | Experiment::Held => 0,
+        Experiment::Observe | Experiment::Tail | Experiment::Held | Experiment::SourcePort => 0,
         Experiment::QuickAck => 10,
         Experiment::Dose => 20,
         Experiment::NoDelay => 30,
@@ -179,13 +182,15 @@ fn lane_of(experiment: Experiment) -> u8 {
         Experiment::Idle => 100,
         Experiment::Segment => 110,
         Experiment::PerConnection => 120,
-        Experiment::Origin => 130,
+        Experiment::Origin => 140,
     }
 }
 
-/// A time for a sentence: `0.35 ms`, `43.9 ms`, `1,204 ms`.
+/// A time for a sentence: `52 µs`, `0.35 ms`, `43.9 ms`, `1.20 s`.
 pub(crate) fn say(ms: f64) -> String {
     match ms {
+        0.0 => "0 ms".to_owned(),
+        _ if ms.abs() < 0.0995 => format!("{:.0} µs", ms * 1e3),
         _ if ms < 10.0 => format!("{ms:.2} ms"),
         _ if ms < 1000.0 => format!("{ms:.1} ms"),
         _ => format!("{:.2} s", ms / 1e3),

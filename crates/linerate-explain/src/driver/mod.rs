@@ -16,7 +16,7 @@ use linerate_net::Time;
 use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
 
 use crate::call::{Call, Failure, Stage, Why};
-use crate::causes::NO_PORT;
+use crate::causes::{NO_PORT, seen_in_packets};
 use crate::limits;
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Variation};
@@ -170,6 +170,7 @@ impl Film {
                 packets.dropped
             ));
         }
+        seen_in_packets(&mut diagnosis.causes, packets.collisions);
         diagnosis.shown.packets = Some(Box::new(packets));
     }
 }

@@ -8,6 +8,10 @@ pub const CLIENT_NAGLE: &str = "client-nagle-delayed-ack";
 pub const PACKET_LOSS: &str = "packet-loss";
 /// The SYN, or its answer, had to be sent again.
 pub const SYN_LOSS: &str = "syn-loss";
+/// A SYN met what the server still remembers of a connection between the same ports.
+pub const TIME_WAIT_COLLISION: &str = "time-wait-collision";
+/// Calls waited in the client for a connection of its pool.
+pub const CLIENT_POOL: &str = "client-pool";
 /// The client did not read its answer as fast as it came.
 pub const CLIENT_SLOW_READER: &str = "client-slow-reader";
 /// The server did not read the request as fast as it came.

@@ -62,6 +62,7 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
     found.extend(server_think(seen, &found));
     found.extend(head_of_line(seen));
     found.extend(no_keep_alive(seen));
+    found.extend(client_pool(seen));
     found.sort_by_key(|f| std::cmp::Reverse(f.all_ns));
     found
 }
@@ -196,6 +197,83 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
     })
 }
 
+/// Bursts in which all connections were busy; fewer are chance.
+const BURSTS: u64 = 3;
+/// Requests that left at once in place of one that was answered.
+const FOLLOWED: u64 = 10;
+/// Share of the time that lies between bursts. A program that makes its calls in a closed loop (a load generator, workers that never
+/// run out of work) keeps all of them busy all the time, and nothing waits in it.
+const SLACK: f64 = 0.1;
+
+/// Calls come in bursts, are never more at once than so many, and while there are so many each answer is followed by the next request
+/// at once: the rest of the burst waits in the caller.
+fn client_pool(seen: &Observation) -> Option<Finding> {
+    let waits = |p: &&super::Pool| {
+        p.connections >= 2
+            && p.times >= BURSTS
+            && p.followed >= FOLLOWED.max(p.times)
+            && 2 * p.followed >= p.ended
+            && p.between_ns as f64 >= SLACK * p.watched_ns as f64
+    };
+    let pool = seen.pools.iter().filter(waits).max_by_key(|p| p.waited_ns)?;
+    let cost_ns = per(pool.waited_ns, pool.followed);
+    if cost_ns < LEAST_NS || (pool.waited_ns as f64) < SHARE * seen.sums.total_ns as f64 {
+        return None;
+    }
+    Some(Finding {
+        id: cause::CLIENT_POOL,
+        title: "calls wait in the calling program for one of its few connections",
+        calls: pool.followed,
+        of: seen.sums.answered,
+        cost_ns,
+        all_ns: pool.waited_ns,
+        // From its packets a fixed number of workers looks the same, whose work comes in bursts.
+        confidence: Confidence::Possible,
+        evidence: vec![
+            format!(
+                "{} has never more than {} calls to {} at once; {} times it came to that, and of {} answers then {} were followed by the \
+                 next request on the same connection at once (within 3 ms)",
+                pool.client, pool.connections, pool.server, pool.times, pool.ended, pool.followed
+            ),
+            format!(
+                "those requests left up to {} after all connections had become busy: if they were there by then, they waited that long",
+                ms(cost_ns)
+            ),
+            format!(
+                "as many workers (threads) as connections look the same from outside: the pool's own figures, or a thread dump of {}, tell",
+                pool.client
+            ),
+        ],
+        fixes: POOL_FIXES.iter().map(|(software, change)| Fix { software, change }).collect(),
+        verify: "capture again with a larger pool: more calls at once, and none that follows an answer"
+            .to_owned(),
+        example: seen.slowest.first().cloned(),
+    })
+}
+
+const POOL_FIXES: [(&str, &str); 8] = [
+    (
+        "Apache HttpClient",
+        "PoolingHttpClientConnectionManager: setDefaultMaxPerRoute (2 in version 4, 5 in version 5) and setMaxTotal; a lease time-out that is logged",
+    ),
+    (
+        "Spring RestTemplate, WebClient",
+        "the pool of the client below it: ConnectionProvider.builder(...).maxConnections(n)",
+    ),
+    ("OkHttp", "Dispatcher.setMaxRequestsPerHost (5 by default)"),
+    ("Node", "new http.Agent({ keepAlive: true, maxSockets: n }); requests that wait are in agent.requests"),
+    ("Go", "Transport.MaxConnsPerHost; MaxIdleConnsPerHost (2 by default) makes it open new ones instead"),
+    (
+        "Python requests, urllib3, aiohttp",
+        "HTTPAdapter(pool_maxsize=n, pool_block=...), TCPConnector(limit=n, limit_per_host=n)",
+    ),
+    (
+        ".NET",
+        "SocketsHttpHandler.MaxConnectionsPerServer; ServicePointManager.DefaultConnectionLimit (2) on .NET Framework",
+    ),
+    ("browsers", "six connections for each host under HTTP/1.1: HTTP/2"),
+];
+
 /// What is said of a cause.
 struct Known {
     id: &'static str,
@@ -204,7 +282,7 @@ struct Known {
     verify: &'static str,
 }
 
-const KNOWN: [Known; 7] = [
+const KNOWN: [Known; 8] = [
     Known {
         id: cause::SERVER_NAGLE,
         title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",
@@ -250,6 +328,20 @@ const KNOWN: [Known; 7] = [
             ("the network", "look for drops; a firewall that drops SYNs looks the same"),
         ],
         verify: "nstat TcpExtListenOverflows TcpExtListenDrops on the server",
+    },
+    Known {
+        id: cause::TIME_WAIT_COLLISION,
+        title: "the connection's ports had just been used: the server still remembers the last connection between them",
+        fixes: &[
+            (
+                "NAT, load balancers",
+                "more source addresses and a longer time before a port is used again (at least the server's 60 s of TIME_WAIT); no randomising or \
+                 rewriting of timestamps",
+            ),
+            ("the client", "keep connections; no fixed source port; net.ipv4.tcp_timestamps=1"),
+            ("the server", "let the client close first (keep-alive): then TIME_WAIT is on its side"),
+        ],
+        verify: "linerate explain URL tries ports that nobody used",
     },
     Known {
         id: cause::ZERO_WINDOW,

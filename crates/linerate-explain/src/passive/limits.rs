@@ -63,6 +63,16 @@ pub const UNACKED: usize = 256;
 /// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
 pub const HELD_SEGMENTS: usize = 1024;
 
+/// Windows remembered that one end advertised. Reason: what was advertised a round trip ago counts, and an end that reads slowly
+/// advertises seldom.
+pub const EDGES: usize = 64;
+
+/// Pairs of a client's address and a server of which it is counted how many connections are busy. Reason: each costs 3 kB.
+pub const CLIENTS: usize = 256;
+
+/// Busy connections of one client that are told apart. Reason: pools that are too small are smaller.
+pub const LEVELS: usize = 64;
+
 /// Characters kept of a request's target. Reason: it is shown on a line.
 pub const TARGET_CHARS: usize = 120;
 

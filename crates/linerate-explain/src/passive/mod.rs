@@ -31,7 +31,7 @@ pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks};
 pub use limits::Limits;
 pub use observation::{
-    Call, Carried, ConnectionSummary, Handshake, Note, Observation, Packets, Seen, Sums, Traced,
+    Call, Carried, ConnectionSummary, Handshake, Note, Observation, Packets, Pool, Seen, Sums, Traced,
 };
 pub use packet::{LinkType, Packet};
 
@@ -122,3 +122,6 @@ pub fn read_port(input: impl Read, limits: Limits, port: Option<u16>) -> Result<
     }
     Ok(Observation { ending: file.ending().cloned(), ..observer.finish() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What was seen, as plain data.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::file::Ending;
 use super::flow::{MarkCounts, Marks};
@@ -20,6 +20,8 @@ pub struct Observation {
     pub slowest: Vec<Call>,
     /// What was seen to cost time, by kind.
     pub seen: Vec<Seen>,
+    /// How many connections of each client were busy at once.
+    pub pools: Vec<Pool>,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
 }
@@ -145,6 +147,9 @@ pub struct Handshake {
     pub syn_ns: i64,
     /// SYNs that were sent.
     pub syns: u32,
+    /// SYNs that were answered by a bare ACK of other numbers: of a connection between the same ports that the server still
+    /// remembers (RFC 9293, section 3.5.2; RFC 5961, section 4).
+    pub collisions: u32,
     /// From the last SYN to the SYN-ACK: the round trip from here to the server.
     pub to_server_ns: Option<i64>,
     /// From the SYN-ACK to its ACK: the round trip from here to the client.
@@ -259,6 +264,29 @@ pub struct Traced {
     pub window: u16,
     /// What is remarkable about it.
     pub marks: Marks,
+}
+
+/// Busy connections of one client to one server: of the most that there ever were at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The client.
+    pub client: IpAddr,
+    /// The server.
+    pub server: SocketAddr,
+    /// How many were busy at once at most.
+    pub connections: u64,
+    /// How many bursts came to that.
+    pub times: u64,
+    /// Answers that ended while so many were busy.
+    pub ended: u64,
+    /// Of them, those after which the next request left at once on the same connection.
+    pub followed: u64,
+    /// The longest that those requests can have waited for a connection, all together: since so many were busy, nanoseconds.
+    pub waited_ns: i64,
+    /// Time between one burst of so many and the next.
+    pub between_ns: i64,
+    /// Time from the first request to the last change.
+    pub watched_ns: i64,
 }
 
 /// A kind of trouble, over all calls.

@@ -41,6 +41,8 @@ struct World {
     lose_syn: usize,
     /// Each n-th call loses a segment.
     lose: usize,
+    /// The server still remembers connections from the ports that the system takes (1), or from all (2).
+    remembers: u8,
     /// Segments above this vanish.
     mtu: Option<u32>,
     continues: bool,
@@ -76,6 +78,7 @@ impl Default for World {
             setup: 0.0,
             lose_syn: 0,
             lose: 0,
+            remembers: 0,
             mtu: None,
             continues: true,
             redirect: false,
@@ -198,6 +201,10 @@ impl Lived {
         } else if w.lose_syn > 0 && self.connects.is_multiple_of(w.lose_syn) {
             call.connect = t(w.rtt + 1040.0);
             call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 1040, ..Facts::default() };
+        } else if w.remembers > 1 || w.remembers == 1 && probe.levers.source_port.is_none() {
+            // A reset, and two ticks until the next SYN.
+            call.connect = t(2.0 * w.rtt + self.noise.between(8.0, 12.0));
+            call.connect_facts = Facts { total_retrans: 1, total_rto_time_ms: 10, ..Facts::default() };
         }
     }
 
@@ -553,6 +560,67 @@ fn only_so_many_connections() {
     }
 }
 
+/// As a JVM that compiles what it runs: each call is quicker than the one before.
+#[test]
+fn a_server_that_warms_up_is_healthy() {
+    for (start, factor) in [(80.0, 0.7), (60.0, 0.8), (40.0, 0.6), (25.0, 0.75)] {
+        for seed in 0..10 {
+            let mut lived = Lived::new(World::default(), seed);
+            let mut planner = Planner::new(Settings { seed, ..settings() });
+            let mut work = start;
+            while let Some(probe) = planner.poll_probe(t(lived.now)) {
+                let mut seen = lived.make(&probe, &settings());
+                if let Observation::Call(call) = &mut seen {
+                    call.wait += t(work);
+                    call.total += t(work);
+                    call.receives.iter_mut().for_each(|r| r.at += t(work));
+                    lived.now += work;
+                    work *= factor;
+                }
+                planner.handle_observation(probe, seen);
+            }
+            let diagnosis = planner.diagnose();
+            assert_eq!(diagnosis.whole, Whole::Healthy, "{start} {factor}: {diagnosis:#?}");
+            assert!(
+                diagnosis.limits.iter().any(|l| l.starts_with("the server was warming up")),
+                "{:?}",
+                diagnosis.limits
+            );
+        }
+    }
+    // Work that varies is no warming up.
+    let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();
+    let warm = (0..200)
+        .filter(|seed| {
+            let diagnosis = explained_with(World { think: chance, ..World::default() }, settings(), *seed);
+            diagnosis.limits.iter().any(|l| l.starts_with("the server was warming up"))
+        })
+        .count();
+    assert!(warm <= 6, "{warm} of 200: more than chance explains");
+}
+
+#[test]
+fn a_server_that_remembers_our_ports() {
+    for rtt in [0.05, 40.0] {
+        for seed in 0..10 {
+            let world = World { rtt, remembers: 1, ..World::default() };
+            let diagnosis = explained_with(world, settings(), seed);
+            assert_eq!(ids(&diagnosis), ["time-wait-collision"], "seed {seed}: {diagnosis:#?}");
+            let cause = &diagnosis.causes[0];
+            assert_eq!(cause.proof(), Proof::Proved);
+            assert!((rtt + 7.0..rtt + 13.0).contains(&cause.cost_ms()), "{}", cause.cost_ms());
+            assert!(diagnosis.shown.arms.is_some(), "both arms are shown");
+        }
+    }
+    // From whichever port: somebody answers SYNs that way. It is no loss, and not these ports.
+    let tried = explained(World { remembers: 2, ..World::default() });
+    assert!(tried.causes.is_empty(), "{:#?}", tried.causes);
+    assert!(tried.limits.iter().any(|l| l.starts_with("time-wait-collision: ")), "{:?}", tried.limits);
+    // A SYN that was lost takes a second.
+    let lost = explained(World { lose_syn: 2, ..World::default() });
+    assert!(!ids(&lost).contains(&"time-wait-collision"), "{lost:#?}");
+}
+
 #[test]
 fn a_connection_that_met_a_busy_worker() {
     let every_other: fn(usize) -> bool = |which| which % 2 == 1;
@@ -567,6 +635,12 @@ fn a_connection_that_met_a_busy_worker() {
                 assert!((55.0..65.0).contains(&diagnosis.causes[0].cost_ms()));
             }
         }
+    }
+    // Of the connections that the first look made some met a busy one, and none of the next six: then six more are made.
+    let late: fn(usize) -> bool = |which| which == 2 || which > 13;
+    for seed in 0..20 {
+        let diagnosis = explained_with(World { busy: (60.0, late), ..World::default() }, settings(), seed);
+        assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
     }
     // Times that differ from call to call are no worker's.
     let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();

@@ -51,6 +51,8 @@ pub struct Levers {
     pub stamps: bool,
     /// The source address.
     pub from: Option<IpAddr>,
+    /// The source port.
+    pub source_port: Option<u16>,
 }
 
 /// Where in a connection's life something failed.
@@ -129,7 +131,11 @@ impl Probe {
     pub fn connect(to: SocketAddr, levers: &Levers, deadline: Time) -> Result<Probe, ProbeError> {
         let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts: Box::new(facts) };
         let fd = socket::tcp(to).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
-        if let Some(from) = levers.from {
+        if let Some(port) = levers.source_port {
+            let any = if to.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+            socket::bind_port(&fd, SocketAddr::new(levers.from.unwrap_or(any), port))
+                .map_err(|e| fail(Stage::Lever("the source port"), e, Facts::default()))?;
+        } else if let Some(from) = levers.from {
             socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
         }
         set_levers(&fd, levers).map_err(|(name, e)| fail(Stage::Lever(name), e, Facts::default()))?;

@@ -37,6 +37,11 @@ pub(crate) fn bind_source(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
     SockRef::from(fd).bind(&SockAddr::from(SocketAddr::new(from, 0)))
 }
 
+/// Binds to a source port.
+pub(crate) fn bind_port(fd: &OwnedFd, from: SocketAddr) -> io::Result<()> {
+    SockRef::from(fd).bind(&SockAddr::from(from))
+}
+
 /// Starts a connection: `Ok(true)` when it is established already.
 pub(crate) fn connect(fd: &OwnedFd, to: SocketAddr) -> io::Result<bool> {
     let to = SockAddr::from(to);

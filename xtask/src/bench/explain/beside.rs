@@ -2,13 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use linerate_netbox::{Namespace, NetBox, Running};
 
 use super::case::Beside;
@@ -16,6 +16,9 @@ use super::servers::Programs;
 
 /// Longest wait of a caller. Reason: it must notice that it shall end.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest the other client may take for its first round.
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How far apart callers begin.
 const APART: Duration = Duration::from_millis(83);
@@ -37,6 +40,11 @@ impl Drop for Ongoing {
 }
 
 impl Ongoing {
+    fn process(mut c: Command, from: &Namespace) -> Result<Ongoing> {
+        c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Ongoing::Process { _process: from.spawn(c)? })
+    }
+
     pub(crate) fn start(
         beside: Beside,
         net: &Arc<NetBox>,
@@ -71,6 +79,13 @@ impl Ongoing {
                     call(net, to, path, |stream| dawdle(stream, bytes, stop));
                 }
             })),
+            Beside::Collide(low, high) => collide(low, high, net.client(), programs, to),
+            Beside::Bursts(sockets) => {
+                let mut c = net.client().command("node");
+                c.arg(programs.script("caller.js")).args([to.ip().to_string(), to.port().to_string()]);
+                c.arg(sockets.to_string());
+                Ongoing::process(c, net.client())
+            }
         }
     }
 }
@@ -80,8 +95,23 @@ fn load(flags: &str, from: &Namespace, programs: &Programs, to: SocketAddr) -> R
     let mut c = from.command(&programs.linerate);
     // As long as it takes: it is ended when the case is.
     c.arg("load").arg(format!("http://{to}{path}")).args(flags.split(' ')).args(["-d", "3600s", "--quiet"]);
-    c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(Ongoing::Process { _process: from.spawn(c)? })
+    Ongoing::process(c, from)
+}
+
+/// Until each port was used once.
+fn collide(low: u16, high: u16, from: &Namespace, programs: &Programs, to: SocketAddr) -> Result<Ongoing> {
+    let dir = tempfile::tempdir()?;
+    let ready = dir.path().join("ready");
+    let mut c = from.command("python3");
+    c.arg(programs.script("collide.py")).args([to.ip().to_string(), to.port().to_string()]);
+    c.args([low.to_string(), high.to_string()]).arg(&ready);
+    let ongoing = Ongoing::process(c, from)?;
+    let begin = Instant::now();
+    while !ready.exists() {
+        ensure!(begin.elapsed() < READY_WITHIN, "the other client did not get through its ports");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(ongoing)
 }
 
 fn threads(

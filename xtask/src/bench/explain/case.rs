@@ -100,6 +100,10 @@ pub(crate) enum Beside {
     Calls(&'static str, u64),
     /// Calls of this path, one after the other, by a client that reads so many bytes, then does something else for 20 ms.
     Dawdle(&'static str, usize),
+    /// Another client behind the same address, which uses the ports of that range before `explain` does: programs/collide.py.
+    Collide(u16, u16),
+    /// 16 calls at once every second, by a client with so many connections (0: as many as it takes): programs/caller.js.
+    Bursts(usize),
 }
 
 /// The name server of the client, on the server's side.
@@ -114,7 +118,7 @@ pub(crate) struct NameServer {
 }
 
 /// Causes on the way: to name one of them where only the server takes its time is a false alarm.
-pub(crate) const ON_THE_WAY: [&str; 19] = [
+pub(crate) const ON_THE_WAY: [&str; 20] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -131,18 +135,13 @@ pub(crate) const ON_THE_WAY: [&str; 19] = [
     "ports-exhausted",
     "keep-alive-race",
     "time-wait-collision",
+    // Not on the way, and as little the server's.
+    "client-pool",
     "dns-slow",
     "dns-timeout",
     "ipv6-fallback",
 ];
 
 /// Ids of CLI.md that nothing here injects, and why.
-pub(crate) const NOT_INJECTED: [(&str, &str); 4] = [
-    (
-        "client-pool",
-        "it is in the calling program: calls that wait for a connection of its pool send nothing that could be seen",
-    ),
-    ("time-wait-collision", "takes two clients behind one address whose clocks differ"),
-    ("tls-full-handshake", "comes with HTTPS"),
-    ("h2-flow-control", "comes with HTTP/2"),
-];
+pub(crate) const NOT_INJECTED: [(&str, &str); 2] =
+    [("tls-full-handshake", "comes with HTTPS"), ("h2-flow-control", "comes with HTTP/2")];

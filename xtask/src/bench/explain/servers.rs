@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use linerate_netbox::{NetBox, Running};
 
-use super::case::{Server, Share};
+use super::case::{Beside, Case, Server, Share};
 use crate::shell;
 
 /// The port of every server.
@@ -47,6 +47,8 @@ impl Programs {
             ("server.js", include_str!("programs/server.js")),
             ("server.go", include_str!("programs/server.go")),
             ("Server.java", include_str!("programs/Server.java")),
+            ("collide.py", include_str!("programs/collide.py")),
+            ("caller.js", include_str!("programs/caller.js")),
         ] {
             std::fs::write(dir.join(name), text)?;
         }
@@ -60,17 +62,27 @@ impl Programs {
         Ok(Programs { linerate, explain, dir })
     }
 
-    /// The program that a server needs and this machine lacks.
-    pub(crate) fn lacking(&self, server: Server) -> Option<&'static str> {
-        let needs = match server {
-            Server::Linerate(_) => return None,
-            Server::Python(_) => "python3",
-            Server::Jdk(..) => "javac",
-            Server::Node(_) => "node",
-            Server::Go => "go",
-            Server::Nginx(_) => "nginx",
+    /// A program that a case needs and this machine lacks.
+    pub(crate) fn lacking(&self, case: &Case) -> Option<&'static str> {
+        let server = match case.server {
+            Server::Linerate(_) => None,
+            Server::Python(_) => Some("python3"),
+            Server::Jdk(..) => Some("javac"),
+            Server::Node(_) => Some("node"),
+            Server::Go => Some("go"),
+            Server::Nginx(_) => Some("nginx"),
         };
-        shell::find(needs).is_none().then_some(needs)
+        let callers = case.beside.iter().map(|beside| match beside {
+            Beside::Collide(..) => Some("python3"),
+            Beside::Bursts(_) => Some("node"),
+            _ => None,
+        });
+        callers.chain([server]).flatten().find(|needs| shell::find(needs).is_none())
+    }
+
+    /// A program of ours that an interpreter runs.
+    pub(crate) fn script(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 }
 

@@ -170,7 +170,7 @@ impl Stage {
 
 /// One who cannot be on this machine says so.
 pub(crate) fn lacks(case: &Case, programs: &Programs) -> Option<String> {
-    programs.lacking(case.server).map(|p| format!("{p} is not installed"))
+    programs.lacking(case).map(|p| format!("{p} is not installed"))
 }
 
 /// Whether the command can explain at all.

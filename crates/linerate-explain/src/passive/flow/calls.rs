@@ -36,6 +36,8 @@ struct Pending {
     /// The answer's status and first byte.
     answer: Option<(u16, i64)>,
     losses: [Loss; 2],
+    /// Segments that had to wait for room in a window that was small: the server's, the client's.
+    small: [Small; 2],
     notes: Vec<Note>,
 }
 
@@ -46,6 +48,15 @@ struct Loss {
     fast: u32,
     first: i64,
     cost: i64,
+}
+
+/// A window that was smaller than half its size, and full.
+#[derive(Clone, Copy, Debug, Default)]
+struct Small {
+    segments: u32,
+    first: i64,
+    cost: i64,
+    least: u32,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +76,11 @@ impl Calls {
     /// An interim answer is being read.
     pub(super) fn in_interim(&self) -> bool {
         self.interim
+    }
+
+    /// When the last whole answer ended.
+    pub(super) fn last_end(&self) -> Option<i64> {
+        self.last_end
     }
 
     /// No request waits for its answer.
@@ -242,6 +258,19 @@ impl Calls {
         self.note(Note { id, at_ns: since, cost_ns: cost, text });
     }
 
+    /// A segment had waited for room in the window of one end, which was open for `size` bytes.
+    pub(super) fn small_window(&mut self, since: i64, cost: i64, size: u32, of_client: bool) {
+        if let Some(first) = self.pending.front_mut().filter(|p| since >= p.begun) {
+            let small = &mut first.small[usize::from(of_client)];
+            if small.segments == 0 {
+                (small.first, small.least) = (since, size);
+            }
+            small.segments += 1;
+            small.least = small.least.min(size);
+            small.cost = small.cost.saturating_add(cost);
+        }
+    }
+
     pub(super) fn stalled(&mut self, stall: Stall, from_client: bool) {
         let (id, who, peer, what) = if from_client {
             (cause::CLIENT_NAGLE, "client", "server", "request")
@@ -279,13 +308,22 @@ impl Pending {
     /// What was seen of it, and what only the whole call shows. `opening`: of the connection, when it is its first call.
     fn notes_into(&mut self, call: &mut Call, opening: Option<Handshake>) {
         let mut notes = std::mem::take(&mut self.notes);
-        if let Some(h) = opening.filter(|h| h.syns > 1) {
-            let cost = h.whole_ns.unwrap_or(0) - h.to_server_ns.unwrap_or(0) - h.to_client_ns.unwrap_or(0);
-            let text = format!(
-                "the SYN was sent {} times: it or its answer was lost, or the server's accept queue was full",
-                h.syns
-            );
-            notes.push(Note { id: cause::SYN_LOSS, at_ns: h.syn_ns, cost_ns: cost.max(0), text });
+        notes.extend(opening.filter(|h| h.syns > 1).map(sent_again));
+        for (small, (id, who, what)) in self
+            .small
+            .iter()
+            .zip([(cause::ZERO_WINDOW, "server", "request"), (cause::CLIENT_SLOW_READER, "client", "answer")])
+        {
+            if small.segments > 0 {
+                let text = format!(
+                    "the {who}'s window shrank to {} bytes, and {} segments of the {what} waited {} for room in it: it was not read as \
+                     fast as it came",
+                    small.least,
+                    small.segments,
+                    ms(small.cost)
+                );
+                notes.push(Note { id, at_ns: small.first, cost_ns: small.cost, text });
+            }
         }
         for (loss, (who, what)) in self.losses.iter().zip([("client", "request"), ("server", "answer")]) {
             if loss.segments == 0 {
@@ -320,11 +358,31 @@ impl Pending {
     }
 }
 
+/// What an opening with more than one SYN shows.
+fn sent_again(h: Handshake) -> Note {
+    let cost = h.whole_ns.unwrap_or(0) - h.to_server_ns.unwrap_or(0) - h.to_client_ns.unwrap_or(0);
+    let (id, text) = if h.collisions > 0 {
+        let text = format!(
+            "the SYN was answered by a bare ACK of other numbers: the server still remembers a connection between the same addresses and \
+             ports (TIME_WAIT); the client reset that one and sent its SYN again, {} times in all",
+            h.syns
+        );
+        (cause::TIME_WAIT_COLLISION, text)
+    } else {
+        let text = format!(
+            "the SYN was sent {} times: it or its answer was lost, or the server's accept queue was full",
+            h.syns
+        );
+        (cause::SYN_LOSS, text)
+    };
+    Note { id, at_ns: h.syn_ns, cost_ns: cost.max(0), text }
+}
+
 /// Milliseconds for people.
 pub(crate) fn ms(ns: i64) -> String {
     let ms = ns as f64 / 1e6;
     match ms.abs() {
-        0.0..0.095 => format!("{:.0} us", ms * 1e3),
+        0.0..0.095 => format!("{:.0} µs", ms * 1e3),
         0.095..9.95 => format!("{ms:.2} ms"),
         9.95..99.95 => format!("{ms:.1} ms"),
         99.95..9_999.5 => format!("{ms:.0} ms"),

@@ -11,6 +11,7 @@ use super::reassembly::{Budget, Piece, Reassembly};
 use super::sequence::{MarkCounts, Marks, Side, analyse, before};
 use super::stall::Watch;
 use super::trace::{Kept, Trace};
+use super::window::Window;
 
 /// What all connections share.
 pub(super) struct Shared<'a> {
@@ -35,6 +36,10 @@ struct Direction {
     has_messages: bool,
     /// Its window is closed since then.
     closed_since: Option<i64>,
+    /// The window that it advertises.
+    window: Window,
+    /// When it last sent new data, or could do so again.
+    sent: Option<i64>,
 }
 
 impl Direction {
@@ -50,6 +55,8 @@ impl Direction {
             begun: 0,
             has_messages: false,
             closed_since: None,
+            window: Window::default(),
+            sent: None,
         }
     }
 }
@@ -65,6 +72,8 @@ pub(super) struct Connection {
     handshake: Option<Handshake>,
     trace: Trace,
     calls: Calls,
+    /// A request of it is counted as being answered.
+    busy: bool,
     carried: Carried,
     reset: bool,
     fins: [bool; 2],
@@ -89,6 +98,7 @@ impl Connection {
             handshake: None,
             trace: Trace::default(),
             calls: Calls::default(),
+            busy: false,
             carried: Carried::Nothing,
             reset: false,
             fins: [false; 2],
@@ -112,6 +122,12 @@ impl Connection {
         let since_last = now.saturating_sub(self.last_ns);
         self.last_ns = self.last_ns.max(now);
         let rtt = self.handshake.and_then(|h| h.whole_ns);
+        if self.collides(dir, s) {
+            // It belongs to the connection before: what it numbers is not of this one.
+            self.directions[dir].segments += 1;
+            self.keep(dir, s, self.last_ns, Marks::default(), shared.limits.trace);
+            return;
+        }
         let [a, b] = &mut self.directions;
         let (me, peer) = if dir == 0 { (a, b) } else { (b, a) };
         let mut marks = analyse(&mut me.side, &mut peer.side, s, now, rtt);
@@ -135,6 +151,20 @@ impl Connection {
         self.time_losses(dir, s, now, since_last, marks);
         self.bytes(dir, s, now, shared);
         self.ending(dir, s, now, shared);
+    }
+
+    /// A SYN is answered by an ACK of what the client did not send (the server still remembers a connection between these ports), or
+    /// the client resets that one (RFC 9293, section 3.10.7.3).
+    fn collides(&mut self, dir: usize, s: &Segment<'_>) -> bool {
+        let Some(h) = self.handshake.as_mut().filter(|h| h.to_server_ns.is_none()) else { return false };
+        if dir == self.client || s.has(flag::SYN) {
+            return dir == self.client && s.has(flag::RST) && h.collisions > 0;
+        }
+        let ours = self.directions[self.client].side.base.map(|isn| isn.wrapping_add(1));
+        let other =
+            s.has(flag::ACK) && !s.has(flag::RST) && s.len == 0 && ours.is_some_and(|ours| s.ack != ours);
+        h.collisions += u32::from(other);
+        other
     }
 
     fn keep(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, limit: usize) {
@@ -213,16 +243,28 @@ impl Connection {
             && let Some(since) = me.closed_since.take()
         {
             self.calls.closed_window(since, now - since, from_client);
+            // What the other end waited until now is counted.
+            self.directions[1 - dir].sent = Some(now);
         }
+        let h = self.handshake.unwrap_or_default();
+        let (to_server, to_client) = (h.to_server_ns.unwrap_or(0), h.to_client_ns.unwrap_or(0));
+        let (to_sender, to_peer) = if from_client { (to_client, to_server) } else { (to_server, to_client) };
+        let me = &mut self.directions[dir];
+        me.window.advertised(s, now, me.side.scale, to_peer);
         let all = s.has(flag::ACK) && self.directions[1 - dir].side.next == Some(s.ack);
         self.directions[1 - dir].watch.peer(s, now, all);
         let fresh = s.len > 0 && !marks.has(Marks::RESENT) && !marks.has(Marks::OUT_OF_ORDER);
         if !fresh {
             return;
         }
-        let h = self.handshake.unwrap_or_default();
-        let (to_server, to_client) = (h.to_server_ns.unwrap_or(0), h.to_client_ns.unwrap_or(0));
-        let (to_sender, to_peer) = if from_client { (to_client, to_server) } else { (to_server, to_client) };
+        let (end, mss) = (s.seq.wrapping_add(s.len), self.directions[dir].watch.mss);
+        let waited = self.directions[dir].sent.replace(now).map_or(0, |sent| now - sent);
+        let peer = &self.directions[1 - dir];
+        if peer.closed_since.is_none()
+            && let Some(size) = peer.window.filled(end, now, to_sender, mss)
+        {
+            self.calls.small_window(now - waited, waited, size, !from_client);
+        }
         let me = &mut self.directions[dir];
         let stall = me.watch.data(s, now, to_sender, to_peer);
         if let Some(stall) = stall
@@ -292,6 +334,26 @@ impl Connection {
     }
 
     fn event(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
+        self.happens(dir, event, now, shared);
+        self.count_busy(now, shared);
+    }
+
+    /// Tells whether a request is being answered, when that has changed.
+    fn count_busy(&mut self, now: i64, shared: &mut Shared<'_>) {
+        let busy = !self.calls.is_idle();
+        if busy == std::mem::replace(&mut self.busy, busy) {
+            return;
+        }
+        let times = self.times();
+        if busy {
+            let to_client = self.handshake.and_then(|h| h.to_client_ns).unwrap_or(0);
+            shared.record.demand.begun(times.ends, now, self.calls.last_end(), to_client);
+        } else {
+            shared.record.demand.ended(times.ends, now);
+        }
+    }
+
+    fn happens(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
         match event {
             Event::Begin => {
                 self.directions[dir].begun = now;
@@ -405,6 +467,7 @@ impl Connection {
         self.close(0, now, shared);
         self.close(1, now, shared);
         self.calls.finish(shared);
+        self.count_busy(now, shared);
         for direction in &mut self.directions {
             direction.bytes.drop_held(shared.budget);
             direction.messages.free_head(shared.budget);

@@ -2,10 +2,12 @@
 
 mod calls;
 mod connection;
+mod demand;
 mod reassembly;
 mod sequence;
 mod stall;
 mod trace;
+mod window;
 
 use std::collections::HashMap;
 
@@ -16,6 +18,7 @@ pub(crate) use reassembly::Budget;
 pub use sequence::{MarkCounts, Marks};
 
 use connection::{Connection, Shared};
+use demand::Demand;
 
 use super::limits::{EVIDENCE, Limits};
 use super::observation::{Call, ConnectionSummary, Observation, Seen, Sums};
@@ -26,6 +29,7 @@ use super::packet::{Endpoint, Segment};
 pub(super) struct Record {
     pub(super) marks: MarkCounts,
     pub(super) sums: Sums,
+    demand: Demand,
     connections: Vec<ConnectionSummary>,
     slowest: Vec<Call>,
     seen: Vec<Seen>,
@@ -45,6 +49,7 @@ impl Record {
         Record {
             marks: MarkCounts::default(),
             sums: Sums::default(),
+            demand: Demand::default(),
             connections: Vec::new(),
             slowest: Vec::new(),
             seen: Vec::new(),
@@ -138,6 +143,7 @@ impl Record {
             connections: self.connections,
             slowest: self.slowest,
             seen: self.seen,
+            pools: self.demand.pools(),
             ..Observation::default()
         }
     }

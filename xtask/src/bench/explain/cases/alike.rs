@@ -53,6 +53,25 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "late-body=41"]),
         ..PLAIN
     },
+    // Callers in which nothing waits: a closed loop, and bursts with as many connections as calls.
+    Case {
+        name: "closed-loop",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "think=40"]),
+        beside: &[Beside::Load("/ -c 4")],
+        watched: true,
+        ..PLAIN
+    },
+    Case {
+        name: "wide-pool",
+        truth: "server-think",
+        alike: true,
+        server: Server::Linerate(&["--misbehave", "think=40"]),
+        beside: &[Beside::Bursts(0)],
+        watched: true,
+        ..PLAIN
+    },
     Case {
         name: "queueing-41",
         truth: "server-queueing",

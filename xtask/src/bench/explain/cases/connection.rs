@@ -103,6 +103,14 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "ports-used-before",
+        truth: "time-wait-collision",
+        // So that it is decided by sequence numbers alone whether a SYN is new.
+        client_sysctls: &[("net/ipv4/tcp_timestamps", "0"), ("net/ipv4/ip_local_port_range", "40000 42047")],
+        beside: &[Beside::Collide(40_000, 42_047)],
+        ..PLAIN
+    },
+    Case {
         name: "ports-exhausted",
         truth: "ports-exhausted",
         client_sysctls: &[("net/ipv4/ip_local_port_range", "40000 40007")],

@@ -54,10 +54,16 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        name: "small-pool",
+        truth: "client-pool",
+        server: Server::Linerate(&["--misbehave", "think=20"]),
+        beside: &[Beside::Bursts(2)],
+        watched: true,
+        ..PLAIN
+    },
+    Case {
         name: "slow-reader",
         truth: "client-slow-reader",
-        // Far away the same reader keeps the window small rather than closed, and packets don't say who is slow.
-        rtts: &[0],
         // A buffer that does not grow with what is read.
         client_sysctls: &[("net/ipv4/tcp_rmem", "4096 65536 65536")],
         beside: &[Beside::Dawdle("/bytes/150000", 3_000)],

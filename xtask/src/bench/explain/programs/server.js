@@ -1,8 +1,12 @@
 // A server of Node's standard library: server.js PORT MODE.
 'use strict';
+const cluster = require('node:cluster');
 const http = require('node:http');
 const [port, mode] = [Number(process.argv[2]), process.argv[3]];
 const body = 'Hello, World!\n'.repeat(20);
+
+// Three workers, to which connections are handed in turn (cluster's own way); all but the first are busy with something else.
+const late = cluster.isWorker && cluster.worker.id > 1 ? 60 : 0;
 
 const server = http.createServer({ noDelay: mode !== 'split' }, (request, response) => {
   if (mode === 'blocking' && request.url === '/block') {
@@ -14,8 +18,14 @@ const server = http.createServer({ noDelay: mode !== 'split' }, (request, respon
   if (mode === 'split') {
     response.flushHeaders();
     setImmediate(() => response.end(body));
+  } else if (late) {
+    setTimeout(() => response.end(body), late);
   } else {
     response.end(body);
   }
 });
-server.listen(port, '0.0.0.0');
+if (mode === 'cluster' && cluster.isPrimary) {
+  for (let n = 0; n < 3; n++) cluster.fork();
+} else {
+  server.listen(port, '0.0.0.0');
+}

@@ -1,10 +1,8 @@
 """A server of Python's standard library: server.py PORT MODE."""
 
 import http.server
-import os
 import socket
 import sys
-import threading
 import time
 
 PORT, MODE = int(sys.argv[1]), sys.argv[2]
@@ -30,8 +28,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             until = time.process_time() + float(MODE.removeprefix("burn=")) / 1e3
             while time.process_time() < until:
                 pass
-        if MODE == "reuseport" and WORKER > 0:
-            time.sleep(0.06)
         self.send_response(200)
         self.send_header("Content-Length", str(len(BODY)))
         self.end_headers()
@@ -44,31 +40,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
-    allow_reuse_port = True
 
 
-def serve():
-    Server(("0.0.0.0", PORT), Handler).serve_forever()
-
-
-WORKER = 0
-if MODE == "reuseport":
-    # Three workers behind one port; all but the first are busy with something else. They end when it does.
-    parent = os.getpid()
-    for n in 1, 2:
-        if os.fork() == 0:
-            WORKER = n
-            break
-    if WORKER > 0:
-
-        def follow():
-            while os.getppid() == parent:
-                time.sleep(0.1)
-            os._exit(0)
-
-        threading.Thread(target=follow, daemon=True).start()
 if MODE == "single":
     # One connection after the other, as http.server.HTTPServer has it.
     Handler.timeout = 30
     http.server.HTTPServer(("0.0.0.0", PORT), Handler).serve_forever()
-serve()
+Server(("0.0.0.0", PORT), Handler).serve_forever()

@@ -1,0 +1,134 @@
+//! How many connections of a client are busy at once, and whether calls seem to wait in it for one of them (a pool that is too small).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::passive::limits::{CLIENTS, LEVELS};
+use crate::passive::observation::Pool;
+
+/// A request that leaves so soon after the answer before it on its connection had been waiting: who looks at an answer before making the
+/// next call takes longer. Handing a connection on takes a tenth of a millisecond, on a busy machine a few.
+const AT_ONCE_NS: i64 = 3_000_000;
+
+/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst.
+const BETWEEN_NS: i64 = 10_000_000;
+
+/// So many connections busy, or so many a moment ago: answers that come together end before the next requests leave.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    /// Since when, this burst.
+    run: i64,
+    /// Bursts that came to so many.
+    runs: u64,
+    /// When it was left last.
+    left: i64,
+    /// Time between bursts.
+    between: i64,
+    /// Answers that ended then.
+    ended: u64,
+    /// Of them, those that were followed at once.
+    followed: u64,
+    /// The longest that the requests which followed can have waited: since all were busy.
+    waited: i64,
+}
+
+/// A client and a server.
+#[derive(Debug)]
+struct Group {
+    busy: usize,
+    levels: Vec<Level>,
+    begun: i64,
+    last: i64,
+    /// More were busy than are told apart.
+    beyond: bool,
+}
+
+impl Group {
+    /// This level and those above it that were left within `moment`.
+    fn full(&mut self, now: i64, moment: i64) -> impl Iterator<Item = &mut Level> {
+        let busy = self.busy;
+        let here = self.levels.iter_mut().enumerate().skip(busy).take_while(|(_, l)| l.runs > 0);
+        here.filter(move |(at, l)| *at == busy || now - l.left <= moment).map(|(_, l)| l)
+    }
+}
+
+/// All clients and servers.
+#[derive(Debug, Default)]
+pub(super) struct Demand(HashMap<(IpAddr, SocketAddr), Group>);
+
+impl Demand {
+    /// A connection's request began; its answer before ended at `last_end`. `to_client_ns`: the round trip from where we capture to the
+    /// client.
+    pub(super) fn begun(
+        &mut self,
+        (client, server): (SocketAddr, SocketAddr),
+        now: i64,
+        last_end: Option<i64>,
+        to_client_ns: i64,
+    ) {
+        let key = (client.ip(), server);
+        if !self.0.contains_key(&key) && self.0.len() >= CLIENTS {
+            return;
+        }
+        let group = self.0.entry(key).or_insert_with(|| Group {
+            busy: 0,
+            levels: vec![Level::default(); LEVELS + 1],
+            begun: now,
+            last: now,
+            beyond: false,
+        });
+        group.last = now;
+        group.busy += 1;
+        if group.busy > LEVELS {
+            group.beyond = true;
+            return;
+        }
+        let level = &mut group.levels[group.busy];
+        if level.runs == 0 || now - level.left >= BETWEEN_NS + to_client_ns {
+            level.between += if level.runs > 0 { now - level.left } else { 0 };
+            level.runs += 1;
+            level.run = now;
+            return;
+        }
+        let moment = AT_ONCE_NS + to_client_ns + to_client_ns / 4;
+        if last_end.is_some_and(|end| now - end <= moment) {
+            for level in group.full(now, moment) {
+                level.followed += 1;
+                level.waited = level.waited.saturating_add((now - level.run).max(0));
+            }
+        }
+    }
+
+    /// A connection is idle again, or gone.
+    pub(super) fn ended(&mut self, (client, server): (SocketAddr, SocketAddr), now: i64) {
+        let Some(group) = self.0.get_mut(&(client.ip(), server)) else { return };
+        group.last = now;
+        if group.busy <= LEVELS {
+            group.full(now, AT_ONCE_NS).for_each(|level| level.ended += 1);
+            group.levels[group.busy].left = now;
+        }
+        group.busy = group.busy.saturating_sub(1);
+    }
+
+    /// What it was for each client that reached the most it ever had again and again.
+    pub(super) fn pools(self) -> Vec<Pool> {
+        let pool = |((client, server), group): ((IpAddr, SocketAddr), Group)| {
+            let most = group.levels.iter().rposition(|l| l.runs > 0)?;
+            let level = group.levels[most];
+            (!group.beyond).then(|| Pool {
+                client,
+                server,
+                connections: most as u64,
+                times: level.runs,
+                ended: level.ended,
+                followed: level.followed,
+                waited_ns: level.waited,
+                between_ns: level.between,
+                watched_ns: (group.last - group.begun).max(0),
+            })
+        };
+        let mut pools: Vec<Pool> = self.0.into_iter().filter_map(pool).collect();
+        pools.sort_by_key(|p| (std::cmp::Reverse(p.waited_ns), p.client, p.server));
+        pools
+    }
+}
