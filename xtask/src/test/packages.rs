@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 17] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -26,6 +26,12 @@ const NEEDS: [Need; 15] = [
         "tshark",
         "tshark",
         "comparisons with it (cargo xtask bench pcap) and the test of what it says of --io xdp",
+    ),
+    need("kill", "procps", "tests that tell a server to read its file again, or to end"),
+    need(
+        "setpriv",
+        "util-linux",
+        "tests in namespaces (unshare, nsenter) and of what is said without privileges",
     ),
     need("ip", "iproute2", "tests in network namespaces"),
     need("ping", "iputils-ping", "tests of --io xdp"),

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+#[cfg(test)]
+mod documented;
 mod explain;
 mod load;
 mod passive;

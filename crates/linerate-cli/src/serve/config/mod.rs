@@ -162,6 +162,25 @@ mod tests {
         assert_eq!((both.threads, both.max_fields), (Some(1), Some(7)), "flags win");
     }
 
+    /// What docs/HTTP-SERVER.md shows, put together, is a configuration.
+    #[test]
+    fn the_documented_file_is_sound() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/HTTP-SERVER.md");
+        let page = std::fs::read_to_string(page).expect("read");
+        let blocks: Vec<&str> = page
+            .split("```toml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap_or_default())
+            .collect();
+        let folder = tempfile::tempdir().expect("a folder");
+        for dir in ["public", "build/assets", "admin"] {
+            std::fs::create_dir_all(folder.path().join(dir)).expect("made");
+        }
+        let all = parse(&blocks.concat(), &folder.path().join("serve.toml")).expect("sound");
+        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (3, 3, 1));
+        assert_eq!((all.listen.len(), all.max_connections, all.places[0].routes.len()), (2, Some(50_000), 1));
+    }
+
     #[test]
     fn errors_name_the_place() {
         let all: Vec<String> = [
