@@ -203,6 +203,42 @@ fn load_goes_past_the_kernel_and_leaves_no_address_behind() {
     assert!(!shown.contains("10.77.0.9") && !shown.contains("fd77::9"), "{shown}");
 }
 
+/// The states of their connections with our client, as /proc/net/tcp has them.
+fn states_of_theirs(cable: &Cable) -> Vec<String> {
+    const OURS_REVERSED: &str = "09004D0A:";
+    let table = cable.theirs.must("cat /proc/net/tcp");
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let with_us = rows.filter(|row| row.get(2).is_some_and(|peer| peer.starts_with(OURS_REVERSED)));
+    with_us.map(|row| row[3].to_owned()).collect()
+}
+
+/// Our TCP goes with the process: nobody would answer the FINs of a server that closes later.
+#[test]
+fn a_client_that_ends_leaves_no_half_connection_behind() {
+    let test = "a_client_that_ends_leaves_no_half_connection_behind";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let client = "--io xdp --interface here --from 10.77.0.9 -t 1";
+    let serving = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:8080 --threads 1"));
+    let (_, said) = load(&cable.ours, &format!("{client} -c 3000 -n 6000 http://{THEIR_V4}:8080/bytes/600"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(states_of_theirs(&cable), Vec::<String>::new());
+    drop(serving);
+    // One that never closes is not waited for.
+    let listener = cable.theirs.run(|| TcpListener::bind((THEIR_V4, 8081)).expect("can listen"));
+    let holding = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut request = [0; 4096];
+        assert!(stream.read(&mut request).expect("a request") > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("sent");
+        stream
+    });
+    let (_, said) = load(&cable.ours, &format!("{client} -c 1 -n 1 http://{THEIR_V4}:8081/"));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let held = holding.join().expect("it answered");
+    assert_eq!(states_of_theirs(&cable), Vec::<String>::new());
+    drop(held);
+}
+
 #[test]
 fn load_tells_of_its_segments_while_it_runs() {
     let Some(cable) = Cable::new("load_tells_of_its_segments_while_it_runs", 1) else { return };

@@ -12,8 +12,14 @@ pub(crate) const OPENED_PER_TURN: u32 = 64;
 /// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
 
-/// How long a TCP of our own stays at the end for the last FINs. Reason: a network's round trip, not a server's thought.
+/// How long a TCP of our own stays at the end for the next of the last FINs. Reason: a network's round trip, not a server's thought.
 pub(crate) const LETTING_GO: Duration = Duration::from_millis(250);
+
+/// ... and for all of them. Reason: a server takes its time to close a hundred thousand connections.
+pub(crate) const LETTING_ALL_GO: Duration = Duration::from_secs(2);
+
+/// Connections that are reset at once in the end. Reason: a link has room for some thousands.
+pub(crate) const RESETS: usize = 1024;
 
 /// First pause after a connection failed without an answer; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
 /// not turn the load generator into a busy loop.

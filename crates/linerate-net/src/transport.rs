@@ -264,6 +264,18 @@ pub trait Transport {
         0
     }
 
+    /// Connections that are over for the application and not for their peers: the peer's FIN is still to come, or to be answered.
+    /// Where the transport's own TCP goes with the process, nobody answers it later. 0 where TCP is the kernel's.
+    fn half_closed(&self) -> usize {
+        0
+    }
+
+    /// Resets up to `most` of the connections that the application has closed and that are not over, before the transport's own TCP
+    /// goes. How many there were.
+    fn reset_closed(&mut self, _most: usize) -> usize {
+        0
+    }
+
     /// Why nobody is accepted at the moment, if what is lacking is ours: descriptors or memory. It is tried again by itself.
     fn accept_trouble(&self) -> Option<NetError> {
         None

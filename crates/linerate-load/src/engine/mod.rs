@@ -30,7 +30,8 @@ use linerate_http::client::{HeadCache, Run};
 use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
 use crate::limits::{
-    EVENTS_PER_CLOCK_READ, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, SHORT_INFO_EVERY, STOP_GRACE,
+    EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, RESETS,
+    SHORT_INFO_EVERY, STOP_GRACE,
 };
 use crate::outcome::{Failure, Outcome};
 use board::Board;
@@ -520,22 +521,42 @@ impl<T: Transport> Engine<T> {
         outcome
     }
 
-    /// A TCP of our own goes with us: its last segments leave, and the peers' FINs get their answers, for a moment.
+    /// A TCP of our own goes with us: its last segments leave, and the peers' FINs get their answers. Those that have not ended
+    /// after a moment are reset, or they would keep half a connection to nobody.
     fn let_go(&mut self) -> Option<TcpTotals> {
-        let until = self.transport.now() + LETTING_GO;
+        let begun = self.transport.now();
+        let (mut fewest, mut last) = (usize::MAX, begun);
         let mut events = Vec::new();
         loop {
             let now = self.transport.now();
-            if self.transport.unfinished() == 0 || now >= until {
-                return self.transport.totals();
+            let open = self.transport.unfinished() + self.transport.half_closed();
+            if open < fewest {
+                (fewest, last) = (open, now);
             }
-            self.transport.turn(Some((now + LETTING_GO / 16).min(until)), &mut events).ok()?;
-            for event in events.drain(..) {
-                if let Event::Readable { data, .. } = event {
-                    self.transport.receive(data, |_| ());
-                }
+            if open == 0 || now - last >= LETTING_GO || now - begun >= LETTING_ALL_GO {
+                break;
+            }
+            self.last_turn(now + LETTING_GO / 16, &mut events)?;
+        }
+        // Each time some, so that they have room to leave.
+        for _ in 0..=fewest.div_ceil(RESETS) {
+            if self.transport.reset_closed(RESETS) + self.transport.half_closed() == 0 {
+                break;
+            }
+            self.last_turn(Time::ZERO, &mut events)?;
+        }
+        self.transport.totals()
+    }
+
+    /// A turn of which only the transport wants something.
+    fn last_turn(&mut self, until: Time, events: &mut Vec<Event>) -> Option<()> {
+        self.transport.turn(Some(until), events).ok()?;
+        for event in events.drain(..) {
+            if let Event::Readable { data, .. } = event {
+                self.transport.receive(data, |_| ());
             }
         }
+        Some(())
     }
 
     fn fail(&mut self, run: &Run<Stamp>, why: Failure, detail: Option<&str>) {

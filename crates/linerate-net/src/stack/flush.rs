@@ -201,6 +201,31 @@ impl Core {
         }
     }
 
+    /// Resets some of those that the application has closed and that are not over.
+    pub(super) fn reset_closed(&mut self, most: usize) -> usize {
+        let open = (0..self.table.slots() as u32).filter_map(|slot| {
+            let entry = self.table.at(slot).filter(|entry| entry.closing.is_some())?;
+            Some((slot, entry.flow.tuple, entry.flow.reset_header()))
+        });
+        let open: Vec<_> = open.take(most).collect();
+        let waiting = self.waits.some_fin_waits(most - open.len());
+        let count = open.len() + waiting.len();
+        self.shared.stats.resets_out += count as u64;
+        for (slot, tuple, reset) in open {
+            self.replies.push(&tuple, reset);
+            if let Some((conn, _)) = self.table.by_slot(slot) {
+                self.remove(conn);
+            }
+        }
+        for index in waiting {
+            if let Some(remains) = self.waits.get(index) {
+                self.replies.push(&remains.tuple, remains.reset_header());
+            }
+            self.forget(index);
+        }
+        count
+    }
+
     /// A closed connection moves on as far as it can.
     pub(super) fn advance_closing(&mut self, conn: Conn) {
         let Some(entry) = self.table.get_mut(conn) else { return };

@@ -395,6 +395,14 @@ impl<L: Link> Transport for Stack<L> {
         self.core.table.len()
     }
 
+    fn half_closed(&self) -> usize {
+        self.core.waits.fin_waits() + self.core.replies.len()
+    }
+
+    fn reset_closed(&mut self, most: usize) -> usize {
+        self.core.reset_closed(most)
+    }
+
     fn totals(&self) -> Option<TcpTotals> {
         let (handshakes, time_wait) = self.waiting();
         let totals = TcpTotals {

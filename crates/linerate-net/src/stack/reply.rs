@@ -37,6 +37,10 @@ impl Replies {
         self.queue.front()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     pub(crate) fn pop(&mut self) {
         self.queue.pop_front();
     }

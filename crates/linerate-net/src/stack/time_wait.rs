@@ -40,6 +40,18 @@ impl Remains {
         Remains { tuple, nxt, rcv_nxt, timestamps, fin_wait, since: now, answered, before: NONE, after: NONE }
     }
 
+    /// The header of a reset that the peer will believe.
+    pub(crate) fn reset_header(&self) -> TcpHeader {
+        TcpHeader {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: self.nxt,
+            ack: self.rcv_nxt,
+            flags: Flags::RST | Flags::ACK,
+            ..TcpHeader::default()
+        }
+    }
+
     /// Whether a new connection may take the place: a SYN of the peer's with a higher sequence number (RFC 9293 section
     /// 3.10.7.4) or a later timestamp (RFC 6191).
     pub(crate) fn may_begin_anew(&self, tcp: &TcpHeader) -> bool {
@@ -85,16 +97,30 @@ pub(crate) struct TimeWait {
     last: u32,
     limit: usize,
     time: Duration,
+    /// Those in FIN_WAIT_2.
+    fin_waits: usize,
 }
 
 impl TimeWait {
     pub(crate) fn new(limit: u32, time: Duration) -> TimeWait {
         let limit = limit.max(1) as usize;
-        TimeWait { slots: Vec::new(), free: Vec::new(), first: NONE, last: NONE, limit, time }
+        TimeWait { slots: Vec::new(), free: Vec::new(), first: NONE, last: NONE, limit, time, fin_waits: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// How many are in FIN_WAIT_2.
+    pub(crate) fn fin_waits(&self) -> usize {
+        self.fin_waits
+    }
+
+    /// Up to `most` of these.
+    pub(crate) fn some_fin_waits(&self, most: usize) -> Vec<u32> {
+        let all = self.slots.iter().zip(0..);
+        let waiting = all.filter(|(remains, _)| remains.as_ref().is_some_and(|remains| remains.fin_wait));
+        waiting.map(|(_, index)| index).take(most.min(self.fin_waits)).collect()
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -107,6 +133,7 @@ impl TimeWait {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
+        self.fin_waits += usize::from(remains.fin_wait);
         self.slots[index as usize] = Some(remains);
         self.append(index);
         index
@@ -155,6 +182,7 @@ impl TimeWait {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Remains> {
         let remains = self.slots.get_mut(index as usize)?.take()?;
         self.free.push(index);
+        self.fin_waits -= usize::from(remains.fin_wait);
         self.unlink(remains.before, remains.after);
         Some(remains)
     }
@@ -197,6 +225,7 @@ impl TimeWait {
             if let (Some((_, recent)), Some((value, _))) = (&mut remains.timestamps, tcp.options.timestamps) {
                 *recent = value;
             }
+            self.fin_waits -= 1;
             self.begin_anew(now, index);
             return Verdict::Acknowledge;
         }
