@@ -97,7 +97,8 @@ fn options(at: SocketAddr, io: Io) -> ServerOptions {
 }
 
 fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {
-    let app = app();
+    // As `axum::serve` does for itself.
+    let app = app().with_state(());
     let server = spawn_with(options(at, io), move || tower(app.clone()))?;
     for_ever(&server)
 }

@@ -23,7 +23,7 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 fn round() -> Result<f64> {
-    let mut app = super::app();
+    let mut app = super::app().with_state(());
     let (uri, mut headers) = (Uri::from_static("/"), HeaderMap::new());
     headers.insert("host", HeaderValue::from_static("127.0.0.1:8080"));
     let mut context = Context::from_waker(Waker::noop());

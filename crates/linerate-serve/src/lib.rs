@@ -63,4 +63,4 @@ pub use site::{Content, Contents, SharedContent, Site, SitePlan};
 pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};
 pub use timers::{Sleep, sleep};
-pub use tower::{Peer, TowerBody, tower};
+pub use tower::{Peer, TowerBody, tower, tower_with_peer};

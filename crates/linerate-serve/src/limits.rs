@@ -116,9 +116,13 @@ pub(crate) const TUNNEL_BUFFERED: usize = 64 << 10;
 /// ask again would cost a connection more.
 pub(crate) const SPARED_IDLE: Duration = Duration::from_secs(1);
 
-/// Bodies' places that a thread keeps for the next answers of a tower service. Reason: as for coroutines; a body that is there already
-/// leaves its place at once, so that a few do.
-pub(crate) const BODY_PLACES_KEPT: usize = 64;
+/// Places in which a thread polls a tower service's answers, and as many for their bodies, that it keeps for the next. Reason: as for
+/// coroutines; an answer that is there already leaves its place at once, so that a few do.
+pub(crate) const TOWER_PLACES_KEPT: usize = 64;
+
+/// Bytes of the buffer in which a thread keeps room for the next answer's fields. Reason: an allocation less for each answer; those
+/// with more are rare, and one of them must not be remembered for ever.
+pub(crate) const FIELDS_KEPT: usize = 4 << 10;
 
 /// Answers to so many requests of one read wait for those to the other connections of the turn. Reason: a send wakes a client that
 /// sleeps, which costs as much as answering several requests; of sends one behind the other only the first does. Whoever sends

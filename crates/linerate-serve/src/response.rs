@@ -1,5 +1,6 @@
 //! An answer, as a handler makes it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use linerate_http::server::{BadField, Fields};
 
 use crate::body::Shared;
+use crate::limits::FIELDS_KEPT;
 
 /// An answer. `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` are the server's business.
 #[derive(Debug)]
@@ -23,6 +25,24 @@ pub struct Response {
     /// The connection is handed over: what it receives from now on goes there, and the body, sent without a head, is what it
     /// says.
     pub(crate) tunnel: Option<Arc<Shared>>,
+}
+
+thread_local! {
+    /// Where an answer's fields were, for those of the next.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Fields in the buffer that was used last, when there is one.
+pub(crate) fn fields() -> Fields {
+    Fields::in_buffer(BUFFER.take())
+}
+
+/// These were written.
+pub(crate) fn keep_buffer(fields: Fields) {
+    let buffer = fields.into_buffer();
+    if (1..=FIELDS_KEPT).contains(&buffer.capacity()) {
+        BUFFER.set(buffer);
+    }
 }
 
 impl Response {

@@ -1,13 +1,13 @@
 //! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use http::header::{self, HeaderName, HeaderValue};
@@ -15,23 +15,26 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use linerate_http::server::{Fields, RequestHead, Version};
+use linerate_http::server::{Fields, Method, RequestHead, Version};
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
 use crate::engine::explained;
-use crate::limits::BODY_PLACES_KEPT;
-use crate::response::{BodyStream, ResponseBody};
+use crate::limits::TOWER_PLACES_KEPT;
+use crate::response::{BodyStream, ResponseBody, fields};
 use crate::tunnel::Tunnel;
 use crate::{Draining, Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The client's address, as an extension of the requests that services get.
+/// The client's address, as an extension of the requests that services behind [`tower_with_peer`] get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
 /// Makes a handler of a service. Its errors become 500; a service that is not ready makes its requests wait.
+///
+/// Give it an axum `Router` as `app.with_state(())`, as `axum::serve` does for itself: its handlers then become services once, and not for
+/// each request.
 pub fn tower<S, B>(service: S) -> impl Handler
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
@@ -41,40 +44,79 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let bridge = Rc::new(Bridge { last: RefCell::new(None), places: RefCell::default() });
-    move |request: Request| call(service.clone(), Rc::clone(&bridge), request)
+    Bridge::handler(service, false)
+}
+
+/// As [`tower()`], and each request has its [`Peer`] among its extensions (in axum: `Extension<Peer>`). It is asked for, as `ConnectInfo`
+/// is in axum, since it takes three allocations of each request.
+pub fn tower_with_peer<S, B>(service: S) -> impl Handler
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: std::fmt::Display,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Data: 'static,
+    B::Error: Into<Failure>,
+{
+    Bridge::handler(service, true)
 }
 
 /// What one thread's requests have in common.
-struct Bridge<B> {
+struct Bridge<S, F, B> {
+    service: RefCell<S>,
+    tells_peer: bool,
     last: RefCell<Option<Translated>>,
-    /// Where bodies of answers are polled. Most are over after one piece, and leave their place to the next.
-    places: RefCell<Vec<Place<B>>>,
+    /// Where answers are waited for, and where their bodies are polled. Most are there at once, and leave their place to the next.
+    calls: Places<F>,
+    bodies: Places<B>,
 }
 
-type Place<B> = Pin<Box<Option<B>>>;
+type Place<T> = Pin<Box<Option<T>>>;
+
+/// Places that are free.
+struct Places<T>(RefCell<Vec<Place<T>>>);
+
+impl<T> Places<T> {
+    fn put(&self, content: T) -> Place<T> {
+        let mut place = self.0.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
+        place.set(Some(content));
+        place
+    }
+
+    fn free(&self, mut place: Place<T>) {
+        // Destructors are the service's, and may come here again.
+        place.set(None);
+        let mut places = self.0.borrow_mut();
+        if places.len() < TOWER_PLACES_KEPT {
+            places.push(place);
+        }
+    }
+}
 
 /// The head translated last. Clients repeat themselves, and the reader then hands out the very same head: while it is held here
 /// it cannot become another.
 struct Translated {
     head: Rc<RequestHead>,
-    method: http::Method,
-    uri: http::Uri,
-    headers: http::HeaderMap,
+    parts: http::request::Parts,
 }
 
 impl Translated {
     fn new(head: &Rc<RequestHead>) -> Result<Translated, http::Error> {
-        let mut headers = http::HeaderMap::with_capacity(head.fields().len());
-        for (name, value) in head.fields() {
-            headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
+        let mut parts = http::Request::new(()).into_parts().0;
+        parts.method = http::Method::from_bytes(head.method_name().as_bytes())?;
+        parts.uri = head.target().parse()?;
+        if head.version() == Version::Http10 {
+            parts.version = http::Version::HTTP_10;
         }
-        let method = http::Method::from_bytes(head.method_name().as_bytes())?;
-        Ok(Translated { head: Rc::clone(head), method, uri: head.target().parse()?, headers })
+        parts.headers.reserve(head.fields().len());
+        for (name, value) in head.fields() {
+            parts.headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
+        }
+        Ok(Translated { head: Rc::clone(head), parts })
     }
 }
 
-async fn call<S, B>(mut service: S, bridge: Rc<Bridge<B>>, request: Request) -> Response
+impl<S, B> Bridge<S, S::Future, B>
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -83,29 +125,156 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    if let Some(draining) = request.wants_upgrade() {
-        // Boxed, so that requests which do not ask for it need not carry the room for it.
-        return Box::pin(hand_over(service, &request, draining.clone())).await;
-    }
-    let request = match to_http(&bridge.last, request) {
-        Ok(request) => request,
-        Err(error) => return explained(400, &error.to_string()),
-    };
-    if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
-        return explained(500, &error.to_string());
-    }
-    match service.call(request).await {
-        Ok(response) => {
-            let (parts, body) = response.into_parts();
-            answered(&bridge, head_of(&parts), body).await
+    fn handler(service: S, tells_peer: bool) -> impl Handler {
+        let bridge = Rc::new(Bridge {
+            service: RefCell::new(service),
+            tells_peer,
+            last: RefCell::new(None),
+            calls: Places(RefCell::default()),
+            bodies: Places(RefCell::default()),
+        });
+        move |request: Request| {
+            let head_only = request.method() == Method::Head;
+            Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge), head_only }
         }
-        Err(error) => explained(500, &error.to_string()),
+    }
+
+    fn begin(&self, request: Request) -> State<S, S::Future, B> {
+        if let Some(draining) = request.wants_upgrade() {
+            let service = self.service.borrow().clone();
+            let begun = Bytes::copy_from_slice(request.head().bytes());
+            let peer = self.tells_peer.then(|| Peer(request.peer()));
+            return State::HandedOver(Box::pin(hand_over(service, begun, peer, draining.clone())));
+        }
+        let mut service = self.service.borrow_mut();
+        // Who waits here is polled again at once, with the waker of its own.
+        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return State::failed(500, &error),
+            Poll::Pending => {
+                // The one that was asked has its place in the queue: it belongs to this request.
+                let fresh = service.clone();
+                let asked = std::mem::replace(&mut *service, fresh);
+                return match self.translated(request) {
+                    Ok(request) => State::Unready(Box::new((asked, request))),
+                    Err(error) => State::failed(400, &error),
+                };
+            }
+        }
+        match self.translated(request) {
+            Ok(request) => State::Called(self.calls.put(service.call(request))),
+            Err(error) => State::failed(400, &error),
+        }
+    }
+
+    fn translated(&self, request: Request) -> Result<http::Request<TowerBody>, http::Error> {
+        let (head, body, peer) = request.into_parts();
+        let mut last = self.last.borrow_mut();
+        let same = match &mut *last {
+            Some(same) if Rc::ptr_eq(&same.head, &head) => same,
+            other => other.insert(Translated::new(&head)?),
+        };
+        let mut translated = http::Request::from_parts(same.parts.clone(), TowerBody::new(body));
+        if self.tells_peer {
+            translated.extensions_mut().insert(Peer(peer));
+        }
+        Ok(translated)
+    }
+}
+
+/// A request on its way through the service.
+struct Answering<S, F, B> {
+    bridge: Rc<Bridge<S, F, B>>,
+    head_only: bool,
+    state: State<S, F, B>,
+}
+
+/// How far it is. What is rare is boxed, so that the rest is small.
+enum State<S, F, B> {
+    /// The service is not ready for it.
+    Unready(Box<(S, http::Request<TowerBody>)>),
+    /// The service works on it.
+    Called(Place<F>),
+    /// The answer's head is there, nothing of its body is.
+    Begun(Box<(Response, Housed<B>)>),
+    /// It never came to the service, or all is said.
+    Failed(Option<Box<Response>>),
+    HandedOver(Pin<Box<dyn Future<Output = Response>>>),
+}
+
+impl<S, F, B> State<S, F, B> {
+    fn failed(status: u16, why: &dyn std::fmt::Display) -> State<S, F, B> {
+        State::Failed(Some(Box::new(explained(status, &why.to_string()))))
+    }
+
+    /// Takes what is here; nothing is left.
+    fn take(&mut self) -> State<S, F, B> {
+        std::mem::replace(self, State::Failed(None))
+    }
+}
+
+impl<S, B> Future for Answering<S, S::Future, B>
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>>,
+    S::Error: std::fmt::Display,
+    B: Body + 'static,
+    B::Error: Into<Failure>,
+{
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        let Answering { bridge, head_only, state } = self.get_mut();
+        if let State::Unready(waiting) = state {
+            match ready!(waiting.0.poll_ready(context)) {
+                Ok(()) => {}
+                Err(error) => return Poll::Ready(explained(500, &error.to_string())),
+            }
+            if let State::Unready(waiting) = state.take() {
+                let (mut service, request) = *waiting;
+                *state = State::Called(bridge.calls.put(service.call(request)));
+            }
+        }
+        if let State::Called(place) = state {
+            let Some(call) = place.as_mut().as_pin_mut() else { return Poll::Pending };
+            let answer = ready!(call.poll(context));
+            if let State::Called(place) = state.take() {
+                bridge.calls.free(place);
+            }
+            let (parts, body) = match answer {
+                Ok(answer) => answer.into_parts(),
+                Err(error) => return Poll::Ready(explained(500, &error.to_string())),
+            };
+            let answer = head_of(&parts, *head_only);
+            if body.is_end_stream() {
+                return Poll::Ready(answer);
+            }
+            let mut body = Housed(bridge.bodies.put(body));
+            // Most bodies are one piece that is there already: it leaves beside its head.
+            return match body.poll_frame(context) {
+                Poll::Ready(first) => Poll::Ready(with_body(&bridge.bodies, answer, body, first)),
+                Poll::Pending => {
+                    *state = State::Begun(Box::new((answer, body)));
+                    Poll::Pending
+                }
+            };
+        }
+        match state {
+            State::Begun(begun) => {
+                let first = ready!(begun.1.poll_frame(context));
+                let State::Begun(begun) = state.take() else { return Poll::Pending };
+                let (answer, body) = *begun;
+                Poll::Ready(with_body(&bridge.bodies, answer, body, first))
+            }
+            State::Failed(answer) => answer.take().map_or(Poll::Pending, |answer| Poll::Ready(*answer)),
+            State::HandedOver(tunnel) => tunnel.as_mut().poll(context),
+            State::Unready(_) | State::Called(_) => Poll::Pending,
+        }
     }
 }
 
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
 /// the connection behind an answer that is no upgrade.
-async fn hand_over<S, B>(service: S, request: &Request, draining: Draining) -> Response
+async fn hand_over<S, B>(service: S, begun: Bytes, peer: Option<Peer>, draining: Draining) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -114,13 +283,14 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let peer = Peer(request.peer());
     let service = service_fn(move |request: http::Request<Incoming>| {
         let mut service = service.clone();
         let draining = draining.clone();
         async move {
             let mut request = request.map(TowerBody::incoming);
-            request.extensions_mut().insert(peer);
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             request.extensions_mut().insert(draining);
             let failed = |error: S::Error| io::Error::other(error.to_string());
             poll_fn(|context| service.poll_ready(context)).await.map_err(failed)?;
@@ -133,7 +303,6 @@ where
         }
     });
     let incoming = Arc::default();
-    let begun = Bytes::copy_from_slice(request.head().bytes());
     let mut tunnel = Tunnel::new(begun, &incoming, |io| {
         http1::Builder::new().serve_connection(io, service).with_upgrades()
     });
@@ -147,36 +316,18 @@ where
     response
 }
 
-fn to_http(
-    last: &RefCell<Option<Translated>>,
-    request: Request,
-) -> Result<http::Request<TowerBody>, http::Error> {
-    let (head, body, peer) = request.into_parts();
-    let mut last = last.borrow_mut();
-    let same = match &mut *last {
-        Some(same) if Rc::ptr_eq(&same.head, &head) => same,
-        other => other.insert(Translated::new(&head)?),
-    };
-    let mut translated = http::Request::new(TowerBody::new(body));
-    *translated.method_mut() = same.method.clone();
-    *translated.uri_mut() = same.uri.clone();
-    *translated.headers_mut() = same.headers.clone();
-    if head.version() == Version::Http10 {
-        *translated.version_mut() = http::Version::HTTP_10;
-    }
-    translated.extensions_mut().insert(Peer(peer));
-    Ok(translated)
-}
-
 /// The head of an answer, as ours.
-fn head_of(parts: &http::response::Parts) -> Response {
+fn head_of(parts: &http::response::Parts, head_only: bool) -> Response {
     let mut answer = Response::status(parts.status.as_u16());
+    answer.fields = fields();
     for (name, value) in &parts.headers {
-        if name == header::CONNECTION {
-            answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
-        } else if name == header::CONTENT_LENGTH {
+        if name == header::CONTENT_LENGTH {
             // A service that answers HEAD says how long the answer would have been.
-            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
+            if head_only {
+                answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
+            }
+        } else if name == header::CONNECTION {
+            answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
         } else {
             // Framing and date are the server's own, which `add` refuses; the rest was checked by `http`.
             let _ = answer.fields.add(name.as_str(), value.as_bytes());
@@ -185,20 +336,13 @@ fn head_of(parts: &http::response::Parts) -> Response {
     answer
 }
 
-/// An answer with its body: whole when it is there already, else as it comes.
-async fn answered<B>(bridge: &Bridge<B>, mut answer: Response, body: B) -> Response
+/// An answer with its body, whose first frame is there: whole when that was all, else as it comes.
+fn with_body<B>(places: &Places<B>, mut answer: Response, body: Housed<B>, first: Framed<B>) -> Response
 where
     B: Body + 'static,
     B::Error: Into<Failure>,
 {
-    if body.is_end_stream() {
-        return answer;
-    }
-    let mut place = bridge.places.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
-    place.set(Some(body));
-    let mut body = Housed(place);
-    // Most bodies are one piece that is there already: it leaves beside its head.
-    let first = match poll_fn(|context| body.poll_frame(context)).await {
+    let first = match first {
         None => return answer,
         Some(Ok(frame)) => frame,
         Some(Err(_)) => return Response::status(500).closing(),
@@ -206,11 +350,7 @@ where
     match first.into_data() {
         Ok(data) if body.is_over() => {
             answer.body = ResponseBody::Whole(to_bytes(data));
-            body.0.set(None);
-            let mut places = bridge.places.borrow_mut();
-            if places.len() < BODY_PLACES_KEPT {
-                places.push(body.0);
-            }
+            places.free(body.0);
         }
         first => {
             let (first, trailers) = match first {

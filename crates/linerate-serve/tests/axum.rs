@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower};
+use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower_with_peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn router() -> Router {
@@ -44,7 +44,7 @@ fn router() -> Router {
 
 fn server() -> Handle {
     let app = router();
-    spawn_with(ServerOptions::default(), move || tower(app.clone())).unwrap()
+    spawn_with(ServerOptions::default(), move || tower_with_peer(app.clone())).unwrap()
 }
 
 fn exchange(to: SocketAddr, text: &str) -> String {

@@ -56,6 +56,17 @@ impl Fields {
         Fields { lines: Vec::new() }
     }
 
+    /// None, in a buffer that was used before.
+    pub fn in_buffer(mut buffer: Vec<u8>) -> Fields {
+        buffer.clear();
+        Fields { lines: buffer }
+    }
+
+    /// The buffer, for [`Fields::in_buffer`].
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.lines
+    }
+
     /// Adds a field; an existing one of the same name stays.
     ///
     /// # Errors

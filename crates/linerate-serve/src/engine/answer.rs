@@ -11,7 +11,7 @@ use super::Engine;
 use crate::access_log::Line;
 use crate::body::Shared;
 use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd};
-use crate::response::{BodyStream, ResponseBody};
+use crate::response::{self, BodyStream, ResponseBody};
 use crate::{Handler, Response};
 
 impl<H: Handler> Engine<H> {
@@ -131,6 +131,7 @@ impl<H: Handler> Engine<H> {
             fields: &response.fields,
         };
         head.write(out, &self.date);
+        response::keep_buffer(response.fields);
         match later {
             Some(Later::Large(body)) if body.len() <= self.copied => {
                 out.extend_from_slice(&body);
