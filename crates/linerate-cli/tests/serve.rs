@@ -6,7 +6,7 @@ mod serving;
 use std::process::Command;
 use std::time::Duration;
 
-use serving::serve;
+use serving::{serve, started};
 
 #[test]
 fn it_serves_files_and_routes_and_drains_at_sigterm() {
@@ -66,5 +66,47 @@ fn bad_input_is_named() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(text.contains(said), "{arguments:?}: {text}");
+    }
+}
+
+/// Two processes at one address: both get connections. Without the flag, on either side, there is no second one.
+#[test]
+fn processes_share_a_port_when_both_say_so() {
+    for io in serving::transports() {
+        let folder = |says: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join("who"), says).unwrap();
+            folder
+        };
+        let (one, two) = (folder("one"), folder("two"));
+        let flags = ["--io", io, "--threads", "1", "--share-port"];
+        let at = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();
+        let first = serve(&[&flags[..], &["--dir", &at(&one)]].concat());
+        let mut second = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        second.args(["serve", "--listen", &first.address]).args(flags).args(["--dir", &at(&two)]);
+        let second = started(second);
+        assert_eq!(second.address, first.address);
+        let mut seen = [0, 0];
+        // Each connection goes to either by a hash with a secret: so many going to one alone would be no chance.
+        for _ in 0..200 {
+            let answer = first.get("/who");
+            seen[usize::from(answer.ends_with("two"))] += usize::from(answer.starts_with("HTTP/1.1 200"));
+        }
+        assert_eq!(seen[0] + seen[1], 200);
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+        for threads in ["1", "2"] {
+            let refused = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+                .args(["serve", "--io", io, "--threads", threads, "--listen", &first.address])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success() && said.contains(&first.address), "{said}");
+        }
+        // One goes, the other has all.
+        assert_eq!(first.stop().0, Some(0));
+        for _ in 0..20 {
+            assert!(second.get("/who").ends_with("two"));
+        }
+        assert_eq!(second.stop().0, Some(0));
     }
 }

@@ -294,3 +294,36 @@ fn flags_win_over_the_file_and_its_errors_name_their_place() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("serve.toml:2:18: header_timeout: \"soon\" is no duration"), "{text}");
 }
+
+/// TCP_DEFER_ACCEPT comes and goes with the file, at an address that stays. A connection that says nothing is there before one that
+/// asks, so once that one is answered the kernel has handed over the silent one, or keeps it.
+#[test]
+fn deferring_comes_and_goes_with_the_file() {
+    for io in serving::transports() {
+        let folder = Folder::new();
+        folder.write("listen = \"127.0.0.1:0\"\n");
+        let server = folder.serve(&["--io", io, "--threads", "1"]);
+        let mut silent = Vec::new();
+        for deferred in [false, true, false] {
+            folder.write(&format!("listen = \"127.0.0.1:0\"\ndefer_accept = {deferred}\n"));
+            server.signal("-HUP");
+            assert_eq!(server.listening(), server.address);
+            // The order was given before the address was said: it is obeyed, at the latest, behind the turn that answers this.
+            server.get("/");
+            let before = open(&server);
+            silent.push(server.connect());
+            // One that was kept may come too, once it is not kept any more.
+            let more = open(&server) - before;
+            assert!(if deferred { more == 0 } else { more >= 1 }, "deferred: {deferred}, {io}: {more}");
+        }
+        drop(silent);
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+/// Connections open, but for the one that asks.
+fn open(server: &Server) -> u64 {
+    let answer = server.get("/stats");
+    let number = answer.split("\"open\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+    number.unwrap_or_else(|| panic!("{answer}")).trim().parse::<u64>().unwrap() - 1
+}

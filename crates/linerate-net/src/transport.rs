@@ -199,6 +199,9 @@ pub trait Transport {
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);
 
+    /// As [`ListenOptions::defer`], for one that listens already. Where it was not possible then, nothing changes.
+    fn set_defer(&mut self, _listener: Listener, _defer: Option<Duration>) {}
+
     /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established. What fails is
     /// told here or, as far as it is known later, by [`Event::Failed`].
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError>;

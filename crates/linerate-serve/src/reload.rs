@@ -50,8 +50,8 @@ impl Post {
 
 impl Handle {
     /// Goes on with other options: new addresses are listened on, those that are gone are drained as [`Server::unlisten`] does
-    /// it, limits and the access log hold from the next request on. `threads`, `cores`, `io`, `watchdog`, `notices` and `draining` stay as
-    /// they were. An address that was asked for with port 0 and is asked for again stays the same.
+    /// it, limits and the access log hold from the next request on, `defer_accept` from the next connection on. `threads`, `cores`, `io`,
+    /// `share_port`, `watchdog`, `notices` and `draining` stay as they were. An address that was asked for with port 0 and is asked for again stays the same.
     ///
     /// # Errors
     /// When a new address can't be listened on; then nothing has changed.
@@ -117,6 +117,7 @@ impl Thread {
                 gone.into_iter().for_each(|at| server.unlisten(at, options.drain));
                 server.set_limits(options.limits);
                 server.set_close_after(options.close_after);
+                server.set_defer(options.deferred());
                 server.set_access_log(options.access_log.clone());
                 let kept = &self.options;
                 self.options = ServerOptions {
@@ -124,6 +125,7 @@ impl Thread {
                     cores: kept.cores.clone(),
                     io: kept.io,
                     interface: kept.interface.clone(),
+                    share_port: kept.share_port,
                     watchdog: kept.watchdog,
                     notices: kept.notices.clone(),
                     draining: kept.draining.clone(),

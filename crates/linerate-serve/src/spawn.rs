@@ -83,6 +83,9 @@ pub struct ServerOptions {
     pub close_after: Option<u32>,
     /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
     pub defer_accept: bool,
+    /// Other processes may listen at the same addresses (SO_REUSEPORT), when they say so as well and run as the same user: the kernel
+    /// spreads new connections over all of them by a hash of their addresses. Without it that is an error.
+    pub share_port: bool,
     /// What is granted to connections.
     pub limits: Limits,
     /// A line per answer.
@@ -110,6 +113,7 @@ impl Default for ServerOptions {
             fault: None,
             close_after: None,
             defer_accept: false,
+            share_port: false,
             limits: Limits::default(),
             access_log: None,
             watchdog: true,
@@ -117,6 +121,13 @@ impl Default for ServerOptions {
             drain: limits::DRAIN_TIME,
             draining: Draining::default(),
         }
+    }
+}
+
+impl ServerOptions {
+    /// For how long the kernel keeps connections that have sent nothing.
+    pub(crate) fn deferred(&self) -> Option<Duration> {
+        self.defer_accept.then_some(DEFER)
     }
 }
 
@@ -414,8 +425,8 @@ impl Thread {
         at: SocketAddr,
     ) -> io::Result<SocketAddr> {
         let listen = ListenOptions {
-            reuse_port: self.options.threads > 1,
-            defer: self.options.defer_accept.then_some(DEFER),
+            reuse_port: self.options.threads > 1 || self.options.share_port,
+            defer: self.options.deferred(),
             ..ListenOptions::default()
         };
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));
@@ -424,7 +435,8 @@ impl Thread {
             return Err(io::Error::new(io::ErrorKind::Unsupported, words));
         }
         // With xdp the port is reserved already.
-        if self.index == 0 && listen.reuse_port && at.port() != 0 && self.options.io != Io::Xdp {
+        let alone = listen.reuse_port && !self.options.share_port;
+        if self.index == 0 && alone && at.port() != 0 && self.options.io != Io::Xdp {
             // Another server of the same user, with threads as well, would share the port with us unnoticed.
             drop(std::net::TcpListener::bind(at).map_err(named)?);
         }

@@ -105,6 +105,12 @@ pub(crate) struct ServeArgs {
     /// Accept a connection only when it has sent something (TCP_DEFER_ACCEPT); cheaper for short ones
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) defer_accept: Option<bool>,
+    /// Let other processes listen at the same addresses (SO_REUSEPORT); each of them has to say so
+    ///
+    /// The kernel spreads new connections over all of them. Each process has its own limit of open files, so several hold more
+    /// connections than one may; and a new version can start before the old one drains.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) share_port: Option<bool>,
     /// Do it wrong on purpose, for teaching and tests; repeatable
     ///
     /// Each shows a symptom. nagle-split: calls after the first take about 40 ms more. tiny-chunks[=BYTES]: a packet per few
@@ -176,6 +182,7 @@ impl ServeArgs {
             write_timeout: self.write_timeout.or(others.write_timeout),
             drain: self.drain.or(others.drain),
             defer_accept: self.defer_accept.or(others.defer_accept),
+            share_port: self.share_port.or(others.share_port),
             misbehave: either(self.misbehave, others.misbehave),
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),

@@ -75,6 +75,9 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
             return Err(Fault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
         }
+        (Some(Io::Xdp), Some(_)) if args.share_port == Some(true) => {
+            return Err(Fault::input("--share-port is the kernel's; with --io xdp one process has the port"));
+        }
         (Some(Io::Xdp), Some(_)) | (_, None) => {}
         (_, Some(_)) => {
             return Err(Fault::input("--interface is for --io xdp; elsewhere --listen says it all"));
@@ -135,6 +138,9 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
         return Err(
             Fault::input("--metrics does not go with this --misbehave").hint("ask for /stats instead")
         );
+    }
+    if args.share_port == Some(true) {
+        return Err(Fault::input("--share-port does not go with this --misbehave"));
     }
     let servers: Result<Vec<_>, Fault> = (args.listen.iter())
         .map(|at| {
@@ -202,6 +208,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
             _ => None,
         }),
         defer_accept: args.defer_accept == Some(true),
+        share_port: args.share_port == Some(true),
         limits,
         drain: args.drain.unwrap_or(defaults.drain),
         ..defaults

@@ -47,7 +47,7 @@ impl Running {
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
             return Err(Fault::input(
-                "threads, pin, io, interface, pcap_out, fault and misbehave hold until a restart",
+                "threads, pin, io, interface, pcap_out, fault, share_port and misbehave hold until a restart",
             ));
         }
         let sites = Sites::open(&args)?;
@@ -86,7 +86,8 @@ impl Running {
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
         let interface = (&args.interface, &args.pcap_out, &args.fault)
             != (&self.args.interface, &self.args.pcap_out, &self.args.fault);
-        threads || io || pin || interface || args.misbehave != self.args.misbehave
+        let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
+        threads || io || pin || interface || share || args.misbehave != self.args.misbehave
     }
 
     /// The access log is opened anew, after it was renamed.

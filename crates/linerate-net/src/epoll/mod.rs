@@ -391,6 +391,12 @@ impl Transport for Epoll {
         }
     }
 
+    fn set_defer(&mut self, listener: Listener, defer: Option<Duration>) {
+        let Some(Some(fd)) = self.listeners.get(listener.0 as usize) else { return };
+        // The option exists on every Linux.
+        let _ = socket::set_defer_accept(fd, defer);
+    }
+
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
         if self.table.is_full() {
             return Err(NetError::of(NetErrorKind::NoMemory));

@@ -66,7 +66,7 @@ pub(crate) fn listen(at: SocketAddr, options: &ListenOptions) -> io::Result<(Own
     }
     socket.set_tcp_nodelay(true)?;
     if let Some(defer) = options.defer {
-        set_defer_accept(&socket, defer)?;
+        set_defer_accept(&socket, Some(defer))?;
     }
     socket.bind(&at.into())?;
     socket.listen(libc::c_int::try_from(options.backlog).unwrap_or(libc::c_int::MAX))?;
@@ -74,9 +74,11 @@ pub(crate) fn listen(at: SocketAddr, options: &ListenOptions) -> io::Result<(Own
     Ok((socket.into(), at))
 }
 
-fn set_defer_accept(socket: &Socket, defer: Duration) -> io::Result<()> {
+/// Connections are accepted when their first bytes are there; after so long (`None`: at once) without.
+pub(crate) fn set_defer_accept(socket: &impl AsRawFd, defer: Option<Duration>) -> io::Result<()> {
     // Whole seconds, at least one.
-    let seconds = libc::c_int::try_from(defer.as_secs().max(1)).unwrap_or(libc::c_int::MAX);
+    let seconds =
+        defer.map_or(0, |time| libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX));
     // SAFETY: the option is an int that lives through the call.
     check(unsafe {
         libc::setsockopt(

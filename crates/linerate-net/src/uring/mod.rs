@@ -604,6 +604,11 @@ impl Transport for Uring {
         }
     }
 
+    fn set_defer(&mut self, listener: Listener, defer: Option<Duration>) {
+        let Some(Listening { fd: Some(fd), .. }) = self.listeners.get(listener.0 as usize) else { return };
+        let _ = socket::set_defer_accept(fd, defer);
+    }
+
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
         if self.table.is_full() {
             return Err(NetError::of(NetErrorKind::NoMemory));

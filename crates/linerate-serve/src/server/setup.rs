@@ -1,6 +1,7 @@
 //! What a server is told before it runs, and while it does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_net::Transport;
 
@@ -61,6 +62,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.set_limits(limits);
         for c in self.connections.iter().flatten() {
             self.deadlines.arm(c.conn.slot(), self.deadline(c));
+        }
+    }
+
+    /// Says of all listeners whether connections are accepted before they have sent something (TCP_DEFER_ACCEPT).
+    pub(crate) fn set_defer(&mut self, defer: Option<Duration>) {
+        for (_, listener) in &self.listeners {
+            self.transport.set_defer(*listener, defer);
         }
     }
 

@@ -37,6 +37,7 @@ const KEYS: Keys = Keys {
         "write_timeout",
         "drain",
         "defer_accept",
+        "share_port",
         "misbehave",
         "route",
         "listener",
@@ -81,6 +82,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         write_timeout: time("write_timeout")?,
         drain: top.read("drain", |i| value(i, args::drain))?,
         defer_accept: flag("defer_accept")?,
+        share_port: flag("share_port")?,
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
@@ -152,11 +154,12 @@ mod tests {
             files-only = false\naccess_log = \"-\"\nlog_format = \"json\"\nmetrics = \"127.0.0.1:9\"\n\
             max_connections = \"10k\"\nmax_body = 5\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
             body_timeout = 4\nidle_timeout = \"500ms\"\nwrite_timeout = \"1m\"\ndrain = 0\ndefer_accept = true\n\
-            misbehave = \"stall=5\"\n";
+            share_port = true\nmisbehave = \"stall=5\"\n";
         let all = parse(text, Path::new("serve.toml")).expect("sound");
         assert_eq!((all.listen.len(), all.threads, all.max_connections), (2, Some(2), Some(10_000)));
         assert_eq!(all.idle_timeout.map(|d| d.as_millis()), Some(500));
         assert_eq!((all.pin, all.files_only, all.misbehave.len()), (Some(true), Some(false), 1));
+        assert_eq!((all.defer_accept, all.share_port), (Some(true), Some(true)));
         let flags = ServeArgs { threads: Some(1), ..ServeArgs::default() };
         let both = flags.over(all);
         assert_eq!((both.threads, both.max_fields), (Some(1), Some(7)), "flags win");
