@@ -221,6 +221,13 @@ fn a_site_without_an_address_is_refused() {
     let (code, said) = run(&[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("for the addresses of listen, and there are none"), "{said}");
+    // A metrics' address that is taken is told from one to serve at.
+    folder.write("listen = \"127.0.0.1:0\"\n");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let (code, said) = run(&["--metrics", &at]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains(&format!("cannot listen on {at} (--metrics): Address already in use")), "{said}");
     // By a flag and in a listener: seen as well.
     folder.write("[[listener]]\nlisten = \"127.0.0.1:7\"\n");
     let (code, said) = run(&["--listen", "127.0.0.1:7"]);

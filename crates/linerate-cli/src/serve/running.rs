@@ -175,9 +175,10 @@ fn rule(route: &Route) -> Result<Rule, Fault> {
 fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
     let Some(place) = &args.access_log else { return Ok(None) };
     let target = if place == "-" { LogTarget::Stdout } else { LogTarget::File(place.into()) };
-    AccessLog::open(target, args.log_format.unwrap_or_default(), Notices::default())
-        .map(Some)
-        .map_err(|e| Fault::input(format!("the access log {place} cannot be written: {}", said(&e))))
+    AccessLog::open(target, args.log_format.unwrap_or_default(), Notices::default()).map(Some).map_err(|e| {
+        Fault::input(format!("the access log {place} cannot be written: {}", said(&e)))
+            .hint("name a file in a folder that exists, or - for standard output")
+    })
 }
 
 /// The error names the address.
@@ -214,5 +215,9 @@ fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
             std::future::ready(answer)
         }
     })
-    .map_err(|e| cannot_listen(&e))
+    .map_err(|e| {
+        let text = said(&e);
+        let why = text.strip_prefix(&format!("{at}: ")).unwrap_or(&text);
+        cannot_listen(&io::Error::new(e.kind(), format!("{at} (--metrics): {why}")))
+    })
 }
