@@ -10,8 +10,9 @@ use crate::passive::observation::Pool;
 /// next call takes longer. Handing a connection on takes a tenth of a millisecond, on a busy machine a few.
 const AT_ONCE_NS: i64 = 3_000_000;
 
-/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst.
-const BETWEEN_NS: i64 = 10_000_000;
+/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst. A load generator that does not get
+/// the processor pauses for some ten milliseconds, too.
+const BETWEEN_NS: i64 = 100_000_000;
 
 /// So many connections busy, or so many a moment ago: answers that come together end before the next requests leave.
 #[derive(Clone, Copy, Debug, Default)]

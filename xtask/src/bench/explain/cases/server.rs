@@ -68,5 +68,12 @@ pub(super) static CASES: &[Case] = &[
     },
     Case { name: "one-connection", truth: "connection-limit", server: Server::Python("single"), ..PLAIN },
     // Connections are handed out in turn: by a hash (SO_REUSEPORT) all that a diagnosis makes may happen to meet the idle one.
-    Case { name: "node-cluster", truth: "pinned-to-busy-worker", server: Server::Node("cluster"), ..PLAIN },
+    // Four processes that must get the processor at once: alone.
+    Case {
+        name: "node-cluster",
+        truth: "pinned-to-busy-worker",
+        server: Server::Node("cluster"),
+        alone: true,
+        ..PLAIN
+    },
 ];
