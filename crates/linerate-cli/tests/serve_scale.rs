@@ -73,30 +73,57 @@ fn sockets_in_use(pid: u32) -> usize {
     line.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
-/// More connections to one port than a client address has ports: from five addresses, each with a client of its own. Over io_uring
-/// since its descriptors are counted for each thread, and so do with a `ulimit -n` of 20,000.
+/// More connections to one port than a client address has ports: from five addresses, each with a client of its own. Over io_uring one
+/// process does with a `ulimit -n` of 20,000, since its descriptors are counted for each thread; over epoll four share the port.
 #[test]
 fn more_than_65535_connections_to_one_port() {
-    const WANTED: usize = 65_536;
-    const CLIENTS: usize = 5;
-    const EACH: usize = 13_500;
     let able = Command::new("unshare").args(["-n", "ip", "link", "set", "lo", "up"]).output();
     if !able.is_ok_and(|o| o.status.success()) {
         return println!("more than 65,535 connections: not run: no root, unshare or ip here");
     }
-    if !transports().contains(&"uring") || descriptors_allowed() < 20_000 {
-        return println!("more than 65,535 connections: not run: no io_uring, or ulimit -n below 20,000");
+    if descriptors_allowed() < 20_000 {
+        return println!("more than 65,535 connections: not run: ulimit -n is below 20,000");
     }
-    let program = assert_cmd::cargo::cargo_bin!("linerate");
-    let mut command = Command::new("unshare");
-    command.args(["-n", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]).arg(program);
-    command.args(["serve", "--listen", "127.0.0.1:8080", "--io", "uring", "--threads", "5"]);
-    let server = started(command);
-    let before = resident_kb(&server);
+    let all = "ip link set lo up && exec \"$0\" \"$@\"";
+    for io in transports() {
+        let (processes, flags) = match io {
+            "uring" => (1, ["--threads", "5"].as_slice()),
+            _ => (4, ["--threads", "1", "--share-port"].as_slice()),
+        };
+        let mut servers: Vec<Server> = Vec::new();
+        for _ in 0..processes {
+            let mut command = match servers.first() {
+                None => Command::new("unshare"),
+                Some(first) => inside(first),
+            };
+            if servers.is_empty() {
+                command.args(["-n", "sh", "-c", all]);
+            }
+            command.arg(assert_cmd::cargo::cargo_bin!("linerate"));
+            command.args(["serve", "--listen", "127.0.0.1:8080", "--io", io]).args(flags);
+            servers.push(started(command));
+        }
+        hold_many(io, servers);
+    }
+}
+
+/// What starts a program in the network namespace of a server.
+fn inside(server: &Server) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/proc/{}/ns/net", server.pid()));
+    command
+}
+
+fn hold_many(io: &str, servers: Vec<Server>) {
+    const WANTED: usize = 65_536;
+    const CLIENTS: usize = 5;
+    const EACH: usize = 13_500;
+    let resident = || servers.iter().map(resident_kb).sum::<u64>();
+    let before = resident();
     let mut clients: Vec<Child> = (0..CLIENTS)
         .map(|i| {
-            let mut load = Command::new("nsenter");
-            load.arg(format!("--net=/proc/{}/ns/net", server.pid())).arg(program);
+            let mut load = inside(&servers[0]);
+            load.arg(assert_cmd::cargo::cargo_bin!("linerate"));
             load.args([
                 "load",
                 "http://127.0.0.1:8080/",
@@ -115,23 +142,27 @@ fn more_than_65535_connections_to_one_port() {
     let (begin, mut most) = (Instant::now(), 0);
     // Both ends of a connection are in this namespace.
     while most < 2 * WANTED && begin.elapsed() < 4 * PATIENCE {
-        most = most.max(sockets_in_use(server.pid()));
+        most = most.max(sockets_in_use(servers[0].pid()));
         std::thread::sleep(Duration::from_millis(20));
     }
-    let each = (resident_kb(&server) - before) as f64 / (most / 2) as f64;
+    let each = (resident() - before) as f64 / (most / 2) as f64;
     println!(
-        "{} connections after {:?}, {each:.2} kB of the server's memory for each",
+        "{io}: {} connections, {} processes, after {:?}, {each:.2} kB of their memory for each",
         most / 2,
+        servers.len(),
         begin.elapsed()
     );
     for client in &mut clients {
         client.kill().unwrap();
         client.wait().unwrap();
     }
-    assert!(most >= 2 * WANTED, "{most} sockets at once");
-    assert!(each < 16.0, "{each} kB for each");
-    let (code, said) = server.stop();
-    assert_eq!(code, Some(0), "{said}");
-    let accepted: usize = said.split(' ').nth(4).unwrap().parse().unwrap();
-    assert!(accepted >= WANTED, "{said}");
+    assert!(most >= 2 * WANTED, "{io}: {most} sockets at once");
+    assert!(each < 16.0, "{io}: {each} kB for each");
+    let accepted = |server: Server| -> usize {
+        let (code, said) = server.stop();
+        assert_eq!(code, Some(0), "{io}: {said}");
+        said.split(' ').nth(4).unwrap().parse().unwrap()
+    };
+    let accepted: usize = servers.into_iter().map(accepted).sum();
+    assert!(accepted >= WANTED, "{io}: {accepted}");
 }
