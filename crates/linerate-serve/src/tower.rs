@@ -1,6 +1,6 @@
 //! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ where
 struct Bridge<S, F, B> {
     service: RefCell<S>,
     tells_peer: bool,
-    last: RefCell<Option<Translated>>,
+    last: RefCell<Translated>,
     /// Where answers are waited for, and where their bodies are polled. Most are there at once, and leave their place to the next.
     calls: Places<F>,
     bodies: Places<B>,
@@ -77,6 +77,8 @@ type Place<T> = Pin<Box<Option<T>>>;
 struct Places<T>(RefCell<Vec<Place<T>>>);
 
 impl<T> Places<T> {
+    /// Inlined, since contents are large and would be copied once more.
+    #[inline(always)]
     fn put(&self, content: T) -> Place<T> {
         let mut place = self.0.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
         place.set(Some(content));
@@ -101,8 +103,23 @@ struct Translated {
 }
 
 impl Translated {
+    /// Of a head that no reader hands out.
+    fn nothing() -> Translated {
+        Translated { head: Rc::default(), parts: http::Request::new(()).into_parts().0 }
+    }
+
+    /// A request with this head. Inlined, since it is large and would be copied once more.
+    #[inline(always)]
+    fn request(&self, body: RequestBody, peer: Option<Peer>) -> http::Request<TowerBody> {
+        let mut request = http::Request::from_parts(self.parts.clone(), TowerBody::new(body));
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        request
+    }
+
     fn new(head: &Rc<RequestHead>) -> Result<Translated, http::Error> {
-        let mut parts = http::Request::new(()).into_parts().0;
+        let Translated { mut parts, .. } = Translated::nothing();
         parts.method = http::Method::from_bytes(head.method_name().as_bytes())?;
         parts.uri = head.target().parse()?;
         if head.version() == Version::Http10 {
@@ -129,7 +146,7 @@ where
         let bridge = Rc::new(Bridge {
             service: RefCell::new(service),
             tells_peer,
-            last: RefCell::new(None),
+            last: RefCell::new(Translated::nothing()),
             calls: Places(RefCell::default()),
             bodies: Places(RefCell::default()),
         });
@@ -146,39 +163,36 @@ where
             let peer = self.tells_peer.then(|| Peer(request.peer()));
             return State::HandedOver(Box::pin(hand_over(service, begun, peer, draining.clone())));
         }
+        let tells = self.tells_peer.then(|| Peer(request.peer()));
+        let (head, body, _) = request.into_parts();
+        let same = match self.translated(&head) {
+            Ok(same) => same,
+            Err(error) => return State::failed(400, &error),
+        };
         let mut service = self.service.borrow_mut();
         // Who waits here is polled again at once, with the waker of its own.
         match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => return State::failed(500, &error),
+            Poll::Ready(Ok(())) => {
+                let request = same.request(body, tells);
+                drop(same);
+                State::Called(self.calls.put(service.call(request)))
+            }
+            Poll::Ready(Err(error)) => State::failed(500, &error),
             Poll::Pending => {
                 // The one that was asked has its place in the queue: it belongs to this request.
                 let fresh = service.clone();
                 let asked = std::mem::replace(&mut *service, fresh);
-                return match self.translated(request) {
-                    Ok(request) => State::Unready(Box::new((asked, request))),
-                    Err(error) => State::failed(400, &error),
-                };
+                State::Unready(Box::new((asked, same.request(body, tells))))
             }
-        }
-        match self.translated(request) {
-            Ok(request) => State::Called(self.calls.put(service.call(request))),
-            Err(error) => State::failed(400, &error),
         }
     }
 
-    fn translated(&self, request: Request) -> Result<http::Request<TowerBody>, http::Error> {
-        let (head, body, peer) = request.into_parts();
+    fn translated(&self, head: &Rc<RequestHead>) -> Result<RefMut<'_, Translated>, http::Error> {
         let mut last = self.last.borrow_mut();
-        let same = match &mut *last {
-            Some(same) if Rc::ptr_eq(&same.head, &head) => same,
-            other => other.insert(Translated::new(&head)?),
-        };
-        let mut translated = http::Request::from_parts(same.parts.clone(), TowerBody::new(body));
-        if self.tells_peer {
-            translated.extensions_mut().insert(Peer(peer));
+        if !Rc::ptr_eq(&last.head, head) {
+            *last = Translated::new(head)?;
         }
-        Ok(translated)
+        Ok(last)
     }
 }
 
@@ -329,8 +343,8 @@ fn head_of(parts: &http::response::Parts, head_only: bool) -> Response {
         } else if name == header::CONNECTION {
             answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
         } else {
-            // Framing and date are the server's own, which `add` refuses; the rest was checked by `http`.
-            let _ = answer.fields.add(name.as_str(), value.as_bytes());
+            // Framing and date are the server's own, which is refused.
+            let _ = answer.fields.add_token(name.as_str(), value.as_bytes());
         }
     }
     answer

@@ -72,10 +72,21 @@ impl Fields {
     /// # Errors
     /// [`BadField`] when it would break the message, or contradict its framing.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), BadField> {
+        if !is_token(name.as_bytes()) {
+            return Err(BadField::Name);
+        }
+        self.add_token(name, trim(value.as_ref()))
+    }
+
+    /// As [`Fields::add`], with a name that is a token, such as a `HeaderName` of the crate `http`, and a value without spaces around it.
+    /// Of the name it is only looked at that it cannot end its line.
+    ///
+    /// # Errors
+    /// As [`Fields::add`].
+    pub fn add_token(&mut self, name: &str, value: &[u8]) -> Result<(), BadField> {
         const RESERVED: [&str; 5] =
             ["content-length", "transfer-encoding", "connection", "date", "keep-alive"];
-        let value = trim(value.as_ref());
-        if !is_token(name.as_bytes()) {
+        if !is_value(name.as_bytes()) {
             return Err(BadField::Name);
         }
         if !is_value(value) {
