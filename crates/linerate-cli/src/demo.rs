@@ -206,6 +206,7 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         way: scenario.way,
         io: Io::Auto,
         interface: None,
+        busy_poll: None,
         pcap_out: None,
         fault: None,
         from,

@@ -321,6 +321,19 @@ fn both_ends_past_the_kernel() {
     assert_eq!(document["tcp"]["zero_window_ms"].as_f64(), Some(0.0));
 }
 
+#[test]
+fn both_ends_poll_their_queues() {
+    let Some(cable) = Cable::new("both_ends_poll_their_queues", 1) else { return };
+    let _serving = Serving::xdp(&cable, " --busy-poll 50us");
+    let flags = format!(
+        "--io xdp --interface {THEIRS} --from 10.77.0.9 --busy-poll 20us -t 1 -c 50 -n 5000 --per-connection 10 \
+         http://{OUR_V4}:{PORT}/bytes/600"
+    );
+    let (document, said) = load(&cable.theirs, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/answered"), 5000);
+}
+
 /// What tshark says of a capture; `None`, with a word, where there is no tshark.
 fn tshark(test: &str, capture: &Path, filter: &str) -> Option<usize> {
     let path = capture.to_str().expect("a path");

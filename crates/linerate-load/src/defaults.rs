@@ -28,6 +28,7 @@ impl Plan {
             way: Way::Loop,
             io: Io::Auto,
             interface: None,
+            busy_poll: None,
             pcap_out: None,
             fault: None,
             from: Vec::new(),

@@ -69,6 +69,12 @@ impl Plan {
 
     fn validate_middlewares(&self) -> Result<(), String> {
         let past_the_kernel = self.io == Io::Xdp;
+        if self.busy_poll.is_some() && !past_the_kernel {
+            return Err(
+                "--busy-poll is for --io xdp; elsewhere the kernel does it: sysctl net.core.busy_poll"
+                    .to_owned(),
+            );
+        }
         if self.pcap_out.is_some() && !past_the_kernel {
             return Err("--pcap-out is for --io xdp, whose packets other programs don't see; elsewhere capture with tcpdump -w \
                         FILE or dumpcap"

@@ -56,6 +56,7 @@ pub(crate) fn plan_closed() -> Plan {
         way: Way::Loop,
         io: Io::Auto,
         interface: None,
+        busy_poll: None,
         pcap_out: None,
         fault: None,
         from: Vec::new(),

@@ -75,6 +75,8 @@ pub struct ServerOptions {
     /// The interface of [`Io::Xdp`]: packets to the addresses listened on are taken from it. Those that come by another way
     /// (from this machine itself, for one) are not seen.
     pub interface: Option<String>,
+    /// With [`Io::Xdp`]: the interface's queues are polled by the threads that work, for so long at a time.
+    pub busy_poll: Option<Duration>,
     /// With [`Io::Xdp`]: every packet is written into this file, as pcap, up to a gibibyte.
     pub pcap_out: Option<PathBuf>,
     /// With [`Io::Xdp`]: what goes wrong with packets on purpose.
@@ -109,6 +111,7 @@ impl Default for ServerOptions {
             cores: Vec::new(),
             io: Io::default(),
             interface: None,
+            busy_poll: None,
             pcap_out: None,
             fault: None,
             close_after: None,
@@ -351,6 +354,7 @@ fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
     };
     let wanted = XdpOptions {
         threads: options.threads.max(1),
+        busy_poll: options.busy_poll,
         ..XdpOptions::new(interface, Steer::Listen(options.listen.clone()))
     };
     let opened = xdp::open(&wanted).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;

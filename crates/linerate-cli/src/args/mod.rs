@@ -6,7 +6,7 @@ mod explain;
 mod load;
 mod passive;
 mod request;
-mod values;
+pub(crate) mod values;
 
 use clap::{Args, Parser, Subcommand};
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linerate_load::plan::limits::{MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, MAX_TIMEOUT};
+use linerate_load::plan::limits::{BUSY_POLL, MAX_CONNECTIONS, MAX_PIPELINE, MAX_THREADS, MAX_TIMEOUT};
 use linerate_load::plan::units::{parse_count, parse_duration, quoted};
 use linerate_load::plan::{DataSet, Rate, data, parts};
 
@@ -89,6 +89,14 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 /// `--rate`.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text)
+}
+
+/// `--busy-poll`.
+pub(crate) fn busy_poll(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        time if BUSY_POLL.contains(&time) => Ok(time),
+        _ => Err(format!("{} is not between 1us and 1s; 50us is usual", quoted(text))),
+    }
 }
 
 /// `--fault`: checked here, and read where it is used.

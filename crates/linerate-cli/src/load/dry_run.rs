@@ -44,6 +44,9 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(interface) = &plan.interface {
         writeln!(out, "interface = {}", quoted(interface))?;
     }
+    if let Some(time) = plan.busy_poll {
+        writeln!(out, "busy_poll = \"{}\"", shown_duration(time))?;
+    }
     if let Some(file) = &plan.pcap_out {
         writeln!(out, "pcap_out = {}", quoted(&file.display().to_string()))?;
     }

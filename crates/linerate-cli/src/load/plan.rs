@@ -143,6 +143,7 @@ impl Draft<'_> {
             way,
             io: args.io.map(plan::Io::from).or_else(|| self.in_file(|f| f.io)).unwrap_or_default(),
             interface: args.interface.clone().or_else(|| self.in_file(|f| f.interface.clone())),
+            busy_poll: args.busy_poll.or_else(|| self.in_file(|f| f.busy_poll)),
             pcap_out: args.pcap_out.clone().or_else(|| self.in_file(|f| f.pcap_out.clone())),
             fault: args.fault.clone().or_else(|| self.in_file(|f| f.fault.clone())),
             from,

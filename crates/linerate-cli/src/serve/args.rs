@@ -10,6 +10,8 @@ use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
 use linerate_serve::{Io, LogFormat};
 
+use crate::args::values;
+
 const LIMITS: &str = "Limits";
 
 /// Answer requests: files, built-in routes, on an event loop per core
@@ -51,6 +53,11 @@ pub(crate) struct ServeArgs {
     /// The interface for --io xdp
     #[arg(long, value_name = "IF")]
     pub(super) interface: Option<String>,
+    /// With --io xdp: poll the interface's queues instead of waiting for their interrupts, for TIME at a time (50us)
+    ///
+    /// Interrupts stay away only where the interface was told so; docs/XDP.md has the two settings.
+    #[arg(long, value_name = "TIME", value_parser = values::busy_poll)]
+    pub(super) busy_poll: Option<Duration>,
     /// With --io xdp: write every packet into FILE, for tcpdump, Wireshark or linerate explain --pcap (at most 1 GiB)
     #[arg(long, value_name = "FILE")]
     pub(super) pcap_out: Option<PathBuf>,
@@ -165,6 +172,7 @@ impl ServeArgs {
             pin: self.pin.or(others.pin),
             io: self.io.or(others.io),
             interface: self.interface.or(others.interface),
+            busy_poll: self.busy_poll.or(others.busy_poll),
             pcap_out: self.pcap_out.or(others.pcap_out),
             fault: self.fault.or(others.fault),
             dir: self.dir.or(others.dir),

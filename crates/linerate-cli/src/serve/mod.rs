@@ -84,6 +84,10 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         }
     }
     if args.io != Some(Io::Xdp) {
+        if args.busy_poll.is_some() {
+            return Err(Fault::input("--busy-poll is for --io xdp")
+                .hint("elsewhere the kernel does it: sysctl net.core.busy_poll"));
+        }
         if args.pcap_out.is_some() {
             return Err(Fault::input("--pcap-out is for --io xdp, whose packets other programs don't see")
                 .hint("elsewhere capture with tcpdump -w FILE or dumpcap"));
@@ -200,6 +204,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
         io: args.io.unwrap_or_default(),
         interface: args.interface.clone(),
+        busy_poll: args.busy_poll,
         pcap_out: args.pcap_out.clone(),
         fault: args.fault,
         // The only misbehaviour that the fast server does itself.

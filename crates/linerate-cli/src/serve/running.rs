@@ -47,7 +47,7 @@ impl Running {
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
             return Err(Fault::input(
-                "threads, pin, io, interface, pcap_out, fault, share_port and misbehave hold until a restart",
+                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port and misbehave hold until a restart",
             ));
         }
         let sites = Sites::open(&args)?;
@@ -84,8 +84,8 @@ impl Running {
         let threads = args.threads.is_some_and(|n| n != self.threads);
         let io = args.io.unwrap_or_default() != self.args.io.unwrap_or_default();
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
-        let interface = (&args.interface, &args.pcap_out, &args.fault)
-            != (&self.args.interface, &self.args.pcap_out, &self.args.fault);
+        let interface = (&args.interface, args.busy_poll, &args.pcap_out, &args.fault)
+            != (&self.args.interface, self.args.busy_poll, &self.args.pcap_out, &self.args.fault);
         let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
         threads || io || pin || interface || share || args.misbehave != self.args.misbehave
     }

@@ -1,5 +1,6 @@
 //! Every limit of plans, with its reason.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Highest rate, requests/s. Reason: due times are whole nanoseconds; a higher rate could not be told apart.
@@ -16,6 +17,9 @@ pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Longest time-out. Reason: histograms tell apart values up to an hour.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The shortest and the longest time that a queue is polled. Reason: the kernel counts microseconds; after a second nothing is gained.
+pub const BUSY_POLL: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(1);
 
 /// Connections. Reason: 16 source addresses with all their ports; a larger number is a slip.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;

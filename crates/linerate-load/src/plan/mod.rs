@@ -47,6 +47,8 @@ pub struct Plan {
     pub io: Io,
     /// The interface that [`Io::Xdp`] sends by.
     pub interface: Option<String>,
+    /// With [`Io::Xdp`]: the interface's queue is polled by the thread that works, for so long at a time.
+    pub busy_poll: Option<Duration>,
     /// With [`Io::Xdp`]: every packet is written into this file, as pcap.
     pub pcap_out: Option<PathBuf>,
     /// With [`Io::Xdp`]: what goes wrong with packets on purpose, `loss=1%,delay=20ms`

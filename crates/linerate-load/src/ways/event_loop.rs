@@ -119,6 +119,7 @@ fn links(plan: &Plan, threads: u32) -> Result<(Vec<Xdp>, Option<String>), StartE
     let interface = plan.interface.as_deref().unwrap_or_default();
     let options = XdpOptions {
         threads: threads as usize,
+        busy_poll: plan.busy_poll,
         ..XdpOptions::new(interface, Steer::From(plan.from.clone()))
     };
     let opened = xdp::open(&options)?;

@@ -358,10 +358,11 @@ impl<L: Link> Transport for Stack<L> {
 
     fn close(&mut self, conn: Conn, how: Close) {
         let Some(entry) = self.live(conn) else { return };
-        if entry.connecting || entry.flow.error.is_some() {
+        if entry.flow.error.is_some() {
             return self.core.remove(conn);
         }
-        if how == Close::Abort {
+        // A SYN may have arrived: its answer may find nobody to refuse it, and the peer would keep half a connection for a minute.
+        if how == Close::Abort || entry.connecting {
             let (tuple, reset) = (entry.flow.tuple, entry.flow.reset_header());
             self.core.shared.stats.resets_out += 1;
             self.core.replies.push(&tuple, reset);

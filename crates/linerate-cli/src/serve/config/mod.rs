@@ -11,6 +11,7 @@ use linerate_load::plan::file::{FileError, read_text};
 
 pub(super) use self::site::NoRule;
 use super::args::{self, ServeArgs};
+use crate::args::values::busy_poll;
 use crate::fault::said;
 
 const KEYS: Keys = Keys {
@@ -20,6 +21,7 @@ const KEYS: Keys = Keys {
         "pin",
         "io",
         "interface",
+        "busy_poll",
         "pcap_out",
         "fault",
         "dir",
@@ -65,6 +67,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         io: top.read("io", parsed_word)?,
         interface: top
             .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
+        busy_poll: top.read("busy_poll", |i| value(i, busy_poll))?,
         pcap_out: top.read("pcap_out", |i| beside(i, path))?,
         fault: top.read("fault", parsed_word)?,
         dir: top.read("dir", |i| directory(i, path))?,
@@ -154,12 +157,13 @@ mod tests {
             files-only = false\naccess_log = \"-\"\nlog_format = \"json\"\nmetrics = \"127.0.0.1:9\"\n\
             max_connections = \"10k\"\nmax_body = 5\nmax_head = 4096\nmax_fields = 7\nheader_timeout = \"3s\"\n\
             body_timeout = 4\nidle_timeout = \"500ms\"\nwrite_timeout = \"1m\"\ndrain = 0\ndefer_accept = true\n\
-            share_port = true\nmisbehave = \"stall=5\"\n";
+            share_port = true\nbusy_poll = \"50us\"\nmisbehave = \"stall=5\"\n";
         let all = parse(text, Path::new("serve.toml")).expect("sound");
         assert_eq!((all.listen.len(), all.threads, all.max_connections), (2, Some(2), Some(10_000)));
         assert_eq!(all.idle_timeout.map(|d| d.as_millis()), Some(500));
         assert_eq!((all.pin, all.files_only, all.misbehave.len()), (Some(true), Some(false), 1));
         assert_eq!((all.defer_accept, all.share_port), (Some(true), Some(true)));
+        assert_eq!(all.busy_poll.map(|d| d.as_micros()), Some(50));
         let flags = ServeArgs { threads: Some(1), ..ServeArgs::default() };
         let both = flags.over(all);
         assert_eq!((both.threads, both.max_fields), (Some(1), Some(7)), "flags win");

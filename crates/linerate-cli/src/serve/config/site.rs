@@ -32,6 +32,7 @@ const LISTENER: Keys = Keys {
                 "pin",
                 "io",
                 "interface",
+                "busy_poll",
                 "pcap_out",
                 "fault",
                 "access_log",

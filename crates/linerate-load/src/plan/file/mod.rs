@@ -17,8 +17,8 @@ pub use error::FileError;
 use self::table::{Item, Keys, Source, Table};
 use super::data::{check_columns, check_name, load_csv, said};
 use super::limits::{
-    MAX_CHECKS, MAX_CONNECTIONS, MAX_DATA_SETS, MAX_DURATION, MAX_PIPELINE, MAX_PLAN_BYTES, MAX_REQUESTS,
-    MAX_THREADS, MAX_TIMEOUT,
+    BUSY_POLL, MAX_CHECKS, MAX_CONNECTIONS, MAX_DATA_SETS, MAX_DURATION, MAX_PIPELINE, MAX_PLAN_BYTES,
+    MAX_REQUESTS, MAX_THREADS, MAX_TIMEOUT,
 };
 use super::parts::{is_token, parse_addresses};
 use super::units::quoted;
@@ -38,6 +38,7 @@ const RUN_KEYS: &[&str] = &[
     "way",
     "io",
     "interface",
+    "busy_poll",
     "pcap_out",
     "fault",
     "from",
@@ -102,6 +103,8 @@ pub struct PlanFile {
     pub io: Option<Io>,
     /// `interface`: for `io = "xdp"`.
     pub interface: Option<String>,
+    /// `busy_poll`: how long the interface's queue is polled at a time.
+    pub busy_poll: Option<Duration>,
     /// `pcap_out`: a file for its packets; what is not absolute lies beside the plan.
     pub pcap_out: Option<PathBuf>,
     /// `fault`: what goes wrong on purpose.
@@ -212,6 +215,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         })?,
         interface: top
             .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
+        busy_poll: top.read("busy_poll", |i| i.duration(*BUSY_POLL.start(), *BUSY_POLL.end()))?,
         pcap_out: top.read("pcap_out", |i| {
             let name = i.text("a file's name, such as \"run.pcap\"")?;
             Ok(top.source.path.parent().unwrap_or(Path::new("")).join(name))

@@ -39,7 +39,7 @@ use neighbours::{Hop, Neighbours, Way};
 use netlink::Netlink;
 use open::Shared;
 
-pub use open::{BusyPolling, Opened, XdpMode, XdpOptions, open};
+pub use open::{Opened, XdpMode, XdpOptions, open};
 pub use preflight::XdpError;
 pub use steer::Steer;
 
@@ -67,6 +67,8 @@ const LOOKED_FOR: usize = 64;
 /// One thread's part of an interface: one or several of its receive queues.
 pub struct Xdp {
     queues: Vec<QueueSocket>,
+    /// Packets are taken from this queue first, each time from another: none starves behind a full one.
+    first: usize,
     mac: Mac,
     interface: u32,
     mtu: usize,
@@ -198,7 +200,9 @@ impl Link for Xdp {
 
     fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let mut count = 0;
-        for queue in &mut self.queues {
+        let queues = self.queues.len();
+        for at in 0..queues {
+            let queue = &mut self.queues[(self.first + at) % queues];
             let (neighbours, completes) = (&mut self.neighbours, self.completes);
             count += queue.receive(max - count, |frame| {
                 if let Some((mac, packet)) = ethernet::parse(frame)
@@ -215,6 +219,7 @@ impl Link for Xdp {
                 break;
             }
         }
+        self.first = (self.first + 1) % queues;
         count
     }
 
@@ -250,7 +255,7 @@ impl Link for Xdp {
         self.queues[0].kick()?;
         let now = self.clock.now();
         self.chores(now);
-        self.queues.iter().for_each(QueueSocket::wake_fill);
+        self.queues.iter().for_each(QueueSocket::poll_queue);
         if self.queues.iter_mut().any(QueueSocket::has_received) {
             return Ok(self.woken(now));
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
@@ -11,7 +12,7 @@ use crate::Time;
 use crate::clock::{Clock, monotonic};
 use crate::link::Checksums;
 use crate::sys::EventFd;
-use crate::sys::xdp::{self, Attachment, BusyPoll, Config, Mode, Program, QueueSocket, XskMap};
+use crate::sys::xdp::{self, Attachment, Config, Mode, Program, QueueSocket, XskMap};
 
 use super::addresses::BorrowedAddresses;
 use super::ethernet::Mac;
@@ -34,15 +35,6 @@ pub enum XdpMode {
     Generic,
 }
 
-/// Polling the card from the thread that works, instead of by interrupts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BusyPolling {
-    /// For how long at a time, microseconds.
-    pub for_us: u32,
-    /// Packets at once.
-    pub budget: u32,
-}
-
 /// What is wanted.
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
@@ -54,8 +46,9 @@ pub struct XdpOptions {
     pub threads: usize,
     /// Where the program runs.
     pub mode: XdpMode,
-    /// Poll instead of interrupts.
-    pub busy_poll: Option<BusyPolling>,
+    /// Poll the card's queue from the thread that works, for so long at a time (SO_PREFER_BUSY_POLL). Interrupts only stay away where the
+    /// interface's `napi_defer_hard_irqs` and `gro_flush_timeout` say so, which outlive a process and so are not set here.
+    pub busy_poll: Option<Duration>,
     /// Who checks checksums.
     pub checksums: Checksums,
 }
@@ -165,6 +158,7 @@ impl Xdp {
     ) -> io::Result<Xdp> {
         Ok(Xdp {
             queues,
+            first: 0,
             mac,
             interface: interface.index,
             mtu,
@@ -322,7 +316,7 @@ fn take_by(
         frames: limits::FRAMES,
         frame_bytes: frame_bytes(interface),
         zero_copy,
-        busy_poll: options.busy_poll.map(|b| BusyPoll { for_us: b.for_us, budget: b.budget }),
+        busy_poll: options.busy_poll,
     };
     let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
     let mut sockets = Vec::new();

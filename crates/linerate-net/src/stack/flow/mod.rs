@@ -451,12 +451,14 @@ impl Flow {
 
     /// The header of a reset that the peer will believe.
     pub(crate) fn reset_header(&self) -> TcpHeader {
+        // What the peer's numbers are is not known before its SYN (RFC 9293 section 3.10.7.4, SYN-RECEIVED: ours decide).
+        let flags = if self.state == State::SynSent { Flags::RST } else { Flags::RST | Flags::ACK };
         TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
             seq: self.nxt,
             ack: self.rcv_nxt,
-            flags: Flags::RST | Flags::ACK,
+            flags,
             ..TcpHeader::default()
         }
     }

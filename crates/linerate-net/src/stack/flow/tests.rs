@@ -109,6 +109,18 @@ fn a_bad_ack_in_syn_sent() {
     assert_eq!(lab.out(), ["A 1 ack 1"]);
 }
 
+/// A peer that has taken the SYN forgets the connection (RFC 9293 section 3.10.7.4), though we may be gone when its answer comes.
+#[test]
+fn closed_before_the_answer_to_its_syn() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.close(Close::Now);
+    assert_eq!(lab.out(), ["R 1"]);
+    lab.pass_ms(3000);
+    assert_eq!(lab.out(), NONE);
+}
+
 /// RFC 9293 section 3.10.7.3: a reset is believed in SYN-SENT only with the right ACK.
 #[test]
 fn a_reset_in_syn_sent() {

@@ -12,5 +12,5 @@ mod umem;
 
 pub(crate) use bpf::{Attachment, Mode, Program, XskMap, memory_limit_raised};
 pub(crate) use ethtool::{is_veth, receive_queues};
-pub(crate) use socket::{BusyPoll, Config, HEADROOM, QueueSocket, SOCKETS_PER_WAIT, wait_any};
+pub(crate) use socket::{Config, HEADROOM, QueueSocket, SOCKETS_PER_WAIT, wait_any};
 use umem::{Frame, Umem};

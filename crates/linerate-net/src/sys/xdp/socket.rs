@@ -18,8 +18,8 @@ pub(crate) struct Config {
     pub(crate) frame_bytes: usize,
     /// Have the card itself read and write the shared memory.
     pub(crate) zero_copy: bool,
-    /// Poll the queue from this thread instead of by interrupts.
-    pub(crate) busy_poll: Option<BusyPoll>,
+    /// Poll the queue from this thread, for so long at a time (SO_PREFER_BUSY_POLL).
+    pub(crate) busy_poll: Option<Duration>,
 }
 
 impl Config {
@@ -34,15 +34,6 @@ impl Config {
     }
 }
 
-/// Polling the queue whenever this thread asks for packets (SO_PREFER_BUSY_POLL).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BusyPoll {
-    /// For how long, microseconds.
-    pub(crate) for_us: u32,
-    /// Packets at once.
-    pub(crate) budget: u32,
-}
-
 /// What the kernel keeps free before a received packet (XDP_PACKET_HEADROOM).
 pub(crate) const HEADROOM: usize = 256;
 
@@ -52,6 +43,9 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// Socket options that the C library's headers here do not name (asm-generic/socket.h).
 const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
+/// Packets of one poll of the queue: what a poll by interrupt takes (NAPI_POLL_WEIGHT).
+const POLLED: u32 = 64;
 
 /// Calls for one `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must not hold us.
 const CALLS_PER_KICK: u32 = 512;
@@ -79,6 +73,8 @@ pub(crate) struct QueueSocket {
     free: Vec<Frame>,
     /// Pushed since the last `kick`.
     pushed: bool,
+    /// This thread polls the queue.
+    polls: bool,
 }
 
 impl QueueSocket {
@@ -107,15 +103,17 @@ impl QueueSocket {
             fill.push(umem.address(&frame));
         }
         fill.publish();
-        if let Some(busy) = config.busy_poll {
+        if let Some(time) = config.busy_poll {
+            let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX).max(1);
             set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1)?;
-            set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &busy.for_us)?;
-            set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &busy.budget)?;
+            set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
+            set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &POLLED)?;
         }
         // Older kernels do without.
         let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
         bind(&fd, interface, queue, config.zero_copy)?;
-        Ok(QueueSocket { fd, umem, fill, completion, receive, transmit, free: frames, pushed: false })
+        let polls = config.busy_poll.is_some();
+        Ok(QueueSocket { fd, umem, fill, completion, receive, transmit, free: frames, pushed: false, polls })
     }
 
     /// Lends up to `max` received frames to `take`. Returns how many.
@@ -228,9 +226,9 @@ impl QueueSocket {
         self.transmit.waiting()
     }
 
-    /// Has the driver look for frames to receive into, where it waits for our word.
-    pub(crate) fn wake_fill(&self) {
-        if self.fill.needs_wakeup() {
+    /// Has the driver look for frames to receive into where it waits for our word, and for packets where this thread polls.
+    pub(crate) fn poll_queue(&self) {
+        if self.polls || self.fill.needs_wakeup() {
             // SAFETY: no address and no room for bytes are given.
             unsafe {
                 libc::recvfrom(
