@@ -319,9 +319,15 @@ fn doubts(record: &Record) -> Vec<String> {
     }
     for experiment in &record.given_up {
         let begun = record.calls().any(|(probe, _)| probe.experiment == *experiment);
-        let made = if begun { "was not made to its end" } else { "was not made" };
+        let made = if begun { "not all of it was made" } else { "it was not made" };
         doubts.push(format!(
-            "experiment {experiment:?} {made}: there was no time or no calls left for it (--budget)"
+            "an experiment, {}: {made}, since it did not fit into the calls and the time that were left ({} of {} calls and {} of {} were \
+             used; --budget)",
+            experiment.words(),
+            record.calls_made(),
+            s.calls,
+            say(ms(record.elapsed)),
+            say(ms(s.budget))
         ));
     }
     if let Some(answer) = record.group().first().and_then(|c| c.answer()).filter(|a| a.status >= 400) {

@@ -44,6 +44,30 @@ pub enum Experiment {
     SourcePort,
 }
 
+impl Experiment {
+    /// What it is, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Experiment::Observe => "calls as an ordinary client makes them",
+            Experiment::QuickAck => "calls that acknowledge at once",
+            Experiment::Dose => "calls that acknowledge after several delays",
+            Experiment::NoDelay => "calls without Nagle's algorithm",
+            Experiment::Apart => "calls in two writes",
+            Experiment::Expect => "calls without Expect",
+            Experiment::Coding => "calls with and without compression",
+            Experiment::Redirect => "calls to where the redirect leads",
+            Experiment::Burst => "several calls at once",
+            Experiment::Idle => "calls after a pause",
+            Experiment::Segment => "calls in smaller segments",
+            Experiment::Tail => "more calls, for what is rare",
+            Experiment::Held => "calls beside idle connections",
+            Experiment::PerConnection => "several calls on each of several connections",
+            Experiment::Origin => "calls to the server behind the proxy",
+            Experiment::SourcePort => "calls from ports that were not used lately",
+        }
+    }
+}
+
 /// Delays of acknowledgements that are tried, milliseconds.
 pub const DOSES_MS: [u64; 4] = [8, 16, 24, 32];
 
