@@ -51,11 +51,10 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// New connections of a round, calls on each, and rounds where the connections of the first happened to be alike though others were
-/// not: by a hash or by chance all six can meet workers of one kind.
+/// New connections of a round and calls on each. There is a second round where the connections of the first happened to be alike
+/// though others were not: by a hash or by chance all six can meet workers of one kind.
 const CONNECTIONS: u8 = 6;
 const CALLS: usize = 3;
-const ROUNDS: usize = 2;
 
 /// What a call waits beyond a round trip.
 fn beyond(record: &Record, call: &Call) -> f64 {
@@ -97,13 +96,24 @@ fn met(record: &Record) -> Vec<f64> {
 }
 
 fn wants(record: &Record) -> Vec<Block> {
+    // More rounds come last: what is rare wants its calls first.
+    if record.tried(Experiment::PerConnection) { Vec::new() } else { round(record) }
+}
+
+fn round(record: &Record) -> Vec<Block> {
     let other = connection_limit::named(record) || bufferbloat::named(record);
     let lost = !accept_queue::syns(record).0.is_empty();
     let made = record.by_connection(Experiment::PerConnection).len();
-    let enough = match made / usize::from(CONNECTIONS) {
+    let enough = match made {
         0 => record.tried(Experiment::PerConnection),
-        ROUNDS.. => true,
-        _ => named(record) || !two_kinds(record),
+        _ => made > usize::from(CONNECTIONS) || named(record) || !two_kinds(record),
+    };
+    // The second round takes what is left.
+    let left = record.settings.calls.saturating_sub(record.calls_made()) / CALLS;
+    let connections = if made == 0 {
+        CONNECTIONS
+    } else {
+        u8::try_from(left).map_or(CONNECTIONS, |left| left.min(CONNECTIONS))
     };
     if other || lost || enough || !sign(record) || !record.settings.may_repeat {
         return Vec::new();
@@ -119,13 +129,13 @@ fn wants(record: &Record) -> Vec<Block> {
         block.push(Probe::Call(Box::new(probe)));
         block
     };
-    (0..CONNECTIONS).map(block).collect()
+    (0..connections).map(block).collect()
 }
 
-/// The same once calls at once have shown more connections.
+/// The same once calls at once have shown more connections, and again where the first round decided nothing.
 pub(super) fn wants_late(record: &Record) -> Vec<Block> {
     let line = server_queueing::wants(record);
-    if line.is_empty() { wants(record) } else { line }
+    if line.is_empty() { round(record) } else { line }
 }
 
 /// What came of it.
