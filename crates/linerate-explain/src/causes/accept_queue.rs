@@ -114,14 +114,36 @@ fn accepted(record: &Record) -> bool {
     connection_limit::named(record) || pinned::named(record)
 }
 
+/// SYNs were lost, and nothing else on connections that stand: a queue that was full at that moment looks the same from outside.
+fn turned_away(record: &Record, lost: f64, words: String) -> Judgement {
+    let verdict = Verdict::new(&CAUSE, lost - record.rtt_ms(), Grounds::Seen { words, alone: false });
+    Judgement::Named(Box::new(verdict.behind().saying(
+        "connections that stand lose nothing: the server may have turned those SYNs away (ListenOverflows there tells)".to_owned(),
+    )))
+}
+
+/// It is more than possible.
+pub(super) fn named(record: &Record) -> bool {
+    matches!(judge(record), Judgement::Named(verdict) if verdict.proof() > Proof::Possible)
+}
+
 fn judge(record: &Record) -> Judgement {
     if accepted(record) {
         return Judgement::Silent;
     }
     let (again, all) = syns(record);
     let (waited, overflows) = (waited(record), overflows(record));
+    let connects: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
+    let lost = median(&connects);
+    let syn_words = format!(
+        "{} of {all} new connections had to send their SYN again (connected after {})",
+        again.len(),
+        say(lost)
+    );
     if waited < WAITED_MS && (again.is_empty() || overflows == 0) {
-        return if again.is_empty() && record.fresh().len() >= 2 && record.reused().len() >= 2 {
+        return if !again.is_empty() && later_calls_lose_nothing(record) {
+            turned_away(record, lost, syn_words)
+        } else if again.is_empty() && record.fresh().len() >= 2 && record.reused().len() >= 2 {
             Judgement::RuledOut(
                 "the first call of a connection waits no longer than later ones, and no SYN was lost"
                     .to_owned(),
@@ -130,13 +152,6 @@ fn judge(record: &Record) -> Judgement {
             Judgement::Silent
         };
     }
-    let connects: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
-    let lost = median(&connects);
-    let syn_words = format!(
-        "{} of {all} new connections had to send their SYN again (connected after {})",
-        again.len(),
-        say(lost)
-    );
     if overflows > 0 {
         let words = format!(
             "the kernel counted {overflows} connections turned away at a full accept queue (TcpExt ListenOverflows)"
@@ -161,7 +176,9 @@ fn judge(record: &Record) -> Judgement {
         .collect();
     let first = first_waits(record.observed().chain(record.bursts().flatten()));
     let trial = Trial::of("a connection that was accepted before", "the same connection again", first, later);
-    let Some(trial) = trial.filter(|t| t.moved(WAITED_MS / 2.0)) else { return Judgement::Silent };
+    let Some(trial) = trial.filter(|t| t.moved(WAITED_MS / 2.0)) else {
+        return if again.is_empty() { Judgement::Silent } else { turned_away(record, lost, syn_words) };
+    };
     let words = format!(
         "the kernel connects at once, and the first answer takes {}; on a connection that was accepted, {}",
         say(trial.before_ms()),

@@ -39,7 +39,7 @@ fn judge(record: &Record) -> Judgement {
             Judgement::Silent
         };
     }
-    if matches!((accept_queue::CAUSE.judge)(record), Judgement::Named(_)) {
+    if accept_queue::named(record) {
         return Judgement::Silent;
     }
     let times: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();

@@ -521,7 +521,9 @@ fn connections() {
     let closing = explained(World { keep: false, rtt: 5.0, ..World::default() });
     assert_eq!(ids(&closing), ["no-keep-alive"], "{closing:#?}");
     let syn = explained(World { lose_syn: 3, ..World::default() });
-    assert_eq!(ids(&syn), ["syn-loss"], "{syn:#?}");
+    // The server may have dropped them: from here that looks the same.
+    assert_eq!(ids(&syn), ["syn-loss", "accept-queue"], "{syn:#?}");
+    assert_eq!(syn.causes[1].proof(), Proof::Possible);
     let queue = explained(World { accept: 300.0, ..World::default() });
     assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
     // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and on kept ones lose nothing, tells.
@@ -530,7 +532,7 @@ fn connections() {
         let full = explained_with(full, settings(), seed);
         assert_eq!(ids(&full), ["accept-queue"], "{full:#?}");
         let lost = explained_with(World { lose_syn: 3, rtt: 40.0, ..World::default() }, settings(), seed);
-        assert_eq!(ids(&lost), ["syn-loss"], "{lost:#?}");
+        assert_eq!(ids(&lost), ["syn-loss", "accept-queue"], "{lost:#?}");
     }
     let setup = explained(World { setup: 200.0, ..World::default() });
     assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
