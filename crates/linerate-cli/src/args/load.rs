@@ -76,7 +76,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "IF", help_heading = HOW)]
     pub(crate) interface: Option<String>,
 
-    /// With --io xdp: poll the interface's queue instead of waiting for its interrupts, for TIME at a time (50us)
+    /// With --io xdp: poll the interface's queue instead of waiting for its interrupts, for TIME at a time, such as 50us
     ///
     /// Interrupts stay away only where the interface was told so; docs/XDP.md has the two settings.
     #[arg(long, value_name = "TIME", value_parser = values::busy_poll, help_heading = HOW)]

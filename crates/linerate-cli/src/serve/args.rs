@@ -53,7 +53,7 @@ pub(crate) struct ServeArgs {
     /// The interface for --io xdp
     #[arg(long, value_name = "IF")]
     pub(super) interface: Option<String>,
-    /// With --io xdp: poll the interface's queues instead of waiting for their interrupts, for TIME at a time (50us)
+    /// With --io xdp: poll the interface's queues instead of waiting for their interrupts, for TIME at a time, such as 50us
     ///
     /// Interrupts stay away only where the interface was told so; docs/XDP.md has the two settings.
     #[arg(long, value_name = "TIME", value_parser = values::busy_poll)]
