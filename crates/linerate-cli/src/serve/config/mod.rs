@@ -14,36 +14,34 @@ use super::args::{self, ServeArgs};
 use crate::args::values::busy_poll;
 use crate::fault::said;
 
+/// Keys that hold for the server as a whole.
+const WHOLE: &[&str] = &[
+    "threads",
+    "pin",
+    "io",
+    "interface",
+    "busy_poll",
+    "pcap_out",
+    "fault",
+    "access_log",
+    "log_format",
+    "metrics",
+    "max_connections",
+    "max_body",
+    "max_head",
+    "max_fields",
+    "header_timeout",
+    "body_timeout",
+    "idle_timeout",
+    "write_timeout",
+    "drain",
+    "defer_accept",
+    "share_port",
+    "misbehave",
+];
+
 const KEYS: Keys = Keys {
-    known: &[&[
-        "listen",
-        "threads",
-        "pin",
-        "io",
-        "interface",
-        "busy_poll",
-        "pcap_out",
-        "fault",
-        "dir",
-        "files_only",
-        "access_log",
-        "log_format",
-        "metrics",
-        "max_connections",
-        "max_body",
-        "max_head",
-        "max_fields",
-        "header_timeout",
-        "body_timeout",
-        "idle_timeout",
-        "write_timeout",
-        "drain",
-        "defer_accept",
-        "share_port",
-        "misbehave",
-        "route",
-        "listener",
-    ]],
+    known: &[site::KEYS, WHOLE, &["listener"]],
     elsewhere: &[(&["config"], "can't be said in the file itself")],
 };
 

@@ -8,7 +8,7 @@ use linerate_load::plan::file::table::{Item, Keys, Table};
 use linerate_serve::{Action, BadRule, BadTable, FileRoot, RouteTable, Rule};
 
 use super::super::args::{self, Place, Route, To};
-use super::{directory, values};
+use super::{WHOLE, directory, values};
 use crate::fault::said;
 
 /// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
@@ -23,35 +23,13 @@ const ROUTE: Keys = Keys {
     ],
 };
 
+/// Keys of one site: the usual one, at the top of the file, and each listener's.
+pub(super) const KEYS: &[&str] = &["listen", "dir", "files_only", "route"];
+
 const LISTENER: Keys = Keys {
-    known: &[&["listen", "dir", "files_only", "route"]],
+    known: &[KEYS],
     elsewhere: &[
-        (
-            &[
-                "threads",
-                "pin",
-                "io",
-                "interface",
-                "busy_poll",
-                "pcap_out",
-                "fault",
-                "access_log",
-                "log_format",
-                "metrics",
-                "max_connections",
-                "max_body",
-                "max_head",
-                "max_fields",
-                "header_timeout",
-                "body_timeout",
-                "idle_timeout",
-                "write_timeout",
-                "drain",
-                "defer_accept",
-                "misbehave",
-            ],
-            "is said for the whole server, not for a listener",
-        ),
+        (WHOLE, "is said for the whole server, not for a listener"),
         (&["host", "server_name"], "makes no difference here: a listener is for every host"),
     ],
 };
