@@ -142,7 +142,8 @@ impl Pool {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 drop(state);
-                job();
+                // A result that nobody waits for any more is dropped here, and its destructor may panic.
+                let _ = catch_unwind(AssertUnwindSafe(job));
                 state = lock(&self.state);
                 continue;
             }

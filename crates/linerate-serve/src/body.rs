@@ -216,8 +216,12 @@ impl Shared {
             Some(Ok(())) => Poll::Ready(None),
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => {
-                state.wanted = true;
+                let first = !std::mem::replace(&mut state.wanted, true);
                 state.waker = Some(context.waker().clone());
+                // Whoever reads the connection may have to ask for the body, and does not know when another thread wants it.
+                let source = state.source.clone().filter(|s| first && !s.will_wake(context.waker()));
+                drop(state);
+                source.inspect(Waker::wake_by_ref);
                 Poll::Pending
             }
         }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use linerate_net::{Close, Conn, Listener, Time};
 
 use crate::body::{BodyError, Shared};
 use crate::limits::{PIPELINED, UNSENT};
-use crate::response::BodyStream;
+use crate::response::Streamed;
 
 /// One connection. Small, since most are idle: what a busy one needs besides is in [`Work`].
 #[derive(Debug)]
@@ -109,7 +108,7 @@ pub(crate) enum Answer {
     /// A large body behind it, sent from where it is.
     Large { head: Vec<u8>, body: Bytes, at: usize, last: bool },
     /// A body that is made while it is sent.
-    Stream { task: u32, head: Vec<u8>, stream: Pin<Box<dyn BodyStream>>, end: StreamEnd, last: bool },
+    Stream { task: u32, head: Vec<u8>, stream: Streamed, end: StreamEnd, last: bool },
 }
 
 /// How a streamed body ends.

@@ -55,7 +55,7 @@ pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
 pub use notice::{Notice, Notices};
 pub use request::Request;
-pub use response::{BodyStream, Response, ResponseBody};
+pub use response::{BodyStream, Response};
 pub use routes::Routes;
 pub use runtime::tokio_handle;
 pub use server::{Server, Wall};

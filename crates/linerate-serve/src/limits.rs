@@ -31,7 +31,8 @@ pub struct Limits {
     /// From the first byte of a head (or from the accept) to its last; then 408. Reason: slow heads (slowloris) hold a
     /// connection for nothing.
     pub header_time: Duration,
-    /// Between an answer and the next request. Reason: idle connections are cheap, not free.
+    /// Between an answer and the next request; and how long a handler that sends nothing is waited for once its client has said that
+    /// it sends no more. Reason: idle connections are cheap, not free; and such a client may be gone.
     pub idle_time: Duration,
     /// What a body may take beside the time that `least_rate` grants it; then 408. Reason: as for heads.
     pub body_time: Duration,

@@ -2,15 +2,18 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use linerate_http::server::{BadField, Fields};
+use tokio::sync::mpsc::Receiver;
 
 use crate::body::Shared;
 use crate::limits::FIELDS_KEPT;
+use crate::tower::FromBody;
 
 /// An answer. `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` are the server's business.
 #[derive(Debug)]
@@ -48,9 +51,8 @@ pub(crate) fn keep_buffer(fields: Fields) {
 impl Response {
     /// An answer of this status (200 to 599; anything else becomes 500) without a body.
     pub const fn status(status: u16) -> Response {
-        let status = if status < 200 || status > 599 { 500 } else { status };
         Response {
-            status,
+            status: final_status(status),
             content_type: None,
             fields: Fields::new(),
             body: ResponseBody::Whole(Bytes::new()),
@@ -85,23 +87,49 @@ impl Response {
     /// With a body that is made while it is sent, at the pace at which the peer takes it.
     #[must_use]
     pub fn with_stream(mut self, stream: impl BodyStream + 'static) -> Response {
-        self.body = ResponseBody::Stream(Box::pin(stream));
+        self.body = ResponseBody::Stream(Streamed::new(stream));
         self
     }
 
-    /// With this Content-Type.
+    /// With a body of the crate `http-body`, in the same way: what hyper's client and reqwest give, and what `StreamBody` of
+    /// `http-body-util` makes of a stream. Its trailers are sent too.
+    #[must_use]
+    pub fn with_http_body<B>(self, body: B) -> Response
+    where
+        B: http_body::Body + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.with_stream(FromBody::new(body))
+    }
+
+    /// With another status (200 to 599; anything else becomes 500).
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Response {
+        self.status = final_status(status);
+        self
+    }
+
+    /// With this Content-Type, whichever it had.
     #[must_use]
     pub fn with_content_type(mut self, kind: &'static str) -> Response {
+        self.fields.remove("content-type");
         self.content_type = Some(kind);
         self
     }
 
-    /// With one more field.
+    /// With one more field. A `Content-Type` takes the place of the one it had, since there can only be one.
     ///
     /// # Errors
     /// [`BadField`] when name or value would break the message, or the field is the server's own.
     pub fn with_field(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Response, BadField> {
+        let kind = name.eq_ignore_ascii_case("content-type");
+        if kind {
+            self.fields.remove(name);
+        }
         self.fields.add(name, value)?;
+        if kind {
+            self.content_type = None;
+        }
         Ok(self)
     }
 
@@ -113,12 +141,16 @@ impl Response {
     }
 }
 
+const fn final_status(status: u16) -> u16 {
+    if status < 200 || status > 599 { 500 } else { status }
+}
+
 /// The body of an answer.
-pub enum ResponseBody {
+pub(crate) enum ResponseBody {
     /// All of it; sent with Content-Length, and without a copy where it is large.
     Whole(Bytes),
     /// Made while it is sent: chunked, or by length when the stream knows it.
-    Stream(Pin<Box<dyn BodyStream>>),
+    Stream(Streamed),
 }
 
 impl fmt::Debug for ResponseBody {
@@ -130,7 +162,87 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
+/// What a channel's other end sends, until it is dropped: an end that comes by a panic looks like any other.
+/// A receiver of results can say that something is missing.
+impl BodyStream for Receiver<Bytes> {
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        self.get_mut().poll_recv(context).map(|piece| piece.map(Ok))
+    }
+}
+
+/// What a channel's other end sends, until it is dropped or an error is sent, which cuts the connection.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> BodyStream for Receiver<Result<Bytes, E>> {
+    fn poll_next(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        self.get_mut().poll_recv(context).map(|piece| piece.map(|piece| piece.map_err(Into::into)))
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A handler's stream. Its code may panic as the handler's may, its destructor too: that ends the answer, and nobody else notices.
+pub(crate) struct Streamed(Option<Pin<Box<dyn BodyStream>>>);
+
+impl Streamed {
+    pub(crate) fn new(stream: impl BodyStream + 'static) -> Streamed {
+        Streamed(Some(Box::pin(stream)))
+    }
+
+    /// As [`BodyStream::poll_next`].
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
+        let Some(stream) = &mut self.0 else { return Poll::Ready(None) };
+        caught(|| stream.as_mut().poll_next(context)).unwrap_or_else(|error| Poll::Ready(Some(Err(error))))
+    }
+
+    /// As [`BodyStream::length`].
+    pub(crate) fn length(&self) -> Option<u64> {
+        caught(|| self.0.as_ref()?.length()).unwrap_or(None)
+    }
+
+    /// As [`BodyStream::trailers`].
+    pub(crate) fn trailers(&mut self) -> Result<Option<Fields>, Failure> {
+        let Some(stream) = &mut self.0 else { return Ok(None) };
+        caught(|| stream.as_mut().trailers())
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        // It was printed already.
+        let _ = caught(|| drop(self.0.take()));
+    }
+}
+
+fn caught<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(|_| "the stream panicked".into())
+}
+
 /// A body that is made while it is sent. Polled only while the peer takes what it makes.
+///
+/// The receiver of a channel is one:
+///
+/// ```
+/// use bytes::Bytes;
+/// use linerate_serve::{Request, Response};
+///
+/// async fn count(_: Request) -> Response {
+///     let (sender, pieces) = tokio::sync::mpsc::channel(8);
+///     tokio::spawn(async move {
+///         for n in 0..1000 {
+///             // Waits while the client is slow; fails when it has gone.
+///             if sender.send(Bytes::from(format!("{n}\n"))).await.is_err() {
+///                 return;
+///             }
+///         }
+///     });
+///     Response::status(200).with_content_type("text/plain").with_stream(pieces)
+/// }
+/// ```
 pub trait BodyStream {
     /// The next piece; `None` at the end. An error cuts the connection, so that the peer can tell a part from the whole.
     fn poll_next(

@@ -15,13 +15,13 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use linerate_http::server::{Fields, Method, RequestHead, Version};
+use linerate_http::server::{Fields, RequestHead, Version};
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
 use crate::engine::explained;
 use crate::limits::TOWER_PLACES_KEPT;
-use crate::response::{BodyStream, ResponseBody, fields};
+use crate::response::{BodyStream, ResponseBody, Streamed, fields};
 use crate::tunnel::Tunnel;
 use crate::{Draining, Handler, Request, Response};
 
@@ -150,10 +150,7 @@ where
             calls: Places(RefCell::default()),
             bodies: Places(RefCell::default()),
         });
-        move |request: Request| {
-            let head_only = request.method() == Method::Head;
-            Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge), head_only }
-        }
+        move |request: Request| Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge) }
     }
 
     fn begin(&self, request: Request) -> State<S, S::Future, B> {
@@ -199,7 +196,6 @@ where
 /// A request on its way through the service.
 struct Answering<S, F, B> {
     bridge: Rc<Bridge<S, F, B>>,
-    head_only: bool,
     state: State<S, F, B>,
 }
 
@@ -237,7 +233,7 @@ where
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let Answering { bridge, head_only, state } = self.get_mut();
+        let Answering { bridge, state } = self.get_mut();
         if let State::Unready(waiting) = state {
             match ready!(waiting.0.poll_ready(context)) {
                 Ok(()) => {}
@@ -258,7 +254,7 @@ where
                 Ok(answer) => answer.into_parts(),
                 Err(error) => return Poll::Ready(explained(500, &error.to_string())),
             };
-            let answer = head_of(&parts, *head_only);
+            let answer = head_of(&parts);
             if body.is_end_stream() {
                 return Poll::Ready(answer);
             }
@@ -331,15 +327,13 @@ where
 }
 
 /// The head of an answer, as ours.
-fn head_of(parts: &http::response::Parts, head_only: bool) -> Response {
+fn head_of(parts: &http::response::Parts) -> Response {
     let mut answer = Response::status(parts.status.as_u16());
     answer.fields = fields();
     for (name, value) in &parts.headers {
         if name == header::CONTENT_LENGTH {
-            // A service that answers HEAD says how long the answer would have been.
-            if head_only {
-                answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
-            }
+            // A service that answers HEAD says how long the answer would have been; and one may know it of a body that does not.
+            answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
         } else if name == header::CONNECTION {
             answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
         } else {
@@ -372,7 +366,8 @@ where
                 Err(frame) => (None, frame.into_trailers().ok()),
             };
             let length = body.length().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
-            answer.body = ResponseBody::Stream(Box::pin(FromBody { body, first, trailers, length }));
+            let length = length.or(answer.announced);
+            answer.body = ResponseBody::Stream(Streamed::new(FromBody { body, first, trailers, length }));
         }
     }
     answer
@@ -402,11 +397,18 @@ fn to_bytes(mut data: impl Buf) -> Bytes {
 }
 
 /// A service's body as a stream of ours.
-struct FromBody<B> {
+pub(crate) struct FromBody<B> {
     body: Housed<B>,
     first: Option<Bytes>,
     trailers: Option<http::HeaderMap>,
     length: Option<u64>,
+}
+
+impl<B: Body> FromBody<B> {
+    pub(crate) fn new(body: B) -> FromBody<B> {
+        let length = body.size_hint().exact();
+        FromBody { body: Housed(Box::pin(Some(body))), first: None, trailers: None, length }
+    }
 }
 
 impl<B> BodyStream for FromBody<B>

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower_with_peer};
@@ -36,6 +37,15 @@ fn router() -> Router {
             get(|| async {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 "slept\n"
+            }),
+        )
+        .route(
+            "/pieces",
+            get(|| async {
+                let pieces =
+                    ["one ", "two"].map(|p| Ok::<_, std::io::Error>(Bytes::from_static(p.as_bytes())));
+                let body = Body::from_stream(futures_util::stream::iter(pieces));
+                ([(header::CONTENT_LENGTH, "7")], body)
             }),
         )
         .route("/spawn", get(|| async { tokio::spawn(async { "spawned\n" }).await.unwrap() }))
@@ -80,6 +90,9 @@ fn extractors_answers_and_pipelining() {
     assert!(teapot.starts_with("HTTP/1.1 418") && teapot.contains("\r\nx-pot: brown\r\n"), "{teapot}");
     assert!(exchange(at, &get_it("/none")).starts_with("HTTP/1.1 404"));
     assert!(exchange(at, "DELETE / HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 405"));
+    // What a service knows of a body's length is told, though the body itself does not know it.
+    let pieces = exchange(at, &get_it("/pieces"));
+    assert!(pieces.contains("\r\ncontent-length: 7\r\n") && pieces.ends_with("\r\n\r\none two"), "{pieces}");
     let head = exchange(at, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(head.contains("content-length: 6\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     let all = exchange(at, &(get_it("/sleep") + &get_it("/") + &get_it("/spawn") + &get_it("/state")));
@@ -190,6 +203,8 @@ fn a_body_may_be_read_by_another_task() {
     let handler = |request: Request| async move {
         let mut body = request.into_body();
         let read = tokio::spawn(async move {
+            // By now the handler waits, and nothing else wakes its connection.
+            tokio::time::sleep(Duration::from_millis(20)).await;
             let mut bytes = 0;
             while let Some(Ok(piece)) = body.next().await {
                 bytes += piece.len();
@@ -203,4 +218,17 @@ fn a_body_may_be_read_by_another_task() {
     let request = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let answer = exchange(server.addr(), &request);
     assert!(answer.ends_with("5000000 bytes"), "{answer}");
+    // A client that waits to be asked for its body is asked, whoever wants it.
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"hello").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("5 bytes"), "{answer}");
 }

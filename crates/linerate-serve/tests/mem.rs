@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time};
-use linerate_serve::{BodyStream, Fields, Limits, Request, Response, Server, Wall, sleep};
+use linerate_serve::{BodyStream, Fields, Limits, Request, RequestBody, Response, Server, Wall, sleep};
 use proptest::prelude::*;
 
 const AT: &str = "10.0.0.1:80";
@@ -131,6 +131,8 @@ async fn app(mut request: Request) -> Response {
         "/stream" => {
             Response::status(200).with_stream(Ticks { left: number(&request), sleep: None, fails: false })
         }
+        "/give-back" => Response::status(200).with_stream(GiveBack(request.into_body())),
+        "/grumble" => Response::status(200).with_stream(Grumble),
         "/fails" => Response::status(200).with_stream(Ticks { left: 2, sleep: None, fails: true }),
         "/bye" => Response::text("bye\n").closing(),
         _ => Response::status(404),
@@ -167,6 +169,36 @@ impl BodyStream for Ticks {
         let mut fields = Fields::new();
         fields.add("x-ticks", "done").unwrap();
         Some(fields)
+    }
+}
+
+/// Gives a request's body back while it comes.
+struct GiveBack(RequestBody);
+
+impl BodyStream for GiveBack {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        self.0.poll_next(context).map_err(Into::into)
+    }
+}
+
+/// Never gives anything, and panics when it is told to go.
+struct Grumble;
+
+impl BodyStream for Grumble {
+    fn poll_next(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        Poll::Pending
+    }
+}
+
+impl Drop for Grumble {
+    fn drop(&mut self) {
+        panic!("as the test wants");
     }
 }
 
@@ -393,6 +425,10 @@ fn expect_100_continue() {
     // Behind an answer that is not ready yet it waits for its turn.
     let seen = play(Client::saying(get("/delay?20") + &post("/collect", expect, "")).then(30, "hello"), 100);
     assert_eq!(seen.codes(), ["200", "100", "200"]);
+    // An answer that gives the body back while it comes begins behind the 100, never before it.
+    let seen = play(Client::saying(post("/give-back", expect, "")).then(30, "hello").then(40, get("/")), 100);
+    assert_eq!(seen.codes(), ["100", "200", "200"], "{seen:?}");
+    assert!(seen.text.contains("\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), "{seen:?}");
 }
 
 #[test]
@@ -443,6 +479,40 @@ fn a_handler_that_panics_answers_500_and_hurts_nobody() {
     assert_eq!(later.seen().codes(), ["500"]);
     assert_eq!(good.seen().codes(), ["200", "200"]);
     assert_eq!(server.counts().panics, 2);
+}
+
+#[test]
+fn a_stream_whose_destructor_panics_hurts_nobody() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let leaves = Client { resets: true, ..Client::saying(get("/grumble")) };
+    let patient = Client::saying(get("/grumble") + &get("/"));
+    let head = Client::saying("HEAD /grumble HTTP/1.1\r\nHost: h\r\n\r\n".to_owned() + &get("/"));
+    let good = Client::saying(get("/delay?20") + &get("/"));
+    for client in [&leaves, &patient, &head, &good] {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 100);
+    assert_eq!(head.seen().codes(), ["200", "200"]);
+    assert_eq!(good.seen().codes(), ["200", "200"]);
+    assert_eq!(server.open(), 3);
+}
+
+/// A FIN may come from a client that has asked all, or from one that has gone: nobody can tell while nothing is sent. Its handler is not
+/// waited for without end.
+#[test]
+fn a_client_that_has_gone_does_not_keep_its_handler() {
+    let mut server = server(MemOptions::default(), Limits::default());
+    let gone = Client::saying(get("/delay?3600000")).fin();
+    let there = Client::saying(get("/delay?3600000"));
+    for client in [&gone, &there] {
+        server.transport().dial(at(), client.clone());
+    }
+    run(&mut server, 74_000);
+    assert_eq!((server.open(), server.counts().waiting), (2, 2));
+    run(&mut server, 2_000);
+    assert_eq!((server.open(), server.counts().waiting), (1, 1));
+    run(&mut server, 300_000);
+    assert!(!there.seen().ended);
 }
 
 #[test]

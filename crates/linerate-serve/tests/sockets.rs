@@ -8,7 +8,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use linerate_serve::{AccessLog, Handle, Io, LogFormat, LogTarget, Notices, ServerOptions, spawn};
+use bytes::Bytes;
+use linerate_serve::{
+    AccessLog, Handle, Io, Limits, LogFormat, LogTarget, Notices, Request, Response, ServerOptions, spawn,
+};
 
 use namespaces::{Cable, OUR_V4, OURS};
 
@@ -239,6 +242,32 @@ fn a_peer_that_has_said_all_gets_all_its_answers() {
             std::thread::yield_now();
         }
     });
+}
+
+/// As long as something comes, however long it takes.
+#[test]
+fn a_peer_that_has_said_all_is_not_cut_while_its_answer_goes_on() {
+    let handler = |_: Request| async {
+        let (sender, ticks) = tokio::sync::mpsc::channel(1);
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let _ = sender.send(Bytes::from_static(b"tick")).await;
+            }
+        });
+        Response::status(200).with_stream(ticks)
+    };
+    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
+    for io in [Io::Epoll, Io::Uring] {
+        let options = ServerOptions { io, limits, ..ServerOptions::default() };
+        let server = match linerate_serve::spawn_with(options, move || handler) {
+            Ok(server) => server,
+            Err(error) => return println!("over uring: not run: {error}"),
+        };
+        let answer = exchange(server.addr(), &get("/"));
+        assert_eq!(answer.matches("tick").count(), 25, "{answer}");
+        assert!(answer.ends_with("\r\n0\r\n\r\n"), "{answer}");
+    }
 }
 
 #[test]

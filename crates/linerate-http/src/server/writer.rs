@@ -106,6 +106,19 @@ impl Fields {
         Ok(())
     }
 
+    /// Takes all fields of that name out.
+    pub fn remove(&mut self, name: &str) {
+        if self.has(name) {
+            let lines = std::mem::take(&mut self.lines);
+            for line in lines.split_inclusive(|&b| b == b'\n') {
+                let named = memchr::memchr(b':', line).map(|colon| &line[..colon]);
+                if !named.is_some_and(|n| n.eq_ignore_ascii_case(name.as_bytes())) {
+                    self.lines.extend_from_slice(line);
+                }
+            }
+        }
+    }
+
     /// Whether a field of that name is there.
     pub fn has(&self, name: &str) -> bool {
         self.iter().any(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
@@ -296,6 +309,10 @@ mod tests {
         let all: Vec<_> = fields.iter().collect();
         assert_eq!(all, [(&b"empty"[..], &b""[..]), (b"Set-Cookie", b"a=b:c")]);
         assert!(fields.has("set-cookie") && !fields.has("cookie"));
+        fields.add("SET-COOKIE", "c").unwrap();
+        fields.remove("cookie");
+        fields.remove("set-cookie");
+        assert_eq!(fields.as_lines(), b"empty: \r\n");
     }
 
     #[test]

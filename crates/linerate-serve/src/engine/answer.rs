@@ -1,6 +1,5 @@
 //! A handler's answer becomes bytes in its place in the order.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use super::Engine;
 use crate::access_log::Line;
 use crate::body::Shared;
 use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd};
-use crate::response::{self, BodyStream, ResponseBody};
+use crate::response::{self, ResponseBody, Streamed};
 use crate::{Handler, Response};
 
 impl<H: Handler> Engine<H> {
@@ -159,7 +158,7 @@ impl<H: Handler> Engine<H> {
 
 enum Later {
     Large(Bytes),
-    Stream(Pin<Box<dyn BodyStream>>, StreamEnd),
+    Stream(Streamed, StreamEnd),
 }
 
 /// An answer that says why.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use linerate_http::server::{Framing, Method, RequestHead, Version};
+use linerate_http::server::{Framing, Method, RequestHead, Version, write_interim};
 use linerate_net::Close;
 
 use super::Engine;
@@ -99,12 +99,30 @@ impl<H: Handler> Engine<H> {
                 c.cut_body();
             }
         }
+        self.ask_for_body(c);
         if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
             // What was received is answered, whatever is being drained; this is the last of it.
             asked.keep = false;
             c.closing.get_or_insert(Close::Lingering);
         }
         self.answer(c, asked, response);
+    }
+
+    /// Something else than the handler has the body and reads it still, the answer itself for one: a client that waits for 100 is
+    /// told before the answer begins, since behind its head an interim answer would be taken for its body.
+    fn ask_for_body(&mut self, c: &mut Connection) {
+        let direct = c.queue_is_empty();
+        let Some(work) = &mut c.work else { return };
+        let Some(body) = work.body.as_mut().filter(|b| b.expects_continue) else { return };
+        body.expects_continue = false;
+        if direct {
+            write_interim(&mut self.out, 100);
+            return;
+        }
+        let mut bytes = Vec::new();
+        write_interim(&mut bytes, 100);
+        work.ready += bytes.len();
+        work.queue.push_back(Answer::Bytes { bytes, last: false });
     }
 
     /// A parked handler was woken.

@@ -56,6 +56,25 @@ fn a_request_like_those_before_allocates_nothing() {
     assert!(c.work.is_none(), "an idle connection keeps nothing");
 }
 
+/// There can only be one.
+#[test]
+fn the_content_type_set_last_is_the_only_one() {
+    let (mem, mut c) = accepted();
+    let mut engine = engine(&mem, |request: Request| async move {
+        let text = Response::text("<p>").with_field("Content-Type", "text/html").unwrap();
+        match request.path() {
+            "/field" => text,
+            _ => text.with_content_type("text/css").with_status(404),
+        }
+    });
+    for (path, line) in [("/field", "Content-Type: text/html\r\n"), ("/", "content-type: text/css\r\n")] {
+        engine.input(&mut c, format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes());
+        let answer = String::from_utf8(std::mem::take(&mut engine.out)).unwrap();
+        assert!(answer.contains(line), "{answer}");
+        assert_eq!(answer.to_lowercase().matches("content-type").count(), 1, "{answer}");
+    }
+}
+
 /// What an idle connection costs on this side of the transport.
 #[test]
 fn an_idle_connection_is_small() {

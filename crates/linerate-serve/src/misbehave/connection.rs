@@ -247,7 +247,7 @@ fn gather(body: ResponseBody) -> Bytes {
         ResponseBody::Stream(mut stream) => {
             let mut all = Vec::new();
             while all.len() < LARGEST {
-                let next = wait_for(std::future::poll_fn(|context| stream.as_mut().poll_next(context)));
+                let next = wait_for(std::future::poll_fn(|context| stream.poll_next(context)));
                 let Some(Ok(bytes)) = next else { break };
                 all.extend_from_slice(&bytes);
             }

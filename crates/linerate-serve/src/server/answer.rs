@@ -1,6 +1,5 @@
 //! Answers leave: in their order, as far as they are ready and the wire takes them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use linerate_http::server::{write_chunk, write_interim, write_last_chunk};
@@ -139,25 +138,22 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let Some(waker) = self.engine.tasks.waker(*task) else { return Err(Gone) };
         let mut context = Context::from_waker(&waker);
         let before = out.len();
-        let polled = catch_unwind(AssertUnwindSafe(|| stream.as_mut().poll_next(&mut context)));
+        let polled = stream.poll_next(&mut context);
         let (task, last) = (*task, *last);
         match (polled, &mut *end) {
-            (Ok(Poll::Pending), _) => {
-                continue_if_wanted(c, &mut self.engine.out);
-                return Ok(Pumped::Waits);
-            }
-            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Chunked) => write_chunk(out, &bytes),
-            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Close) => out.extend_from_slice(&bytes),
-            (Ok(Poll::Ready(Some(Ok(bytes)))), StreamEnd::Length(left)) if bytes.len() as u64 <= *left => {
+            (Poll::Pending, _) => return Ok(Pumped::Waits),
+            (Poll::Ready(Some(Ok(bytes))), StreamEnd::Chunked) => write_chunk(out, &bytes),
+            (Poll::Ready(Some(Ok(bytes))), StreamEnd::Close) => out.extend_from_slice(&bytes),
+            (Poll::Ready(Some(Ok(bytes))), StreamEnd::Length(left)) if bytes.len() as u64 <= *left => {
                 *left -= bytes.len() as u64;
                 out.extend_from_slice(&bytes);
             }
-            (Ok(Poll::Ready(None)), StreamEnd::Chunked) => {
-                write_last_chunk(out, &stream.as_mut().trailers().unwrap_or_default());
+            (Poll::Ready(None), StreamEnd::Chunked) if let Ok(trailers) = stream.trailers() => {
+                write_last_chunk(out, &trailers.unwrap_or_default());
                 self.engine.tasks.cancel(task);
                 return Ok(Pumped::Done { last });
             }
-            (Ok(Poll::Ready(None)), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
+            (Poll::Ready(None), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
                 self.engine.tasks.cancel(task);
                 return Ok(Pumped::Done { last });
             }

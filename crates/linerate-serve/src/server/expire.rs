@@ -20,6 +20,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Some(body) => body.began.max(c.since) + limits.body_time + granted(body.received),
                 None => c.since + limits.body_time,
             },
+            Waits::Handler if c.peer_ended => c.since + limits.idle_time,
             Waits::Handler => Time::NEVER,
             Waits::Write => c.since + limits.write_time,
         }
@@ -48,7 +49,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn expired(&mut self, mut c: Connection) {
         match c.waits {
             Waits::Idle => self.close(c, Close::Now),
-            Waits::Handler => self.keep(c),
+            // A peer that has ended may wait for its answer, or be gone, which only sending tells.
+            Waits::Handler if c.peer_ended && c.handed == c.left_at_since => self.close(c, Close::Abort),
+            Waits::Handler => {
+                c.progressed = true;
+                self.keep(c);
+            }
             Waits::Head => {
                 self.engine.refuse_with(&mut c, 408, "the request took too long");
                 self.settle(c);
