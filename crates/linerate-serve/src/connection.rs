@@ -167,6 +167,11 @@ impl Connection {
         }
     }
 
+    /// Nothing of it is kept, nothing is decided about it: there is but what the engine has ready to send.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.work.is_none() && self.closing.is_none() && !self.peer_ended && !self.held
+    }
+
     pub(crate) fn queue_is_empty(&self) -> bool {
         self.work.as_ref().is_none_or(|w| w.queue.is_empty())
     }
@@ -189,7 +194,7 @@ impl Connection {
         if self.held {
             return true;
         }
-        let Some(work) = &self.work else { return about_to_send >= UNSENT };
+        let Some(work) = &self.work else { return about_to_send + self.unsent >= UNSENT };
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
         work.queue.len() >= PIPELINED || about_to_send + self.unsent + work.ready >= UNSENT || body_full
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use linerate_http::server::{BadField, Fields};
+use linerate_http::server::{AnswerFraming, AnswerHead, BadField, Fields, Persistence};
 use tokio::sync::mpsc::Receiver;
 
 use crate::body::Shared;
@@ -133,6 +133,17 @@ impl Response {
         Ok(self)
     }
 
+    /// What goes over the wire before its body.
+    pub(crate) fn head(&self, persistence: Persistence, framing: AnswerFraming) -> AnswerHead<'_> {
+        AnswerHead {
+            status: self.status,
+            persistence,
+            framing,
+            content_type: self.content_type,
+            fields: &self.fields,
+        }
+    }
+
     /// Closes the connection behind it.
     #[must_use]
     pub fn closing(mut self) -> Response {
@@ -151,6 +162,13 @@ pub(crate) enum ResponseBody {
     Whole(Bytes),
     /// Made while it is sent: chunked, or by length when the stream knows it.
     Stream(Streamed),
+}
+
+impl Default for ResponseBody {
+    /// None.
+    fn default() -> Self {
+        ResponseBody::Whole(Bytes::new())
+    }
 }
 
 impl fmt::Debug for ResponseBody {

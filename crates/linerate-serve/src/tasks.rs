@@ -173,7 +173,7 @@ impl<F: Future> Tasks<F> {
         match polled {
             Ok(Poll::Pending) => Polled::Pending,
             Ok(Poll::Ready(output)) => {
-                self.cancel(id);
+                self.release(id);
                 Polled::Ready(output)
             }
             Err(_) => {
@@ -213,9 +213,12 @@ impl<F: Future> Tasks<F> {
     }
 }
 
+/// Polls, and clears up behind what is over: whoever calls catches the panics of both.
 fn poll<F: Future>(task: &mut Task<F>) -> Poll<F::Output> {
-    match task.future.as_mut().as_pin_mut() {
-        Some(future) => future.poll(&mut Context::from_waker(&task.waker)),
-        None => Poll::Pending,
+    let Some(future) = task.future.as_mut().as_pin_mut() else { return Poll::Pending };
+    let polled = future.poll(&mut Context::from_waker(&task.waker));
+    if polled.is_ready() {
+        task.future.set(None);
     }
+    polled
 }

@@ -396,6 +396,19 @@ fn a_slow_reader_slows_its_requests_and_only_them() {
 }
 
 #[test]
+fn small_answers_that_nobody_reads_do_not_pile_up() {
+    let mut server = server(MemOptions { window: 1000, ..MemOptions::default() }, Limits::default());
+    let mut client = Client { reads_every: Some(Duration::from_secs(3600)), ..Client::default() };
+    for at in 0..1000 {
+        client = client.then(at, get("/large?4000"));
+    }
+    server.transport().dial(at(), client.clone());
+    run(&mut server, 1_100);
+    // Each came alone and its answer is copied at once, so only what is on its way can say that it is enough.
+    assert!(server.counts().bytes_out < 300_000, "{:?}", server.counts());
+}
+
+#[test]
 fn a_slow_handler_slows_its_sender() {
     let body = "x".repeat(1_000_000);
     let mut server = server(MemOptions { window: 10_000, ..MemOptions::default() }, Limits::default());

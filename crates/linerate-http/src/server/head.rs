@@ -85,6 +85,8 @@ pub struct RequestHead {
     method: Method,
     method_end: usize,
     target: Range<usize>,
+    /// Of the target; empty where it has none.
+    path: Range<usize>,
     form: Form,
     version: Version,
     framing: Framing,
@@ -101,6 +103,7 @@ impl Default for RequestHead {
             method: Method::Other,
             method_end: 0,
             target: 0..0,
+            path: 0..0,
             form: Form::Origin,
             version: Version::Http11,
             framing: Framing::None,
@@ -134,27 +137,14 @@ impl RequestHead {
 
     /// The path, still percent-encoded, without the query. `*` and an authority are given as they are.
     pub fn path(&self) -> &str {
-        let (path, _) = self.path_and_query();
-        path
+        // `http://host` and `http://host?q` mean the path `/` (RFC 9112 section 3.2.1).
+        if self.path.is_empty() { "/" } else { text(&self.bytes[self.path.clone()]) }
     }
 
     /// What follows the `?`, where there is one.
     pub fn query(&self) -> Option<&str> {
-        let (_, query) = self.path_and_query();
-        query
-    }
-
-    fn path_and_query(&self) -> (&str, Option<&str>) {
-        let mut target = self.target();
-        if let Form::Absolute { path, .. } = self.form {
-            target = &target[usize::from(path)..];
-        }
-        let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (target, None),
-        };
-        // `http://host` and `http://host?q` mean the path `/` (RFC 9112 section 3.2.1).
-        (if path.is_empty() { "/" } else { path }, query)
+        let behind = &self.bytes[self.path.end..self.target.end];
+        behind.split_first().map(|(_, query)| text(query))
     }
 
     /// The host and port that are asked for: from an absolute target when it has one, else from Host (RFC 9112 section
@@ -280,6 +270,9 @@ impl RequestHead {
         self.method_end = method_end;
         self.target = method_end + 1..method_end + 1 + target_len;
         self.form = target::check(self.method, &rest[..target_len])?;
+        let path = if let Form::Absolute { path, .. } = self.form { usize::from(path) } else { 0 };
+        let path_len = memchr::memchr(b'?', &rest[path..target_len]).unwrap_or(target_len - path);
+        self.path = self.target.start + path..self.target.start + path + path_len;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The server's end: requests read strictly, answers written exactly.
 //!
-//! [`HeadReader`] finds a request's head in received bytes; [`BodyReader`] its body; [`AnswerHead`], [`write_chunk`] and
+//! [`HeadReader`] finds a request's head in received bytes; [`BodyReader`] its body; [`AnswerHead`] (by [`HeadWriter`]), [`write_chunk`] and
 //! [`write_last_chunk`] write the answer. All of it is sans-IO: bytes in, bytes out, whatever the cut.
 //!
 //! Strict wherever laxness would let somebody smuggle a request past another server's eyes (RFC 9112 section 11.2):
@@ -13,6 +13,7 @@ mod fault;
 #[doc(hidden)]
 pub mod fuzz;
 mod head;
+mod head_writer;
 mod limits;
 mod reader;
 mod target;
@@ -26,6 +27,7 @@ pub use bytes::{push_decimal, push_hex};
 pub use date::HttpDate;
 pub use fault::Fault;
 pub use head::{Framing, Method, RequestHead, Version};
+pub use head_writer::HeadWriter;
 pub use limits::Limits;
 pub use reader::HeadReader;
 pub use target::Form;

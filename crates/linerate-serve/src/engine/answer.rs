@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use linerate_http::server::{AnswerFraming, AnswerHead, Fault, Fields, Persistence, reason};
+use linerate_http::server::{AnswerFraming, Fault, Fields, Persistence, reason};
 use linerate_net::Close;
 
 use super::Engine;
@@ -34,6 +34,10 @@ impl<H: Handler> Engine<H> {
             c.closing.get_or_insert(Close::Lingering);
         }
         let direct = c.queue_is_empty();
+        if direct && keep && self.write_whole(&asked, &response) {
+            response::keep_buffer(response.fields);
+            return false;
+        }
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
         let later = match (tunnel, response.body) {
             (Some(shared), ResponseBody::Stream(stream)) => {
@@ -86,23 +90,30 @@ impl<H: Handler> Engine<H> {
         });
     }
 
+    /// Writes the commonest of answers, a small body that is there, to `out`; `false`: it is not one of those.
+    fn write_whole(&mut self, asked: &Asked, response: &Response) -> bool {
+        let ResponseBody::Whole(body) = &response.body else { return false };
+        if body.len() > self.copied || asked.head_only || has_no_body(response.status) {
+            return false;
+        }
+        let head = response.head(persistence(true, asked.http10), AnswerFraming::Length(body.len() as u64));
+        self.writer.write(&head, &mut self.out, &self.date);
+        self.out.extend_from_slice(body);
+        true
+    }
+
     /// Writes the head, and the body when it is small.
     fn write(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         c: &mut Connection,
         asked: &Asked,
         keep: bool,
-        response: Response,
+        mut response: Response,
     ) -> Option<Later> {
-        let bodiless = matches!(response.status, 204 | 304);
-        let mut persistence = match (keep, asked.http10) {
-            (true, false) => Persistence::Implied,
-            (true, true) => Persistence::KeepAlive,
-            (false, _) => Persistence::Close,
-        };
-        let (framing, later) = match response.body {
-            _ if bodiless => (AnswerFraming::Absent, None),
+        let mut persistence = persistence(keep, asked.http10);
+        let (framing, later) = match std::mem::take(&mut response.body) {
+            _ if has_no_body(response.status) => (AnswerFraming::Absent, None),
             ResponseBody::Whole(body) => {
                 let announced = response.announced.filter(|_| asked.head_only && body.is_empty());
                 let framing = AnswerFraming::Length(announced.unwrap_or(body.len() as u64));
@@ -122,14 +133,7 @@ impl<H: Handler> Engine<H> {
                 (framing, Some(Later::Stream(stream, end)))
             }
         };
-        let head = AnswerHead {
-            status: response.status,
-            persistence,
-            framing,
-            content_type: response.content_type,
-            fields: &response.fields,
-        };
-        head.write(out, &self.date);
+        self.writer.write(&response.head(persistence, framing), out, &self.date);
         response::keep_buffer(response.fields);
         match later {
             Some(Later::Large(body)) if body.len() <= self.copied => {
@@ -153,6 +157,20 @@ impl<H: Handler> Engine<H> {
         c.closing = Some(Close::Lingering);
         let asked = Asked { head: None, http10: false, head_only: false, keep: false };
         self.answer(c, asked, explained(status, text));
+    }
+}
+
+/// Whether answers of this status have none, and nothing says how long it would be (RFC 9110 section 6.4.1).
+fn has_no_body(status: u16) -> bool {
+    matches!(status, 204 | 304)
+}
+
+/// What an answer says of the connection.
+fn persistence(keep: bool, http10: bool) -> Persistence {
+    match (keep, http10) {
+        (true, false) => Persistence::Implied,
+        (true, true) => Persistence::KeepAlive,
+        (false, _) => Persistence::Close,
     }
 }
 

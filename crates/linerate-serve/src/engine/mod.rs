@@ -9,7 +9,7 @@ mod read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use linerate_http::server::{HeadReader, HttpDate};
+use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
 use linerate_net::{Conn, Listener, Time};
 
 pub(crate) use self::answer::explained;
@@ -25,6 +25,7 @@ use crate::{Draining, Handler};
 pub(crate) struct Engine<H: Handler> {
     handler: H,
     reader: HeadReader,
+    writer: HeadWriter,
     pub(crate) tasks: Tasks<H::Future>,
     /// What the connection that has its turn will send.
     pub(crate) out: Vec<u8>,
@@ -59,6 +60,7 @@ impl<H: Handler> Engine<H> {
         Engine {
             handler,
             reader: HeadReader::new(limits.request),
+            writer: HeadWriter::default(),
             tasks: Tasks::new(ready),
             out: Vec::new(),
             limits,

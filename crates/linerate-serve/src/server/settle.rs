@@ -15,6 +15,13 @@ const TURN_ROUNDS: usize = 8;
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Sends what can be sent, goes on with what can go on, and decides what the connection waits for next.
     pub(super) fn settle(&mut self, mut c: Connection) {
+        if c.is_plain() {
+            // The commonest by far: all that came is answered, and the answers are in `out`.
+            return match self.flush(&mut c) {
+                Ok(()) => self.keep(c),
+                Err(Gone) => self.close(c, Close::Abort),
+            };
+        }
         let mut budget = TURN_BYTES;
         for round in 0.. {
             match self.pump(&mut c, &mut budget) {
