@@ -10,6 +10,9 @@ use std::time::Instant;
 use linerate_http::client::{
     Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
 };
+use linerate_http::server::{
+    self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
+};
 
 /// Bytes handed over in one piece, as a receive buffer would be.
 const READ: usize = 64 << 10;
@@ -51,6 +54,18 @@ const SCENARIOS: &[Scenario] = &[
         about: "a request with three slots",
         run: |n| rendered(n, "/{{seq}}?r={{rand:1-1000}}", "{{now_ms}}"),
     },
+    Scenario {
+        name: "request_known",
+        about: "a request that was seen before",
+        run: |n| requested(n, filled(|_| request(""))),
+    },
+    Scenario {
+        name: "request_parsed",
+        about: "a request whose head is parsed",
+        run: |n| requested(n, filled(|i| request(&format!("X-Pad: {}\r\n", "p".repeat(i % 7 + 1))))),
+    },
+    Scenario { name: "head_known", about: "a head of an answer as the last one", run: |n| written(n, 0) },
+    Scenario { name: "head_made", about: "a head of an answer unlike the last one", run: |n| written(n, 1) },
     Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
 ];
 
@@ -85,7 +100,11 @@ fn answer(fields: &str) -> String {
     )
 }
 
-/// A receive buffer full of answers.
+fn request(fields: &str) -> String {
+    format!("GET /some/path?and=query HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n{fields}Accept: */*\r\n\r\n")
+}
+
+/// A receive buffer full of messages.
 fn filled(mut answer: impl FnMut(usize) -> String) -> Vec<u8> {
     let mut stream = String::new();
     for i in 0.. {
@@ -216,6 +235,43 @@ fn rendered(n: u64, target: &str, body: &str) {
             out.clear();
         }
         template.render(&Values { seq, now_ms: 1_700_000_000_000 + seq, seed: 1, row: &[] }, &mut out);
+    }
+    black_box(&out);
+}
+
+fn requested(n: u64, stream: Vec<u8>) {
+    let mut reader = HeadReader::new(server::Limits::default());
+    let (mut left, mut bytes) = (n, 0);
+    while left > 0 {
+        let mut input = black_box(&stream[..]);
+        while left > 0 && !input.is_empty() {
+            let (head, taken) = reader.read(input, 0).unwrap_or_else(|e| panic!("{e}")).unwrap_or_default();
+            bytes += head.path().len();
+            input = &input[taken..];
+            left -= 1;
+        }
+    }
+    black_box(bytes);
+}
+
+/// Heads of answers whose length changes by `step` from one to the next.
+fn written(n: u64, step: u64) {
+    let (mut writer, date) = (HeadWriter::default(), HttpDate::from_unix(784_111_777));
+    let fields = Fields::new();
+    let mut out = Vec::with_capacity(READ);
+    for i in 0..n {
+        if out.len() + 512 > READ {
+            black_box(&out);
+            out.clear();
+        }
+        let head = AnswerHead {
+            status: 200,
+            persistence: Persistence::Implied,
+            framing: AnswerFraming::Length(1000 + i % 100 * step),
+            content_type: Some("text/plain"),
+            fields: &fields,
+        };
+        writer.write(&head, &mut out, &date);
     }
     black_box(&out);
 }
