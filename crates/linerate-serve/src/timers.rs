@@ -73,6 +73,11 @@ pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
     });
 }
 
+/// The time of the server whose turn it is on this thread.
+pub(crate) fn now() -> Option<Time> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|timers| timers.borrow().now))
+}
+
 /// Waits, as a coroutine, on the server's own clock. Only inside a handler.
 ///
 /// That clock is read when a turn of the loop begins: so a request's wait counts from when the request was there, not from when those

@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use linerate_serve::{Content, FileRoot, Handle, ServerOptions, SharedContent, spawn_site};
 
@@ -138,6 +139,82 @@ fn nothing_leads_out_of_the_directory() {
         assert_eq!(site.get(path).status, 400, "{path}");
     }
     assert_eq!(site.get("/inside").body, b"in");
+}
+
+/// The kernel can't say for sure that a link's `..` stays beneath while anything is renamed, wherever (`EAGAIN`).
+#[test]
+fn a_link_with_dots_is_found_while_other_files_are_renamed() {
+    let site = Site::new();
+    site.put("f", "found");
+    fs::create_dir(site.www().join("a")).unwrap();
+    symlink("../f", site.www().join("a/link")).unwrap();
+    let (one, other) = (site.dir.path().join("one"), site.dir.path().join("other"));
+    fs::write(&one, "").unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                fs::rename(&one, &other).unwrap();
+                fs::rename(&other, &one).unwrap();
+            }
+        });
+        let wrong: Vec<u16> =
+            (0..3000).map(|_| site.get("/a/link").status).filter(|status| *status != 200).collect();
+        over.store(true, Relaxed);
+        assert_eq!(wrong, Vec::<u16>::new());
+    });
+}
+
+/// As sites are put in place: by a rename, by a link that is turned, by removing all and building anew.
+#[test]
+fn what_has_the_name_of_the_directory_is_served_without_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for release in ["one", "two", "three"] {
+        fs::create_dir(at(release)).unwrap();
+        fs::write(at(release).join("f"), release).unwrap();
+    }
+    symlink("one", at("current")).unwrap();
+    let root = Some(FileRoot::open(&at("current")).unwrap());
+    let content = SharedContent::new(Content { root, routes: true, ..Content::default() });
+    let options = ServerOptions { threads: 1, ..ServerOptions::default() };
+    let site = Site { server: spawn_site(options, content).unwrap(), dir };
+    let at = |name: &str| site.dir.path().join(name);
+    let until = |body: &[u8]| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while site.get("/f").body != body {
+            assert!(Instant::now() < end, "{body:?} is not served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(b"one");
+    symlink("two", at("next")).unwrap();
+    fs::rename(at("next"), at("current")).unwrap();
+    until(b"two");
+    fs::remove_file(at("current")).unwrap();
+    // While nothing is there, what was goes on.
+    assert_eq!(site.get("/f").body, b"two");
+    fs::rename(at("three"), at("current")).unwrap();
+    until(b"three");
+    fs::remove_dir_all(at("current")).unwrap();
+    assert_eq!(site.get("/f").status, 404);
+    fs::create_dir(at("current")).unwrap();
+    fs::write(at("current/f"), "anew").unwrap();
+    until(b"anew");
+}
+
+/// RFC 9110 section 5.3: a list may stand on several lines.
+#[test]
+fn lists_on_several_lines_are_one() {
+    let site = Site::new();
+    site.put("t.txt", "a line of text\n".repeat(100));
+    let plain = site.get("/t.txt");
+    let etag = plain.field("etag");
+    let packed = site.ask("GET", "/t.txt", "Accept-Encoding: br\r\nAccept-Encoding: gzip\r\n");
+    assert_eq!(packed.field("content-encoding"), "gzip");
+    let tags = |name: &str| format!("{name}: \"x\"\r\n{name}: {etag}\r\n");
+    assert_eq!(site.ask("GET", "/t.txt", &tags("If-None-Match")).status, 304);
+    assert_eq!(site.ask("GET", "/t.txt", &tags("If-Match")).status, 200);
 }
 
 #[test]

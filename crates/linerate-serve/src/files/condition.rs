@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use linerate_http::server::{HttpDate, Method};
 
+use super::list;
 use super::negotiate::Encoding;
 use crate::Request;
 
@@ -45,15 +46,15 @@ pub(super) enum Outcome {
 pub(super) fn evaluate(request: &Request, now: &Validators, size: u64) -> Outcome {
     let field = |name| request.field(name);
     let date = |name| field(name).and_then(HttpDate::parse);
-    if let Some(tags) = field("if-match") {
-        if !matches(tags, &now.etag, true) {
+    if let Some(tags) = list(request, "if-match") {
+        if !matches(&tags, &now.etag, true) {
             return Outcome::Failed;
         }
     } else if date("if-unmodified-since").is_some_and(|d| now.modified.unix() > d.unix()) {
         return Outcome::Failed;
     }
-    if let Some(tags) = field("if-none-match") {
-        if matches(tags, &now.etag, false) {
+    if let Some(tags) = list(request, "if-none-match") {
+        if matches(&tags, &now.etag, false) {
             return Outcome::NotModified;
         }
     } else if date("if-modified-since").is_some_and(|d| now.modified.unix() <= d.unix()) {

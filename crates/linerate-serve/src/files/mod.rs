@@ -7,21 +7,24 @@ mod condition;
 mod kind;
 mod negotiate;
 
-use std::cell::RefCell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use linerate_http::server::Method;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use linerate_net::Time;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
 use rustix::io::Errno;
 
 use self::condition::{Outcome, Validators};
@@ -39,36 +42,90 @@ const PIECE: usize = 128 << 10;
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
 /// Bytes of compressed texts that each thread keeps. Reason: compressing once is slow, every time is waste.
 const CACHE: usize = 16 << 20;
+/// How often each thread looks whether its directory is still the one of that name. Reason: a new version of a site is mostly put
+/// where the old one was, by a rename or a turned link; a system call per request for that would be waste.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a path is looked up anew because something was renamed meanwhile (see [`open_beneath`]). Reason: renaming without
+/// end hits a few lookups in a hundred, never so many in a row.
+const LOOKUPS: usize = 32;
 
 /// A directory to serve files from. [`FileRoot::files`] gives each thread its own [`Files`].
 #[derive(Clone, Debug)]
 pub struct FileRoot {
+    path: Arc<Path>,
     root: Arc<OwnedFd>,
 }
 
 impl FileRoot {
-    /// Opens it; what is beneath is looked up anew for each request.
+    /// Opens it. What is beneath is looked up anew for each request, the directory itself about once a second: when another one
+    /// has its name, that one is served from then on.
     ///
     /// # Errors
     /// When it is no directory, can't be read, or the kernel lacks `openat2`.
     pub fn open(directory: &Path) -> io::Result<FileRoot> {
-        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
-        let root = openat(CWD, directory, flags, Mode::empty())?;
-        open_beneath(&root, ".")?;
-        Ok(FileRoot { root: Arc::new(root) })
+        // Whoever changes the working directory later means another one.
+        let path: PathBuf = std::path::absolute(directory)?;
+        let root = open_root(&path)?;
+        Ok(FileRoot { path: path.into(), root: Arc::new(root) })
     }
 
     /// For one thread.
     pub fn files(&self) -> Files {
-        Files { root: Arc::clone(&self.root), compressed: Rc::default() }
+        Files(Rc::new(Own {
+            path: Arc::clone(&self.path),
+            root: RefCell::new(Arc::clone(&self.root)),
+            looked: Cell::new(None),
+            compressed: RefCell::default(),
+        }))
     }
 }
 
 /// Answers GET and HEAD with files.
 #[derive(Clone, Debug)]
-pub struct Files {
-    root: Arc<OwnedFd>,
-    compressed: Rc<RefCell<Compressed>>,
+pub struct Files(Rc<Own>);
+
+/// One thread's.
+#[derive(Debug)]
+struct Own {
+    path: Arc<Path>,
+    root: RefCell<Arc<OwnedFd>>,
+    looked: Cell<Option<Time>>,
+    compressed: RefCell<Compressed>,
+}
+
+impl Own {
+    /// The directory as it is now.
+    fn root(&self) -> Arc<OwnedFd> {
+        let now = crate::timers::now();
+        match (self.looked.get(), now) {
+            (Some(looked), Some(now)) if now >= looked + LOOK => {
+                self.looked.set(Some(now));
+                self.look();
+            }
+            // Just opened.
+            (None, Some(_)) => self.looked.set(now),
+            _ => {}
+        }
+        Arc::clone(&self.root.borrow())
+    }
+
+    /// While nothing has that name, or nothing that can be served, what was there is kept.
+    fn look(&self) {
+        let is = |found: Result<rustix::fs::Stat, Errno>| found.map(|s| (s.st_dev, s.st_ino));
+        let (here, there) = (is(fstat(&**self.root.borrow())), is(stat(&*self.path)));
+        if here != there
+            && let Ok(root) = open_root(&self.path)
+        {
+            *self.root.borrow_mut() = Arc::new(root);
+            *self.compressed.borrow_mut() = Compressed::default();
+        }
+    }
+}
+
+fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
+    let root = openat(CWD, path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    open_beneath(&root, ".")?;
+    Ok(root)
 }
 
 #[derive(Debug, Default)]
@@ -117,17 +174,18 @@ impl Files {
 
     /// Whether there is something of that name.
     pub(crate) fn has(&self, request: &Request) -> bool {
-        file_name(request.path()).is_ok_and(|name| open_beneath(&self.root, &name).is_ok())
+        file_name(request.path()).is_ok_and(|name| open_beneath(&self.0.root(), &name).is_ok())
     }
 
     fn find(&self, name: &str, request: &Request) -> Result<Place, Errno> {
-        let (file, meta) = open_beneath(&self.root, if name.is_empty() { "." } else { name })?;
+        let root = self.0.root();
+        let (file, meta) = open_beneath(&root, if name.is_empty() { "." } else { name })?;
         let (name, file, meta) = if meta.is_dir() {
             if !request.path().ends_with('/') {
                 return Ok(Place::Directory);
             }
             let index = format!("{name}{}index.html", if name.is_empty() { "" } else { "/" });
-            let (file, meta) = match open_beneath(&self.root, &index) {
+            let (file, meta) = match open_beneath(&root, &index) {
                 Err(Errno::NOENT) => return Ok(Place::Unlisted),
                 found => found?,
             };
@@ -143,7 +201,7 @@ impl Files {
         // A part of a compressed file is of no use to whoever asked for a part of the file.
         if request.field("range").is_none() {
             for encoding in negotiate::accepted(request) {
-                let variant = open_beneath(&self.root, &format!("{name}{}", encoding.suffix()));
+                let variant = open_beneath(&root, &format!("{name}{}", encoding.suffix()));
                 if let Ok((file, meta)) = variant
                     && meta.is_file()
                 {
@@ -198,7 +256,7 @@ impl Files {
 
     async fn compress(&self, found: Found, name: &str, etag: &str, response: Response) -> Response {
         let key = (name.to_owned(), etag.to_owned());
-        if let Some(text) = self.compressed.borrow().texts.get(&key) {
+        if let Some(text) = self.0.compressed.borrow().texts.get(&key) {
             return response.with_body(text.clone());
         }
         let text = match blocking(move || negotiate::gzip(&found.file, found.size)).await {
@@ -206,7 +264,7 @@ impl Files {
             Ok(Err(error)) => return refuse(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
             Err(error) => return error.into(),
         };
-        let mut kept = self.compressed.borrow_mut();
+        let mut kept = self.0.compressed.borrow_mut();
         if kept.bytes + text.len() > CACHE {
             *kept = Compressed::default();
         }
@@ -228,10 +286,13 @@ fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Fo
     Found { file, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), encoding }
 }
 
-/// Opens what is beneath `root`. Without waiting: a named pipe must not hold the loop.
+/// Opens what is beneath `root`. Without waiting: a named pipe must not hold the loop. While anything is renamed anywhere, the kernel
+/// can't say for sure that a link's `..` stays beneath, and says `EAGAIN`.
 fn open_beneath(root: &OwnedFd, name: &str) -> Result<(File, std::fs::Metadata), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = openat2(root, name, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut lookups = (0..LOOKUPS).map(|_| openat2(root, name, flags, Mode::empty(), within));
+    let fd = lookups.find(|fd| !matches!(fd, Err(Errno::AGAIN))).unwrap_or(Err(Errno::AGAIN))?;
     let file = File::from(fd);
     let meta = file.metadata().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     Ok((file, meta))
@@ -299,6 +360,19 @@ fn redirect(request: &Request) -> Response {
         Ok(()) => answer,
         Err(_) => explained(404, "no such file"),
     }
+}
+
+/// A list that may stand on several lines (RFC 9110 section 5.3).
+fn list<'r>(request: &'r Request, name: &str) -> Option<Cow<'r, str>> {
+    let fields = request.head().fields().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+    let mut lines = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
+    let first = Cow::Borrowed(lines.next()?);
+    Some(lines.fold(first, |all, line| {
+        let mut all = all.into_owned();
+        all.push(',');
+        all.push_str(line);
+        Cow::Owned(all)
+    }))
 }
 
 fn allow(mut response: Response) -> Response {

@@ -34,8 +34,8 @@ impl Encoding {
 
 /// The codings that the client takes, the smallest first.
 pub(super) fn accepted(request: &Request) -> impl Iterator<Item = Encoding> + use<> {
-    let list = request.field("accept-encoding").unwrap_or_default();
-    let takes = [Encoding::Brotli, Encoding::Gzip].map(|e| (e, takes(list, e.name())));
+    let list = super::list(request, "accept-encoding").unwrap_or_default();
+    let takes = [Encoding::Brotli, Encoding::Gzip].map(|e| (e, takes(&list, e.name())));
     takes.into_iter().filter_map(|(encoding, takes)| takes.then_some(encoding))
 }
 
