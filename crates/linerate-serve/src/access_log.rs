@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use linerate_http::server::{HttpDate, RequestHead, Version, push_decimal};
 use linerate_net::Time;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use crate::notice::{Notice, Notices};
 
@@ -70,6 +73,7 @@ pub struct AccessLog {
     format: LogFormat,
     to_writer: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
+    notices: Notices,
 }
 
 impl AccessLog {
@@ -80,6 +84,7 @@ impl AccessLog {
     pub fn open(target: LogTarget, format: LogFormat, notices: Notices) -> io::Result<AccessLog> {
         let mut sink = Sink::open(&target)?;
         let (to_writer, lines) = mpsc::sync_channel(WAITING);
+        let ours = notices.clone();
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
             let mut failing = false;
             for message in lines {
@@ -106,7 +111,7 @@ impl AccessLog {
                 }
             }
         })?;
-        Ok(AccessLog { format, to_writer, dropped: Arc::default() })
+        Ok(AccessLog { format, to_writer, dropped: Arc::default(), notices: ours })
     }
 
     /// Opens the file anew, after it was renamed (log rotation).
@@ -139,7 +144,7 @@ impl Sink {
     fn open(target: &LogTarget) -> io::Result<Sink> {
         match target {
             LogTarget::Stdout => Ok(Sink::Stdout),
-            LogTarget::File(path) => OpenOptions::new().append(true).create(true).open(path).map(Sink::File),
+            LogTarget::File(path) => open_file(path).map(Sink::File),
         }
     }
 
@@ -153,6 +158,19 @@ impl Sink {
             Sink::File(file) => file.write_all(lines),
         }
     }
+}
+
+/// Without waiting: opening a named pipe would until somebody reads from it, and nothing could end that.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path).map_err(|e| match Errno::from_io_error(&e) {
+        Some(Errno::NXIO) => io::Error::new(e.kind(), "nobody reads from this pipe"),
+        _ => e,
+    })?;
+    // Once open, writing may wait: the log has a thread of its own.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// What is said of an answer.
@@ -204,7 +222,10 @@ impl LogBuffer {
         let lines = std::mem::replace(&mut self.lines, Vec::with_capacity(BATCH + 1024));
         let count = std::mem::take(&mut self.count);
         if let Err(TrySendError::Full(_)) = self.log.to_writer.try_send(Message::Lines(lines)) {
-            self.log.dropped.fetch_add(count, Relaxed);
+            // It comes and goes many times a second: said once, and how many they were at the end.
+            if self.log.dropped.fetch_add(count, Relaxed) == 0 {
+                self.log.notices.tell(&Notice::AccessLogBehind);
+            }
         }
     }
 }
@@ -321,6 +342,41 @@ mod tests {
             "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"method\":\"GET\",\
              \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\"}\n"
         );
+    }
+
+    fn pipe() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_not_waited_for() {
+        let (_folder, path) = pipe();
+        let error =
+            AccessLog::open(LogTarget::File(path), LogFormat::Common, Notices::collecting()).unwrap_err();
+        assert_eq!(error.to_string(), "nobody reads from this pipe");
+    }
+
+    #[test]
+    fn lines_that_the_disk_has_no_time_for_are_said_once_and_counted() {
+        let (_folder, path) = pipe();
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let reader = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let notices = Notices::collecting();
+        let log = AccessLog::open(LogTarget::File(path), LogFormat::Common, notices.clone()).unwrap();
+        let mut buffer = LogBuffer::new(log.clone());
+        // More than what waits, what is being written and what the pipe holds.
+        for _ in 0..200_000 {
+            let line = Line { peer: "1.2.3.4:5".parse().unwrap(), head: None, status: 400, bytes: None };
+            buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
+        }
+        assert!(log.dropped() > 1000, "{}", log.dropped());
+        assert_eq!(notices.collected(), [Notice::AccessLogBehind]);
+        // The writer's thread goes on, to an error.
+        drop(reader);
     }
 
     #[test]

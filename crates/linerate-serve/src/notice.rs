@@ -26,6 +26,8 @@ pub enum Notice {
     AccessLogFails(String),
     /// It can again.
     AccessLogWorks,
+    /// It is written more slowly than lines come.
+    AccessLogBehind,
     /// The interface does not give all that was hoped for: fewer threads, or a slower way.
     Interface(String),
     /// Packets are no longer written down: the file has its size, or the disk is full.
@@ -51,6 +53,9 @@ impl fmt::Display for Notice {
                 write!(f, "the access log can't be written ({why}); requests are answered, lines are lost")
             }
             Notice::Interface(what) | Notice::CaptureEnds(what) => f.write_str(what),
+            Notice::AccessLogBehind => {
+                f.write_str("the access log is written too slowly; requests are answered, lines are lost")
+            }
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
         }
     }

@@ -24,6 +24,8 @@ use crate::routes::Routes;
 const CONNECTIONS: usize = 1024;
 /// How often a thread that waits looks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long the end waits for answers on their way. Reason: a client that takes nothing would hold it for ever.
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// A running server that misbehaves. Dropping it stops it.
 #[derive(Debug)]
@@ -87,7 +89,10 @@ impl Drop for MisbehavingServer {
             // A panic in it was printed already.
             let _ = thread.join();
         }
-        while self.shared.open.load(Ordering::SeqCst) > 0 {
+        for _ in 0..DRAIN.as_millis() / LOOK.as_millis() {
+            if self.shared.open.load(Ordering::SeqCst) == 0 {
+                break;
+            }
             std::thread::sleep(LOOK);
         }
     }
