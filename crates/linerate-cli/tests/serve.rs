@@ -52,7 +52,10 @@ fn bad_input_is_named() {
     for (arguments, said) in [
         (&["--misbehave", "nagle"][..], "known are nagle-split"),
         (&["--misbehave", "stall"], "stall needs milliseconds"),
-        (&["--listen", "8080"], "an address and a port are needed"),
+        (&["--listen", "8080"], "an address and a port are needed: 127.0.0.1:8080 is for this machine alone"),
+        (&["--listen", "localhost:8080"], "write 127.0.0.1:8080 or [::1]:8080"),
+        (&["--listen", "0.0.0.0:7", "--listen", "127.0.0.1:7"], "127.0.0.1:7 and 0.0.0.0:7 are both"),
+        (&["--listen", "127.0.0.1:7", "--metrics", "127.0.0.1:7"], "needs a port of its own"),
         (&["--dir", "/no/such/directory"], "the directory /no/such/directory cannot be served"),
         (&["--access-log", "/no/such/directory/log"], "cannot be written"),
         (&["--header-timeout", "0s"], "no time at all"),

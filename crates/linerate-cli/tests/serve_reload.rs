@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serving::{Server, connect, get, started};
 
@@ -276,6 +277,46 @@ fn a_bad_file_changes_nothing_and_is_named_once() {
         }
     }
     assert!(server.get("/").ends_with("two"));
+    assert_eq!(server.stop().0, Some(0));
+}
+
+/// Who has renamed the log is heard, whatever else the file says by now.
+#[test]
+fn a_bad_file_does_not_keep_the_log_from_being_opened_anew() {
+    let folder = Folder::new();
+    folder.write("listen = \"127.0.0.1:0\"\ndir = \"one\"\naccess_log = \"log\"\n");
+    let server = folder.serve(&[]);
+    server.get("/");
+    let (log, old) = (folder.0.path().join("log"), folder.0.path().join("log.1"));
+    std::fs::rename(&log, &old).unwrap();
+    folder.write("nonsense = 5\n");
+    server.signal("-HUP");
+    assert!(server.line().contains("stays as it was"));
+    while !log.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.get("/after");
+    assert_eq!(server.stop().0, Some(0));
+    assert!(std::fs::read_to_string(&log).unwrap().contains("/after"));
+    assert!(!std::fs::read_to_string(&old).unwrap().contains("/after"));
+}
+
+/// Of all addresses and one of them, the one can't be opened while the other is there.
+#[test]
+fn an_address_in_the_way_of_another_is_named() {
+    let folder = Folder::new();
+    let free = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    folder.write(&format!("listen = \"0.0.0.0:{free}\"\ndir = \"one\"\n"));
+    let server = folder.serve(&[]);
+    folder.write(&format!("listen = \"127.0.0.1:{free}\"\ndir = \"two\"\n"));
+    server.signal("-HUP");
+    let said = server.line();
+    assert!(
+        said.contains(&format!("127.0.0.1:{free} while this server listens on 0.0.0.0:{free}")),
+        "{said}"
+    );
+    assert!(server.line().contains("needs a restart"));
+    assert!(get(&format!("127.0.0.1:{free}"), "/").ends_with("one"));
     assert_eq!(server.stop().0, Some(0));
 }
 

@@ -217,15 +217,36 @@ fn pipeline(address: &str, number: usize) -> usize {
     whole
 }
 
+/// `timeout` signals its child, and then the group that both are in.
+#[test]
+fn an_end_that_is_told_twice_is_one() {
+    let server = serve(&[]);
+    let mut stream = server.connect();
+    stream.write_all(b"GET /delay/600 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    until("a handler that waits", || server.get("/stats").contains("\"waiting\":1"));
+    // Both are there when it goes on.
+    for name in ["-STOP", "-TERM", "-INT", "-CONT"] {
+        server.signal(name);
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("waited\n"), "{answer:?}");
+    assert_eq!(server.end().0, Some(0));
+}
+
 /// The second signal ends it at once.
 #[test]
 fn a_second_signal_does_not_wait() {
-    let server = serve(&["--drain", "10m"]);
+    let mut server = serve(&["--drain", "10m"]);
     let mut stream = server.connect();
     stream.write_all(b"GET /delay/600000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     until("a handler that waits", || server.get("/stats").contains("\"waiting\":1"));
     server.signal("-TERM");
     until("the end of its listening", || TcpStream::connect(&server.address).is_err());
-    server.signal("-TERM");
+    // One that comes as soon as that is taken for the first.
+    until("its end", || {
+        server.signal("-TERM");
+        server.ended()
+    });
     assert_eq!(server.end().0, Some(130));
 }

@@ -123,8 +123,11 @@ pub(crate) struct ServeArgs {
     /// Each shows a symptom. nagle-split: calls after the first take about 40 ms more. tiny-chunks[=BYTES]: a packet per few
     /// bytes. close-after=N: new connections all the time. stall=MS: half of each answer, a pause, the rest. slow-read[=BYTES_PER_S]:
     /// uploads wait on a zero window. accept-delay=MS: connecting takes whole seconds under load. no-100-continue: clients that
-    /// expect it send their body late. think=MS: the first byte is late. lanes=N: with think, time grows with the
-    /// concurrency. no-keep-alive: each call pays for a connection.
+    /// expect it send their body late. think=MS (or MS-MS, or exp:MS on average): the first byte is late. late-body=MS: the first
+    /// byte is early, the body late. lanes=N: with think, time grows with the concurrency. workers=N: while N connections are held,
+    /// calls on new ones hang. idle-close=MS: requests on connections that rested fail. no-keep-alive: each call pays for a connection.
+    ///
+    /// All but close-after answer the built-in routes alone, by a plain server without threads, limits and --io to choose.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(super) misbehave: Vec<Wrong>,
     /// `[[route]]`, which only a file can say.
@@ -203,9 +206,28 @@ impl ServeArgs {
     }
 }
 
+/// What other servers take for an address is told how it is written here.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "an address and a port are needed, as in 127.0.0.1:8080 or [::1]:8080".to_owned())
+    text.parse().map_err(|_| {
+        let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+        let number = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        match (host, port.parse::<u16>()) {
+            ("" | "*", Ok(port)) => format!(
+                "an address and a port are needed: 127.0.0.1:{port} is for this machine alone, 0.0.0.0:{port} for all that reach it"
+            ),
+            ("localhost", Ok(port)) => {
+                format!("names are not looked up; write 127.0.0.1:{port} or [::1]:{port}")
+            }
+            (_, Err(_)) if number => format!("{port} is no port: they go from 0 to 65535"),
+            _ => "an address and a port are needed, as in 127.0.0.1:8080 or [::1]:8080".to_owned(),
+        }
+    })
+}
+
+/// Of two addresses one is all of this machine's, so that both can't be listened on apart.
+pub(super) fn within(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && all && one != other
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {

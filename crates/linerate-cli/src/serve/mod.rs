@@ -6,6 +6,8 @@ mod config;
 mod running;
 
 use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
@@ -18,6 +20,10 @@ pub(crate) use args::ServeArgs;
 use self::running::{Running, cannot_listen};
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
+
+/// A signal so soon behind the first is the same end, told twice. Reason: `timeout` signals its child and then its group, terminals
+/// the group and those in it who pass it on; a drain that stops for that loses what it is for.
+const TOLD_TWICE: Duration = Duration::from_millis(250);
 
 /// Runs the command until a signal ends it.
 pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
@@ -58,12 +64,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         )
         .hint("name one by listen, or write them in a [[listener]]"));
     }
-    let addresses = args.addresses();
-    for (i, at) in addresses.iter().enumerate() {
-        if at.port() != 0 && addresses[..i].contains(at) {
-            return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
-        }
-    }
+    apart(&args)?;
     if args.files_only == Some(true) && args.dir.is_none() && args.routes.is_empty() {
         return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
     }
@@ -107,6 +108,31 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     Ok(args)
 }
 
+/// No two sockets of ours are to have the same place.
+fn apart(args: &ServeArgs) -> Result<(), Fault> {
+    let addresses = args.addresses();
+    let whole = |at: &&SocketAddr, other: &SocketAddr| args::within(at, other);
+    for (i, at) in addresses.iter().enumerate() {
+        if at.port() != 0 && addresses[..i].contains(at) {
+            return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
+        }
+        // Sockets that share a port may differ in how much of the machine they are for.
+        let free = args.share_port == Some(true) || args.io == Some(Io::Xdp);
+        if let Some(other) = addresses[..i].iter().find(|other| !free && whole(other, at)) {
+            return Err(Fault::input(format!(
+                "{at} and {other} are both to be listened on, and one has the other"
+            ))
+            .hint("leave out one, or give them ports of their own"));
+        }
+    }
+    match args.metrics {
+        Some(at) if at.port() != 0 && addresses.iter().any(|a| *a == at || whole(&a, &at)) => Err(
+            Fault::input(format!("{at} is to be listened on already, so --metrics needs a port of its own")),
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Serves until it is told to end.
 fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     // Descriptors are what many connections need first; fewer are fewer connections.
@@ -123,7 +149,11 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
         }
         match settled(typed).and_then(|args| running.reload(args)) {
             Ok(()) => running.announce(),
-            Err(fault) => say(&format!("the configuration stays as it was: {fault}")),
+            Err(fault) => {
+                say(&format!("the configuration stays as it was: {fault}"));
+                // Whoever has renamed the log asks for this alone.
+                running.reopen_log();
+            }
         }
     }
     Ok(while_second_signal_kills(signals, || running.stop()))
@@ -166,11 +196,12 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
 /// From now on a second signal ends it at once, as it would any program.
 fn while_second_signal_kills<T>(signals: &mut Signals, end: impl FnOnce() -> T) -> T {
     let handle = signals.handle();
+    let first = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             signals
                 .forever()
-                .find(|s| *s != SIGHUP)
+                .find(|s| *s != SIGHUP && first.elapsed() > TOLD_TWICE)
                 .is_some_and(|_| std::process::exit(Exit::Interrupted as i32))
         });
         let result = end();

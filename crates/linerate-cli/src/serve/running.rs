@@ -11,7 +11,7 @@ use linerate_serve::{
     RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
 };
 
-use super::args::{Place, Route};
+use super::args::{Place, Route, within};
 use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
@@ -66,7 +66,7 @@ impl Running {
         self.content.replace(meanwhile);
         if let Err(e) = self.server.reload(&options) {
             self.content.replace(before);
-            return Err(cannot_listen(&e));
+            return Err(self.in_the_way(&args).unwrap_or_else(|| cannot_listen(&e)));
         }
         self.content.replace(sites.at(self.server.addrs()));
         self.log = log;
@@ -78,6 +78,18 @@ impl Running {
         }
         self.args = args;
         Ok(())
+    }
+
+    /// What is listened on until the new address is has its port: the one can't follow the other.
+    fn in_the_way(&self, args: &ServeArgs) -> Option<Fault> {
+        let share = args.share_port == Some(true);
+        let (new, old) = (args.addresses(), self.server.addrs());
+        let mut pairs = new.iter().flat_map(|new| old.iter().map(move |old| (new, old)));
+        let (new, old) = pairs.find(|(new, old)| !share && within(new, old))?;
+        Some(
+            Fault::ours(format!("cannot listen on {new} while this server listens on {old}"))
+                .hint("going from one of them to the other needs a restart"),
+        )
     }
 
     fn needs_restart(&self, args: &ServeArgs) -> bool {
@@ -111,6 +123,12 @@ impl Running {
         let counts = self.server.stop();
         if let Some(log) = &self.log {
             log.flush(LOG_PATIENCE);
+            if log.dropped() > 0 {
+                say(&format!(
+                    "{} lines of the access log were lost: it was written too slowly",
+                    log.dropped()
+                ));
+            }
         }
         counts
     }

@@ -82,6 +82,11 @@ impl Server {
         assert!(sent.success());
     }
 
+    /// Whether it is over.
+    pub(crate) fn ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Its exit code, and what else it said.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let said: Vec<String> = self.lines.lock().unwrap().iter().collect();

@@ -42,7 +42,13 @@ const WHOLE: &[&str] = &[
 
 const KEYS: Keys = Keys {
     known: &[site::KEYS, WHOLE, &["listener"]],
-    elsewhere: &[(&["config"], "can't be said in the file itself")],
+    elsewhere: &[
+        (&["config"], "can't be said in the file itself"),
+        (
+            &["tls_cert", "tls_key", "cert", "key", "ssl_certificate", "ssl_certificate_key"],
+            "is for TLS, which this server does not speak; a proxy in front of it can",
+        ),
+    ],
 };
 
 /// Reads it. What it does not say is `None`.
@@ -203,13 +209,18 @@ mod tests {
             "max_body = -1",
             "misbehave = [\"think\"]",
             "config = \"other.toml\"",
+            "tls_cert = \"cert.pem\"",
+            "listen = \"localhost:80\"",
+            "listen = \"127.0.0.1:80800\"",
             "threads = ",
             "route = 5",
             "[route]\nprefix = \"/\"",
             "[[route]]\nstatus = 403",
             "[[route]]\nprefix = \"/a\"",
             "[[route]]\nprefix = \"a\"\nstatus = 403",
+            "[[route]]\nprefix = \"/a%20b\"\nstatus = 403",
             "[[route]]\nprefix = \"/a\"\nstatus = 42",
+            "[[route]]\nprefix = \"/a\"\nstatus = 302",
             "[[route]]\nprefix = \"/a\"\nredirect = \"b\"",
             "[[route]]\nprefix = \"/a\"\nredirect = \"/b\"\nstatus = 200",
             "[[route]]\nprefix = \"/a\"\ndir = \".\"\nstatus = 403",

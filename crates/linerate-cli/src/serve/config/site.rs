@@ -104,12 +104,19 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
             .error(table.span.clone(), "a route needs a prefix, as in prefix = \"/static/\""));
     };
     let name = prefix.text("the beginning of a path, such as \"/static/\"")?;
+    if encoded(name) {
+        let message = "prefix: a prefix is compared with the path as it is once decoded; write it so, \"/a b\" instead of \"/a%20b\"";
+        return Err(prefix.error(message));
+    }
     let status = table.read("status", |i| i.whole(0, 999).map(|n| n as u16))?;
     let (item, to) = match (table.get("dir"), table.get("redirect"), table.get("status")) {
         (Some(item), None, None) => (item, To::Dir(directory(item, config)?)),
         (None, Some(item), _) => {
             let to = item.text("a path or a URL to go to")?.to_owned();
             (item, To::Redirect(to, status.unwrap_or(REDIRECT)))
+        }
+        (None, None, Some(item)) if matches!(status, Some(301 | 302 | 303 | 307 | 308)) => {
+            return Err(item.error("status: a redirect needs a place, as in redirect = \"/new/\""));
         }
         (None, None, Some(item)) => (item, To::Status(status.unwrap_or(0))),
         (None, None, None) => {
@@ -131,6 +138,11 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
         NoRule::Dir(e) => item.error(format!("dir: it cannot be served: {}", said(&e))),
     })?;
     Ok((route, rule))
+}
+
+/// Whether there are bytes written as `%20` is.
+fn encoded(name: &str) -> bool {
+    name.as_bytes().windows(3).any(|w| w[0] == b'%' && w[1..].iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Why there is no rule for a route.
