@@ -1,8 +1,12 @@
 //! The watchdog: names the route whose handler holds a loop.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use linerate_net::machine;
@@ -11,13 +15,36 @@ use crate::notice::{Notice, Notices};
 
 /// How long a handler may hold its loop unnoticed.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
+/// Looks in a row at which nothing had happened before the watchdog sleeps until something does. Reason: an idle server must not wake a
+/// core two hundred times a second.
+const QUIET_LOOKS: u32 = 40;
+/// It looks once in so long all the same. Reason: a handler that begins in the moment in which it falls asleep may go unheard.
+const DOZE: Duration = Duration::from_secs(1);
 /// Routes named before it falls silent. Reason: paths with numbers in them are many.
 const NAMED: usize = 64;
+
+/// Whether the watchdog sleeps, and how it is woken.
+#[derive(Debug, Default)]
+struct Doze {
+    asleep: AtomicBool,
+    dog: OnceLock<Thread>,
+}
+
+impl Doze {
+    #[cold]
+    fn end(&self) {
+        if self.asleep.swap(false, Relaxed)
+            && let Some(dog) = self.dog.get()
+        {
+            dog.unpark();
+        }
+    }
+}
 
 /// What a loop shows of itself: two plain stores per handler.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// 0: not in a handler; else which one.
+    /// Which handler it is in or was in last; odd: it is.
     inside: AtomicU64,
     /// The watchdog saw the same handler twice.
     held: AtomicBool,
@@ -26,16 +53,20 @@ pub(crate) struct Watch {
     waited_before: AtomicU64,
     /// By which the kernel knows the thread; 0: unknown.
     thread: u32,
+    doze: Arc<Doze>,
 }
 
 impl Watch {
     pub(crate) fn enter(&self, serial: u64) {
         self.inside.store(serial | 1, Relaxed);
+        if self.doze.asleep.load(Relaxed) {
+            self.doze.end();
+        }
     }
 
     /// Whether it took too long.
     pub(crate) fn leave(&self) -> bool {
-        self.inside.store(0, Relaxed);
+        self.inside.store(self.inside.load(Relaxed) & !1, Relaxed);
         self.held.load(Relaxed) && self.held.swap(false, Relaxed) && self.is_to_blame()
     }
 
@@ -47,18 +78,20 @@ impl Watch {
         is_long(elapsed, waited)
     }
 
-    /// The watchdog looks; `before` is what it saw the last time.
-    fn look(&self, before: &mut u64) {
+    /// The watchdog looks; `before` is what it saw the last time. Whether anything happens.
+    fn look(&self, before: &mut u64) -> bool {
         let inside = self.inside.load(Relaxed);
-        if inside != 0 && inside == *before {
+        let (is_inside, is_news) = (inside & 1 == 1, inside != *before);
+        if is_inside && !is_news {
             self.held.store(true, Relaxed);
-        } else if inside != 0 {
+        } else if is_inside {
             // Where the kernel does not say, all of the time counts.
             let waited = machine::sched_stat_of(self.thread).map_or(u64::MAX, |s| s.waiting_ns);
             self.waited_before.store(waited, Relaxed);
             self.seen_at.store(machine::monotonic_now().as_nanos(), Relaxed);
         }
         *before = inside;
+        is_inside || is_news
     }
 }
 
@@ -73,24 +106,41 @@ pub(crate) struct Watchdog {
     watches: Arc<Mutex<Vec<Weak<Watch>>>>,
     notices: Notices,
     named: Arc<Mutex<HashSet<String>>>,
+    doze: Arc<Doze>,
+}
+
+/// Whether anything happens in any of the loops; `None` when they are gone. `before` is what was seen of each.
+fn look_at_all(watches: &Weak<Mutex<Vec<Weak<Watch>>>>, before: &mut Vec<u64>) -> Option<bool> {
+    let watches = watches.upgrade()?;
+    let mut list = watches.lock().unwrap_or_else(PoisonError::into_inner);
+    list.retain(|w| w.strong_count() > 0);
+    before.resize(list.len(), 0);
+    let seen = list.iter().filter_map(Weak::upgrade).zip(before);
+    Some(seen.fold(false, |happens, (watch, before)| watch.look(before) || happens))
 }
 
 impl Watchdog {
     pub(crate) fn spawn(notices: Notices) -> std::io::Result<Watchdog> {
-        let dog = Watchdog { watches: Arc::default(), notices, named: Arc::default() };
-        let watches = Arc::downgrade(&dog.watches);
-        std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut before = Vec::new();
-            while let Some(watches) = watches.upgrade() {
-                let mut list = watches.lock().unwrap_or_else(PoisonError::into_inner);
-                list.retain(|w| w.strong_count() > 0);
-                before.resize(list.len(), 0);
-                for (watch, before) in list.iter().filter_map(Weak::upgrade).zip(&mut before) {
-                    watch.look(before);
+        let dog = Watchdog { watches: Arc::default(), notices, named: Arc::default(), doze: Arc::default() };
+        let (watches, doze) = (Arc::downgrade(&dog.watches), Arc::clone(&dog.doze));
+        thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+            let (mut before, mut quiet) = (Vec::new(), 0);
+            // Nobody else sets it.
+            let _ = doze.dog.set(thread::current());
+            while let Some(happens) = look_at_all(&watches, &mut before) {
+                quiet = if happens { 0 } else { quiet + 1 };
+                if quiet < QUIET_LOOKS {
+                    thread::sleep(PATIENCE);
+                    continue;
                 }
-                drop(list);
-                drop(watches);
-                std::thread::sleep(PATIENCE);
+                // Said first, looked at once more then: who begins now either wakes it or is seen.
+                doze.asleep.store(true, SeqCst);
+                match look_at_all(&watches, &mut before) {
+                    Some(false) => thread::park_timeout(DOZE),
+                    Some(true) => quiet = 0,
+                    None => return,
+                }
+                doze.asleep.store(false, Relaxed);
             }
         })?;
         Ok(dog)
@@ -98,7 +148,8 @@ impl Watchdog {
 
     /// For the calling thread.
     pub(crate) fn watch(&self) -> Arc<Watch> {
-        let watch = Arc::new(Watch { thread: machine::thread_id().unwrap_or(0), ..Watch::default() });
+        let (thread, doze) = (machine::thread_id().unwrap_or(0), Arc::clone(&self.doze));
+        let watch = Arc::new(Watch { thread, doze, ..Watch::default() });
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         watch
     }
@@ -138,6 +189,27 @@ mod tests {
             watch.enter(serial);
             watch.look(&mut before);
             assert!(!watch.leave());
+        }
+    }
+
+    #[test]
+    fn an_idle_servers_watchdog_sleeps_until_a_handler_runs() {
+        let dog = Watchdog::spawn(Notices::default()).expect("a thread");
+        let watch = dog.watch();
+        let until = |what: &dyn Fn() -> bool| {
+            (0..1000).any(|_| {
+                what() || {
+                    thread::sleep(PATIENCE);
+                    false
+                }
+            })
+        };
+        for serial in [2, 4] {
+            assert!(until(&|| dog.doze.asleep.load(Relaxed)), "it falls asleep");
+            watch.enter(serial);
+            assert!(!dog.doze.asleep.load(Relaxed), "it is woken");
+            assert!(until(&|| watch.held.load(Relaxed)), "and sees that it takes long");
+            watch.leave();
         }
     }
 
