@@ -184,6 +184,7 @@ impl<F: Future> Tasks<F> {
     }
 
     fn release(&mut self, id: u32) {
+        debug_assert!(!self.free.contains(&id), "a place that is free twice would have two handlers");
         let slot = &mut self.table[id as usize];
         if let Some(task) = slot
             && task.owner.take().is_some()

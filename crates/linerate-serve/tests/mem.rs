@@ -472,6 +472,30 @@ fn streamed_answers() {
     assert!(!seen.text.contains("tick"));
 }
 
+/// The end of a stream that is a connection's last answer frees what polled it once, not twice: else two handlers that wait would share
+/// it, and one of them would never be answered.
+#[test]
+fn handlers_behind_a_last_stream_do_not_share_their_place() {
+    for last in
+        ["GET /stream?1 HTTP/1.0\r\n\r\n", "GET /stream?1 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"]
+    {
+        let mut server = server(MemOptions::default(), Limits::default());
+        let first = Client::saying(last);
+        server.transport().dial(at(), first.clone());
+        run(&mut server, 50);
+        assert!(first.seen().ended);
+        let clients = [20, 10, 30].map(|ms| Client::saying(get(&format!("/delay?{ms}"))));
+        for client in &clients {
+            server.transport().dial(at(), client.clone());
+        }
+        run(&mut server, 100);
+        for client in &clients {
+            assert_eq!(client.seen().codes(), ["200"], "{last}");
+        }
+        assert_eq!(server.counts().waiting, 0);
+    }
+}
+
 #[test]
 fn a_stream_that_fails_is_cut_so_that_it_is_not_taken_for_whole() {
     let seen = play(Client::saying(get("/fails")), 100);

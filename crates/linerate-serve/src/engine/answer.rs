@@ -115,8 +115,12 @@ impl<H: Handler> Engine<H> {
         let (framing, later) = match std::mem::take(&mut response.body) {
             _ if has_no_body(response.status) => (AnswerFraming::Absent, None),
             ResponseBody::Whole(body) => {
-                let announced = response.announced.filter(|_| asked.head_only && body.is_empty());
-                let framing = AnswerFraming::Length(announced.unwrap_or(body.len() as u64));
+                let framing = if asked.head_only && body.is_empty() {
+                    // Left out, for all we know: a length of 0 would be a statement about GET (RFC 9110 section 8.6).
+                    response.announced.map_or(AnswerFraming::Absent, AnswerFraming::Length)
+                } else {
+                    AnswerFraming::Length(body.len() as u64)
+                };
                 if asked.head_only { (framing, None) } else { (framing, Some(Later::Large(body))) }
             }
             ResponseBody::Stream(stream) => {

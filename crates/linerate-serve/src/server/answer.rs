@@ -52,8 +52,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Pumped::Done { last: true } => self.engine.cancel_from(c, 0),
                 Pumped::Done { last: false } => {
                     c.progressed = true;
-                    if let Some(work) = &mut c.work {
-                        work.queue.pop_front();
+                    let done = c.work.as_mut().and_then(|work| work.queue.pop_front());
+                    if let Some(Answer::Stream { task, .. }) = done {
+                        self.engine.tasks.cancel(task);
                     }
                 }
             }
@@ -139,7 +140,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let mut context = Context::from_waker(&waker);
         let before = out.len();
         let polled = stream.poll_next(&mut context);
-        let (task, last) = (*task, *last);
+        let last = *last;
         match (polled, &mut *end) {
             (Poll::Pending, _) => return Ok(Pumped::Waits),
             (Poll::Ready(Some(Ok(bytes))), StreamEnd::Chunked) => write_chunk(out, &bytes),
@@ -150,11 +151,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             (Poll::Ready(None), StreamEnd::Chunked) if let Ok(trailers) = stream.trailers() => {
                 write_last_chunk(out, &trailers.unwrap_or_default());
-                self.engine.tasks.cancel(task);
                 return Ok(Pumped::Done { last });
             }
             (Poll::Ready(None), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
-                self.engine.tasks.cancel(task);
                 return Ok(Pumped::Done { last });
             }
             // It failed, or is not as long as it said: only a cut connection tells the peer that something is missing.
