@@ -245,6 +245,28 @@ pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
     }
 }
 
+/// As a server that stops reading since its answer is not taken, just when the client goes.
+pub fn a_reset_is_told_though_nothing_is_read<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    for turns in 0..12 {
+        let (client, server) = bed.pair();
+        bed.net.send(client, b"a question").expect("can send");
+        bed.until("the question", |bed| bed.received(server) == 10);
+        bed.net.pause(client);
+        bed.net.send(server, &pattern(subject.bulk)).expect("can send");
+        for _ in 0..turns % 4 {
+            bed.turn(Time::ZERO);
+        }
+        bed.net.close(client, Close::Abort);
+        for _ in 0..turns / 4 {
+            bed.turn(Time::ZERO);
+        }
+        bed.net.pause(server);
+        bed.until("the reset", |bed| bed.of(server).failed.is_some());
+        bed.net.close(server, Close::Now);
+    }
+}
+
 pub fn closing_while_connecting<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let ways = [Close::Now, Close::AfterPeer, Close::Lingering, Close::Abort];

@@ -1,11 +1,20 @@
 //! Accepting: no more is asked for than there is room.
 
+use std::os::fd::OwnedFd;
+
 use crate::clock::{Clock, monotonic};
 use crate::limits::{ACCEPT_PAUSE, ACCEPTS_IN_FLIGHT};
 use crate::sys::ring::{Done, Gift, Tag, Target};
 use crate::uring::entry::Entry;
 use crate::uring::{Uring, kind};
 use crate::{Event, Listener, NetError, NetErrorKind, Time};
+
+/// Where connections are accepted.
+pub(super) struct Listening {
+    /// `None` once it is over.
+    pub(super) fd: Option<OwnedFd>,
+    pub(super) in_flight: usize,
+}
 
 impl Uring {
     pub(super) fn ask_accept(&mut self) {

@@ -12,12 +12,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use self::accept::Listening;
 use self::entry::{Entry, Link, Load, Receiving};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
@@ -52,12 +53,6 @@ const BUFFERS_AT_FIRST: usize = 32;
 const END: u64 = 0;
 /// In a claim: an error, with the errno below.
 const ERROR: u64 = 1 << 63;
-
-struct Listening {
-    /// `None` once it is over.
-    fd: Option<OwnedFd>,
-    in_flight: usize,
-}
 
 /// The kernel's TCP by io_uring.
 pub struct Uring {
@@ -321,6 +316,11 @@ impl Uring {
                 buffers.want_more();
                 buffers.top_up();
                 return Self::queue(&mut self.queued, conn, entry);
+            }
+            libc::ECANCELED | ..0 if !done.more && live && entry.broken && entry.paused => {
+                // No further receive will meet it.
+                let error = entry.error.unwrap_or(NetError::of(NetErrorKind::Reset));
+                return self.tell_failure(conn, error, events);
             }
             // Cancelled, or its connection could not be had; or it came to an end for the kernel's reasons.
             libc::ECANCELED | ..0 => {
