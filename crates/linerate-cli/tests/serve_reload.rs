@@ -301,6 +301,27 @@ fn a_bad_file_does_not_keep_the_log_from_being_opened_anew() {
     assert!(!std::fs::read_to_string(&old).unwrap().contains("/after"));
 }
 
+/// While its terminal is there SIGHUP is what an operator says; when that is closed, the kernel says it, and nobody is left to end it.
+#[test]
+fn a_closed_terminal_ends_it() {
+    use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+    for flags in [&["--dir", "one"][..], &["--misbehave", "think=1"]] {
+        let folder = Folder::new();
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).current_dir(folder.path());
+        command.stdin(std::fs::File::open(name).unwrap());
+        let server = started(command);
+        server.signal("-HUP");
+        assert!(server.get("/").starts_with("HTTP/1.1 200"));
+        drop(terminal);
+        server.signal("-HUP");
+        assert_eq!(server.end().0, Some(0));
+    }
+}
+
 /// Of all addresses and one of them, the one can't be opened while the other is there.
 #[test]
 fn an_address_in_the_way_of_another_is_named() {

@@ -21,7 +21,7 @@ const LIMITS: &str = "Limits";
 /// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back.
 ///
 /// SIGTERM and Ctrl-C: no more connections are accepted, what was received is answered, then it ends; a second one ends it at
-/// once. SIGHUP: the configuration file is read again and the access log opened anew.
+/// once. SIGHUP: the configuration file is read again and the access log opened anew; when its terminal is closed, it ends.
 #[derive(Args, Clone, Debug, Default)]
 #[command(
     after_long_help = "Examples:\n  linerate serve --dir public --access-log access.log --metrics 127.0.0.1:9090\n  \

@@ -5,7 +5,7 @@ mod args;
 mod config;
 mod running;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -27,9 +27,10 @@ const TOLD_TWICE: Duration = Duration::from_millis(250);
 
 /// Runs the command until a signal ends it.
 pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
+    // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
+    let args = settled(typed)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
-    let args = settled(typed)?;
     let counts = if args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_))) {
         well(typed, args, &mut signals)?
     } else {
@@ -139,8 +140,9 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
     let _ = machine::raise_nofile();
     let mut running = Running::start(args)?;
     running.announce();
+    let terminal = Terminal::of_now();
     for signal in signals.forever() {
-        if signal != SIGHUP {
+        if signal != SIGHUP || terminal.is_gone() {
             break;
         }
         if typed.config.is_none() {
@@ -185,12 +187,28 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
         .collect();
     let servers = servers?;
     servers.iter().for_each(|server| say(&format!("listening on http://{}", server.addr())));
-    signals.forever().find(|signal| *signal != SIGHUP);
+    let terminal = Terminal::of_now();
+    signals.forever().find(|signal| *signal != SIGHUP || terminal.is_gone());
     Ok(while_second_signal_kills(signals, || {
         let mut counts = Counts::default();
         servers.into_iter().for_each(|server| counts.merge(&server.counts()));
         counts
     }))
+}
+
+/// Where it was started by hand, perhaps: a window that is closed says SIGHUP too, and there it means the end.
+struct Terminal {
+    was_there: bool,
+}
+
+impl Terminal {
+    fn of_now() -> Terminal {
+        Terminal { was_there: std::io::stdin().is_terminal() }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.was_there && !std::io::stdin().is_terminal()
+    }
 }
 
 /// From now on a second signal ends it at once, as it would any program.
