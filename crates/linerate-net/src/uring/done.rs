@@ -1,0 +1,176 @@
+//! What the kernel says has become of it.
+
+use crate::clock::Clock;
+use crate::closing::Closing;
+use crate::sys::ring::{Done, Gift};
+use crate::sys::socket;
+use crate::uring::entry::{Link, Receiving};
+use crate::uring::{END, ERROR, Uring, kind};
+use crate::{Conn, Data, Event, NetError, NetErrorKind};
+
+impl Uring {
+    pub(super) fn on_done(&mut self, done: Done, clock: &mut Clock, events: &mut Vec<Event>) {
+        match done.tag.kind {
+            kind::WAKE => {
+                self.wake.take();
+                events.push(Event::Woken);
+                if !done.more {
+                    self.watch_waker();
+                }
+                return;
+            }
+            kind::ACCEPT => return self.on_accept(done, clock, events),
+            _ => {}
+        }
+        let Some((conn, entry)) = self.table.by_slot(done.tag.slot) else { return };
+        entry.requests -= u32::from(!done.more);
+        match done.tag.kind {
+            kind::RECEIVE => {
+                entry.chain = false;
+                self.on_receive(conn, &done, events);
+            }
+            kind::SEND => self.on_sent(conn, done, events),
+            kind::END => self.on_end(conn, done.result, events),
+            kind::SHUTDOWN => entry.shutting = false,
+            _ => self.on_connect(conn, done.result, clock, events),
+        }
+        if self.table.get(conn).is_some_and(|entry| entry.dying && entry.requests == 0) {
+            self.bury(conn);
+        }
+    }
+
+    fn on_connect(&mut self, conn: Conn, result: i32, clock: &mut Clock, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { return };
+        entry.link = Link::Established;
+        if result < 0 {
+            let error = NetError::from_errno(-result);
+            entry.fail(error);
+            (entry.ended, entry.failed) = (true, true);
+            events.push(Event::Failed { conn, error });
+            return;
+        }
+        events.push(Event::Connected { conn, at: clock.now() });
+        Self::queue(&mut self.queued, conn, entry);
+    }
+
+    fn on_receive(&mut self, conn: Conn, done: &Done, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        if !done.more {
+            entry.receiving = Receiving::No;
+            entry.unproven = false;
+        } else if (entry.dying || entry.receiving == Receiving::Ending)
+            && self.turns > entry.cancelled_in_turn + 1
+        {
+            // The cancellation met it at a bad moment, or before it had begun.
+            Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
+        }
+        let live = entry.is_live();
+        if let Gift::Buffer(id) = done.gift {
+            if live && done.result > 0 {
+                let token = (u64::from(id) + 1) << 32 | done.result as u64;
+                events.push(Event::Readable { conn, data: Data { conn, token } });
+            } else {
+                self.ring.buffers().give_back(id);
+            }
+        }
+        let token = match -done.result {
+            0 => {
+                entry.ended = true;
+                // A send that failed took the error with it; the socket then only says that nothing more comes.
+                entry.error.map_or(END, |error| ERROR | error.errno as u64)
+            }
+            libc::ENOBUFS => {
+                let buffers = self.ring.buffers();
+                buffers.want_more();
+                buffers.top_up();
+                return Self::queue(&mut self.queued, conn, entry);
+            }
+            libc::ECANCELED | ..0 if !done.more && live && entry.broken && entry.paused => {
+                // No further receive will meet it.
+                let error = entry.error.unwrap_or(NetError::of(NetErrorKind::Reset));
+                return self.tell_failure(conn, error, events);
+            }
+            // Cancelled, or its connection could not be had; or it came to an end for the kernel's reasons.
+            libc::ECANCELED | ..0 => {
+                if !done.more && entry.should_receive() {
+                    Self::queue(&mut self.queued, conn, entry);
+                }
+                return;
+            }
+            errno => {
+                entry.fail(NetError::from_errno(errno));
+                (entry.ended, entry.failed) = (true, true);
+                ERROR | errno as u64
+            }
+        };
+        if live {
+            events.push(Event::Readable { conn, data: Data { conn, token } });
+        } else if matches!(entry.closing, Some(Closing::Linger | Closing::AfterPeer)) || entry.error.is_some()
+        {
+            self.finish(conn);
+        }
+    }
+
+    fn on_sent(&mut self, conn: Conn, done: Done, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        let parcel = if let Gift::Parcel(parcel) = done.gift { Some(parcel) } else { None };
+        entry.sent(usize::try_from(done.result).unwrap_or(0), parcel);
+        if entry.dying {
+            return;
+        }
+        match -done.result {
+            ..=0 | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            errno => {
+                let error = NetError::from_errno(errno);
+                entry.fail(error);
+                if entry.closing.is_some() {
+                    self.finish(conn);
+                } else {
+                    self.tell_failure(conn, error, events);
+                }
+                return;
+            }
+        }
+        if let Some(error) = entry.error {
+            entry.fail(error);
+        } else if entry.unsent() > 0 {
+            Self::queue(&mut self.queued, conn, entry);
+        } else if let Some(state) = entry.closing {
+            self.after_flush(conn, state);
+        } else if entry.watched.replace(false) || entry.sent_in_turn != self.turns {
+            events.push(Event::Drained { conn });
+        }
+    }
+
+    /// The peer sent its FIN, or the connection is over or was reset.
+    fn on_end(&mut self, conn: Conn, result: i32, events: &mut Vec<Event>) {
+        // A mere FIN is the receive's business.
+        let is_over = result > 0 && result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| is_over && !entry.dying) else { return };
+        if entry.closing.is_some() {
+            return self.finish(conn);
+        }
+        let waiting =
+            entry.fd.as_ref().filter(|_| entry.receiving == Receiving::No).and_then(socket::take_error);
+        let error =
+            entry.error.or(waiting.map(NetError::from_errno)).unwrap_or(NetError::of(NetErrorKind::Reset));
+        self.tell_failure(conn, error, events);
+    }
+
+    /// Makes the receive tell of a failure, after what the peer said before it went; or tells of it.
+    fn tell_failure(&mut self, conn: Conn, error: NetError, events: &mut Vec<Event>) {
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.broken = true;
+        match entry.receiving {
+            // Asked again when the last completion has come: that one meets the error.
+            Receiving::Yes => Self::cancel_receive(&mut self.ring, conn, entry, self.turns),
+            Receiving::Ending => {}
+            Receiving::No if entry.failed => {}
+            Receiving::No => {
+                entry.fail(error);
+                entry.failed = true;
+                events.push(Event::Failed { conn, error });
+            }
+        }
+    }
+}
