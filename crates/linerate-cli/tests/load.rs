@@ -148,30 +148,51 @@ fn a_full_disk_is_4_and_the_summary_is_still_there() {
     assert!(said.err.contains("could not be written to /dev/full"), "{said:?}");
 }
 
-#[test]
-fn an_interrupted_run_reports_what_it_measured() {
-    let address = answering(HELLO);
-    let child = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(["load", "-d", "1m", "-c", "2", "--json", "-", &format!("http://{address}/")])
+/// Starts a run, signals it so when it has begun, and gives its exit code, its JSON, and what else it said.
+fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["load", "-d", "1m", "-c", "2", "--json", "-", url])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     // The first progress line says that it runs and that signals are listened to.
-    let mut child = child;
     let stderr = child.stderr.take().expect("piped");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     let first = lines.next().expect("a line").expect("text");
     assert!(first.contains(" of 1m: "), "{first}");
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(killed.success());
+    for signal in signals {
+        let sent = Command::new("kill").args([*signal, &child.id().to_string()]).status().expect("kill");
+        assert!(sent.success());
+    }
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(130));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(document["interrupted"], true);
-    assert!(number(&document, "/requests/answered") > 0);
-    assert!(rest.join().expect("read").contains("Interrupted"));
+    (output.status.code(), output.stdout, rest.join().expect("read"))
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_measured() {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let (code, json, rest) = interrupted(&format!("http://{}/", answering(HELLO)), &[signal]);
+        assert_eq!(code, Some(130), "{signal}");
+        let document: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!(document["interrupted"], true, "{signal}");
+        assert!(number(&document, "/requests/answered") > 0, "{signal}");
+        assert!(rest.contains("Interrupted"), "{signal}: {rest}");
+    }
+}
+
+/// `timeout` signals its child and then its group, and people press Ctrl-C twice, while answers are still waited for.
+#[test]
+fn an_interruption_told_twice_still_reports() {
+    let silent = format!("http://{}/", greeting(""));
+    for twice in [["-INT", "-INT"], ["-TERM", "-INT"]] {
+        let (code, json, rest) = interrupted(&silent, &twice);
+        assert_eq!(code, Some(130), "{twice:?}");
+        let document: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!(number(&document, "/requests/unknown"), 2, "{twice:?}");
+        assert!(rest.contains("Interrupted"), "{twice:?}: {rest}");
+    }
 }
 
 #[test]

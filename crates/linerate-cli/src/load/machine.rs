@@ -44,14 +44,20 @@ impl Machine {
         self.check_ports(connections, plan)?;
         let most = self.descriptors.saturating_sub(OTHER_DESCRIPTORS);
         if connections > most {
+            let (s, them) =
+                if connections == 1 { ("", "a file descriptor") } else { ("s", "as many file descriptors") };
             let message = format!(
-                "{} connections need as many file descriptors, and this process may have {}",
+                "{} connection{s} need{} {them} beside {OTHER_DESCRIPTORS} for other things, and this process may have {}",
                 count(connections),
+                if connections == 1 { "s" } else { "" },
                 count(self.descriptors)
             );
-            let hint = format!(
-                "raise the limit (ulimit -n, up to its hard limit), or use at most {most} connections"
-            );
+            let fewer = match most {
+                0 => String::new(),
+                1 => ", or use 1 connection".to_owned(),
+                most => format!(", or use at most {most} connections"),
+            };
+            let hint = format!("raise the limit (ulimit -n, up to its hard limit){fewer}");
             return Err(Fault::input(message).hint(hint));
         }
         plan.from.iter().try_for_each(|address| {

@@ -10,7 +10,8 @@ use linerate_load::{Outcome, Plan, Running};
 use linerate_report::live::{self, Scene, Screen};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::fault::{Exit, Fault};
 use crate::terminal;
@@ -22,31 +23,54 @@ const LINE: Duration = Duration::from_secs(1);
 /// Longest sleep between two looks at whether the run has ended.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Raised by the first Ctrl-C (or SIGTERM); the second one ends the process at once.
+/// A signal this soon behind the first asks for what is under way: answers get a second to come, then all is reported. Reasons:
+/// `timeout` signals its child and then its group; people press Ctrl-C twice. Neither wants to lose what was measured.
+const ALREADY_ENDING: Duration = Duration::from_millis(1_500);
+
+/// Raised by the first Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); a second one, if it does not come at once, ends the
+/// process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens from now on.
     pub(crate) fn listen() -> Result<Interrupt, Fault> {
-        let flag = Interrupt::default();
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag down and raises it, the second finds it up.
-            signal_hook::flag::register_conditional_shutdown(
-                signal,
-                Exit::Interrupted as i32,
-                Arc::clone(&flag.0),
-            )
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag.0)))
-            .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
+        let interrupt = Interrupt::default();
+        let flag = Arc::clone(&interrupt.0);
+        let mut wanted = vec![SIGINT, SIGTERM];
+        if !is_ignored(SIGHUP, &std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+            wanted.push(SIGHUP);
         }
-        Ok(flag)
+        let mut signals =
+            Signals::new(wanted).map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
+        let wait = move || {
+            let mut first = None;
+            for _ in signals.forever() {
+                flag.store(true, Ordering::Relaxed);
+                if first.get_or_insert_with(Instant::now).elapsed() > ALREADY_ENDING {
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(wait)
+            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+        Ok(interrupt)
     }
 
     /// Whether the user asked for the end.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Whether this process was started with a signal ignored, as `nohup` does with SIGHUP: then it stays so. `status` is
+/// `/proc/self/status`.
+fn is_ignored(signal: i32, status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// How a run is shown.
@@ -103,4 +127,18 @@ pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: 
         let _ = screen.clear(terminal::columns(), &mut stderr());
     }
     running.join()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nohup_ignores_stays_ignored() {
+        let status = "Name:\tlinerate\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000002\n";
+        assert!(is_ignored(SIGHUP, status));
+        assert!(!is_ignored(SIGINT, status));
+        assert!(!is_ignored(SIGHUP, ""));
+        assert!(!is_ignored(SIGHUP, "SigIgn:\twhat\n"));
+    }
 }

@@ -39,7 +39,8 @@ pub fn parse_scaled(text: &str) -> Option<f64> {
 /// A whole number that may end in `k`, `M` or `G`: how many.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     match parse_scaled(text.trim()) {
-        Some(n) if n.fract() == 0.0 && n <= 1e18 => Ok(n as u64),
+        Some(n) if n > 1e18 => Err(format!("{} is more than can be counted", quoted(text))),
+        Some(n) if n.fract() == 0.0 => Ok(n as u64),
         _ => Err(format!("{} is not a whole number; write for example 10000, 10k or 2M", quoted(text))),
     }
 }
