@@ -1,6 +1,7 @@
 //! The server in memory and in virtual time.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -96,6 +97,11 @@ impl Peer for Client {
     }
 }
 
+thread_local! {
+    /// Bodies that handlers gave away.
+    static ELSEWHERE: RefCell<Vec<RequestBody>> = const { RefCell::new(Vec::new()) };
+}
+
 async fn app(mut request: Request) -> Response {
     let number = |request: &Request| request.query().and_then(|q| q.parse::<u64>().ok()).unwrap_or(0);
     match request.path() {
@@ -130,6 +136,16 @@ async fn app(mut request: Request) -> Response {
         }
         "/stream" => {
             Response::status(200).with_stream(Ticks { left: number(&request), sleep: None, fails: false })
+        }
+        // Somebody else has the body, and the answer does not wait for it.
+        "/elsewhere" => {
+            ELSEWHERE.with_borrow_mut(|kept| kept.push(request.into_body()));
+            Response::text("taken\n")
+        }
+        "/unwanted" => {
+            drop(std::mem::take(request.body()));
+            sleep(Duration::from_secs(1)).await;
+            Response::text("unwanted\n")
         }
         "/give-back" => Response::status(200).with_stream(GiveBack(request.into_body())),
         "/grumble" => Response::status(200).with_stream(Grumble),
@@ -588,6 +604,53 @@ fn broken_bodies_are_refused_and_their_handlers_told() {
     );
     assert_eq!(seen.codes(), ["400"]);
     assert!(seen.ended);
+}
+
+/// One answer for each request: what is wrong with a body that is read elsewhere is no reason for another.
+#[test]
+fn a_request_that_was_answered_is_not_answered_again_for_its_body() {
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let limits = || Limits { body_time: Duration::from_millis(100), ..Limits::default() };
+    let part = post("/elsewhere", chunked, "5\r\nhel");
+    for before in [String::new(), get("/delay?20")] {
+        let answers = if before.is_empty() { 1 } else { 2 };
+        let broken =
+            Client::saying(before.clone() + &part).then(10, "lo!\r\n0\r\n\r\n".to_owned() + &get("/"));
+        let large = format!("lo\r\n{:x}\r\n", 17 << 20);
+        let large = Client::saying(before.clone() + &part).then(10, large);
+        let slow = Client::saying(before + &part);
+        for client in [broken, large, slow] {
+            let seen = play_with(MemOptions::default(), limits(), client, 2000);
+            assert_eq!(seen.codes(), vec!["200"; answers]);
+            assert!(seen.text.ends_with("taken\n") && seen.ended, "{seen:?}");
+        }
+    }
+}
+
+/// A handler that does not want the body is not ended for its sake.
+#[test]
+fn a_body_nobody_wants_may_be_broken_or_slow_and_its_request_is_answered() {
+    let limits = || Limits { body_time: Duration::from_millis(20), ..Limits::default() };
+    let part = post("/unwanted", "Transfer-Encoding: chunked\r\n", "5\r\nhel");
+    for client in [Client::saying(&part).then(10, "lo!\r\n"), Client::saying(&part)] {
+        let seen = play_with(MemOptions::default(), limits(), client, 2000);
+        assert_eq!(seen.codes(), ["200"]);
+        assert!(seen.text.ends_with("unwanted\n") && seen.ended, "{seen:?}");
+        assert!(seen.text.to_lowercase().contains("connection: close\r\n"), "{seen:?}");
+    }
+}
+
+/// What comes behind a request for an upgrade belongs to whoever answers it, also when one before it is answered meanwhile.
+#[test]
+fn an_answer_to_an_earlier_request_does_not_free_what_is_behind_an_upgrade() {
+    let upgrade = "GET /delay?50 HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    let mut server = server(MemOptions::default(), Limits::default());
+    let client = Client::saying(get("/delay?10") + upgrade + &get("/"));
+    server.transport().dial(at(), client.clone());
+    run(&mut server, 30);
+    assert_eq!((client.seen().codes().len(), server.counts().requests), (1, 2));
+    run(&mut server, 100);
+    assert_eq!(client.seen().codes(), ["200"; 3]);
 }
 
 #[test]

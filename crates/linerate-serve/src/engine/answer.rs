@@ -151,8 +151,23 @@ impl<H: Handler> Engine<H> {
 
     /// Answers a request that is not one, and closes.
     pub(crate) fn refuse(&mut self, c: &mut Connection, fault: Fault) {
-        let text = format!("{fault} ({})", fault.section());
-        self.refuse_with(c, fault.status(), &text);
+        self.refuse_with(c, fault.status(), &said(fault));
+    }
+
+    /// Ends with the body that is arriving, which is broken or too slow. Its request is answered once: where it has its answer
+    /// already, or its handler works on one without the body, the connection just ends behind that.
+    pub(crate) fn refuse_body(&mut self, c: &mut Connection, status: u16, text: &str) {
+        // It belongs to the newest request, which has no answer yet only if the last in the queue waits.
+        let work = c.work.as_ref();
+        let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(Answer::Waiting { .. })));
+        let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
+        if waits && wanted {
+            self.cancel_last(c);
+            self.refuse_with(c, status, text);
+        } else {
+            c.cut_body();
+            c.closing = Some(Close::Lingering);
+        }
     }
 
     /// Answers with an error for which there is no request, and closes.
@@ -181,6 +196,11 @@ fn persistence(keep: bool, http10: bool) -> Persistence {
 enum Later {
     Large(Bytes),
     Stream(Streamed, StreamEnd),
+}
+
+/// What is wrong, and where that is written.
+pub(super) fn said(fault: Fault) -> String {
+    format!("{fault} ({})", fault.section())
 }
 
 /// An answer that says why.

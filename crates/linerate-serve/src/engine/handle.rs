@@ -100,6 +100,8 @@ impl<H: Handler> Engine<H> {
             }
         }
         self.ask_for_body(c);
+        // Its body was given up already, say: this is the last answer, whoever decided it.
+        asked.keep &= c.closing.is_none();
         if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
             // What was received is answered, whatever is being drained; this is the last of it.
             asked.keep = false;
@@ -152,7 +154,10 @@ impl<H: Handler> Engine<H> {
             self.complete(c, asked, response);
             return;
         }
+        // What is behind a request for an upgrade stays untouched: it is not the one that is answered here.
+        let held = c.held;
         let last = self.answer(c, asked, response);
+        c.held = held && !last;
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
         self.work(c).queue.append(&mut behind);
         if last {

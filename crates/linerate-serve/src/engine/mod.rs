@@ -93,7 +93,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Ends the newest request's handler, if it still runs.
-    pub(crate) fn cancel_last(&mut self, c: &mut Connection) {
+    fn cancel_last(&mut self, c: &mut Connection) {
         let Some(work) = &mut c.work else { return };
         if let Some(Answer::Waiting { task, .. }) = work.queue.back() {
             self.tasks.cancel(*task);

@@ -7,6 +7,7 @@ use linerate_http::server::{BodyReader, Fault, Framing, RequestHead};
 use linerate_net::Close;
 
 use super::Engine;
+use super::answer::said;
 use crate::body::{BodyError, RequestBody, Shared};
 use crate::connection::{Connection, Incoming};
 use crate::{Handler, limits};
@@ -102,14 +103,7 @@ impl<H: Handler> Engine<H> {
         match self.feed(c, bytes) {
             Ok(used) => used,
             Err(fault) => {
-                let shared = c.work.as_mut().and_then(|w| w.body.take()).map(|b| b.shared);
-                // Its handler, if it still runs, gives no answer any more: this is the answer.
-                if shared.is_some_and(|s| !s.is_abandoned()) {
-                    self.cancel_last(c);
-                    self.refuse(c, fault);
-                } else {
-                    c.closing = Some(Close::Lingering);
-                }
+                self.refuse_body(c, fault.status(), &said(fault));
                 bytes.len()
             }
         }

@@ -60,8 +60,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
             Waits::Body => {
-                self.engine.cancel_last(&mut c);
-                self.engine.refuse_with(&mut c, 408, "the request's body took too long");
+                self.engine.refuse_body(&mut c, 408, "the request's body took too long");
                 self.settle(c);
             }
             Waits::Write => {
