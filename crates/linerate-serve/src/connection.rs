@@ -9,8 +9,9 @@ use bytes::Bytes;
 use linerate_http::server::{BodyReader, RequestHead};
 use linerate_net::{Close, Conn, Listener, Time};
 
+use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
-use crate::limits::{PIPELINED, UNSENT};
+use crate::limits::PIPELINED;
 use crate::response::Streamed;
 
 /// One connection. Small, since most are idle: what a busy one needs besides is in [`Work`].
@@ -190,22 +191,26 @@ impl Connection {
     }
 
     /// Whether the next bytes must wait: for answers to leave, or for a handler to read its body.
-    pub(crate) fn is_blocked(&self, about_to_send: usize) -> bool {
+    pub(crate) fn is_blocked(&self, about_to_send: usize, allowance: &Allowance) -> bool {
         if self.held {
             return true;
         }
-        let Some(work) = &self.work else { return about_to_send + self.unsent >= UNSENT };
+        let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
-        work.queue.len() >= PIPELINED || about_to_send + self.unsent + work.ready >= UNSENT || body_full
+        work.queue.len() >= PIPELINED
+            || about_to_send + self.unsent + work.ready >= allowance.each()
+            || body_full
     }
 
     /// What it waits for now.
-    pub(crate) fn state(&self) -> Waits {
+    pub(crate) fn state(&self, allowance: &Allowance) -> Waits {
         if self.unsent > 0 {
             return Waits::Write;
         }
         match self.work.as_deref() {
-            Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. }) if !self.is_blocked(0) => {
+            Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. })
+                if !self.is_blocked(0, allowance) =>
+            {
                 Waits::Body
             }
             Some(work) if !work.queue.is_empty() => Waits::Handler,

@@ -17,6 +17,7 @@
 //! pipelined answers keep their order. All answers that are ready in a turn of the loop leave in one send.
 
 mod access_log;
+mod allowance;
 mod blocking;
 mod body;
 mod connection;

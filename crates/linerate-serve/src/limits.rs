@@ -66,6 +66,19 @@ pub(crate) const PIPELINED: usize = 64;
 /// ask for large answers faster than any wire takes them.
 pub(crate) const UNSENT: usize = 256 << 10;
 
+/// Bytes of answers that all connections of a thread together may have on their way; while they do, each is granted
+/// `UNSENT_SCARCE` in place of `UNSENT`. Reason: ten thousand that read nothing must not have 4 GB of our memory; so much keeps
+/// 250 slow readers as fast as their wires are.
+pub(crate) const UNSENT_TOGETHER: usize = 64 << 20;
+
+/// What a connection may have on its way while these are used up. Reason: a system call's worth; the kernel's buffers still keep a
+/// wire busy.
+pub(crate) const UNSENT_SCARCE: usize = 16 << 10;
+
+/// Bytes that a connection may still have on their way when it is closed. Reason: nobody counts them from then on; one that
+/// is closed behind each answer would have as many as it likes.
+pub(crate) const UNSENT_CLOSED: usize = 32 << 10;
+
 /// Bytes of a request body that wait for its handler; beyond it, nothing more is read from the connection. Reason:
 /// back-pressure has to begin somewhere; this fills a long fast wire.
 pub(crate) const BODY_BUFFERED: usize = 128 << 10;

@@ -14,6 +14,7 @@ use linerate_net::{Conn, Listener, Time};
 
 pub(crate) use self::answer::explained;
 use crate::access_log::LogBuffer;
+use crate::allowance::Allowance;
 use crate::connection::{Answer, Connection, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
@@ -30,6 +31,7 @@ pub(crate) struct Engine<H: Handler> {
     /// What the connection that has its turn will send.
     pub(crate) out: Vec<u8>,
     pub(crate) limits: Limits,
+    pub(crate) allowance: Allowance,
     /// Bodies up to this size leave as a copy beside their head.
     pub(crate) copied: usize,
     pub(crate) counts: Arc<ThreadCounts>,
@@ -64,6 +66,7 @@ impl<H: Handler> Engine<H> {
             tasks: Tasks::new(ready),
             out: Vec::new(),
             limits,
+            allowance: Allowance::default(),
             copied: limits::BODY_COPIED,
             counts,
             date: HttpDate::from_unix(0),

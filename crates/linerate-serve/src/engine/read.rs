@@ -52,7 +52,7 @@ impl<H: Handler> Engine<H> {
     /// looked at.
     fn consume(&mut self, c: &mut Connection, bytes: &[u8], mut seen: usize) -> (usize, usize) {
         let mut at = 0;
-        while at < bytes.len() && c.reads() && !c.is_blocked(self.out.len()) {
+        while at < bytes.len() && c.reads() && !c.is_blocked(self.out.len(), &self.allowance) {
             if c.is_reading_body() {
                 at += self.body_bytes(c, &bytes[at..]);
                 continue;

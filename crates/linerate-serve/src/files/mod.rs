@@ -29,14 +29,16 @@ use rustix::io::Errno;
 
 use self::condition::{Outcome, Validators};
 use self::negotiate::Encoding;
+use crate::allowance;
 use crate::blocking::blocking;
 use crate::engine::explained;
 use crate::response::BodyStream;
 use crate::{Request, Response};
 
-/// Files up to this size are read at once and leave beside their head. Reason: one read, one send.
+/// Files up to this size are read at once and leave beside their head, those that a connection may have on their way. Reason: one
+/// read, one send.
 const WHOLE: u64 = 64 << 10;
-/// Bytes read at a time of larger ones. Reason: as much as a fast wire takes in a turn.
+/// Bytes read at a time of larger ones, at most. Reason: as much as a fast wire takes in a turn.
 const PIECE: usize = 128 << 10;
 /// Texts of these sizes are compressed on the fly. Reason: smaller ones don't gain, larger ones should lie there compressed.
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
@@ -382,7 +384,7 @@ fn allow(mut response: Response) -> Response {
 
 fn body(file: File, part: std::ops::Range<u64>, response: Response) -> Response {
     let size = part.end - part.start;
-    if size > WHOLE {
+    if size > WHOLE.min(allowance::current() as u64) {
         return response.with_stream(Piecewise { file, at: part.start, end: part.end });
     }
     let mut bytes = vec![0; size as usize];
@@ -405,7 +407,7 @@ impl BodyStream for Piecewise {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
-        let n = (self.end - self.at).min(PIECE as u64);
+        let n = (self.end - self.at).min(PIECE.min(allowance::current()) as u64);
         if n == 0 {
             return Poll::Ready(None);
         }

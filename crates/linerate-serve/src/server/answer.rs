@@ -13,10 +13,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// Moves answers from the front of the queue to the wire as far as they are ready and the wire takes them.
     pub(super) fn pump(&mut self, c: &mut Connection, budget: &mut usize) -> Result<(), Gone> {
         while *budget > 0 {
-            if self.engine.out.len() + c.unsent >= limits::UNSENT {
+            if self.engine.out.len() + c.unsent >= self.engine.allowance.each() {
                 *budget = budget.saturating_sub(self.engine.out.len());
                 self.flush(c)?;
-                if c.unsent >= limits::UNSENT {
+                if c.unsent >= self.engine.allowance.each() {
                     return Ok(());
                 }
             }
@@ -75,8 +75,15 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             sent.map_err(|_| Gone)?;
         }
-        c.unsent = self.transport.unsent(c.conn);
+        self.look_at_unsent(c);
         Ok(())
+    }
+
+    /// Asks how much of what was handed over has not left.
+    pub(super) fn look_at_unsent(&mut self, c: &mut Connection) {
+        let unsent = self.transport.unsent(c.conn);
+        self.engine.allowance.changed(c.unsent, unsent);
+        c.unsent = unsent;
     }
 
     /// Whether what is in `out` ends the connection, and nothing else is to be waited for.
@@ -85,6 +92,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             && c.queue_is_empty()
             && !c.is_reading_body()
             && !self.engine.out.is_empty()
+            && self.engine.out.len() + c.unsent <= limits::UNSENT_CLOSED
     }
 
     /// Gives `out` to the transport, and the end of the connection with it.
@@ -113,7 +121,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
             *at = with_head;
             return Ok(Pumped::More);
         }
-        let (slice, last) = (body.slice(*at..body.len().min(*at + limits::BODY_SLICE)), *last);
+        let slice = self.engine.allowance.each().min(limits::BODY_SLICE);
+        let (slice, last) = (body.slice(*at..body.len().min(*at + slice)), *last);
         *at += slice.len();
         let done = *at == body.len();
         self.flush(c)?;
@@ -122,7 +131,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         c.handed += len as u64;
         self.engine.counts.sent(len);
         sent.map_err(|_| Gone)?;
-        c.unsent = self.transport.unsent(c.conn);
+        self.look_at_unsent(c);
         *budget = budget.saturating_sub(len);
         Ok(if done { Pumped::Done { last } } else { Pumped::More })
     }

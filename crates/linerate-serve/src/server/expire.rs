@@ -64,6 +64,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
             Waits::Write => {
+                // What has left since something was handed over is told only once all of it has.
+                self.look_at_unsent(&mut c);
                 let left = c.handed - c.unsent as u64;
                 let elapsed = self.engine.now - c.since;
                 let least = elapsed.as_secs() * self.engine.limits.least_rate;

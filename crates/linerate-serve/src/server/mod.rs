@@ -201,6 +201,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.next_second = now + Duration::from_millis(500);
         }
         timers::enter(&self.timers);
+        self.engine.allowance.enter();
         self.timers.borrow_mut().advance(now);
     }
 
@@ -228,9 +229,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.connections.get_mut(conn.slot())?.take_if(|c| c.conn == conn)
     }
 
-    fn close(&mut self, mut c: Connection, how: Close) {
+    fn close(&mut self, c: Connection, how: Close) {
         self.transport.close(c.conn, how);
-        c.unsent = 0;
         self.forget(c);
     }
 
@@ -242,6 +242,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             work.input.clear();
         }
         self.engine.rest(&mut c);
+        self.engine.allowance.changed(c.unsent, 0);
         self.engine.counts.closed();
         self.leaving -= usize::from(c.leaving);
         self.open -= 1;

@@ -31,10 +31,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
                     Err(Gone) => return self.close(c, Close::Abort),
                 },
             }
-            let stuck = !c.reads() || c.is_blocked(0) || !has_news(&c);
+            let stuck = !c.reads() || c.is_blocked(0, &self.engine.allowance) || !has_news(&c);
             if budget == 0 || round >= TURN_ROUNDS {
                 // Others have their turn first; while the wire is full there is nothing to come back for.
-                let more = !stuck || (!c.queue_is_empty() && c.unsent < limits::UNSENT);
+                let more = !stuck || (!c.queue_is_empty() && c.unsent < self.engine.allowance.each());
                 if more && !c.dirty {
                     c.dirty = true;
                     self.again.push(c.conn);
@@ -46,12 +46,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             self.engine.advance(&mut c);
         }
-        if c.peer_ended && !c.is_blocked(0) && !has_news(&c) {
+        if c.peer_ended && !c.is_blocked(0, &self.engine.allowance) && !has_news(&c) {
             c.cut_body();
             c.closing.get_or_insert(Close::Now);
         }
         if let Some(how) = c.closing
             && c.queue_is_empty()
+            && c.unsent <= limits::UNSENT_CLOSED
         {
             // A body that nobody reads to its end is still arriving: do not let it destroy the answer.
             let how = if c.is_reading_body() && !c.peer_ended { Close::Lingering } else { how };
@@ -62,7 +63,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// Puts a connection back, with its reading and its deadline as they should be.
     pub(super) fn keep(&mut self, mut c: Connection) {
-        let pause = c.reads() && c.is_blocked(0);
+        let pause = c.reads() && c.is_blocked(0, &self.engine.allowance);
         if pause != c.paused {
             c.paused = pause;
             if pause {
@@ -72,7 +73,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
         }
         self.engine.rest(&mut c);
-        let state = c.state();
+        let state = c.state(&self.engine.allowance);
         if state != c.waits || c.progressed {
             c.waits = state;
             c.progressed = false;
