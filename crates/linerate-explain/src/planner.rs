@@ -280,10 +280,12 @@ impl Planner {
         if observed.iter().all(|c| c.answer().is_none()) && failed.is_empty() {
             return Some("no call ended in the time there was (--budget)".to_owned());
         }
-        if let Some(failure) =
-            failed.first().filter(|_| failed.len() * 4 > observed.len() || record.group().is_empty())
-        {
+        if let Some(failure) = failed.first().filter(|_| failed.len() > 1 || record.group().is_empty()) {
             return Some(format!("{} of {} calls failed: {}", failed.len(), observed.len(), failure.words));
+        }
+        // One may be a hiccup of this machine.
+        if let Some((_, words)) = steady::now_and_then(record).filter(|(slow, _)| *slow > 1) {
+            return Some(format!("{words}, and no cause was found for it"));
         }
         let total = record.typical(|c| c.total);
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
@@ -341,6 +343,9 @@ fn doubts(record: &Record) -> Vec<String> {
     statuses.dedup();
     if statuses.len() > 1 {
         doubts.push(format!("the server does not answer alike: statuses {statuses:?}"));
+    }
+    if let Some((1, words)) = steady::now_and_then(record) {
+        doubts.push(words);
     }
     let failed = record.observed().filter(|c| c.failed().is_some()).count();
     if failed > 0 {

@@ -28,7 +28,12 @@ pub(crate) fn weigh(
 ) -> Option<String> {
     // These are such changes: of the way, and from one connection to the next.
     let told = named.iter().any(|verdict| CHANGES.contains(&verdict.id()));
-    let how = statuses(record).or_else(|| failures(record)).or_else(|| times(record).filter(|_| !told))?;
+    // A queue on the way fills with each call; which connection a call is on knows no order.
+    let fills = named.iter().any(|verdict| verdict.id() == "bufferbloat");
+    let how = statuses(record)
+        .or_else(|| failures(record))
+        .or_else(|| slows_down(record).filter(|_| !fills))
+        .or_else(|| times(record).filter(|_| !told))?;
     named.retain(|verdict| BEFORE.contains(&verdict.id()));
     ruled_out.retain(|cause| BEFORE.contains(&cause.id));
     Some(format!("the server changed while we looked: {how}"))
@@ -104,6 +109,70 @@ pub(crate) fn warms_up(record: &Record) -> bool {
         .sum::<usize>();
     // Kendall's test: of six calls in any order 14 of the 15 pairs fall in less than one of a hundred cases.
     waits.len() > WARMING && falls + 1 >= pairs && first.min(*second) > 2.0 * last + APART_MS / 2.0
+}
+
+/// Calls from which on an order is none by chance.
+const IN_ORDER: usize = 8;
+/// Of all pairs of calls, those that may be out of order: one in so many.
+const OUT_OF_ORDER: usize = 20;
+
+/// Each call takes longer than nearly all before it: what it looks through grows, or it holds somebody who calls often back more and more.
+fn slows_down(record: &Record) -> Option<String> {
+    let plain = |p: &CallProbe| {
+        matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::PerConnection)
+    };
+    let calls: Vec<&Call> = alike(record)
+        .filter(|(p, c)| plain(p) && p.arm == 0 && !c.fresh && c.answer().is_some() && !c.lossy())
+        .map(|(_, c)| c)
+        .collect();
+    let waits: Vec<f64> = calls.iter().map(|c| ms(c.wait)).collect();
+    let (first, last) = (waits.first()?, waits.last()?);
+    let pairs = waits.len() * (waits.len() - 1) / 2;
+    let falls = waits
+        .iter()
+        .enumerate()
+        .map(|(i, a)| waits[i + 1..].iter().filter(|b| *b <= a).count())
+        .sum::<usize>();
+    let slower = waits.len() >= IN_ORDER && falls * OUT_OF_ORDER <= pairs && *last > 1.5 * first + APART_MS;
+    let [first, last] = [*first, *last].map(say);
+    slower
+        .then(|| format!("the same call waited {first} at first and {last} later, a little longer each time"))
+}
+
+/// A call that takes more than so many times as long as the one in the middle, and so many milliseconds besides, met something.
+const SELDOM: (f64, f64) = (5.0, 50.0);
+
+/// Of the calls with nothing changed those that took far longer than the others: how many, and that in words. The very first is left
+/// out, since it finds everything cold.
+pub(crate) fn now_and_then(record: &Record) -> Option<(usize, String)> {
+    let plain = |p: &CallProbe| {
+        let same = matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::PerConnection);
+        same && p.arm == 0
+    };
+    let from = record.warming().count().max(1);
+    let mut took: Vec<f64> = record
+        .calls()
+        .skip(from)
+        .filter(|(p, c)| plain(p) && c.answer().is_some())
+        .map(|(_, c)| ms(c.total))
+        .collect();
+    if took.len() < 2 * LEAST {
+        return None;
+    }
+    took.sort_by(f64::total_cmp);
+    let least = SELDOM.0 * crate::stats::median(&took) + SELDOM.1;
+    let (most, slow) = took.split_at(took.partition_point(|t| *t <= least));
+    let (all, middle) = (took.len(), say(crate::stats::median(most)));
+    let words = match slow {
+        [] => return None,
+        [one] => format!("1 of {all} calls took {}, the others {middle}", say(*one)),
+        slow => format!(
+            "{} of {all} calls took {}, the others {middle} (in the middle)",
+            slow.len(),
+            say(crate::stats::median(slow))
+        ),
+    };
+    Some((slow.len(), words))
 }
 
 /// From some moment on, the same call takes a wholly different time.
@@ -288,5 +357,70 @@ mod tests {
             _ => Call { total: t(4000.0), ..fails(Why::TimedOut, Stage::Wait, fresh) },
         });
         assert!(changed(&hangs).contains("it is gone"), "{:?}", hangs.limits);
+    }
+
+    /// An answer after that long.
+    fn after(ms: f64, fresh: bool) -> Call {
+        Call { wait: t(ms), total: t(ms), ..stalls(0.0, fresh) }
+    }
+
+    #[test]
+    fn one_that_slows_down_with_each_call_is_not() {
+        for step in [4.0, 1.0] {
+            let slower = explained(|n, _, fresh| after(0.3 + step * n as f64, fresh));
+            let word = changed(&slower);
+            assert!(word.contains("a little longer each time"), "{step}: {word}");
+        }
+        // Some connections are slow whenever they are asked.
+        let by_connection = explained(|n, probe, fresh| {
+            let slow = matches!(probe.lane, Lane::Kept(0 | 121 | 123 | 124));
+            after(if slow { 60.0 } else { 0.3 } + n as f64 * 0.001, fresh)
+        });
+        assert_eq!(by_connection.causes.first().map(|c| c.id()), Some("pinned-to-busy-worker"));
+    }
+
+    #[test]
+    fn one_that_is_slow_now_and_then_is_not_healthy() {
+        let rare = explained(|n, _, fresh| after(if n % 9 == 5 { 300.0 } else { 2.0 }, fresh));
+        assert_eq!((rare.whole, rare.causes.len()), (Whole::Inconclusive, 0), "{rare:#?}");
+        assert!(rare.limits[0].contains("calls took 300.0 ms"), "{:?}", rare.limits);
+        let once = explained(|n, _, fresh| after(if n == 5 { 300.0 } else { 2.0 }, fresh));
+        assert_eq!(once.whole, Whole::Healthy, "a hiccup is told, and is no fault: {once:#?}");
+        assert!(once.limits.iter().any(|l| l.starts_with("1 of ")), "{:?}", once.limits);
+        let cold = explained(|n, _, fresh| after(if n == 0 { 300.0 } else { 2.0 }, fresh));
+        assert_eq!(
+            (cold.whole, cold.limits.len()),
+            (Whole::Healthy, 0),
+            "the first call warms up: {cold:#?}"
+        );
+    }
+
+    #[test]
+    fn one_that_drops_calls_on_new_connections_too_has_no_race_of_keep_alive() {
+        let drops = explained(|n, _, fresh| match n {
+            1 | 6 | 14 | 15 | 21 => fails(Why::ClosedEarly, Stage::Wait, fresh),
+            _ => after(1.0, fresh),
+        });
+        assert_eq!((drops.whole, drops.causes.len()), (Whole::Inconclusive, 0), "{:#?}", drops.causes);
+        assert!(drops.limits[0].contains("calls failed: it is gone"), "{:?}", drops.limits);
+    }
+
+    #[test]
+    fn an_answer_that_is_made_as_it_goes_is_work_and_no_tiny_writes() {
+        let stream = |apart: f64| {
+            move |_: usize, _: &CallProbe, fresh: bool| {
+                let receives: Vec<Received> =
+                    (0..40).map(|i| Received { at: t(0.2 + apart * f64::from(i)), bytes: 20 }).collect();
+                let mut call = Call { receives, ..stalls(apart * 39.0, fresh) };
+                (call.facts.data_segs_in, call.facts.bytes_received) = (40, 800);
+                call
+            }
+        };
+        let tokens = explained(stream(20.0));
+        let ids: Vec<&str> = tokens.causes.iter().map(|c| c.id()).collect();
+        assert_eq!(ids, ["server-think"], "{:#?}", tokens.causes);
+        assert!(tokens.causes[0].cost_ms() > 700.0, "{:#?}", tokens.causes);
+        let pieces = explained(stream(1.0));
+        assert_eq!(pieces.causes[0].id(), "tiny-writes", "{:#?}", pieces.causes);
     }
 }

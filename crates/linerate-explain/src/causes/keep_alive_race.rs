@@ -4,7 +4,7 @@
 //! another. Experiment: calls after a pause.
 
 use super::{Cause, Fix, Judgement, nothing};
-use crate::call::{Stage, Why, ms};
+use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
 use crate::stats::median;
@@ -36,18 +36,32 @@ const FIXES: &[Fix] = &[
     Fix { software: "any server", change: "say Connection: close with the last answer before closing" },
 ];
 
+/// The server closed the connection and did not answer.
+fn dropped(call: &Call) -> bool {
+    let closed = |why| matches!(why, Why::Reset | Why::ClosedEarly);
+    call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, Stage::Wait | Stage::Send))
+}
+
 fn judge(record: &Record) -> Judgement {
     let mut reused = 0;
     let mut lost = Vec::new();
     for (_, call) in record.calls().filter(|(_, c)| !c.fresh) {
         reused += 1;
-        let closed = |why| matches!(why, Why::Reset | Why::ClosedEarly);
-        if call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, Stage::Wait | Stage::Send)) {
+        if dropped(call) {
             lost.push(ms(call.total));
         }
     }
     if lost.is_empty() {
         return Judgement::Silent;
+    }
+    // Nobody has waited too long on a connection that is new.
+    let fresh = record.calls().filter(|(_, c)| c.fresh).count();
+    let new = record.calls().filter(|(_, c)| c.fresh && dropped(c)).count();
+    if new > 0 {
+        return Judgement::RuledOut(format!(
+            "{new} of {fresh} calls on new connections got no answer either, and {} of {reused} on kept ones",
+            lost.len()
+        ));
     }
     // A client has to send it again on a new connection.
     let again = crate::record::median_of(&record.fresh(), |c| c.total);

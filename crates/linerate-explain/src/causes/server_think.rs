@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{
     Cause, Fix, Judgement, bufferbloat, compression, in_the_process, pinned, say, send_buffer, server_nagle,
-    server_queueing, slow_start, zero_window,
+    server_queueing, slow_start, tiny_writes, zero_window,
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
@@ -76,6 +76,9 @@ fn first_byte(call: &Call) -> Duration {
 
 /// A pause in the middle of the answer that no round trip explains and no acknowledgement moves.
 fn pause(record: &Record) -> f64 {
+    if tiny_writes::apart_ms(record).is_some() {
+        return record.typical(|c| c.receive);
+    }
     let gap = median_of(&record.group(), Call::longest_gap);
     let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
@@ -112,7 +115,14 @@ fn judge(record: &Record) -> Judgement {
     if told || reads || pinned || in_the_process::named(record) || compression::named(record) {
         return Judgement::Silent;
     }
-    let words = if within > before {
+    let words = if let Some(apart) = tiny_writes::apart_ms(record).filter(|_| within > before) {
+        format!(
+            "the answer comes in pieces, {} apart, over {}, and no round trip or acknowledgement explains that: the server makes them as \
+             it goes",
+            say(apart),
+            say(within)
+        )
+    } else if within > before {
         format!(
             "the answer pauses for {} in its middle, and acknowledging earlier does not change that",
             say(within)

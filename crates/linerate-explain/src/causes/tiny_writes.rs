@@ -3,6 +3,7 @@
 //! Evidence: segments received against bytes received (`tcpi_data_segs_in`).
 
 use super::{Cause, Fix, Judgement, nothing, say, server_nagle};
+use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
 use crate::stats::median;
@@ -34,6 +35,23 @@ const SEGMENTS: f64 = 16.0;
 /// Bytes in each below which they are small.
 const SMALL: f64 = 300.0;
 
+/// Beyond a round trip, which Nagle's algorithm holds a piece back for, milliseconds.
+const PAUSE_MS: f64 = 5.0;
+
+/// How far the pieces of an answer are apart, where each comes after a pause that is the server's own, as where it answers word by word,
+/// milliseconds.
+pub(super) fn apart_ms(record: &Record) -> Option<f64> {
+    let pauses: Vec<f64> = record
+        .group()
+        .iter()
+        .flat_map(|c| c.receives.windows(2))
+        .map(|w| ms(w[1].at.saturating_sub(w[0].at)))
+        .collect();
+    let own = pauses.len() > SEGMENTS as usize && median(&pauses) > 1.5 * record.rtt_ms() + PAUSE_MS;
+    let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    (own && !stalls).then(|| median(&pauses))
+}
+
 fn judge(record: &Record) -> Judgement {
     let calls: Vec<_> = record.group().into_iter().filter(|c| c.facts.data_segs_in > 0).collect();
     if calls.len() < 2 {
@@ -45,6 +63,13 @@ fn judge(record: &Record) -> Judgement {
         return Judgement::RuledOut(format!(
             "an answer comes in {segments:.0} segments of {:.0} bytes",
             bytes / segments.max(1.0)
+        ));
+    }
+    if let Some(apart) = apart_ms(record) {
+        return Judgement::RuledOut(format!(
+            "its {segments:.0} pieces come {} apart, which no round trip and no acknowledgement explains: the server makes them as it \
+             goes",
+            say(apart)
         ));
     }
     let stalls = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));

@@ -7,7 +7,7 @@ use pcap_parser::nom::Err as Parse;
 use pcap_parser::pcapng::{Block, parse_block_be, parse_block_le};
 use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header};
 
-use super::limits::{INTERFACES, READ_BYTES, RECORD_BYTES};
+use super::limits::{INTERFACES, READ_BYTES, RECORD_BYTES, UNPACKED_BYTES};
 use super::packet::{LinkType, Packet};
 
 /// What is wrong with a capture file.
@@ -25,6 +25,9 @@ pub enum FileError {
         /// Its first bytes, readable.
         start: String,
     },
+    /// Packed by gzip, and damaged before the first packet.
+    #[error("its gzip is damaged from the beginning ({0}): copy or fetch it again")]
+    Gzip(String),
     /// Packed by something that isn't read here.
     #[error("it is compressed with {with}: unpack it first, for example with `{command}`")]
     Compressed {
@@ -165,7 +168,11 @@ impl<R: Read> CaptureFile<R> {
 
     fn header(&mut self) -> Result<(), FileError> {
         while self.end < 24 && !self.eof {
-            self.fill()?;
+            match self.fill() {
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => self.eof = true,
+                Err(e) if self.unpacks_no_more(&e) => return Err(FileError::Gzip(e.to_string())),
+                done => done?,
+            }
         }
         let data = &self.buffer[..self.end];
         if data.is_empty() {
@@ -205,6 +212,11 @@ impl<R: Read> CaptureFile<R> {
         }
     }
 
+    /// The file can be read, and what is in it cannot be unpacked.
+    fn unpacks_no_more(&self, error: &std::io::Error) -> bool {
+        matches!(self.input, Input::Gzip(_)) && error.kind() == std::io::ErrorKind::InvalidInput
+    }
+
     fn advance(&mut self, n: usize) {
         self.start += n;
         self.offset += n as u64;
@@ -220,8 +232,11 @@ impl<R: Read> CaptureFile<R> {
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
+        // What is unpacked at a time with damage is lost whole.
+        let at_most = if matches!(self.input, Input::Gzip(_)) { UNPACKED_BYTES } else { usize::MAX };
+        let to = self.buffer.len().min(self.end.saturating_add(at_most));
         let n = loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
+            match self.input.read(&mut self.buffer[self.end..to]) {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 done => break done?,
             }
@@ -255,10 +270,7 @@ impl<R: Read> CaptureFile<R> {
                 Some(Step::More) => match self.fill() {
                     // A gzip stream that ends in its middle is a truncated capture like any other.
                     Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => self.eof = true,
-                    Err(e)
-                        if matches!(self.input, Input::Gzip(_))
-                            && e.kind() == std::io::ErrorKind::InvalidInput =>
-                    {
+                    Err(e) if self.unpacks_no_more(&e) => {
                         self.ending = Some(Ending::Damaged { at: self.offset, what: format!("gzip: {e}") });
                     }
                     done => done?,

@@ -47,6 +47,9 @@ pub const RECORD_BYTES: usize = 16 << 20;
 /// Bytes read from a file at once. Reason: fewer, longer reads; still small beside the caches.
 pub const READ_BYTES: usize = 256 << 10;
 
+/// Bytes unpacked at once. Reason: of the step that meets damage nothing is had, so steps are short.
+pub const UNPACKED_BYTES: usize = 1 << 10;
+
 /// Interfaces of one pcapng section. Reason: their descriptions are kept.
 pub const INTERFACES: usize = 4096;
 

@@ -126,11 +126,16 @@ fn reason(cause: &str) -> Option<&'static str> {
     })
 }
 
+/// What stands for receives that are not drawn one by one.
+const MORE: &str = " more receives, ";
+
 fn between(before: &Arrow, after: &Arrow) -> &'static str {
     match (before.to_server, after.to_server) {
         (true, true) => "nothing from us",
         (false, true) => "nothing from us",
         (true, false) => "until the server answers",
+        // Many receives are drawn as one.
+        (false, false) if after.label.contains(MORE) || before.label.contains(MORE) => "the answer goes on",
         (false, false) => "nothing from the server",
     }
 }
@@ -182,7 +187,7 @@ fn arrows(call: &Call) -> Vec<Arrow> {
     let last = receives.len() - 1;
     receive(0);
     let bytes: u64 = receives[1..last].iter().map(|r| u64::from(r.bytes)).sum();
-    let words = format!("{} more receives, {}", last - 1, crate::units::several(bytes, "byte", "bytes"));
+    let words = format!("{}{MORE}{}", last - 1, crate::units::several(bytes, "byte", "bytes"));
     push(receives[last / 2].at, false, words, false);
     let end = label(receives[last].bytes.into(), last);
     push(receives[last].at, false, end, false);

@@ -150,6 +150,21 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
 }
 
 #[test]
+fn receives_that_are_drawn_as_one_leave_no_silence_around_them() {
+    let streams = explained(|_, fresh| {
+        let connect = if fresh { t(1.9) } else { Duration::ZERO };
+        let at = |i: u32| Received { at: connect + t(100.0 * f64::from(i)), bytes: 19 };
+        let receives: Vec<Received> = (1..40).map(at).collect();
+        let words = "begins its answer and does not end it".to_owned();
+        let end = Some(Err(Failure { stage: Stage::Receive, why: Why::TimedOut, words }));
+        Call { fresh, connect, wait: t(100.0), total: t(4000.0), receives, end, ..Call::default() }
+    });
+    let shown = to_string(&streams, Style::default());
+    assert!(shown.contains("37 more receives"), "{shown}");
+    assert!(shown.contains("the answer goes on") && !shown.contains("nothing from the server"), "{shown}");
+}
+
+#[test]
 fn a_process_in_a_few_lines() {
     let mut diagnosis = stalled();
     let doing =

@@ -68,6 +68,39 @@ fn gzip_is_unpacked() {
 }
 
 #[test]
+fn of_damaged_gzip_what_is_before_counts() {
+    use std::io::Write;
+    let data: Vec<Vec<u8>> = (0..400_u32)
+        .map(|i| (0..50).map(|j| (i.wrapping_mul(2_654_435_761) >> (j % 24)) as u8).collect())
+        .collect();
+    let records: Vec<(u32, u32, &[u8])> = data.iter().map(|d| (1, 0, d.as_slice())).collect();
+    let whole = pcap(0xa1b2_c3d4, false, &records);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&whole).expect("in memory");
+    let packed = packed.finish().expect("in memory");
+    let (mut some, mut refused) = (0, 0);
+    for at in (0..packed.len()).step_by(7) {
+        let mut damaged = packed.clone();
+        damaged[at] ^= 0xff;
+        let mut file = match CaptureFile::open(&damaged[..]) {
+            Ok(file) => file,
+            Err(FileError::Io(e)) => panic!("byte {at}: the file was read: {e}"),
+            Err(_) => {
+                refused += 1;
+                continue;
+            }
+        };
+        let mut n = 0;
+        while file.next_packet().unwrap_or_else(|e| panic!("byte {at}: the file was read: {e}")).is_some() {
+            n += 1;
+        }
+        some += usize::from(n > 0 && file.ending() != Some(&Ending::Whole));
+    }
+    assert!(refused > 0 && some * 2 > packed.len() / 7, "{some} with packets, {refused} refused");
+    assert!(matches!(CaptureFile::open(&packed[..12]).err(), Some(FileError::Empty)), "nothing is in it yet");
+}
+
+#[test]
 fn truncated_and_damaged_files_say_where() {
     let whole = pcap(0xa1b2_c3d4, false, &[(1, 5, b"ab"), (2, 0, b"cd")]);
     let (packets, ending) = all(&whole[..whole.len() - 1]);
