@@ -209,6 +209,17 @@ fn a_dry_run_sends_nothing_and_prints_a_plan_that_can_be_read() {
 }
 
 #[test]
+fn a_dry_run_says_what_is_left_out_as_the_run_would() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("api.yaml");
+    let api = "openapi: 3.0.0\npaths:\n  /a:\n    get: {}\n    post: {}\n";
+    std::fs::write(&path, api).expect("written");
+    let said = run(&["load", "--dry-run", "--openapi", &path.display().to_string(), "http://127.0.0.1/"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.starts_with("note: ") && said.err.contains("POST /a"), "{said:?}");
+}
+
+#[test]
 fn a_body_may_come_from_a_file_or_from_standard_input() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("body");

@@ -81,6 +81,41 @@ fn each_way_answers_each_request_once() {
     }
 }
 
+/// RFC 9112 section 9.2: what comes beyond the answers is not an answer, least of all that to the next request.
+#[test]
+fn no_way_takes_what_was_not_asked_for_as_an_answer() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let at = listener.local_addr().expect("it is bound");
+    let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec();
+    // Longer than any read, so that its rest is there when the next answer is.
+    bytes.extend_from_slice(b"HTTP/1.1 500 Unasked\r\nContent-Length: 300000\r\n\r\n");
+    bytes.resize(bytes.len() + 300_000, b'x');
+    let bytes = Arc::new(bytes);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let bytes = Arc::clone(&bytes);
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0) && stream.write_all(&bytes).is_ok() {}
+            });
+        }
+    });
+    for way in WAYS {
+        let plan = Plan {
+            connections: if way == Way::Poll { 1 } else { 2 },
+            ..plan(at, way, Stop { requests: Some(20), duration: None })
+        };
+        let outcome = start(plan).unwrap().join();
+        let r = outcome.requests;
+        assert_eq!(
+            (r.answered, r.failed, outcome.bad.total()),
+            (20, 0, 0),
+            "{way:?} {r:?} {:?}",
+            outcome.failures
+        );
+    }
+}
+
 #[test]
 fn each_way_ends_when_told_to_though_nobody_answers() {
     for way in WAYS {

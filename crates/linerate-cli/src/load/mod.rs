@@ -27,6 +27,7 @@ pub(crate) use watch::Interrupt;
 pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     let meaning = plan::of(args)?;
     if args.dry_run {
+        meaning.say_notes();
         let first = linerate_load::first_request(&meaning.plan)?;
         return terminal::print(&dry_run::to_string(&meaning.plan, &first)).map(|()| Exit::Fine);
     }
@@ -35,9 +36,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if let Some(file) = &meaning.plan.pcap_out {
         output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
-    for note in &meaning.notes {
-        let _ = writeln!(io::stderr(), "note: {note}");
-    }
+    meaning.say_notes();
     let interrupt = Interrupt::listen()?;
     let running = linerate_load::start(meaning.plan.clone())?;
     let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);

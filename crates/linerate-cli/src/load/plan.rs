@@ -1,6 +1,6 @@
 //! From what was typed to what it means: flags over plan file over defaults.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use linerate_load::Plan;
@@ -27,6 +27,14 @@ pub(crate) struct Meaning {
     pub(crate) notes: Vec<String>,
     /// Said when the target cannot be reached.
     pub(crate) hint: Option<&'static str>,
+}
+
+impl Meaning {
+    pub(crate) fn say_notes(&self) {
+        for note in &self.notes {
+            let _ = writeln!(std::io::stderr(), "note: {note}");
+        }
+    }
 }
 
 /// The plan that the flags mean. Nothing is sent, nothing is written.

@@ -219,7 +219,8 @@ impl Caller {
                 Ok(Some(Part::End(end))) => {
                     self.answered(now, Some(first).filter(|f| *f < now), end.status);
                     let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
-                    return Heard::Answered { reusable: end.reusable && !spent };
+                    // What follows answers nothing that was asked, nor may it answer what is asked next (RFC 9112, 9.2).
+                    return Heard::Answered { reusable: end.reusable && !spent && input.is_empty() };
                 }
                 Err(error) => {
                     self.give_up(Failure::Malformed, &error.to_string());
