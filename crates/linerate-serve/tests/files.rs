@@ -276,6 +276,11 @@ fn compression() {
     }
     assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip\r\n").body, b"zipped");
     assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip, br\r\n").body, b"brotli");
+    assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip, br;q=0.9\r\n").body, b"zipped");
+    assert_eq!(
+        site.ask("GET", "/b.js", "Accept-Encoding: gzip;q=0.1, br;q=0.1, identity\r\n").body,
+        b"plain"
+    );
     assert_eq!(site.ask("GET", "/b.js", "Accept-Encoding: gzip;q=0\r\n").body, b"plain");
     assert_eq!(site.ask("GET", "/c.png", "Accept-Encoding: gzip\r\n").body.len(), 6000);
     // A range is one of the file itself.

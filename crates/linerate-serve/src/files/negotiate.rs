@@ -1,5 +1,6 @@
 //! Content codings (RFC 9110 section 12.5.3).
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -32,27 +33,31 @@ impl Encoding {
     }
 }
 
-/// The codings that the client takes, the smallest first.
+/// The codings that the client takes, what it likes best first, then the smallest.
 pub(super) fn accepted(request: &Request) -> impl Iterator<Item = Encoding> + use<> {
     let list = super::list(request, "accept-encoding").unwrap_or_default();
-    let takes = [Encoding::Brotli, Encoding::Gzip].map(|e| (e, takes(&list, e.name())));
-    takes.into_iter().filter_map(|(encoding, takes)| takes.then_some(encoding))
+    preferred(&list).into_iter().flatten()
 }
 
-fn takes(list: &str, name: &str) -> bool {
-    let mut any = false;
-    for item in list.split(',') {
-        let mut parts = item.split(';').map(str::trim);
-        let coding = parts.next().unwrap_or_default();
-        let refused = parts
-            .filter_map(|p| p.strip_prefix("q=").or_else(|| p.strip_prefix("Q=")))
-            .any(|q| q.trim().parse::<f32>().is_ok_and(|q| q <= 0.0));
-        if coding.eq_ignore_ascii_case(name) {
-            return !refused;
-        }
-        any |= coding == "*" && !refused;
-    }
-    any
+fn preferred(list: &str) -> [Option<Encoding>; 2] {
+    let mut codings = [Encoding::Brotli, Encoding::Gzip].map(|e| (e, weight(list, e.name()).unwrap_or(0)));
+    codings.sort_by_key(|(_, weight)| Reverse(*weight));
+    // Who prefers the file as it is says so by its name; a `*` does not.
+    let plain = named(list, "identity").unwrap_or(0).max(1);
+    codings.map(|(encoding, weight)| (weight >= plain).then_some(encoding))
+}
+
+/// What a coding is worth to the client, in thousandths; `None`: nothing is said of it.
+fn weight(list: &str, name: &str) -> Option<u16> {
+    named(list, name).or_else(|| named(list, "*"))
+}
+
+fn named(list: &str, name: &str) -> Option<u16> {
+    let mut items = list.split(',').map(|item| item.split(';').map(str::trim));
+    let mut parts = items.find_map(|mut parts| parts.next()?.eq_ignore_ascii_case(name).then_some(parts))?;
+    let q = parts.find_map(|p| p.strip_prefix("q=").or_else(|| p.strip_prefix("Q=")));
+    let q = q.and_then(|q| q.trim().parse::<f32>().ok()).filter(|q| !q.is_nan());
+    Some(q.map_or(1000, |q| (q.clamp(0.0, 1.0) * 1000.0).round() as u16))
 }
 
 /// A file, compressed quickly.
@@ -70,11 +75,26 @@ mod tests {
 
     #[test]
     fn what_is_taken() {
-        for list in ["gzip", "br, gzip;q=0.5", "*", "GZIP", "identity, gzip ; q=1"] {
-            assert!(takes(list, "gzip"), "{list}");
+        let takes = |list: &str| preferred(list).contains(&Some(Encoding::Gzip));
+        for list in ["gzip", "br, gzip;q=0.5", "*", "GZIP", "identity, gzip ; q=1", "*;q=0, gzip;q=0.001"] {
+            assert!(takes(list), "{list}");
         }
-        for list in ["", "br", "gzip;q=0", "gzip; q=0.0, *", "*;q=0", "xgzip"] {
-            assert!(!takes(list, "gzip"), "{list}");
+        for list in ["", "br", "gzip;q=0", "gzip; q=0.0, *", "*;q=0", "xgzip", "identity, gzip;q=0.9"] {
+            assert!(!takes(list), "{list}");
         }
+    }
+
+    #[test]
+    fn what_is_worth_more_comes_first() {
+        let (br, gzip) = (Some(Encoding::Brotli), Some(Encoding::Gzip));
+        for list in ["gzip, br", "*", "br;q=0.5, gzip;q=0.5", "br, gzip;q=0.9", "gzip;q=0.2, *;q=0.3"] {
+            assert_eq!(preferred(list), [br, gzip], "{list}");
+        }
+        for list in
+            ["gzip, br;q=0.9", "br;q=0.001, gzip;q=0.002", "*;q=0.5, gzip", "identity;q=0.1, br;q=0.1, gzip"]
+        {
+            assert_eq!(preferred(list), [gzip, br], "{list}");
+        }
+        assert_eq!(preferred("gzip, br;q=0.5, identity;q=0.7"), [gzip, None]);
     }
 }
