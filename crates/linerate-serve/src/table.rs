@@ -67,7 +67,10 @@ impl Rule {
         let plain = name.strip_suffix('/').unwrap_or(name);
         // As requests' paths are read, so that no other spelling of one passes by.
         let literal = plain.replace('%', "%25");
-        if name == "/" || plain.contains(['?', '#']) || file_name(&literal).ok().as_deref() != Some(plain) {
+        if name == "/"
+            || plain.contains(['?', '#'])
+            || file_name(&literal).ok().as_deref() != Some(plain.as_bytes())
+        {
             return Err(BadRule::Prefix);
         }
         match &action {
@@ -89,12 +92,12 @@ impl Rule {
     }
 
     /// What stands behind the prefix in a decoded name, if it is there.
-    fn rest<'n>(&self, name: &'n str) -> Option<&'n str> {
-        let rest = name.strip_prefix(self.prefix.as_str())?;
+    fn rest<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
+        let rest = name.strip_prefix(self.prefix.as_bytes())?;
         if self.prefix.is_empty() {
             return Some(rest);
         }
-        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(b"/") }
     }
 }
 
@@ -155,7 +158,7 @@ pub(crate) enum Routed {
     /// The answer.
     Answer(Response),
     /// The file of this name.
-    File(Files, String),
+    File(Files, Vec<u8>),
 }
 
 impl OwnTable {
@@ -234,10 +237,10 @@ mod tests {
         assert_eq!(prefixes, ["a/b", "a", ""]);
         let a = &table.rules[1];
         assert_eq!(
-            (a.rest("a"), a.rest("a/x/y"), a.rest("ab"), a.rest("b")),
-            (Some(""), Some("x/y"), None, None)
+            (a.rest(b"a"), a.rest(b"a/x/y"), a.rest(b"ab"), a.rest(b"b")),
+            (Some(&b""[..]), Some(&b"x/y"[..]), None, None)
         );
-        assert_eq!(table.rules[2].rest("x"), Some("x"));
+        assert_eq!(table.rules[2].rest(b"x"), Some(&b"x"[..]));
         assert_eq!(RouteTable::new(vec![rule("/a"), rule("/"), rule("/a/")]).err(), Some(BadTable::Twice(2)));
         assert_eq!(RouteTable::new(vec![rule("/a"); RULES + 1]).err(), Some(BadTable::TooMany));
     }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -101,6 +102,21 @@ fn files_directories_and_types() {
     assert_eq!(site.get("/bytes/5").body, b"01234");
     site.put("bytes/5", "mine");
     assert_eq!(site.get("/bytes/5").body, b"mine");
+}
+
+#[test]
+fn names_need_not_be_utf_8() {
+    let site = Site::new();
+    let name = std::ffi::OsStr::from_bytes(b"lat\xe9.txt");
+    fs::write(site.www().join(name), "latin").unwrap();
+    fs::create_dir(site.www().join("d")).unwrap();
+    fs::write(site.www().join("d").join(name), "deeper").unwrap();
+    for (path, text) in [("/lat%E9.txt", "latin"), ("/d/lat%e9.txt", "deeper")] {
+        let answer = site.get(path);
+        assert_eq!((answer.status, &answer.body[..]), (200, text.as_bytes()), "{path}");
+        assert_eq!(answer.field("content-type"), "text/plain; charset=utf-8");
+    }
+    assert_eq!(site.get("/lat%FF.txt").status, 404);
 }
 
 #[test]

@@ -11,9 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{ListenOptions, Time};
-use linerate_serve::{
-    BodyStream, Fields, FileRoot, Limits, Request, RequestBody, Response, Server, Wall, sleep,
-};
+use linerate_serve::{BodyStream, Fields, Limits, Request, RequestBody, Response, Server, Wall, sleep};
 use proptest::prelude::*;
 
 const AT: &str = "10.0.0.1:80";
@@ -235,7 +233,7 @@ fn at() -> SocketAddr {
 }
 
 /// Runs for so long, in virtual time.
-fn run<H: linerate_serve::Handler>(server: &mut Server<Mem, H>, ms: u64) {
+fn run(server: &mut Server<Mem, App>, ms: u64) {
     use linerate_net::Transport;
     let until = server.transport().now() + Duration::from_millis(ms);
     while server.transport().now() < until {
@@ -411,61 +409,6 @@ fn a_slow_reader_slows_its_requests_and_only_them() {
     run(&mut server, 30_000);
     assert_eq!(slow.seen().codes().len(), 20);
     assert!(slow.seen().text.len() > 4_000_000);
-}
-
-/// A server of one file of so many bytes.
-fn file_server(
-    options: MemOptions,
-    bytes: u64,
-) -> (Server<Mem, impl linerate_serve::Handler>, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::File::create(dir.path().join("file")).unwrap().set_len(bytes).unwrap();
-    let files = FileRoot::open(dir.path()).unwrap().files();
-    let handler = move |request| files.clone().answer(request);
-    let mut server = Server::new(Mem::new(options).unwrap(), handler, Limits::default());
-    server.listen(at(), &ListenOptions::default()).unwrap();
-    (server, dir)
-}
-
-#[test]
-fn many_that_read_nothing_do_not_use_up_memory_and_one_that_reads_has_its_whole_file() {
-    const FILE: u64 = 3_000_000;
-    let window = 10_000;
-    let (mut server, _dir) = file_server(MemOptions { window, ..MemOptions::default() }, FILE);
-    let never = Some(Duration::from_secs(3600));
-    // Half of them want nothing behind it, so that theirs is over for the server once it is handed over.
-    let requests = [
-        get("/file"),
-        "GET /file HTTP/1.1\r\nHost: h\r\nRange: bytes=0-200000\r\nConnection: close\r\n\r\n".to_owned(),
-    ];
-    for i in 0..1000 {
-        let client = Client { reads_every: never, ..Client::saying(&requests[i % 2]) };
-        server.transport().dial(at(), client);
-    }
-    run(&mut server, 5);
-    let handed = server.counts().bytes_out;
-    assert!((64 << 20..(64 << 20) + 1000 * (32_000 + window as u64)).contains(&handed), "{handed}");
-    let fast = Client::saying(get("/file"));
-    server.transport().dial(at(), fast.clone());
-    run(&mut server, 2_000);
-    assert!(fast.seen().text.len() as u64 > FILE, "{}", fast.seen().text.len());
-    // Once these are gone there is room for others.
-    run(&mut server, 60_000);
-    assert_eq!(server.open(), 1);
-    let before = server.counts().bytes_out;
-    server.transport().dial(at(), Client { reads_every: never, ..Client::saying(get("/file")) });
-    run(&mut server, 5);
-    assert!(server.counts().bytes_out - before > 256 << 10);
-}
-
-#[test]
-fn one_that_reads_slowly_and_steadily_is_not_cut() {
-    let (mut server, _dir) = file_server(MemOptions { window: 1000, ..MemOptions::default() }, 200_000);
-    let client = Client { reads_every: Some(Duration::from_millis(500)), ..Client::saying(get("/file")) };
-    server.transport().dial(at(), client.clone());
-    run(&mut server, 200_000);
-    let seen = client.seen();
-    assert!(seen.text.len() > 200_000 && !seen.reset, "{} {:?}", seen.text.len(), seen.times.last());
 }
 
 #[test]

@@ -69,9 +69,9 @@ const KINDS: &[(&str, &str, bool)] = &[
     ("tar", "application/x-tar", false),
 ];
 
-pub(super) fn of(name: &str) -> Kind {
-    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
-    let known = KINDS.iter().find(|(e, ..)| end.eq_ignore_ascii_case(e));
+pub(super) fn of(name: &[u8]) -> Kind {
+    let end = name.iter().rposition(|b| *b == b'.').map_or(&b""[..], |dot| &name[dot + 1..]);
+    let known = KINDS.iter().find(|(e, ..)| end.eq_ignore_ascii_case(e.as_bytes()));
     known.map_or(Kind { name: "application/octet-stream", compresses: false }, |&(_, name, compresses)| {
         Kind { name, compresses }
     })
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn by_the_last_dot() {
-        assert_eq!(of("a/b.HTML").name, "text/html; charset=utf-8");
-        assert_eq!(of("a.min.js").name, "text/javascript; charset=utf-8");
-        assert_eq!(of("server.log").name, "text/plain; charset=utf-8");
-        assert_eq!(of("a.tar.gz").name, "application/gzip");
-        assert_eq!(of("README").name, "application/octet-stream");
+        assert_eq!(of(b"a/b.HTML").name, "text/html; charset=utf-8");
+        assert_eq!(of(b"a.min.js").name, "text/javascript; charset=utf-8");
+        assert_eq!(of(b"server.log").name, "text/plain; charset=utf-8");
+        assert_eq!(of(b"a.tar.gz").name, "application/gzip");
+        assert_eq!(of(b"README").name, "application/octet-stream");
     }
 }

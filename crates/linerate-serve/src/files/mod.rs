@@ -126,13 +126,13 @@ impl Own {
 
 fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
     let root = openat(CWD, path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    open_beneath(&root, ".")?;
+    open_beneath(&root, b".")?;
     Ok(root)
 }
 
 #[derive(Debug, Default)]
 struct Compressed {
-    texts: HashMap<(String, String), Bytes>,
+    texts: HashMap<(Vec<u8>, String), Bytes>,
     bytes: usize,
 }
 
@@ -151,14 +151,14 @@ impl Files {
         match file_name(request.path()) {
             Ok(name) => self.answer_with(&name, request).await,
             Err(_) if !matches!(request.method(), Method::Get | Method::Head) => {
-                self.answer_with("", request).await
+                self.answer_with(b"", request).await
             }
             Err(status) => explained(status, "no such file"),
         }
     }
 
     /// Answers with the file of this name.
-    pub(crate) async fn answer_with(self, name: &str, request: Request) -> Response {
+    pub(crate) async fn answer_with(self, name: &[u8], request: Request) -> Response {
         match request.method() {
             Method::Get | Method::Head => {}
             Method::Options => return allow(Response::status(204)),
@@ -179,14 +179,15 @@ impl Files {
         file_name(request.path()).is_ok_and(|name| open_beneath(&self.0.root(), &name).is_ok())
     }
 
-    fn find(&self, name: &str, request: &Request) -> Result<Place, Errno> {
+    fn find(&self, name: &[u8], request: &Request) -> Result<Place, Errno> {
         let root = self.0.root();
-        let (file, meta) = open_beneath(&root, if name.is_empty() { "." } else { name })?;
+        let (file, meta) = open_beneath(&root, if name.is_empty() { b"." } else { name })?;
         let (name, file, meta) = if meta.is_dir() {
             if !request.path().ends_with('/') {
                 return Ok(Place::Directory);
             }
-            let index = format!("{name}{}index.html", if name.is_empty() { "" } else { "/" });
+            let slash: &[u8] = if name.is_empty() { b"" } else { b"/" };
+            let index = [name, slash, b"index.html"].concat();
             let (file, meta) = match open_beneath(&root, &index) {
                 Err(Errno::NOENT) => return Ok(Place::Unlisted),
                 found => found?,
@@ -203,7 +204,7 @@ impl Files {
         // A part of a compressed file is of no use to whoever asked for a part of the file.
         if request.field("range").is_none() {
             for encoding in negotiate::accepted(request) {
-                let variant = open_beneath(&root, &format!("{name}{}", encoding.suffix()));
+                let variant = open_beneath(&root, &[&name, encoding.suffix().as_bytes()].concat());
                 if let Ok((file, meta)) = variant
                     && meta.is_file()
                 {
@@ -214,7 +215,7 @@ impl Files {
         Ok(Place::File(found(file, &meta, None), name))
     }
 
-    async fn give(&self, found: Found, name: &str, request: &Request) -> Response {
+    async fn give(&self, found: Found, name: &[u8], request: &Request) -> Response {
         let kind = kind::of(name);
         let on_the_fly = found.encoding.is_none()
             && kind.compresses
@@ -256,7 +257,7 @@ impl Files {
         body(found.file, part, response)
     }
 
-    async fn compress(&self, found: Found, name: &str, etag: &str, response: Response) -> Response {
+    async fn compress(&self, found: Found, name: &[u8], etag: &str, response: Response) -> Response {
         let key = (name.to_owned(), etag.to_owned());
         if let Some(text) = self.0.compressed.borrow().texts.get(&key) {
             return response.with_body(text.clone());
@@ -277,7 +278,7 @@ impl Files {
 }
 
 enum Place {
-    File(Found, String),
+    File(Found, Vec<u8>),
     /// One that was asked for without its slash.
     Directory,
     /// One without an index.
@@ -290,7 +291,7 @@ fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Fo
 
 /// Opens what is beneath `root`. Without waiting: a named pipe must not hold the loop. While anything is renamed anywhere, the kernel
 /// can't say for sure that a link's `..` stays beneath, and says `EAGAIN`.
-fn open_beneath(root: &OwnedFd, name: &str) -> Result<(File, std::fs::Metadata), Errno> {
+fn open_beneath(root: &OwnedFd, name: &[u8]) -> Result<(File, std::fs::Metadata), Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let mut lookups = (0..LOOKUPS).map(|_| openat2(root, name, flags, Mode::empty(), within));
@@ -300,27 +301,27 @@ fn open_beneath(root: &OwnedFd, name: &str) -> Result<(File, std::fs::Metadata),
     Ok((file, meta))
 }
 
-/// The name beneath the root that a path means: without empty and `.` segments, percent-decoded, without `..`, hidden files
+/// The name beneath the root that a path means, as bytes, which need not be UTF-8: without empty and `.` segments, percent-decoded, without `..`, hidden files
 /// (except `.well-known`, RFC 8615), and encoded separators.
-pub(crate) fn file_name(path: &str) -> Result<String, u16> {
-    let mut name = String::new();
+pub(crate) fn file_name(path: &str) -> Result<Vec<u8>, u16> {
+    let mut name = Vec::new();
     for segment in path.split('/').filter(|s| !s.is_empty() && *s != ".") {
         let decoded = decode(segment).ok_or(400u16)?;
-        if decoded.contains(['/', '\0']) || decoded == ".." {
+        if decoded.iter().any(|b| matches!(b, b'/' | 0)) || decoded == b".." {
             return Err(400);
         }
-        if decoded.starts_with('.') && decoded != ".well-known" {
+        if decoded.starts_with(b".") && decoded != b".well-known" {
             return Err(404);
         }
         if !name.is_empty() {
-            name.push('/');
+            name.push(b'/');
         }
-        name.push_str(&decoded);
+        name.extend_from_slice(&decoded);
     }
     Ok(name)
 }
 
-fn decode(segment: &str) -> Option<String> {
+fn decode(segment: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();
     while let [b, tail @ ..] = rest {
@@ -334,7 +335,7 @@ fn decode(segment: &str) -> Option<String> {
             rest = tail;
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 fn refuse(error: Errno) -> Response {
@@ -432,18 +433,20 @@ mod tests {
 
     #[test]
     fn names() {
-        let good = [
-            ("/", ""),
-            ("/a/b.txt", "a/b.txt"),
-            ("//a/./b/", "a/b"),
-            ("/a%20b", "a b"),
-            ("/%C3%A9", "\u{e9}"),
-            ("/.well-known/x", ".well-known/x"),
+        let good: [(&str, &[u8]); 7] = [
+            ("/", b""),
+            ("/a/b.txt", b"a/b.txt"),
+            ("//a/./b/", b"a/b"),
+            ("/a%20b", b"a b"),
+            ("/%C3%A9", "\u{e9}".as_bytes()),
+            // Linux' names are bytes.
+            ("/lat%E9", b"lat\xe9"),
+            ("/.well-known/x", b".well-known/x"),
         ];
         for (path, name) in good {
             assert_eq!(file_name(path).as_deref(), Ok(name), "{path}");
         }
-        for path in ["/..", "/a/../b", "/%2e%2e/x", "/a%2fb", "/a%00b", "/a%", "/a%4", "/%zz", "/%ff"] {
+        for path in ["/..", "/a/../b", "/%2e%2e/x", "/a%2fb", "/a%00b", "/a%", "/a%4", "/%zz"] {
             assert_eq!(file_name(path), Err(400), "{path}");
         }
         for path in ["/.git/config", "/a/.env", "/%2egit"] {
