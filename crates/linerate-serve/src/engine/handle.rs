@@ -100,8 +100,8 @@ impl<H: Handler> Engine<H> {
             }
         }
         self.ask_for_body(c);
-        // Its body was given up already, say: this is the last answer, whoever decided it.
-        asked.keep &= c.closing.is_none();
+        // Its body was given up, say: this is the last answer. Of a peer that has sent its FIN it is only because nothing else comes.
+        asked.keep &= c.closing.is_none() || c.peer_ended;
         if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
             // What was received is answered, whatever is being drained; this is the last of it.
             asked.keep = false;
