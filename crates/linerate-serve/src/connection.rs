@@ -74,6 +74,13 @@ pub(crate) struct Work {
     pub(crate) body: Option<Incoming>,
 }
 
+impl Work {
+    /// Empty lines before a request are no part of it (RFC 9112 section 2.2). There are few: the reader refuses more.
+    fn has_begun_head(&self) -> bool {
+        self.input.iter().any(|b| !matches!(b, b'\r' | b'\n'))
+    }
+}
+
 /// A request body that is arriving.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -214,7 +221,7 @@ impl Connection {
                 Waits::Body
             }
             Some(work) if !work.queue.is_empty() => Waits::Handler,
-            Some(work) if !work.input.is_empty() => Waits::Head,
+            Some(work) if work.has_begun_head() => Waits::Head,
             _ => Waits::Idle,
         }
     }

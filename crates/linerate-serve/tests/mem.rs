@@ -367,6 +367,26 @@ fn silent_and_idle_connections_are_closed() {
     assert!(!busy.ended);
 }
 
+/// They are no part of a request that has begun (RFC 9112 section 2.2).
+#[test]
+fn a_connection_with_nothing_but_empty_lines_is_idle() {
+    let limits = || Limits {
+        header_time: Duration::from_secs(2),
+        idle_time: Duration::from_secs(4),
+        ..Limits::default()
+    };
+    for lines in ["\r\n", "\r\n\r\n\r\n\r", "\r"] {
+        let client = Client::saying(get("/")).then(10, lines);
+        let seen = play_with(MemOptions::default(), limits(), client, 10_000);
+        assert_eq!(seen.codes(), ["200"]);
+        assert!(seen.ended, "{seen:?}");
+    }
+    let late = Client::saying(get("/") + "\r\n").then(3000, get("/"));
+    assert_eq!(play_with(MemOptions::default(), limits(), late, 3500).codes(), ["200", "200"]);
+    let begun = Client::saying(get("/") + "\r\n").then(1000, "G");
+    assert_eq!(play_with(MemOptions::default(), limits(), begun, 3900).codes(), ["200", "408"]);
+}
+
 #[test]
 fn slow_bodies_end_with_408_and_fast_enough_ones_do_not() {
     let head = post("/collect", "Content-Length: 100000\r\n", "");
@@ -513,9 +533,12 @@ fn handlers_behind_a_last_stream_do_not_share_their_place() {
 }
 
 #[test]
-fn a_stream_that_fails_is_cut_so_that_it_is_not_taken_for_whole() {
-    let seen = play(Client::saying(get("/fails")), 100);
-    assert!(seen.text.ends_with("4\r\ntick\r\n4\r\ntick\r\n") && seen.reset, "{seen:?}");
+fn a_stream_that_fails_ends_so_that_it_is_not_taken_for_whole() {
+    let seen = play(Client::saying(get("/fails") + &get("/")), 100);
+    assert!(seen.text.ends_with("4\r\ntick\r\n4\r\ntick\r\n") && seen.ended, "{seen:?}");
+    // Without chunks only a reset tells that something is missing.
+    let seen = play(Client::saying("GET /fails HTTP/1.0\r\n\r\n"), 100);
+    assert!(seen.text.ends_with("\r\n\r\nticktick") && seen.reset && !seen.ended, "{seen:?}");
 }
 
 #[test]

@@ -302,3 +302,35 @@ fn a_handler_that_panics_is_answered_with_500() {
         assert_eq!(server.stop().panics, 2);
     }
 }
+
+/// What there was of it arrives, and then the client can tell that this is not all; also when nothing has left before it fails.
+#[test]
+fn a_stream_that_fails_at_once_is_sent_as_far_as_it_came() {
+    for io in [Io::Epoll, Io::Uring] {
+        let handler = |_: Request| async {
+            let (sender, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(2);
+            sender.try_send(Ok(Bytes::from_static(b"some"))).unwrap();
+            sender.try_send(Err(std::io::Error::other("as the test wants"))).unwrap();
+            Response::status(200).with_stream(pieces)
+        };
+        let options = ServerOptions { io, ..ServerOptions::default() };
+        let server = match linerate_serve::spawn_with(options, move || handler) {
+            Ok(server) => server,
+            Err(error) => return println!("over uring: not run: {error}"),
+        };
+        for (request, framed) in [(get("/"), true), ("GET / HTTP/1.0\r\n\r\n".to_owned(), false)] {
+            let mut stream = connect(server.addr());
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            let end = stream.read_to_end(&mut answer).map_err(|e| e.kind());
+            let answer = String::from_utf8(answer).unwrap();
+            let (last, expected) = if framed {
+                ("\r\n\r\n4\r\nsome\r\n", Ok(answer.len()))
+            } else {
+                ("\r\n\r\nsome", Err(std::io::ErrorKind::ConnectionReset))
+            };
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(last), "{io:?}: {answer}");
+            assert_eq!(end, expected, "{io:?}");
+        }
+    }
+}

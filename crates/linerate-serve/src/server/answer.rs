@@ -48,6 +48,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
             match pumped {
                 Pumped::More => {}
                 Pumped::Waits => return Ok(()),
+                // Behind what there was of it the connection ends.
+                Pumped::Broken(how) => {
+                    c.closing = Some(how);
+                    c.cut_body();
+                    self.engine.cancel_from(c, 0);
+                }
                 // What was asked behind the last answer gets none.
                 Pumped::Done { last: true } => self.engine.cancel_from(c, 0),
                 Pumped::Done { last: false } => {
@@ -165,11 +171,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
             (Poll::Ready(None), StreamEnd::Length(0) | StreamEnd::Close | StreamEnd::Nothing) => {
                 return Ok(Pumped::Done { last });
             }
-            // It failed, or is not as long as it said: only a cut connection tells the peer that something is missing.
-            _ => {
-                self.flush(c)?;
-                return Err(Gone);
-            }
+            // It failed, or is not as long as it said. Where only the end of the connection ends an answer, a reset tells that it is
+            // not complete (RFC 9112 section 8).
+            (_, StreamEnd::Close) => return Ok(Pumped::Broken(Close::Abort)),
+            _ => return Ok(Pumped::Broken(Close::Lingering)),
         }
         *budget = budget.saturating_sub((out.len() - before).max(1));
         Ok(Pumped::More)
@@ -187,6 +192,8 @@ enum Pumped {
     More,
     /// It waits for its handler.
     Waits,
+    /// Something of it is missing, which the end of the connection, in this way, tells the peer.
+    Broken(Close),
 }
 
 /// Tells a client that waits for it to send its body, once the handler asks for it (RFC 9110 section 10.1.1).

@@ -53,6 +53,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if let Some(how) = c.closing
             && c.queue_is_empty()
             && c.unsent <= limits::UNSENT_CLOSED
+            // A reset would destroy what has not left.
+            && (how != Close::Abort || c.unsent == 0)
         {
             // A body that nobody reads to its end is still arriving: do not let it destroy the answer.
             let how = if c.is_reading_body() && !c.peer_ended { Close::Lingering } else { how };
