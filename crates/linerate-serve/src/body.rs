@@ -44,8 +44,9 @@ impl RequestBody {
         RequestBody(if bytes.is_empty() { Inner::Empty } else { Inner::Whole(bytes) })
     }
 
-    pub(crate) fn stream(shared: &Arc<Shared>) -> RequestBody {
-        RequestBody(Inner::Stream(Receiver(Arc::clone(shared))))
+    /// One that is still arriving; `length`: what Content-Length says.
+    pub(crate) fn stream(shared: &Arc<Shared>, length: Option<u64>) -> RequestBody {
+        RequestBody(Inner::Stream(Receiver { shared: Arc::clone(shared), left: length }))
     }
 
     /// Whether there is none, or none left.
@@ -53,12 +54,12 @@ impl RequestBody {
         matches!(self.0, Inner::Empty)
     }
 
-    /// What is left of it, when all of it is there.
-    pub(crate) fn known_length(&self) -> Option<usize> {
+    /// What is left of it, when that is known.
+    pub(crate) fn known_length(&self) -> Option<u64> {
         match &self.0 {
             Inner::Empty => Some(0),
-            Inner::Whole(bytes) => Some(bytes.len()),
-            Inner::Stream(_) => None,
+            Inner::Whole(bytes) => Some(bytes.len() as u64),
+            Inner::Stream(receiver) => receiver.left,
         }
     }
 
@@ -72,8 +73,11 @@ impl RequestBody {
         match std::mem::take(&mut self.0) {
             Inner::Empty => Poll::Ready(None),
             Inner::Whole(bytes) => Poll::Ready(Some(Ok(bytes))),
-            Inner::Stream(receiver) => {
-                let polled = receiver.0.poll_next(context);
+            Inner::Stream(mut receiver) => {
+                let polled = receiver.shared.poll_next(context);
+                if let (Poll::Ready(Some(Ok(piece))), Some(left)) = (&polled, &mut receiver.left) {
+                    *left = left.saturating_sub(piece.len() as u64);
+                }
                 if !matches!(polled, Poll::Ready(None | Some(Err(_)))) {
                     self.0 = Inner::Stream(receiver);
                 }
@@ -109,7 +113,7 @@ impl RequestBody {
     /// A handle on the trailer fields: asked for before the body is read, it has them once the end was reached.
     pub fn trailers(&self) -> Trailers {
         Trailers(match &self.0 {
-            Inner::Stream(receiver) => Some(Arc::clone(&receiver.0)),
+            Inner::Stream(receiver) => Some(Arc::clone(&receiver.shared)),
             _ => None,
         })
     }
@@ -128,11 +132,15 @@ impl Trailers {
 
 /// The handler's end; dropping it says that the rest isn't wanted.
 #[derive(Debug)]
-struct Receiver(Arc<Shared>);
+struct Receiver {
+    shared: Arc<Shared>,
+    /// Bytes that are still to be given out, when that is known.
+    left: Option<u64>,
+}
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.abandoned = true;
         state.pieces.clear();
         state.buffered = 0;

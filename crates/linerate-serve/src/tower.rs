@@ -48,7 +48,25 @@ where
 }
 
 /// As [`tower()`], and each request has its [`Peer`] among its extensions (in axum: `Extension<Peer>`). It is asked for, as `ConnectInfo`
-/// is in axum, since it takes three allocations of each request.
+/// is in axum, since it takes three allocations of each request. Handlers that ask for `ConnectInfo` itself get it from a layer:
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::extract::{ConnectInfo, Request};
+/// use axum::{Extension, Router, middleware::map_request, routing::get};
+/// use linerate_serve::{Peer, tower_with_peer};
+///
+/// async fn connect_info(Extension(Peer(peer)): Extension<Peer>, mut request: Request) -> Request {
+///     request.extensions_mut().insert(ConnectInfo(peer));
+///     request
+/// }
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
+///     .layer(map_request(connect_info));
+/// let handler = tower_with_peer(app);
+/// ```
 pub fn tower_with_peer<S, B>(service: S) -> impl Handler
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
@@ -521,7 +539,7 @@ impl Body for TowerBody {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Ours { body, .. } => {
-                body.known_length().map_or_else(SizeHint::default, |n| SizeHint::with_exact(n as u64))
+                body.known_length().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
             Source::Hyper(body) => body.size_hint(),
         }

@@ -70,7 +70,7 @@ impl<D: Future> Tunnel<D> {
     /// A tunnel whose other end `drive` gets; `begun`: bytes that come before those of `incoming`.
     pub(crate) fn new(begun: Bytes, incoming: &Arc<Shared>, drive: impl FnOnce(TunnelIo) -> D) -> Tunnel<D> {
         let outgoing: Arc<Outgoing> = Arc::default();
-        let incoming = RequestBody::stream(incoming);
+        let incoming = RequestBody::stream(incoming, None);
         let driver = drive(TunnelIo { unread: begun, incoming, outgoing: Arc::clone(&outgoing) });
         Tunnel { driver: Some(Box::pin(driver)), outgoing, first: None }
     }

@@ -6,8 +6,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::http::{HeaderMap, Request as HttpRequest, StatusCode, header};
+use axum::middleware::map_request;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower_with_peer};
@@ -27,6 +28,14 @@ fn router() -> Router {
         .route("/json", post(|Json(value): Json<serde_json::Value>| async move { Json(value) }))
         .route("/text", post(|body: String| async move { body.to_uppercase() }))
         .route("/peer", get(|Extension(Peer(peer)): Extension<Peer>| async move { peer.ip().to_string() }))
+        .route("/info", get(|ConnectInfo(at): ConnectInfo<SocketAddr>| async move { at.ip().to_string() }))
+        .route(
+            "/hint",
+            post(|body: Body| async move {
+                let hint = http_body::Body::size_hint(&body).exact();
+                format!("{hint:?} {}", axum::body::to_bytes(body, 100).await.unwrap().len())
+            }),
+        )
         .route("/agent", get(|headers: HeaderMap| async move { format!("{:?}", headers.get("user-agent")) }))
         .route(
             "/teapot",
@@ -55,7 +64,17 @@ fn router() -> Router {
             }),
         )
         .route("/spawn", get(|| async { tokio::spawn(async { "spawned\n" }).await.unwrap() }))
+        .layer(map_request(connect_info))
         .with_state("the state")
+}
+
+/// Ours as axum's.
+async fn connect_info(
+    Extension(Peer(peer)): Extension<Peer>,
+    mut request: HttpRequest<Body>,
+) -> HttpRequest<Body> {
+    request.extensions_mut().insert(ConnectInfo(peer));
+    request
 }
 
 fn server() -> Handle {
@@ -87,6 +106,7 @@ fn extractors_answers_and_pipelining() {
         ("/greet/you%20all", "hello you all\n"),
         ("/query?a=1&b=41", "42"),
         ("/peer", "127.0.0.1"),
+        ("/info", "127.0.0.1"),
         ("/agent", "Some(\"test\")"),
     ] {
         let answer = exchange(at, &get_it(path));
@@ -134,6 +154,28 @@ fn bodies_whole_chunked_and_slow() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("ABCDEF"), "{answer}");
+}
+
+/// So that whoever passes it on can say it too.
+#[test]
+fn the_length_of_a_body_that_is_still_arriving_is_known() {
+    let server = server();
+    for (fields, rest, expected) in [
+        ("Content-Length: 6\r\n", "def", "Some(6) 6"),
+        ("Transfer-Encoding: chunked\r\n", "\r\n0\r\n\r\n", "None 3"),
+    ] {
+        let begun = if expected.starts_with('S') { "abc" } else { "3\r\nabc" };
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        let head = format!("POST /hint HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n{begun}");
+        stream.write_all(head.as_bytes()).unwrap();
+        while server.counts().waiting == 0 {
+            std::thread::yield_now();
+        }
+        stream.write_all(rest.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with(expected), "{answer}");
+    }
 }
 
 /// A handler that asks another server by tokio's sockets, and waits for another task by a channel.

@@ -81,12 +81,13 @@ impl<H: Handler> Engine<H> {
         let reader = BodyReader::new(framing, &self.limits.request)?;
         let shared = Arc::new(Shared::default());
         let began = self.now;
+        let announced = if let Framing::Length(n) = framing { Some(n) } else { None };
         let body = Incoming {
             reader: Some(reader),
             shared: Arc::clone(&shared),
             expects_continue: head.expects_continue() && rest.is_empty(),
             received: 0,
-            announced: if let Framing::Length(n) = framing { Some(n) } else { None },
+            announced,
             discarded: 0,
             began,
         };
@@ -95,7 +96,7 @@ impl<H: Handler> Engine<H> {
         while used < rest.len() && c.is_reading_body() && !shared.is_full() {
             used += self.feed(c, &rest[used..])?;
         }
-        Ok((RequestBody::stream(&shared), used))
+        Ok((RequestBody::stream(&shared, announced), used))
     }
 
     /// Received bytes belong to a body that is arriving.
