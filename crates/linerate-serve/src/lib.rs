@@ -65,3 +65,8 @@ pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};
 pub use timers::{Sleep, sleep};
 pub use tower::{Peer, TowerBody, tower, tower_with_peer};
+
+/// The page's example is compiled with those of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/HTTP-SERVER.md")]
+struct Page;
