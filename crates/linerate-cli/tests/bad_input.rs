@@ -151,6 +151,16 @@ fn nothing_is_sent_before_all_is_sound() {
 }
 
 #[test]
+fn where_and_what_to_serve() {
+    snapshot!(all(&[
+        &["serve", "public"],
+        &["serve", "8080"],
+        &["serve", "--listen", "[fe80::1]:80"],
+        &["serve", "--listen", "[fe80::1%eth0]:80"],
+    ]));
+}
+
+#[test]
 fn captures_and_faults() {
     snapshot!(all(&[
         &["load", "--pcap-out", "run.pcap", "http://127.0.0.1/"],

@@ -1,6 +1,7 @@
 //! What can be said of a server: by flags, by a configuration file, with the same words for both.
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -130,6 +131,9 @@ pub(crate) struct ServeArgs {
     /// All but close-after answer the built-in routes alone, by a plain server without threads, limits and --io to choose.
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(super) misbehave: Vec<Wrong>,
+    /// What other servers take without a flag is told its flag.
+    #[arg(value_name = "DIR", value_parser = without_flag, hide = true)]
+    pub(super) nothing: Option<Infallible>,
     /// `[[route]]`, which only a file can say.
     #[arg(skip)]
     pub(super) routes: Vec<Route>,
@@ -195,6 +199,7 @@ impl ServeArgs {
             defer_accept: self.defer_accept.or(others.defer_accept),
             share_port: self.share_port.or(others.share_port),
             misbehave: either(self.misbehave, others.misbehave),
+            nothing: self.nothing.or(others.nothing),
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),
         }
@@ -206,9 +211,38 @@ impl ServeArgs {
     }
 }
 
+fn without_flag(text: &str) -> Result<Infallible, String> {
+    let place = text.parse::<u16>().is_ok() || text.parse::<SocketAddr>().is_ok() || text.starts_with(':');
+    Err(if place {
+        format!("an address is named by --listen, as in --listen 127.0.0.1:8080, not by {text} alone")
+    } else {
+        format!("a directory is named by its flag: linerate serve --dir {text}")
+    })
+}
+
 /// What other servers take for an address is told how it is written here.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let scoped = |at: &SocketAddrV6| {
+        format!(
+            "each interface has addresses of its own that begin with fe80; say which by its number, as in [{}%2]:{} (ip link shows them)",
+            at.ip(),
+            at.port()
+        )
+    };
+    if let Ok(at) = text.parse::<SocketAddrV6>()
+        && at.ip().is_unicast_link_local()
+        && at.scope_id() == 0
+    {
+        return Err(scoped(&at));
+    }
     text.parse().map_err(|_| {
+        let unnamed = text.split_once('%').and_then(|(ip, rest)| {
+            let (_, port) = rest.split_once(']')?;
+            format!("{ip}]{port}").parse::<SocketAddrV6>().ok()
+        });
+        if let Some(at) = unnamed {
+            return scoped(&at);
+        }
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let number = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
         match (host, port.parse::<u16>()) {

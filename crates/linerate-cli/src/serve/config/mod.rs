@@ -92,6 +92,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         share_port: flag("share_port")?,
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
+        nothing: None,
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
     })
 }
