@@ -144,6 +144,10 @@ impl Drop for Receiver {
         state.abandoned = true;
         state.pieces.clear();
         state.buffered = 0;
+        let source = state.source.take();
+        drop(state);
+        // The connection may have stopped reading, and what comes is of no use to anybody now.
+        source.inspect(Waker::wake_by_ref);
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) leaving: bool,
     /// What comes behind a request that asks for an upgrade is not looked at before it is answered.
     pub(crate) held: bool,
+    /// In the list of those whose body is read behind its answer.
+    pub(crate) read_elsewhere: bool,
     /// In the list of those to be settled at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) waits: Waits,
@@ -165,6 +167,7 @@ impl Connection {
             paused: false,
             leaving: false,
             held: false,
+            read_elsewhere: false,
             dirty: false,
             waits: Waits::Idle,
             since: now,
@@ -215,10 +218,9 @@ impl Connection {
             return Waits::Write;
         }
         match self.work.as_deref() {
-            Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. })
-                if !self.is_blocked(0, allowance) =>
-            {
-                Waits::Body
+            // While it is not read, whoever has the body is waited for, not the peer.
+            Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. }) => {
+                if self.is_blocked(0, allowance) { Waits::Handler } else { Waits::Body }
             }
             Some(work) if !work.queue.is_empty() => Waits::Handler,
             Some(work) if work.has_begun_head() => Waits::Head,

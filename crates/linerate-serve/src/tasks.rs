@@ -53,6 +53,9 @@ impl Ready {
     }
 }
 
+/// In place of a task's number: somebody who reads a body behind its answer, where no task is left, has made room.
+pub(crate) const ROOM_MADE: u32 = u32::MAX;
+
 /// A task's own waker: remembers that it is queued already.
 struct Signal {
     task: u32,
@@ -96,11 +99,14 @@ pub(crate) struct Tasks<F> {
     free: Vec<u32>,
     ready: Arc<Ready>,
     parked: usize,
+    room_made: Arc<Signal>,
 }
 
 impl<F: Future> Tasks<F> {
     pub(crate) fn new(ready: Arc<Ready>) -> Tasks<F> {
-        Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0 }
+        let room_made =
+            Arc::new(Signal { task: ROOM_MADE, queued: AtomicBool::new(false), ready: Arc::clone(&ready) });
+        Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0, room_made }
     }
 
     /// Handlers that wait.
@@ -141,6 +147,9 @@ impl<F: Future> Tasks<F> {
 
     /// Allows a task to be woken again; before it is polled, or when its wake-up came too late.
     pub(crate) fn unqueue(&self, id: u32) {
+        if id == ROOM_MADE {
+            self.room_made.queued.store(false, Ordering::Release);
+        }
         if let Some(Some(task)) = self.table.get(id as usize) {
             task.signal.queued.store(false, Ordering::Release);
         }
@@ -149,6 +158,11 @@ impl<F: Future> Tasks<F> {
     /// The waker of a task, for what else is polled in its name.
     pub(crate) fn waker(&self, id: u32) -> Option<Waker> {
         Some(self.table.get(id as usize)?.as_ref()?.waker.clone())
+    }
+
+    /// The waker of those who read a body behind its answer.
+    pub(crate) fn room_made(&self) -> Waker {
+        Waker::from(Arc::clone(&self.room_made))
     }
 
     /// A task without a coroutine: something else is polled in its name.

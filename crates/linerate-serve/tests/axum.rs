@@ -1,7 +1,7 @@
 //! An axum `Router`, unchanged, and handlers that use tokio.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -282,4 +282,46 @@ fn a_body_may_be_read_by_another_task() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("5 bytes"), "{answer}");
+}
+
+#[test]
+fn a_body_that_another_task_reads_behind_the_answer_goes_on() {
+    const SENT: usize = 5_000_000;
+    for reads in [SENT, 100] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let handler = move |request: Request| {
+            let tell = tell.clone();
+            async move {
+                let mut body = request.into_body();
+                tokio::spawn(async move {
+                    // By now the handler is over.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    let mut bytes = 0;
+                    while bytes < reads
+                        && let Some(Ok(piece)) = body.next().await
+                    {
+                        bytes += piece.len();
+                    }
+                    drop(body);
+                    let _ = tell.send(bytes);
+                });
+                Response::status(202)
+            }
+        };
+        let server = spawn_with(ServerOptions::default(), move || handler.clone()).unwrap();
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+        write!(stream, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {SENT}\r\n\r\n").unwrap();
+        // Whoever gives up does not want the rest: the connection ends, and may cut it.
+        let sent = stream.write_all("x".repeat(SENT).as_bytes());
+        let read = told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(if reads == SENT { sent.is_ok() && read == SENT } else { read >= reads }, "{sent:?} {read}");
+        if reads < SENT {
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let ended = stream.read_to_end(&mut Vec::new());
+            let waited =
+                ended.is_err_and(|e| matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+            assert!(!waited, "it is not kept for ever");
+        }
+    }
 }

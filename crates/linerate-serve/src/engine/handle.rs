@@ -100,6 +100,7 @@ impl<H: Handler> Engine<H> {
             }
         }
         self.ask_for_body(c);
+        self.watch_reader(c);
         // Its body was given up, say: this is the last answer. Of a peer that has sent its FIN it is only because nothing else comes.
         asked.keep &= c.closing.is_none() || c.peer_ended;
         if (self.draining || c.leaving) && asked.keep && (self.behind == 0 || self.draining_hard) {
@@ -108,6 +109,19 @@ impl<H: Handler> Engine<H> {
             c.closing.get_or_insert(Close::Lingering);
         }
         self.answer(c, asked, response);
+    }
+
+    /// The handler's task is over, and its body may be read on: whoever does wakes the connection.
+    fn watch_reader(&mut self, c: &mut Connection) {
+        let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) else { return };
+        if body.shared.is_abandoned() {
+            return;
+        }
+        body.shared.set_source(Some(self.tasks.room_made()));
+        if !c.read_elsewhere {
+            c.read_elsewhere = true;
+            self.read_elsewhere.push(c.conn);
+        }
     }
 
     /// Something else than the handler has the body and reads it still, the answer itself for one: a client that waits for 100 is

@@ -50,6 +50,8 @@ pub(crate) struct Engine<H: Handler> {
     // Boxed, since they move between here and their connections.
     #[allow(clippy::vec_box)]
     spare: Vec<Box<Work>>,
+    /// Connections whose body is read behind its answer, by somebody who is no task of ours. Each is here once.
+    pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
     serial: u64,
@@ -77,6 +79,7 @@ impl<H: Handler> Engine<H> {
             draining_hard: false,
             close_after: None,
             spare: Vec::new(),
+            read_elsewhere: Vec::new(),
             log: None,
             watch: None,
             serial: 0,

@@ -3,6 +3,7 @@
 use linerate_net::Transport;
 
 use super::Server;
+use crate::tasks::ROOM_MADE;
 use crate::{Handler, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -15,6 +16,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
             let Some(&task) = self.woken.get(self.woken_at) else { break };
             self.woken_at += 1;
             self.engine.tasks.unqueue(task);
+            if task == ROOM_MADE {
+                self.go_on_reading();
+                continue;
+            }
             let Some(conn) = self.engine.owner(task) else { continue };
             let Some(mut c) = self.take(conn) else { continue };
             self.engine.poll_task(&mut c, task);
@@ -28,6 +33,18 @@ impl<T: Transport, H: Handler> Server<T, H> {
             } else {
                 self.settle(c);
             }
+        }
+    }
+
+    /// Somebody has read some of a body behind its answer: that connection goes on, and which it is is not known.
+    fn go_on_reading(&mut self) {
+        for conn in std::mem::take(&mut self.engine.read_elsewhere) {
+            let Some(mut c) = self.take(conn) else { continue };
+            c.read_elsewhere = c.is_reading_body();
+            if c.read_elsewhere {
+                self.engine.read_elsewhere.push(conn);
+            }
+            self.settle(c);
         }
     }
 

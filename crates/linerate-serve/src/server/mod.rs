@@ -243,6 +243,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
         self.engine.rest(&mut c);
         self.engine.allowance.changed(c.unsent, 0);
+        if c.read_elsewhere {
+            self.engine.read_elsewhere.retain(|conn| *conn != c.conn);
+        }
         self.engine.counts.closed();
         self.leaving -= usize::from(c.leaving);
         self.open -= 1;
