@@ -203,10 +203,7 @@ fn split_port(text: &str) -> Result<(&str, u16), String> {
             None => return Err(format!("{} follows the address in brackets", quoted(rest))),
         }
     } else if text.starts_with('[') {
-        return Err(
-            "the bracket before the IPv6 address is not closed; write for example http://[::1]:8080/"
-                .to_owned(),
-        );
+        return Err("the bracket before the IPv6 address is not closed, as in http://[::1]:8080/".to_owned());
     } else if text.matches(':').count() > 1 {
         return Err(format!("an IPv6 address stands in brackets: http://[{text}]/"));
     } else {
