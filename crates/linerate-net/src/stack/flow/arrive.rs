@@ -36,6 +36,7 @@ impl Flow {
             return if tcp.flags.has(Flags::RST) {
                 Told::NOTHING
             } else {
+                self.note_duplicate(tcp.seq, payload.len());
                 self.out_of_place(now, payload, shared)
             };
         }

@@ -501,4 +501,6 @@ impl Flow {
 }
 
 #[cfg(test)]
+mod sack_tests;
+#[cfg(test)]
 mod tests;

@@ -17,24 +17,27 @@ struct Early {
     chain: Chain,
     /// The peer was not told of it yet.
     fresh: bool,
+    /// When a segment of it came last, by `Reassembly::arrivals`.
+    arrival: u32,
 }
 
 /// Ranges received out of order; none touches another.
 #[derive(Default)]
 pub(crate) struct Reassembly {
     ranges: Vec<Early>,
-    /// The one that grew last (RFC 2018 section 4: it is told of first).
-    latest: Seq,
+    /// Segments so far.
+    arrivals: u32,
 }
 
 impl Reassembly {
     /// Keeps what is not there yet. Whether all of it was kept or there already.
     fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: usize, pool: &mut Pool) -> bool {
-        self.latest = seq;
+        self.arrivals = self.arrivals.wrapping_add(1);
         while !bytes.is_empty() {
             let i = self.ranges.partition_point(|r| r.end.le(seq));
-            let until = match self.ranges.get(i) {
+            let until = match self.ranges.get_mut(i) {
                 Some(next) if next.start.le(seq) => {
+                    next.arrival = self.arrivals;
                     let known = ((next.end - seq) as usize).min(bytes.len());
                     seq += known as u32;
                     bytes = &bytes[known..];
@@ -70,11 +73,12 @@ impl Reassembly {
             if pool.append(&mut chain, bytes).is_err() {
                 return false;
             }
-            self.ranges.insert(i, Early { start: seq, end, chain, fresh: true });
+            let arrival = self.arrivals;
+            self.ranges.insert(i, Early { start: seq, end, chain, fresh: true, arrival });
             i
         };
         self.ranges[at].end = end;
-        self.ranges[at].fresh = true;
+        (self.ranges[at].fresh, self.ranges[at].arrival) = (true, self.arrivals);
         if self.ranges.get(at + 1).is_some_and(|next| next.start == end) {
             let mut next = self.ranges.remove(at + 1);
             pool.append_chain(&mut self.ranges[at].chain, &mut next.chain);
@@ -98,21 +102,23 @@ impl Reassembly {
         next
     }
 
-    /// Blocks to tell of, the latest first, then those the peer does not know yet, then the others.
+    /// The first bytes of a segment that were received before.
+    fn known(&self, start: Seq, end: Seq) -> Option<(Seq, Seq)> {
+        let next = self.ranges.get(self.ranges.partition_point(|r| r.end.le(start)))?;
+        next.start.lt(end).then(|| (next.start.max(start), next.end.min(end)))
+    }
+
+    /// Blocks to tell of: the one that the latest segment belongs to, then those the peer does not know yet, then the others; of
+    /// both the most recent first (RFC 2018 section 4).
     fn blocks(&self, sack: &mut Sack, room: usize) {
-        let mut left = room.saturating_sub(sack.blocks().len());
-        let latest = self.ranges.iter().position(|r| r.start.le(self.latest) && r.end.gt(self.latest));
-        if let Some(i) = latest.filter(|_| left > 0) {
-            sack.push(self.ranges[i].start, self.ranges[i].end);
-            left -= 1;
-        }
-        for fresh in [true, false] {
-            for (i, range) in self.ranges.iter().enumerate() {
-                if left > 0 && Some(i) != latest && range.fresh == fresh {
-                    sack.push(range.start, range.end);
-                    left -= 1;
-                }
-            }
+        let age = |range: &Early| self.arrivals.wrapping_sub(range.arrival);
+        let latest = self.ranges.iter().map(age).min();
+        let first = sack.blocks().len();
+        for _ in first..room {
+            let told = &sack.blocks()[first..];
+            let untold = self.ranges.iter().filter(|r| !told.contains(&(r.start, r.end)));
+            let Some(next) = untold.min_by_key(|r| (Some(age(r)) != latest, !r.fresh, age(r))) else { break };
+            sack.push(next.start, next.end);
         }
     }
 
@@ -164,11 +170,9 @@ impl Flow {
         if fin {
             self.fin_at = Some(seq + bytes.len() as u32);
         }
+        self.note_duplicate(seq, bytes.len());
         if seq.lt(self.rcv_nxt) {
             let known = (self.rcv_nxt - seq).min(bytes.len() as u32);
-            if known > 0 {
-                self.note_duplicate(seq, seq + known);
-            }
             bytes = &bytes[known as usize..];
             seq += known;
             self.ack_now = true;
@@ -231,7 +235,6 @@ impl Flow {
         self.info.out_of_order = self.info.out_of_order.wrapping_add(1);
         shared.stats.out_of_order += 1;
         let early = self.early.get_or_insert_default();
-        let known = early.ranges.iter().any(|r| r.start.le(seq) && r.end.ge(seq + bytes.len() as u32));
         let kept = early.insert(seq, bytes, shared.limits.ranges, &mut shared.pool);
         if !kept {
             shared.stats.bytes_dropped += bytes.len() as u64;
@@ -239,17 +242,21 @@ impl Flow {
         if early.ranges.is_empty() {
             self.early = None;
         }
-        if known {
-            self.note_duplicate(seq, seq + bytes.len() as u32);
-        }
         Told::NOTHING
     }
 
-    /// RFC 2883: the peer is told of what came twice.
-    fn note_duplicate(&mut self, start: Seq, end: Seq) {
-        if self.sack_on {
-            self.dsack = Some((start, end));
+    /// RFC 2883 section 4: the first bytes of a segment that came before, be it a part of it, are told of.
+    pub(super) fn note_duplicate(&mut self, start: Seq, len: usize) {
+        if !self.sack_on || len == 0 {
+            return;
         }
+        let end = start + len as u32;
+        let known = if start.lt(self.rcv_nxt) {
+            Some((start, end.min(self.rcv_nxt)))
+        } else {
+            self.early.as_ref().and_then(|early| early.known(start, end))
+        };
+        self.dsack = known.or(self.dsack);
     }
 
     /// Ranges to acknowledge selectively (RFC 2018, RFC 2883).
