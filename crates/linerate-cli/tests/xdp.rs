@@ -3,85 +3,21 @@
 mod common;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
 mod namespaces;
+mod past_kernel;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use common::answer;
 use namespaces::{Cable, FAR_V4, Namespace, OUR_V4, OUR_V6, OURS, THEIR_V4, THEIR_V6, THEIRS};
-
-const PORT: u16 = 8080;
-const A_WHILE: Duration = Duration::from_secs(20);
-
-/// A running `linerate serve`; it ends with the test.
-struct Serving(Child);
-
-impl Serving {
-    fn start(within: &Namespace, flags: &str) -> Serving {
-        Serving::start_and_hear(within, flags).0
-    }
-
-    /// With what it said until it listened.
-    fn start_and_hear(within: &Namespace, flags: &str) -> (Serving, String) {
-        let mut child = within.run(|| {
-            Command::new(env!("CARGO_BIN_EXE_linerate"))
-                .arg("serve")
-                .args(flags.split(' '))
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("it starts")
-        });
-        let mut said = String::new();
-        let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
-        while !said.contains("listening on") {
-            let before = said.len();
-            lines.read_line(&mut said).expect("words");
-            assert!(said.len() > before, "it ended: {said}");
-        }
-        // What it says later must not find the pipe closed.
-        thread::spawn(move || lines.read_to_string(&mut String::new()));
-        (Serving(child), said)
-    }
-
-    fn xdp(cable: &Cable, more: &str) -> Serving {
-        let flags = format!(
-            "--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --listen [{OUR_V6}]:{PORT} --threads 1{more}"
-        );
-        Serving::start(&cable.ours, &flags)
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn connected(at: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect_timeout(&at, A_WHILE).expect("connected");
-    stream.set_read_timeout(Some(A_WHILE)).expect("set");
-    stream.set_write_timeout(Some(A_WHILE)).expect("set");
-    stream
-}
-
-fn get(at: SocketAddr, path: &str) -> (String, Vec<u8>) {
-    let mut stream = connected(at);
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
-    answer(&mut BufReader::new(stream))
-}
+use past_kernel::{PORT, Serving, connected, get, load};
 
 /// Bytes that repeat nowhere near.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -173,11 +109,6 @@ fn routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_no
     serving.signal("-TERM");
     assert!(answer(&mut BufReader::new(stream)).0.starts_with("HTTP/1.1 200"));
     assert!(serving.0.wait().expect("it ends").success());
-}
-
-fn load(within: &Namespace, flags: &str) -> (serde_json::Value, common::Said) {
-    let words: Vec<&str> = flags.split(' ').collect();
-    within.run(|| common::measured(&words))
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub mod conformance;
 pub mod epoll;
 mod error;
 mod flow_info;
+mod host_secret;
 pub mod instrument;
 mod limits;
 pub mod link;
@@ -42,6 +43,7 @@ pub mod uring;
 
 pub use error::{NetError, NetErrorKind};
 pub use flow_info::{FlowInfo, FlowState};
+pub use host_secret::HostSecret;
 pub use limits::Limits;
 pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};

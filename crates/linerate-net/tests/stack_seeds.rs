@@ -105,7 +105,8 @@ impl Run {
             ..StackLimits::default()
         };
         let limits = Limits { receive_bytes: 1 << (8 + random.below(9)), ..Limits::default() };
-        let options = StackOptions { addresses: vec![ip], seed: Some(seed), limits, stack };
+        let options =
+            StackOptions { addresses: vec![ip], seed: Some(seed), limits, stack, ..StackOptions::default() };
         let mut net = Stack::new(Sim::alone(sim).expect("a descriptor"), options);
         let (_, at) = net.listen(SocketAddr::new(ip, 80), &ListenOptions::default()).expect("can listen");
         (Run { net, random, sides: Vec::new(), plans: Vec::new(), seed }, at)

@@ -15,7 +15,7 @@ use linerate_net::link::pcap::{self, Pcap, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{ListenOptions, Time, Transport, Waker, machine};
+use linerate_net::{HostSecret, ListenOptions, Time, Transport, Waker, machine};
 
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
@@ -364,6 +364,11 @@ fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
     Ok(opened.links)
 }
 
+/// What a later server says of itself goes on where this one ends.
+fn of_this_machine() -> StackOptions {
+    StackOptions { host: HostSecret::of_this_machine(), ..StackOptions::default() }
+}
+
 type Told = io::Result<(Vec<SocketAddr>, Waker)>;
 
 impl Thread {
@@ -371,11 +376,11 @@ impl Thread {
         let link = self.link.take();
         let transport = || match (link, self.options.io) {
             (Some(link), _) if self.over.is_nothing() => {
-                Ok(Moving::Xdp(Box::new(Stack::new(link, StackOptions::default()))))
+                Ok(Moving::Xdp(Box::new(Stack::new(link, of_this_machine()))))
             }
             (Some(link), _) => {
                 let link = self.over.over(link, self.index);
-                Ok(Moving::Watched(Box::new(Stack::new(link, StackOptions::default()))))
+                Ok(Moving::Watched(Box::new(Stack::new(link, of_this_machine()))))
             }
             (None, Io::Uring) => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
             (None, _) => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),

@@ -10,7 +10,7 @@ use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::link::{Link, Middlewares};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{Probe, Time, Transport, machine};
+use linerate_net::{HostSecret, Probe, Time, Transport, machine};
 
 use super::{Works, share};
 use crate::engine::board::Board;
@@ -165,6 +165,7 @@ impl Part {
         let options = StackOptions {
             addresses: plan.from.clone(),
             limits: limits(plan, self),
+            host: HostSecret::of_this_machine(),
             ..StackOptions::default()
         };
         self.run(plan, Stack::new(link, options), board)

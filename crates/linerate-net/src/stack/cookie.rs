@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_cookie_comes_back() {
-        let key = Keys::new(Some(1)).cookies;
+        let key = Keys::new(Some(1), None).cookies;
         let tuple = Tuple { local_port: 80, remote_port: 1234, ..Tuple::default() };
         let now = Time::from_nanos(PERIOD_NS * 1000 + 5);
         let iss = make(key, now, &tuple, &agreed(1448));

@@ -65,7 +65,7 @@ impl Core {
             halves: Halves::new(stack.handshakes, now),
             waits: TimeWait::new(stack.time_wait, stack.time_wait_time),
             wheel: Wheel::new(now),
-            shared: Shared::new(stack, options.seed),
+            shared: Shared::new(stack, options.seed, options.host),
             ports: Ports::new(stack.ports),
             paths: Paths::default(),
             listeners: Vec::new(),
@@ -154,6 +154,9 @@ impl Core {
             if over {
                 return self.remove(conn);
             }
+        }
+        if told.has(Told::MOVE) {
+            return self.move_to_another_port(conn);
         }
         self.act(conn, told, events);
     }

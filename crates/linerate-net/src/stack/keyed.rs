@@ -18,16 +18,23 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// From a seed, or from the system's randomness.
-    pub(crate) fn new(seed: Option<u64>) -> Keys {
+    /// From a seed, or from the system's randomness. `host`: a secret that outlives the process, for what peers remember of it.
+    pub(crate) fn new(seed: Option<u64>, host: Option<[u64; 2]>) -> Keys {
         let (a, b) = match seed {
             Some(seed) => (seed, !seed),
             // The standard library's own source of keys for its tables: random once for each process, by the system.
             None => (RandomState::new().hash_one(1u8), RandomState::new().hash_one(2u8)),
         };
         let root = Key(a, b);
-        let key = |n: u64| Key(root.hash(&[n, 0]), root.hash(&[n, 1]));
-        Keys { demux: key(1), sequence: key(2), timestamps: key(3), ports: key(4), cookies: key(5) }
+        let lasting = host.map_or(root, |[a, b]| Key(a, b));
+        let of = |root: Key, n: u64| Key(root.hash(&[n, 0]), root.hash(&[n, 1]));
+        Keys {
+            demux: of(root, 1),
+            sequence: of(lasting, 2),
+            timestamps: of(lasting, 3),
+            ports: of(root, 4),
+            cookies: of(root, 5),
+        }
     }
 }
 
@@ -92,9 +99,13 @@ mod tests {
 
     #[test]
     fn a_seed_decides_and_no_seed_does_not() {
-        let of = |seed| Keys::new(seed).demux.hash(&[7]);
+        let of = |seed| Keys::new(seed, None).demux.hash(&[7]);
         assert_eq!(of(Some(3)), of(Some(3)));
         assert_ne!(of(Some(3)), of(Some(4)));
         assert_ne!(of(None), of(None));
+        let lasting = || Keys::new(None, Some([3, 4]));
+        let (first, second) = (lasting(), lasting());
+        assert_eq!(first.sequence.hash(&[7]), second.sequence.hash(&[7]));
+        assert_ne!(first.ports.hash(&[7]), second.ports.hash(&[7]));
     }
 }

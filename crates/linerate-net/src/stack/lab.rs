@@ -359,6 +359,13 @@ impl Lab {
         self.net.link.outbox.clone()
     }
 
+    /// The port that our SYN, which is the only segment that left, came from.
+    pub(crate) fn syn_port(&mut self) -> u16 {
+        let out = self.take_out();
+        assert_eq!((out.len(), out[0].0.flags), (1, Flags::SYN));
+        self.port
+    }
+
     /// Our first sequence number.
     pub(crate) fn first(&self) -> Seq {
         self.iss.unwrap_or(Seq(0))

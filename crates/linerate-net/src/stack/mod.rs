@@ -25,6 +25,7 @@ mod pool;
 mod ports;
 mod reply;
 mod shared;
+mod source;
 mod stats;
 #[cfg(test)]
 mod still;
@@ -123,31 +124,6 @@ impl<L: Link> Stack<L> {
         Ok(source)
     }
 
-    /// Chooses a port; what TIME_WAIT keeps may be taken over when it is safe.
-    fn choose_port(&mut self, mut tuple: Tuple) -> Result<Tuple, NetError> {
-        let core = &mut self.core;
-        let mut ports = std::mem::take(&mut core.ports);
-        let key = core.shared.keys.ports;
-        let port = ports.choose(&tuple, key, |port| {
-            let tuple = Tuple { local_port: port, ..tuple };
-            match core.find(&tuple, core.hash(&tuple)) {
-                None => true,
-                Some(Owner::Wait(index)) => {
-                    core.waits.get(index).is_some_and(|remains| remains.may_connect_anew(core.now))
-                }
-                Some(_) => false,
-            }
-        });
-        core.ports = ports;
-        tuple.local_port = port.ok_or(NetError::of(NetErrorKind::PortsExhausted))?;
-        let hash = core.hash(&tuple);
-        if let Some(Owner::Wait(index)) = core.find(&tuple, hash) {
-            core.shared.stats.time_waits_reused += 1;
-            core.forget(index);
-        }
-        Ok(tuple)
-    }
-
     /// Takes bytes to send, copied or lent.
     fn hand_over(
         &mut self,
@@ -234,8 +210,8 @@ impl<L: Link> Transport for Stack<L> {
         let local = self.source(remote, options.from)?;
         let tuple = Tuple { local, remote, local_port: 0, remote_port: to.port() };
         let mss = mss_of(self.link.mtu(to.ip()), &remote);
-        let tuple = self.choose_port(tuple)?;
         let core = &mut self.core;
+        let tuple = core.choose_port(tuple)?;
         core.shared.stats.active_opens += 1;
         let flow = Flow::connect(tuple, mss, core.now, &mut core.shared);
         let hash = core.hash(&tuple);

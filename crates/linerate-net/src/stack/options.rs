@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::Limits;
+use crate::{HostSecret, Limits};
 
 /// How a stack behaves. The default answers to every address its link brings packets for.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,9 @@ pub struct StackOptions {
     pub addresses: Vec<IpAddr>,
     /// Secrets (sequence numbers, ports, tables) follow from it: for tests. `None`: from the system.
     pub seed: Option<u64>,
+    /// What sequence numbers and timestamps follow from, so that those of a later process are higher than what peers remember
+    /// of an earlier one. `None`: they follow from the other secrets, and a process begins anew.
+    pub host: Option<HostSecret>,
     /// The limits every transport has.
     pub limits: Limits,
     /// The limits of the stack.

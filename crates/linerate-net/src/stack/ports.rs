@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn each_port_is_used_once_before_one_is_used_again() {
-        let key = Keys::new(Some(1)).ports;
+        let key = Keys::new(Some(1), None).ports;
         let mut ports = Ports::new((1024, 65535));
         let mut used = HashSet::new();
         for _ in 1024..=65535 {

@@ -55,6 +55,8 @@ pub struct StackStats {
     pub time_waits_cut: u64,
     /// TIME_WAIT entries that a new connection took over.
     pub time_waits_reused: u64,
+    /// Connections asked for from another port, since the peer did not take the first.
+    pub ports_moved: u64,
     /// Bytes dropped since no buffer was left for them.
     pub bytes_dropped: u64,
     /// Routers' words that a packet was too large which were believed (RFC 1191, RFC 8201).

@@ -203,13 +203,14 @@ impl TimeWait {
         self.get(self.first).map(|remains| remains.since + self.time)
     }
 
-    /// A segment came for one (RFC 9293 section 3.10.7.4; RFC 1337: a reset does not end TIME_WAIT).
+    /// A segment came for one (RFC 9293 section 3.10.7.4).
     pub(crate) fn handle_segment(&mut self, now: Time, index: u32, tcp: &TcpHeader, len: usize) -> Verdict {
         let Some(remains) = self.slot(index) else { return Verdict::Ignore };
         let flags = tcp.flags;
         if flags.has(Flags::RST) {
-            let kills = remains.fin_wait && tcp.seq == remains.rcv_nxt;
-            return if kills { Verdict::Forget } else { Verdict::Ignore };
+            // With exactly this number it ends TIME_WAIT too, as in Linux (tcp_rfc1337=0): a host that begins anew from
+            // the same port by other clocks has no other way in. RFC 1337 warns of old resets, which have other numbers.
+            return if tcp.seq == remains.rcv_nxt { Verdict::Forget } else { Verdict::Ignore };
         }
         if flags.has(Flags::SYN) && !flags.has(Flags::ACK) && !remains.fin_wait && remains.may_begin_anew(tcp)
         {

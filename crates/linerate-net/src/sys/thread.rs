@@ -19,6 +19,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// CLOCK_BOOTTIME: it goes on while the machine sleeps.
+pub(crate) fn boot_time_ns() -> u64 {
+    clock_ns(libc::CLOCK_BOOTTIME)
+}
+
 /// CLOCK_REALTIME.
 pub(crate) fn wall_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)

@@ -152,6 +152,32 @@ impl Cable {
         panic!("the second cable has no carrier");
     }
 
+    /// Makes their end a NAT with two hosts behind it. All they ask of `to` comes from [`THEIR_V4`] and port `from`, as soon as the
+    /// last connection was a second ago. `None`: this kernel has no NAT.
+    pub(crate) fn behind_one_port(&self, to: u16, from: u16) -> Option<[Namespace; 2]> {
+        let hosts = [1, 2].map(|n| {
+            let host = Namespace::new().expect("there were two");
+            let pid = host.pid();
+            self.theirs.must(&format!("ip link add inner{n} type veth peer name outer netns {pid}"));
+            self.theirs.must(&format!("ip address add 10.80.{n}.1/24 dev inner{n}"));
+            self.theirs.must(&format!("ip link set inner{n} up"));
+            host.must(&format!("ip address add 10.80.{n}.2/24 dev outer"));
+            host.must("ip link set outer up");
+            host.must(&format!("ip route add default via 10.80.{n}.1"));
+            host
+        });
+        self.theirs.must("sysctl -qw net.ipv4.ip_forward=1");
+        let rules = [
+            "nft add table ip nat".to_owned(),
+            "nft add chain ip nat post {type nat hook postrouting priority 100;}".to_owned(),
+            format!("nft add rule ip nat post oifname {THEIRS} tcp dport {to} snat to {THEIR_V4}:{from}"),
+            "sysctl -qw net.netfilter.nf_conntrack_tcp_timeout_time_wait=1".to_owned(),
+            "sysctl -qw net.netfilter.nf_conntrack_tcp_timeout_close=1".to_owned(),
+        ];
+        let made = rules.iter().all(|rule| self.theirs.command(rule).status.success());
+        made.then_some(hosts)
+    }
+
     fn wait_for_carrier(&self) {
         for _ in 0..1000 {
             if self.theirs.must(&format!("ip link show {THEIRS}")).contains("state UP") {

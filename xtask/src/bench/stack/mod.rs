@@ -8,7 +8,6 @@ mod transfer;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -175,9 +174,8 @@ fn start(t: &Tools, cable: &Cable, who: &str, dir: &Path) -> Result<Serving> {
 }
 
 fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) -> Result<Run> {
-    // Each run comes from an address of its own: what TIME_WAIT remembers of the last one is not in its way.
-    static NTH: AtomicU8 = AtomicU8::new(0);
-    let from = format!("{FROM}{}", 10 + NTH.fetch_add(1, Ordering::Relaxed) % 240);
+    // All runs come from one address, as a user's do: what TIME_WAIT remembers of the last one must not be in the way.
+    let from = format!("{FROM}9");
     let dir = tempfile::tempdir()?;
     let _serving = start(t, cable, who, dir.path())?;
     let mut command = vec![t.linerate.display().to_string()];

@@ -17,6 +17,8 @@ const TS_RECENT_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
 
 /// How long after the reset that ends a peer's TIME_WAIT our SYN goes out again. Reason: the reset must be there first.
 const SOON_AGAIN: Duration = Duration::from_millis(1);
+/// Ports that one connection tries. Reason: somebody who guesses ports must not make us ask for ever.
+const PORTS_TRIED: u8 = 16;
 
 impl Flow {
     /// A segment of this connection. `payload` is what it carries.
@@ -146,10 +148,14 @@ impl Flow {
                 return Told::NOTHING;
             }
             let mut told = Told::RESET;
-            if self.backoff == 0 {
-                // The reset ends the peer's TIME_WAIT: no second need be lost. Once, so that nobody makes us ask in a loop.
-                self.set_timer(Timer::Retransmission, now + SOON_AGAIN);
+            self.challenged_syns = self.challenged_syns.saturating_add(1);
+            if self.challenged_syns == 1 {
+                // The reset ends the peer's TIME_WAIT: no second need be lost.
+                self.set_timer(Timer::SynAgain, now + SOON_AGAIN);
                 told.add(Told::SEND);
+            } else if self.challenged_syns <= PORTS_TRIED {
+                // It did not: this port stays closed to us (tcp_rfc1337=1, or a NAT that leads to another's connection).
+                told.add(Told::MOVE);
             }
             return told;
         }

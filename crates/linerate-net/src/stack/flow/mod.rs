@@ -90,6 +90,8 @@ impl Told {
     pub(crate) const RESET: Told = Told(32);
     /// All that was sent, our FIN too, is acknowledged.
     pub(crate) const FIN_ACKED: Told = Told(64);
+    /// It should ask from another port.
+    pub(crate) const MOVE: Told = Told(128);
 
     pub(crate) fn has(self, other: Told) -> bool {
         self.0 & other.0 != 0
@@ -147,6 +149,8 @@ pub(crate) struct Flow {
     fin_sent: bool,
     /// A SYN has to leave now (SYN-SENT, SYN-RECEIVED).
     syn_due: bool,
+    /// How often the peer answered our SYN by an ACK of another connection.
+    challenged_syns: u8,
     /// One segment may leave whatever the congestion window says: a retransmission after a time-out, a probe.
     forced: bool,
     /// The window is closed and has to be probed now.
@@ -240,6 +244,7 @@ impl Flow {
             fin: false,
             fin_sent: false,
             syn_due: false,
+            challenged_syns: 0,
             forced: false,
             probe: false,
             cwnd_limited: false,
@@ -289,12 +294,20 @@ impl Flow {
     pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.state = State::SynSent;
-        flow.iss = Seq(shared.first_seq(now, &tuple));
-        (flow.una, flow.nxt) = (flow.iss, flow.iss + 1);
         flow.mss = mss;
-        flow.syn_due = true;
         flow.scale_in = shift_for(shared.limits.largest_window);
+        flow.ask_from(tuple, now, shared);
         flow
+    }
+
+    /// Asks for the connection from this end: at first, or instead of another port that the peer does not take.
+    pub(crate) fn ask_from(&mut self, tuple: Tuple, now: Time, shared: &Shared) {
+        self.tuple = tuple;
+        self.iss = Seq(shared.first_seq(now, &tuple));
+        (self.una, self.nxt) = (self.iss, self.iss + 1);
+        self.syn_due = true;
+        // It is set when the SYN leaves.
+        self.set_timer(Timer::None, Time::NEVER);
     }
 
     /// One that a handshake has made.

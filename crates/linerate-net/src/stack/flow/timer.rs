@@ -18,6 +18,8 @@ pub(crate) enum Timer {
     Reorder,
     /// RFC 9293 section 3.8.6.1.
     Persist,
+    /// Our SYN goes out again since the peer was in the wrong state for it, not since it was lost.
+    SynAgain,
 }
 
 /// A tail loss probe comes no sooner. Reason: the peer's machine may be busy; Linux waits for two ticks beyond its two round trips, 8 ms
@@ -115,6 +117,10 @@ impl Flow {
                 if self.lacks_patience(now, shared) || (self.deaf && self.backoff > ORPHAN_PROBES) {
                     told.add(self.give_up());
                 }
+            }
+            Timer::SynAgain => {
+                self.syn_due = true;
+                self.arm(now, shared);
             }
             Timer::Retransmission => told.add(self.time_out(now, shared)),
         }

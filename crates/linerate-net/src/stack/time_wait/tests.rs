@@ -69,6 +69,22 @@ fn a_full_table_forgets_the_oldest() {
     assert_eq!(lab.net.waiting(), (0, 0), "nothing is left behind");
 }
 
+/// RFC 9293 section 3.10.7.4: a reset with exactly the next number ends it, or a host whose clocks began anew could not come
+/// back from the same port for a minute. RFC 1337's old resets have other numbers.
+#[test]
+fn a_reset_ends_it_with_exactly_the_next_number() {
+    let mut lab = Lab::listening();
+    over(&mut lab, 9);
+    for seq in [0, 1, 3, 1000, 0u32.wrapping_sub(1000)] {
+        lab.hears(seg("R", seq, 0, 0));
+        assert_eq!((lab.out(), lab.net.waiting()), (Vec::<String>::new(), (0, 1)), "{seq}");
+    }
+    lab.hears(seg("R", 2, 0, 0));
+    assert_eq!((lab.out(), lab.net.waiting()), (Vec::<String>::new(), (0, 0)));
+    lab.hears(seg("S", 0u32.wrapping_sub(9000), 0, 0));
+    assert_eq!(lab.net.waiting(), (1, 0), "it comes back");
+}
+
 /// RFC 6191 section 2: a later timestamp begins anew even with a lower number, an earlier one does not even with a higher.
 #[test]
 fn timestamps_decide_who_begins_anew() {

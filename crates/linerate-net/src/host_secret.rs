@@ -1,0 +1,126 @@
+//! A secret of this machine that outlives processes. What peers remember of us (sequence numbers and timestamps, for a minute or
+//! more) then goes on where the last process ended, instead of beginning anew by chance.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::clock::monotonic;
+use crate::sys::thread;
+
+/// Where it is kept until the next boot: root alone may read or write there. The boot id will not do, since everybody may read
+/// that one.
+const FOLDER: &str = "/run/linerate";
+const FILE: &str = "/run/linerate/tcp-secret";
+
+/// What sequence numbers and timestamps of all processes of this machine follow from (RFC 6528, RFC 7323 section 5.4).
+#[derive(Clone, Copy)]
+pub struct HostSecret {
+    pub(crate) key: [u64; 2],
+    /// What CLOCK_BOOTTIME is ahead of the links' clock: that one stands still while the machine sleeps, and peers go on.
+    pub(crate) ahead_ns: u64,
+}
+
+impl std::fmt::Debug for HostSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostSecret").field("ahead_ns", &self.ahead_ns).finish_non_exhaustive()
+    }
+}
+
+impl HostSecret {
+    /// This machine's. It is made by the first process that asks. `None`: it cannot be kept (this process is not root, or /run is
+    /// read-only), so a process has to do with a secret of its own.
+    pub fn of_this_machine() -> Option<HostSecret> {
+        let key = kept(Path::new(FOLDER), Path::new(FILE)).ok()?;
+        let ahead_ns = thread::boot_time_ns().saturating_sub(monotonic().as_nanos());
+        Some(HostSecret { key, ahead_ns })
+    }
+
+    /// One for tests.
+    #[cfg(test)]
+    pub(crate) fn for_tests(key: [u64; 2], ahead_ns: u64) -> HostSecret {
+        HostSecret { key, ahead_ns }
+    }
+}
+
+fn kept(folder: &Path, file: &Path) -> io::Result<[u64; 2]> {
+    if let Ok(key) = read(file) {
+        return Ok(key);
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    // Whole, or not there: others may ask at the same time.
+    let draft = folder.join(format!("tcp-secret.{}-{:?}", std::process::id(), std::thread::current().id()));
+    let _ = fs::remove_file(&draft);
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    let linked =
+        written.and_then(|mut draft| draft.write_all(&bytes)).and_then(|()| fs::hard_link(&draft, file));
+    let _ = fs::remove_file(&draft);
+    match linked {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => read(file),
+    }
+}
+
+/// Reads it, if nobody but its owner can have read or written it.
+fn read(file: &Path) -> io::Result<[u64; 2]> {
+    let mut opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(file)?;
+    let about = opened.metadata()?;
+    if !about.is_file() || about.uid() != 0 || about.mode() & 0o077 != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = [0; 16];
+    opened.read_exact(&mut bytes)?;
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |c| u64::from_ne_bytes(*c));
+    Ok([word(0), word(8)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn all_processes_have_the_same_and_only_root_may_know_it() {
+        let folder = std::env::temp_dir().join(format!("linerate-secret-{}", std::process::id()));
+        let file = folder.join("tcp-secret");
+        let first = kept(&folder, &file);
+        if fs::metadata(&folder).is_ok_and(|about| about.uid() != 0) {
+            assert!(first.is_err(), "another's file is not believed");
+            return fs::remove_dir_all(&folder).expect("removed");
+        }
+        let first = first.expect("root may");
+        let again: Vec<_> = thread::scope(|scope| {
+            let asking: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| kept(&folder, &file).expect("kept"))).collect();
+            asking.into_iter().map(|asks| asks.join().expect("no panic")).collect()
+        });
+        assert!(first != [0, 0] && again.iter().all(|key| *key == first));
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1, "no draft stays");
+        assert_eq!(fs::metadata(&folder).expect("it is there").mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&file).expect("it is there").mode() & 0o777, 0o600);
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("set");
+        assert!(kept(&folder, &file).is_err(), "others may have read it");
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    /// Many at once, none of whom finds it.
+    #[test]
+    fn who_asks_first_decides() {
+        let folder = std::env::temp_dir().join(format!("linerate-secret-race-{}", std::process::id()));
+        let file = folder.join("tcp-secret");
+        let keys: Vec<_> = thread::scope(|scope| {
+            let asking: Vec<_> = (0..8).map(|_| scope.spawn(|| kept(&folder, &file).ok())).collect();
+            asking.into_iter().map(|asks| asks.join().expect("no panic")).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}

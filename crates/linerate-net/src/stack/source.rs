@@ -1,0 +1,47 @@
+//! Where connections of ours begin: the port, and another one where a peer does not take the first.
+
+use super::core::Core;
+use super::demux::Owner;
+use super::tuple::Tuple;
+use crate::{Conn, NetError, NetErrorKind};
+
+impl Core {
+    /// Chooses a port; what TIME_WAIT keeps may be taken over when it is safe.
+    pub(super) fn choose_port(&mut self, mut tuple: Tuple) -> Result<Tuple, NetError> {
+        let mut ports = std::mem::take(&mut self.ports);
+        let key = self.shared.keys.ports;
+        let port = ports.choose(&tuple, key, |port| {
+            let tuple = Tuple { local_port: port, ..tuple };
+            match self.find(&tuple, self.hash(&tuple)) {
+                None => true,
+                Some(Owner::Wait(index)) => {
+                    self.waits.get(index).is_some_and(|remains| remains.may_connect_anew(self.now))
+                }
+                Some(_) => false,
+            }
+        });
+        self.ports = ports;
+        tuple.local_port = port.ok_or(NetError::of(NetErrorKind::PortsExhausted))?;
+        let hash = self.hash(&tuple);
+        if let Some(Owner::Wait(index)) = self.find(&tuple, hash) {
+            self.shared.stats.time_waits_reused += 1;
+            self.forget(index);
+        }
+        Ok(tuple)
+    }
+
+    /// A connection that is not made yet goes on from another port. Where none is free it stays.
+    pub(super) fn move_to_another_port(&mut self, conn: Conn) {
+        let Some(entry) = self.table.get(conn) else { return };
+        let (tuple, before) = (entry.flow.tuple, entry.hash);
+        let Ok(tuple) = self.choose_port(tuple) else { return };
+        let hash = self.hash(&tuple);
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.hash = hash;
+        entry.flow.ask_from(tuple, self.now, &self.shared);
+        self.demux.remove(before, Owner::Flow(conn.slot));
+        self.demux.insert(hash, Owner::Flow(conn.slot));
+        self.shared.stats.ports_moved += 1;
+        self.touch(conn);
+    }
+}
