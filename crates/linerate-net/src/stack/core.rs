@@ -8,6 +8,7 @@ use super::demux::{Demux, Owner};
 use super::entry::Entry;
 use super::flow::{Flow, State, Told, believable, shift_for};
 use super::handshake::{self, Halves, Listening};
+use super::holders::Holders;
 use super::options::StackOptions;
 use super::paths::Paths;
 use super::ports::Ports;
@@ -44,6 +45,7 @@ pub(super) struct Core {
     pub(super) pending: Vec<Event>,
     pub(super) closing: ClosingQueue,
     pub(super) replies: Replies,
+    pub(super) holders: Holders,
     /// When a handshake was answered by a cookie last.
     cookies_at: Option<Time>,
 }
@@ -74,6 +76,7 @@ impl Core {
             pending: Vec::new(),
             closing: ClosingQueue::default(),
             replies: Replies::new(stack.replies_per_s),
+            holders: Holders::default(),
             cookies_at: None,
         }
     }
@@ -159,6 +162,9 @@ impl Core {
             return self.move_to_another_port(conn);
         }
         self.act(conn, told, events);
+        if std::mem::take(&mut self.shared.early_news) {
+            self.note_early(conn);
+        }
     }
 
     /// Does what follows from what a flow has told.

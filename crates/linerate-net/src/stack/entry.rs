@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     pub(crate) resets: bool,
     /// A SYN cookie made it, not a handshake that was kept.
     pub(crate) by_cookie: bool,
+    /// It is in the list of those that keep bytes received out of order.
+    pub(crate) holds: bool,
     pub(crate) low_water: u32,
 }
 
@@ -46,6 +48,7 @@ impl Entry {
             waited: Cell::new(false),
             resets: false,
             by_cookie: false,
+            holds: false,
             low_water: 1,
         }
     }

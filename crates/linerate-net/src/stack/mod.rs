@@ -14,6 +14,7 @@ mod flush;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;
+mod holders;
 mod intake;
 mod keyed;
 mod lab;
@@ -21,8 +22,11 @@ mod lab;
 mod memory;
 mod options;
 mod paths;
+mod piece;
 mod pool;
 mod ports;
+#[cfg(test)]
+mod pressure;
 mod reply;
 mod shared;
 mod source;
@@ -145,6 +149,10 @@ impl<L: Link> Stack<L> {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         if len > 0 {
+            if !core.shared.pool.has_room(len) {
+                core.drop_early_until(len);
+            }
+            let Some(entry) = core.table.get_mut(conn) else { return Ok(()) };
             push(&mut entry.flow, &mut core.shared)?;
             core.touch(conn);
         }

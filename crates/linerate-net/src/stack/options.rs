@@ -69,8 +69,12 @@ pub struct StackLimits {
     pub ack_delay: Duration,
     /// Answers to strangers (resets, mostly) in a second. Reason: anybody may cause them (RFC 5961 section 10).
     pub replies_per_s: u32,
-    /// Ranges of a connection received out of order. Reason: each may hold a block of memory.
+    /// Ranges of a connection received out of order. Reason: each ACK looks through them.
     pub ranges: usize,
+    /// Memory that bytes received out of order hold, of all connections together. Reason: a peer can make a single byte cost a
+    /// hundred. Beyond it the connection whose gap has been open longest loses what it received behind it, as if the network had
+    /// lost it; one connection never has more than an eighth of it, nor more than twice its window.
+    pub early_bytes: usize,
 }
 
 impl Default for StackLimits {
@@ -95,6 +99,7 @@ impl Default for StackLimits {
             ack_delay: Duration::from_millis(4),
             replies_per_s: 10_000,
             ranges: 256,
+            early_bytes: 64 << 20,
         }
     }
 }

@@ -82,6 +82,8 @@ pub(crate) struct Pool {
     /// Blocks there are, and may be.
     made: usize,
     limit: usize,
+    /// What bytes received out of order cost, those included that are in no block.
+    early: usize,
 }
 
 impl Pool {
@@ -93,7 +95,21 @@ impl Pool {
             bare: Vec::new(),
             made: 0,
             limit: bytes.div_ceil(BLOCK),
+            early: 0,
         }
+    }
+
+    /// Memory that bytes received out of order hold.
+    pub(crate) fn early(&self) -> usize {
+        self.early
+    }
+
+    pub(super) fn charge_early(&mut self, cost: usize) {
+        self.early += cost;
+    }
+
+    pub(super) fn discharge_early(&mut self, cost: usize) {
+        self.early -= cost;
     }
 
     /// Bytes of the blocks that connections have.
@@ -265,6 +281,18 @@ impl Pool {
         if chain.len == 0 {
             *chain = Chain::default();
         }
+    }
+
+    /// A copy of all its bytes, none of which is lent.
+    pub(super) fn to_vec(&self, chain: &Chain) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(chain.len());
+        let mut at = chain.head;
+        while bytes.len() < chain.len() {
+            let Some(node) = self.nodes.get(at as usize) else { break };
+            bytes.extend_from_slice(&node.memory[node.start..node.start + node.len as usize]);
+            at = node.next;
+        }
+        bytes
     }
 
     /// Forgets all.

@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) limits: StackLimits,
     pub(crate) keys: Keys,
     pub(crate) stats: StackStats,
+    /// Bytes came out of order, or found no room: it is to be looked at who keeps how many.
+    pub(crate) early_news: bool,
     spare: Vec<Scoreboard>,
     /// What the clock that peers remember is ahead of the link's.
     ahead_ns: u64,
@@ -33,6 +35,7 @@ impl Shared {
             keys: Keys::new(seed, host.map(|host| host.key)),
             ahead_ns: host.map_or(0, |host| host.ahead_ns),
             stats: StackStats::default(),
+            early_news: false,
             spare: Vec::new(),
         }
     }

@@ -57,7 +57,7 @@ pub struct StackStats {
     pub time_waits_reused: u64,
     /// Connections asked for from another port, since the peer did not take the first.
     pub ports_moved: u64,
-    /// Bytes dropped since no buffer was left for them.
+    /// Bytes dropped since no buffer was left for them, or since too many were kept out of order.
     pub bytes_dropped: u64,
     /// Routers' words that a packet was too large which were believed (RFC 1191, RFC 8201).
     pub too_big: u64,

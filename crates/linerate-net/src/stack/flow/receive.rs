@@ -3,6 +3,7 @@
 
 use super::{Flow, State, Told};
 use crate::Time;
+use crate::stack::piece::Piece;
 use crate::stack::pool::{Chain, Pool};
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
@@ -14,24 +15,41 @@ const FEW_SEGMENTS: u32 = 16;
 struct Early {
     start: Seq,
     end: Seq,
-    chain: Chain,
+    piece: Piece,
     /// The peer was not told of it yet.
     fresh: bool,
     /// When a segment of it came last, by `Reassembly::arrivals`.
     arrival: u32,
 }
 
-/// Ranges received out of order; none touches another.
-#[derive(Default)]
+/// Ranges received out of order; none touches another, but where there was no room to put them together.
 pub(crate) struct Reassembly {
     ranges: Vec<Early>,
     /// Segments so far.
     arrivals: u32,
+    /// Since when the first gap is open.
+    since: Time,
+}
+
+/// What one connection may keep: so many ranges, and so much memory.
+#[derive(Clone, Copy)]
+struct Most {
+    ranges: usize,
+    cost: usize,
 }
 
 impl Reassembly {
+    fn new(now: Time) -> Reassembly {
+        Reassembly { ranges: Vec::new(), arrivals: 0, since: now }
+    }
+
+    /// Memory that it holds.
+    fn cost(&self) -> usize {
+        self.ranges.iter().map(|range| range.piece.cost()).sum()
+    }
+
     /// Keeps what is not there yet. Whether all of it was kept or there already.
-    fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: usize, pool: &mut Pool) -> bool {
+    fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: Most, pool: &mut Pool) -> bool {
         self.arrivals = self.arrivals.wrapping_add(1);
         while !bytes.is_empty() {
             let i = self.ranges.partition_point(|r| r.end.le(seq));
@@ -57,46 +75,48 @@ impl Reassembly {
     }
 
     /// Puts bytes into the gap before the range at `i`.
-    fn fill(&mut self, i: usize, seq: Seq, bytes: &[u8], most: usize, pool: &mut Pool) -> bool {
+    fn fill(&mut self, i: usize, seq: Seq, bytes: &[u8], most: Most, pool: &mut Pool) -> bool {
         let end = seq + bytes.len() as u32;
         let touches_last = i > 0 && self.ranges[i - 1].end == seq;
-        if !touches_last && self.ranges.len() >= most {
+        let full = !touches_last && self.ranges.len() >= most.ranges;
+        if full || self.cost() + bytes.len() > most.cost {
             return false;
         }
         let at = if touches_last {
-            if pool.append(&mut self.ranges[i - 1].chain, bytes).is_err() {
+            if self.ranges[i - 1].piece.append(bytes, pool).is_err() {
                 return false;
             }
             i - 1
         } else {
-            let mut chain = Chain::default();
-            if pool.append(&mut chain, bytes).is_err() {
-                return false;
-            }
+            let Ok(piece) = Piece::new(bytes, pool) else { return false };
             let arrival = self.arrivals;
-            self.ranges.insert(i, Early { start: seq, end, chain, fresh: true, arrival });
+            self.ranges.insert(i, Early { start: seq, end, piece, fresh: true, arrival });
             i
         };
         self.ranges[at].end = end;
         (self.ranges[at].fresh, self.ranges[at].arrival) = (true, self.arrivals);
         if self.ranges.get(at + 1).is_some_and(|next| next.start == end) {
-            let mut next = self.ranges.remove(at + 1);
-            pool.append_chain(&mut self.ranges[at].chain, &mut next.chain);
-            self.ranges[at].end = next.end;
+            let next = self.ranges.remove(at + 1);
+            match self.ranges[at].piece.join(next.piece, pool) {
+                Ok(()) => self.ranges[at].end = next.end,
+                Err(piece) => self.ranges.insert(at + 1, Early { piece, ..next }),
+            }
         }
         true
     }
 
     /// Moves what follows `next` to `inbox`; returns the new next.
-    fn absorb(&mut self, mut next: Seq, inbox: &mut Chain, pool: &mut Pool) -> Seq {
+    fn absorb(&mut self, now: Time, mut next: Seq, inbox: &mut Chain, pool: &mut Pool) -> Seq {
         while self.ranges.first().is_some_and(|first| first.start.le(next)) {
-            let mut first = self.ranges.remove(0);
+            let first = self.ranges.remove(0);
+            self.since = now;
             if first.end.gt(next) {
-                pool.consume(&mut first.chain, (next - first.start) as usize);
-                pool.append_chain(inbox, &mut first.chain);
+                if first.piece.move_to((next - first.start) as usize, inbox, pool).is_err() {
+                    break;
+                }
                 next = first.end;
             } else {
-                pool.clear(&mut first.chain);
+                first.piece.clear(pool);
             }
         }
         next
@@ -134,8 +154,8 @@ impl Reassembly {
     }
 
     pub(super) fn clear(&mut self, pool: &mut Pool) {
-        for mut range in self.ranges.drain(..) {
-            pool.clear(&mut range.chain);
+        for range in self.ranges.drain(..) {
+            range.piece.clear(pool);
         }
     }
 }
@@ -192,7 +212,7 @@ impl Flow {
             told.add(if seq == self.rcv_nxt {
                 self.take_next(now, bytes, shared)
             } else {
-                self.take_early(seq, bytes, shared)
+                self.take_early(now, seq, bytes, shared)
             });
         }
         if self.fin_at == Some(self.rcv_nxt) {
@@ -209,11 +229,12 @@ impl Flow {
     fn take_next(&mut self, now: Time, bytes: &[u8], shared: &mut Shared) -> Told {
         if shared.pool.append(&mut self.inbox, bytes).is_err() {
             shared.stats.bytes_dropped += bytes.len() as u64;
+            shared.early_news = true;
             return Told::NOTHING;
         }
         self.rcv_nxt += bytes.len() as u32;
         if let Some(early) = &mut self.early {
-            self.rcv_nxt = early.absorb(self.rcv_nxt, &mut self.inbox, &mut shared.pool);
+            self.rcv_nxt = early.absorb(now, self.rcv_nxt, &mut self.inbox, &mut shared.pool);
             if early.ranges.is_empty() {
                 self.early = None;
             }
@@ -230,12 +251,16 @@ impl Flow {
         Told::READABLE
     }
 
-    fn take_early(&mut self, seq: Seq, bytes: &[u8], shared: &mut Shared) -> Told {
+    fn take_early(&mut self, now: Time, seq: Seq, bytes: &[u8], shared: &mut Shared) -> Told {
         self.ack_now = true;
         self.info.out_of_order = self.info.out_of_order.wrapping_add(1);
         shared.stats.out_of_order += 1;
-        let early = self.early.get_or_insert_default();
-        let kept = early.insert(seq, bytes, shared.limits.ranges, &mut shared.pool);
+        shared.early_news = true;
+        // What is unread counts as well; the last range may cost a block more than its bytes.
+        let cost = (shared.limits.early_bytes / 8).min(2 * self.rcv_size as usize);
+        let most = Most { ranges: shared.limits.ranges, cost: cost.saturating_sub(self.inbox.len()) };
+        let early = self.early.get_or_insert_with(|| Box::new(Reassembly::new(now)));
+        let kept = early.insert(seq, bytes, most, &mut shared.pool);
         if !kept {
             shared.stats.bytes_dropped += bytes.len() as u64;
         }
@@ -243,6 +268,20 @@ impl Flow {
             self.early = None;
         }
         Told::NOTHING
+    }
+
+    /// Since when it keeps bytes behind an open gap, if it does.
+    pub(crate) fn early_since(&self) -> Option<Time> {
+        self.early.as_ref().map(|early| early.since)
+    }
+
+    /// Forgets what was received out of order, as a receiver may (RFC 2018 section 8).
+    pub(crate) fn drop_early(&mut self, shared: &mut Shared) {
+        if let Some(mut early) = self.early.take() {
+            shared.stats.bytes_dropped +=
+                early.ranges.iter().map(|r| u64::from(r.end - r.start)).sum::<u64>();
+            early.clear(&mut shared.pool);
+        }
     }
 
     /// RFC 2883 section 4: the first bytes of a segment that came before, be it a part of it, are told of.

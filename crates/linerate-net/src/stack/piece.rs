@@ -1,0 +1,183 @@
+//! A range of bytes received out of order, and what keeping it costs.
+
+use super::pool::{BLOCK, Chain, Full, Pool};
+
+/// A range of up to so many bytes has memory of its own size, a larger one has blocks. Reason: a full segment fills a good part of
+/// a block, and a single byte must not hold one.
+const SMALL: usize = 512;
+
+/// What a range costs beside its bytes: its place in the list, which may be half empty, and the allocator's part.
+const OVERHEAD: usize = 128;
+
+enum Bytes {
+    Small(Vec<u8>),
+    Blocks(Chain),
+}
+
+/// Bytes in order, charged with the memory that they hold, not with their number (Linux calls it truesize). [`Piece::clear`] or
+/// [`Piece::move_to`] ends it.
+pub(crate) struct Piece {
+    bytes: Bytes,
+    /// Blocks it has.
+    blocks: u32,
+}
+
+impl Piece {
+    pub(crate) fn new(bytes: &[u8], pool: &mut Pool) -> Result<Piece, Full> {
+        let mut piece = Piece { bytes: Bytes::Small(Vec::new()), blocks: 0 };
+        if bytes.len() > SMALL {
+            piece.bytes = Bytes::Blocks(Chain::default());
+            piece.add_blocks(bytes, pool)?;
+        } else {
+            piece.bytes = Bytes::Small(bytes.to_vec());
+        }
+        pool.charge_early(piece.cost());
+        Ok(piece)
+    }
+
+    /// The memory it holds, bytes.
+    pub(crate) fn cost(&self) -> usize {
+        OVERHEAD
+            + match &self.bytes {
+                Bytes::Small(bytes) => bytes.capacity(),
+                Bytes::Blocks(_) => self.blocks as usize * BLOCK,
+            }
+    }
+
+    /// Appends to blocks. All or nothing.
+    fn add_blocks(&mut self, bytes: &[u8], pool: &mut Pool) -> Result<(), Full> {
+        let Bytes::Blocks(chain) = &mut self.bytes else { return Ok(()) };
+        let before = pool.bytes_in_use();
+        pool.append(chain, bytes)?;
+        self.blocks += ((pool.bytes_in_use() - before) / BLOCK) as u32;
+        Ok(())
+    }
+
+    /// Appends a copy. All or nothing.
+    pub(crate) fn append(&mut self, more: &[u8], pool: &mut Pool) -> Result<(), Full> {
+        let before = self.cost();
+        match &mut self.bytes {
+            Bytes::Small(bytes) if bytes.len() + more.len() <= SMALL => bytes.extend_from_slice(more),
+            Bytes::Small(bytes) => {
+                let mut both = std::mem::take(bytes);
+                let small = both.len();
+                both.extend_from_slice(more);
+                self.bytes = Bytes::Blocks(Chain::default());
+                if let Err(full) = self.add_blocks(&both, pool) {
+                    both.truncate(small);
+                    both.shrink_to_fit();
+                    self.bytes = Bytes::Small(both);
+                    return Err(full);
+                }
+            }
+            Bytes::Blocks(_) => self.add_blocks(more, pool)?,
+        }
+        pool.discharge_early(before);
+        pool.charge_early(self.cost());
+        Ok(())
+    }
+
+    /// Appends all of `other`, which is given back when there is no room for it.
+    pub(crate) fn join(&mut self, other: Piece, pool: &mut Pool) -> Result<(), Piece> {
+        if let (Bytes::Blocks(chain), Bytes::Blocks(_)) = (&mut self.bytes, &other.bytes) {
+            pool.discharge_early(OVERHEAD + (self.blocks + other.blocks) as usize * BLOCK);
+            let before = pool.bytes_in_use();
+            let Bytes::Blocks(mut rest) = other.bytes else { return Ok(()) };
+            pool.append_chain(chain, &mut rest);
+            self.blocks += other.blocks;
+            self.blocks -= ((before - pool.bytes_in_use()) / BLOCK) as u32;
+            pool.charge_early(self.blocks as usize * BLOCK);
+            return Ok(());
+        }
+        let joined = match &other.bytes {
+            Bytes::Small(bytes) => self.append(bytes, pool),
+            // Few bytes before many: they are copied once.
+            Bytes::Blocks(chain) => self.append(&pool.to_vec(chain), pool),
+        };
+        match joined {
+            Ok(()) => {
+                other.clear(pool);
+                Ok(())
+            }
+            Err(Full) => Err(other),
+        }
+    }
+
+    /// Moves all but the first `skip` bytes to the end of `inbox`; what there is no room for is lost.
+    pub(crate) fn move_to(self, skip: usize, inbox: &mut Chain, pool: &mut Pool) -> Result<(), Full> {
+        pool.discharge_early(self.cost());
+        match self.bytes {
+            Bytes::Small(bytes) => pool.append(inbox, &bytes[skip.min(bytes.len())..]),
+            Bytes::Blocks(mut chain) => {
+                pool.consume(&mut chain, skip);
+                pool.append_chain(inbox, &mut chain);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn clear(self, pool: &mut Pool) {
+        pool.discharge_early(self.cost());
+        if let Bytes::Blocks(mut chain) = self.bytes {
+            pool.clear(&mut chain);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn content(piece: Piece, pool: &mut Pool) -> Vec<u8> {
+        let mut inbox = Chain::default();
+        assert_eq!(piece.move_to(0, &mut inbox, pool), Ok(()));
+        let bytes = pool.to_vec(&inbox);
+        pool.clear(&mut inbox);
+        bytes
+    }
+
+    proptest! {
+        /// Whatever is put together, no byte is lost, the charge is the sum of the costs, and all of it is given back.
+        #[test]
+        fn a_piece_is_a_queue_that_is_charged(
+            steps in prop::collection::vec((prop::bool::ANY, 1usize..2000), 1..40),
+            skip in 0usize..1,
+        ) {
+            let source: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
+            let mut pool = Pool::new(1 << 20);
+            let mut at = 1;
+            let mut piece = Piece::new(&source[..1], &mut pool).expect("room");
+            for (join, len) in steps {
+                let more = &source[at..at + len];
+                if join {
+                    let other = Piece::new(more, &mut pool).expect("room");
+                    prop_assert_eq!(pool.early(), piece.cost() + other.cost());
+                    prop_assert!(piece.join(other, &mut pool).is_ok());
+                } else {
+                    prop_assert_eq!(piece.append(more, &mut pool), Ok(()));
+                }
+                at += len;
+                prop_assert_eq!(pool.early(), piece.cost());
+            }
+            let bytes = content(piece, &mut pool);
+            prop_assert_eq!(&bytes[skip..], &source[skip..at]);
+            prop_assert_eq!((pool.early(), pool.in_use()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_changes() {
+        let mut pool = Pool::new(BLOCK);
+        let mut piece = Piece::new(&[1; SMALL], &mut pool).expect("room");
+        let block = Piece::new(&[2; BLOCK], &mut pool).expect("one block");
+        let before = pool.early();
+        assert_eq!(piece.append(b"x", &mut pool), Err(Full));
+        let block = piece.join(block, &mut pool).expect_err("there is no second block");
+        assert_eq!(pool.early(), before);
+        block.clear(&mut pool);
+        assert_eq!(content(piece, &mut pool), [1; SMALL]);
+        assert_eq!((pool.early(), pool.in_use()), (0, 0));
+    }
+}
