@@ -1,5 +1,5 @@
 //! `soak`: what is run for long. User-space TCP over the simulated network, for many seeds: one that fails is named, and is a bug
-//! report. `soak serve`: a server under all kinds of clients.
+//! report. `soak serve`: a server under all kinds of clients. `soak serve-mem`: the same in memory and in virtual time, by seed.
 
 mod serve;
 
@@ -7,12 +7,19 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// How long.
+/// What, and how long.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     what: Option<What>,
+    #[command(flatten)]
+    seeds: Seeds,
+}
+
+/// Which seeds.
+#[derive(Clone, Debug, clap::Args)]
+struct Seeds {
     /// Seeds to run.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
@@ -28,23 +35,36 @@ pub(crate) struct Options {
 enum What {
     /// A real `linerate serve` under all kinds of clients at once, for minutes.
     Serve(serve::Options),
+    /// A server in memory and in virtual time, under clients that do anything at any moment.
+    ServeMem(Seeds),
 }
 
 /// Runs them with a release build.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    if let Some(What::Serve(options)) = &options.what {
-        return serve::run(options);
+    match &options.what {
+        Some(What::Serve(options)) => serve::run(options),
+        Some(What::ServeMem(seeds)) => seeds.run(
+            &["linerate-serve", "--lib", "--", "server::seeds"],
+            "every client that stayed got its responses, and nothing was left behind",
+        ),
+        None => options.seeds.run(
+            &["linerate-net", "--test", "stack_seeds", "--"],
+            "no hang, no byte lost, doubled or changed",
+        ),
     }
-    let mut tests = shell::cargo();
-    tests.args(["test", "--release", "-p", "linerate-net", "--test", "stack_seeds", "--", "--nocapture"]);
-    tests.env("LINERATE_SEEDS", options.seeds.to_string()).env("LINERATE_FROM", options.from.to_string());
-    if let Some(seed) = options.seed {
-        tests.env("LINERATE_SEED", seed.to_string());
+}
+
+impl Seeds {
+    /// Runs them through a test of the package named first.
+    fn run(&self, test: &[&str], meaning: &str) -> Result<bool> {
+        let mut tests = shell::cargo();
+        tests.args(["test", "--release", "-p"]).args(test).arg("--nocapture");
+        tests.env("LINERATE_SEEDS", self.seeds.to_string()).env("LINERATE_FROM", self.from.to_string());
+        if let Some(seed) = self.seed {
+            tests.env("LINERATE_SEED", seed.to_string());
+        }
+        shell::run(&mut tests)?;
+        println!("{} seeds: {meaning}", self.seed.map_or(self.seeds, |_| 1));
+        Ok(true)
     }
-    shell::run(&mut tests)?;
-    println!(
-        "{} seeds: no hang, no byte lost, doubled or changed",
-        options.seed.map_or(options.seeds, |_| 1)
-    );
-    Ok(true)
 }

@@ -43,6 +43,12 @@ impl Allowance {
         }
     }
 
+    /// Bytes of all connections.
+    #[cfg(test)]
+    pub(crate) fn together(&self) -> usize {
+        self.together
+    }
+
     /// Makes this the one that [`current`] tells of.
     pub(crate) fn enter(&self) {
         CURRENT.set(self.each);

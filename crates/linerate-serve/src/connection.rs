@@ -1,6 +1,5 @@
 //! What a thread knows of one connection.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use linerate_net::{Close, Conn, Listener, Time};
 
 use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
-use crate::limits::PIPELINED;
+use crate::limits::{BUFFER_KEPT, PIPELINED};
+use crate::queue::AnswerQueue;
 use crate::response::Streamed;
 
 /// One connection. Small, since most are idle: what a busy one needs besides is in [`Work`].
@@ -69,14 +69,29 @@ pub(crate) struct Work {
     /// How many of them were looked at before.
     pub(crate) seen: usize,
     /// Answers in the order of their requests.
-    pub(crate) queue: VecDeque<Answer>,
-    /// Bytes of those that are ready.
-    pub(crate) ready: usize,
+    pub(crate) queue: AnswerQueue,
     /// The body that is arriving.
     pub(crate) body: Option<Incoming>,
 }
 
 impl Work {
+    /// As a new one, but for its capacity.
+    #[cfg(test)]
+    pub(crate) fn is_pristine(&self) -> bool {
+        let Work { input, seen, queue, body } = self;
+        input.is_empty() && *seen == 0 && queue.is_empty() && queue.ready_bytes() == 0 && body.is_none()
+    }
+
+    /// As a new one, but for its capacity: the next connection finds nothing of this one, whatever fields there are.
+    pub(crate) fn reset(&mut self) {
+        let Work { mut input, queue, .. } = std::mem::take(self);
+        input.clear();
+        if input.capacity() > BUFFER_KEPT {
+            input = Vec::new();
+        }
+        *self = Work { input, queue: queue.into_empty(), ..Work::default() };
+    }
+
     /// Empty lines before a request are no part of it (RFC 9112 section 2.2). There are few: the reader refuses more.
     fn has_begun_head(&self) -> bool {
         self.input.iter().any(|b| !matches!(b, b'\r' | b'\n'))
@@ -208,7 +223,7 @@ impl Connection {
         let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
         work.queue.len() >= PIPELINED
-            || about_to_send + self.unsent + work.ready >= allowance.each()
+            || about_to_send + self.unsent + work.queue.ready_bytes() >= allowance.each()
             || body_full
     }
 

@@ -30,6 +30,7 @@ mod handler;
 mod limits;
 pub mod misbehave;
 mod notice;
+mod queue;
 mod reload;
 mod request;
 mod response;

@@ -224,6 +224,10 @@ impl<F: Future> Tasks<F> {
             let waker = Waker::from(Arc::clone(&signal));
             Task { future: Box::pin(None), signal, waker, owner: None }
         });
+        debug_assert!(
+            self.table[id as usize].as_ref().is_some_and(|t| t.future.is_none() && t.owner.is_none()),
+            "a place that is free has nothing of the handler before"
+        );
         id
     }
 }

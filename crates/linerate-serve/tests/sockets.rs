@@ -74,6 +74,43 @@ fn pipelined_answers_come_in_order_whatever_they_wait_for() {
     });
 }
 
+/// Clients that leave in the middle of a response leave nothing to those who come after them: a request in two segments is read.
+#[test]
+fn clients_that_reset_in_mid_response_stall_nobody() {
+    with(ServerOptions::default(), |server| {
+        for round in 0..30 {
+            let mut leaves =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            // The rest of the response does not fit.
+            leaves.set_recv_buffer_size(4096).unwrap();
+            leaves.connect(&server.addr().into()).unwrap();
+            leaves.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            leaves.set_linger(Some(Duration::ZERO)).unwrap();
+            leaves.write_all(get("/bytes/100000").as_bytes()).unwrap();
+            if round % 3 > 0 {
+                leaves.read_exact(&mut [0; 1000]).unwrap();
+            }
+            if round % 2 == 0 {
+                leaves.set_linger(None).unwrap();
+            }
+        }
+        while server.counts().open > 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..20 {
+            let mut stream = connect(server.addr());
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.write_all(b"GET /status/204 HT").unwrap();
+            std::thread::sleep(Duration::from_millis(10));
+            stream.write_all(b"TP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).expect("the rest of the request is read");
+            assert_eq!(&first, b"HTTP/1.1 204");
+        }
+    });
+}
+
 #[test]
 fn connections_close_after_so_many_requests() {
     with(ServerOptions { close_after: Some(3), ..ServerOptions::default() }, |server| {

@@ -154,8 +154,8 @@ impl<T: Transport> PeerHost<T> {
                 // One that failed says so by its event.
                 let _ = self.net.send(conn, &bytes);
             }
-            Action::Close | Action::Reset => {
-                let how = if matches!(action, Action::Close) { Close::Now } else { Close::Abort };
+            Action::End | Action::Close | Action::Reset => {
+                let how = if matches!(action, Action::Reset) { Close::Abort } else { Close::Now };
                 self.net.close(conn, how);
                 self.conns[conn.slot()] = None;
             }

@@ -55,6 +55,7 @@ impl<F: FnMut(Time, PeerConn, &[u8], &mut PeerActions) + Send> Peer for F {
 #[derive(Debug)]
 pub(super) enum Action {
     Send(Vec<u8>),
+    End,
     Close,
     Reset,
     Pause,
@@ -92,6 +93,11 @@ impl PeerActions {
     /// The same after a while.
     pub fn close_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::Close);
+    }
+
+    /// FIN after what was sent, and goes on reading. [`PeerHost`](super::PeerHost) has no such thing and closes.
+    pub fn end_after(&mut self, after: Duration, conn: PeerConn) {
+        self.add(after, conn, Action::End);
     }
 
     /// RST.

@@ -44,6 +44,8 @@ struct End {
     carried: u64,
     fin_in: bool,
     fin_out: bool,
+    /// It sends nothing more: its FIN follows what is in the outbox.
+    half_closed: bool,
     error: Option<NetError>,
     paused: bool,
     reported: bool,
@@ -70,6 +72,7 @@ impl End {
             carried: 0,
             fin_in: false,
             fin_out: false,
+            half_closed: false,
             error: None,
             paused: false,
             reported: false,
@@ -466,6 +469,10 @@ impl Wire {
                 e.outbox.extend(bytes);
                 self.pump(end, events);
             }
+            Action::End => {
+                e.half_closed = true;
+                self.pump(end, events);
+            }
             Action::Close => self.close(end, Close::Now),
             Action::Reset => self.close(end, Close::Abort),
             Action::Pause => e.paused = true,
@@ -495,6 +502,7 @@ impl Wire {
             events.push(Event::Drained { conn: end });
         }
         match e.closing {
+            None if e.half_closed => self.send_fin(end),
             Some(Closing::Flush) => self.finish(end),
             Some(what) if what.is_flush() => self.begin_closing(end, what.after_flush().unwrap_or(what)),
             _ => {}

@@ -61,12 +61,8 @@ impl<H: Handler> Engine<H> {
             self.watch_room(c, task);
         }
         let work = self.work(c);
-        work.ready += head.len();
         let answer = match (later, task) {
-            (Some(Later::Large(body)), _) => {
-                work.ready += body.len();
-                Answer::Large { head, body, at: 0, last }
-            }
+            (Some(Later::Large(body)), _) => Answer::Large { head, body, at: 0, last },
             (Some(Later::Stream(stream, end)), Some(task)) => {
                 Answer::Stream { task, head, stream, end, last }
             }

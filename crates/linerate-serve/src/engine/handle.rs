@@ -137,16 +137,13 @@ impl<H: Handler> Engine<H> {
         }
         let mut bytes = Vec::new();
         write_interim(&mut bytes, 100);
-        work.ready += bytes.len();
         work.queue.push_back(Answer::Bytes { bytes, last: false });
     }
 
     /// A parked handler was woken.
     pub(crate) fn poll_task(&mut self, c: &mut Connection, task: u32) {
         let Some(work) = &mut c.work else { return };
-        let place =
-            work.queue.iter().position(|a| matches!(a, Answer::Waiting { task: t, .. } if *t == task));
-        let Some(place) = place else { return };
+        let Some(place) = work.queue.waiting(task) else { return };
         let newest = place + 1 == work.queue.len();
         self.enter();
         let polled = self.tasks.poll(task);
@@ -173,7 +170,7 @@ impl<H: Handler> Engine<H> {
         let last = self.answer(c, asked, response);
         c.held = held && !last;
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
-        self.work(c).queue.append(&mut behind);
+        self.work(c).queue.append(behind);
         if last {
             // What was asked behind the last answer gets none.
             c.cut_body();

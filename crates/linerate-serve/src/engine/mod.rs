@@ -49,7 +49,7 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) close_after: Option<u32>,
     // Boxed, since they move between here and their connections.
     #[allow(clippy::vec_box)]
-    spare: Vec<Box<Work>>,
+    pub(crate) spare: Vec<Box<Work>>,
     /// Connections whose body is read behind its answer, by somebody who is no task of ours. Each is here once.
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
@@ -110,8 +110,9 @@ impl<H: Handler> Engine<H> {
     /// Ends everything that works for a connection, or for what stands in its queue from `from` on.
     pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
         let Some(work) = &mut c.work else { return };
-        for answer in work.queue.drain(from.min(work.queue.len())..) {
-            work.ready -= answer.ready_bytes();
+        while work.queue.len() > from
+            && let Some(answer) = work.queue.pop_back()
+        {
             if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } = answer {
                 self.tasks.cancel(task);
             }
@@ -132,10 +133,7 @@ impl<H: Handler> Engine<H> {
         if let Some(mut work) = c.work.take()
             && self.spare.len() < limits::WORK_KEPT
         {
-            if work.input.capacity() > limits::BUFFER_KEPT {
-                work.input = Vec::new();
-            }
-            work.seen = 0;
+            work.reset();
             self.spare.push(work);
         }
     }

@@ -22,7 +22,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             let Some(work) = &mut c.work else { return Ok(()) };
             let Some(front) = work.queue.front_mut() else { return Ok(()) };
-            let ready = front.ready_bytes();
             let pumped = match front {
                 Answer::Waiting { .. } => {
                     continue_if_wanted(c, &mut self.engine.out);
@@ -42,9 +41,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Answer::Large { .. } => self.pump_large(c, budget)?,
                 Answer::Stream { .. } => self.pump_stream(c, budget)?,
             };
-            if let Some(work) = &mut c.work {
-                work.ready -= ready - work.queue.front().map_or(0, Answer::ready_bytes);
-            }
             match pumped {
                 Pumped::More => {}
                 Pumped::Waits => return Ok(()),

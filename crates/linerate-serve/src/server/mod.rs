@@ -8,6 +8,8 @@ mod drain;
 mod expire;
 mod handle;
 mod read;
+#[cfg(test)]
+mod seeds;
 mod settle;
 mod setup;
 mod together;

@@ -14,10 +14,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if !c.queue_is_empty() || c.closing.is_some() || bytes == 0 || bytes > limits::HELD_EACH {
             return self.settle(c);
         }
-        let empty = self.spare.pop().unwrap_or_default();
+        let mut empty = self.spare.pop().unwrap_or_default();
+        empty.clear();
         let answers = std::mem::replace(&mut self.engine.out, empty);
         let work = self.engine.work(&mut c);
-        work.ready += bytes;
         work.queue.push_back(Answer::Bytes { bytes: answers, last: false });
         let (conn, slot) = (c.conn, c.conn.slot());
         self.connections[slot] = Some(c);
