@@ -93,7 +93,7 @@ async fn axum(at: SocketAddr, nodelay: bool) -> Result<()> {
 }
 
 fn options(at: SocketAddr, io: Io) -> ServerOptions {
-    ServerOptions { listen: vec![at], io, ..ServerOptions::default() }
+    ServerOptions { listen: vec![at.into()], io, ..ServerOptions::default() }
 }
 
 fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {

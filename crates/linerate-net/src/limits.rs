@@ -72,3 +72,6 @@ pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;
 /// Direct descriptors of one ring, at most (io_uring). Reason: the kernel's table is memory; connections we ask for beyond
 /// it have ordinary ones.
 pub(crate) const DIRECT_DESCRIPTORS: u32 = 1 << 16;
+
+/// Sockets that are taken over from a service manager. Reason: each thread accepts from each of them.
+pub(crate) const INHERITED: u32 = 64;

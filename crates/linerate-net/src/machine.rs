@@ -1,9 +1,12 @@
 //! What the threads that drive transports ask of the machine. All of it concerns the calling thread or process.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::monotonic;
-use crate::sys::thread;
+use crate::limits::INHERITED;
+use crate::sys::{inherited_listener, thread};
 use crate::{NetError, Time};
 
 /// The time of `CLOCK_MONOTONIC`.
@@ -16,6 +19,30 @@ pub fn wall_offset_ns() -> u64 {
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let wall = u64::try_from(wall.as_nanos()).unwrap_or(0);
     wall.wrapping_sub(monotonic_now().as_nanos())
+}
+
+/// Listening sockets that the service manager has opened for this process, in its order (sd_listen_fds(3)): none when it has not.
+/// To be asked once, before the process opens anything of its own; later calls give none.
+///
+/// # Errors
+/// When there are more than 64, or one of them does not listen.
+pub fn inherited_sockets() -> io::Result<Vec<OwnedFd>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    if number("LISTEN_PID") != Some(std::process::id()) || TAKEN.swap(true, Ordering::SeqCst) {
+        return Ok(Vec::new());
+    }
+    let count = number("LISTEN_FDS").unwrap_or(0);
+    if count > INHERITED {
+        return Err(io::Error::other(format!("LISTEN_FDS says {count} sockets; {INHERITED} are possible")));
+    }
+    // They begin behind standard input, output and error.
+    (3..3 + count.cast_signed())
+        .map(|fd| {
+            inherited_listener(fd)
+                .map_err(|e| io::Error::new(e.kind(), format!("descriptor {fd} of LISTEN_FDS: {e}")))
+        })
+        .collect()
 }
 
 /// CPU time the calling thread has used, in nanoseconds.

@@ -33,6 +33,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +88,7 @@ pub enum Event {
         listener: Listener,
         /// The new connection; usable at once.
         conn: Conn,
-        /// Who.
+        /// Who; unspecified (`0.0.0.0:0`) where it has no such address: on a Unix socket.
         peer: SocketAddr,
     },
     /// A connection we asked for is established.
@@ -195,6 +196,12 @@ pub trait Transport {
     /// Listens. Returns the address with the port chosen.
     fn listen(&mut self, at: SocketAddr, options: &ListenOptions)
     -> Result<(Listener, SocketAddr), NetError>;
+
+    /// Accepts on a listening socket of the kernel that exists already, TCP's or a Unix one. Others may accept on it too, and still
+    /// can after [`Transport::unlisten`]. Fails where sockets are not the kernel's.
+    fn adopt(&mut self, _socket: OwnedFd) -> Result<Listener, NetError> {
+        Err(NetError::from_errno(libc::EOPNOTSUPP))
+    }
 
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);

@@ -173,8 +173,12 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// What stands in place of the address of a client that has none; as nginx writes it.
+const UNIX: &str = "unix:";
+
 /// What is said of an answer.
 pub(crate) struct Line<'a> {
+    /// Unspecified: it came by a Unix socket.
     pub(crate) peer: SocketAddr,
     pub(crate) head: Option<&'a RequestHead>,
     pub(crate) status: u16,
@@ -238,7 +242,10 @@ impl Drop for LogBuffer {
 
 fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
     // It never fails on a Vec.
-    let _ = write!(out, "{} - - [", line.peer.ip());
+    let _ = match line.peer.ip() {
+        ip if ip.is_unspecified() => write!(out, "{UNIX} - - ["),
+        ip => write!(out, "{ip} - - ["),
+    };
     // `Sun, 06 Nov 1994 08:49:37 GMT` has all of `06/Nov/1994:08:49:37 +0000`.
     let d = date.as_bytes();
     for (part, end) in [(5..7, b'/'), (8..11, b'/'), (12..16, b':'), (17..25, b' ')] {
@@ -274,7 +281,10 @@ fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
 }
 
 fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
-    let _ = write!(out, "{{\"time\":{},\"peer\":\"{}\",\"status\":{}", date.unix(), line.peer, line.status);
+    let _ = write!(out, "{{\"time\":{},\"peer\":\"", date.unix());
+    let _ =
+        if line.peer.ip().is_unspecified() { write!(out, "{UNIX}") } else { write!(out, "{}", line.peer) };
+    let _ = write!(out, "\",\"status\":{}", line.status);
     if let Some(n) = line.bytes {
         let _ = write!(out, ",\"bytes\":{n}");
     }

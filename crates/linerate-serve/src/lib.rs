@@ -17,6 +17,7 @@
 //! pipelined answers keep their order. All answers that are ready in a turn of the loop leave in one send.
 
 mod access_log;
+mod address;
 mod allowance;
 mod blocking;
 mod body;
@@ -28,6 +29,7 @@ mod files;
 mod flows;
 mod handler;
 mod limits;
+mod listening;
 pub mod misbehave;
 mod notice;
 mod queue;
@@ -37,6 +39,7 @@ mod response;
 mod routes;
 mod runtime;
 mod server;
+mod service;
 mod site;
 mod spawn;
 mod table;
@@ -47,6 +50,7 @@ mod tunnel;
 mod watch;
 
 pub use access_log::{AccessLog, LogFormat, LogTarget};
+pub use address::Address;
 pub use blocking::{Blocking, BlockingError, blocking};
 pub use body::{BodyError, RequestBody, Trailers};
 pub use counts::Counts;
@@ -55,12 +59,14 @@ pub use files::{FileRoot, Files};
 pub use handler::Handler;
 pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
+pub use listening::ListeningSocket;
 pub use notice::{Notice, Notices};
 pub use request::Request;
 pub use response::{BodyStream, Response};
 pub use routes::Routes;
-pub use runtime::tokio_handle;
+pub use runtime::TokioRuntime;
 pub use server::{Server, Wall};
+pub use service::ServiceState;
 pub use site::{Content, Contents, SharedContent, Site, SitePlan};
 pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};

@@ -151,3 +151,8 @@ pub(crate) const HELD_KEPT: usize = 64;
 
 /// Bytes held like this before they leave. Reason: they stay in the cache, and nobody waits long.
 pub(crate) const HELD_BYTES: usize = 128 << 10;
+
+/// How often, and how far apart, a lock is tried that lives while a Unix socket is bound. Reason: binding takes microseconds; what holds
+/// the folder for longer is no server that begins.
+pub(crate) const BINDING_TRIES: usize = 50;
+pub(crate) const BINDING_WAIT: Duration = Duration::from_millis(10);

@@ -1,26 +1,25 @@
 //! A running server is told something else: addresses, limits, log. All threads do it, or none.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use linerate_net::{Transport, Waker};
 
-use crate::Handler;
 use crate::flows::Ask;
 use crate::server::Server;
-use crate::spawn::{Handle, ServerOptions, Thread};
+use crate::spawn::{Handle, ServerOptions, Thread, bind_all};
+use crate::{Address, Handler, ListeningSocket};
 
 /// How long a thread may take to obey. Reason: a handler that holds its loop must not hold whoever reloads for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a thread is told.
 pub(crate) enum Order {
-    /// Listen at these addresses as well, all or none, and say where.
-    Open(Vec<SocketAddr>, Sender<io::Result<Vec<SocketAddr>>>),
+    /// Listen at these addresses as well, all or none, and say where. The Unix sockets among them are bound already.
+    Open(Vec<Address>, Vec<ListeningSocket>, Sender<io::Result<Vec<Address>>>),
     /// Stop listening at these: they were opened a moment ago, and not everywhere.
-    Abandon(Vec<SocketAddr>),
+    Abandon(Vec<Address>),
     /// From now on: these options. Addresses that are not among theirs are drained.
     Settle(Box<ServerOptions>),
     /// Show connections.
@@ -41,9 +40,9 @@ impl Post {
         self.waker.wake();
     }
 
-    fn open(&self, addresses: &[SocketAddr]) -> io::Result<Vec<SocketAddr>> {
+    fn open(&self, addresses: &[Address], bound: &[ListeningSocket]) -> io::Result<Vec<Address>> {
         let (tell, told) = mpsc::channel();
-        self.send(Order::Open(addresses.to_vec(), tell));
+        self.send(Order::Open(addresses.to_vec(), bound.to_vec(), tell));
         told.recv_timeout(PATIENCE).map_err(|_| io::Error::other("a thread does not answer"))?
     }
 }
@@ -51,23 +50,24 @@ impl Post {
 impl Handle {
     /// Goes on with other options: new addresses are listened on, those that are gone are drained as [`Server::unlisten`] does
     /// it, limits and the access log hold from the next request on, `defer_accept` from the next connection on. `threads`, `cores`, `io`,
-    /// `share_port`, `watchdog`, `notices` and `draining` stay as they were. An address that was asked for with port 0 and is asked for again stays the same.
+    /// `share_port`, `sockets`, `runtime`, `watchdog`, `notices` and `draining` stay as they were. An address that was asked for with port 0 and is asked for again stays the same.
     ///
     /// # Errors
     /// When a new address can't be listened on; then nothing has changed.
     pub fn reload(&mut self, options: &ServerOptions) -> io::Result<()> {
         // Port 0 may be asked for more than once.
-        let known = |(i, at): (usize, &SocketAddr)| {
+        let known = |(i, at): (usize, &Address)| {
             let nth = options.listen[..i].iter().filter(|a| *a == at).count();
             let mut same = self.asked.iter().zip(&self.addresses).filter(|(asked, _)| *asked == at);
-            same.nth(nth).map(|(_, chosen)| *chosen)
+            same.nth(nth).map(|(_, chosen)| chosen.clone())
         };
-        let mut addresses: Vec<Option<SocketAddr>> = options.listen.iter().enumerate().map(known).collect();
-        let mut new: Vec<SocketAddr> =
-            options.listen.iter().zip(&addresses).filter(|(_, a)| a.is_none()).map(|(at, _)| *at).collect();
+        let mut addresses: Vec<Option<Address>> = options.listen.iter().enumerate().map(known).collect();
+        let unknown = options.listen.iter().zip(&addresses).filter(|(_, a)| a.is_none());
+        let mut new: Vec<Address> = unknown.map(|(at, _)| at.clone()).collect();
+        let bound = bind_all(&new)?;
         if !new.is_empty() {
             for (count, post) in self.posts().enumerate() {
-                match post.open(&new) {
+                match post.open(&new, &bound) {
                     // The first thread chooses the ports.
                     Ok(opened) => new = opened,
                     Err(error) => {
@@ -85,22 +85,34 @@ impl Handle {
         }
         self.addresses = addresses.into_iter().flatten().collect();
         self.asked.clone_from(&options.listen);
+        self.bound.extend(bound);
+        for gone in self.bound.extract_if(.., |socket| !self.asked.contains(socket.address())) {
+            gone.remove_file();
+        }
         let settled = ServerOptions { listen: self.addresses.clone(), ..options.clone() };
         self.posts().for_each(|post| post.send(Order::Settle(Box::new(settled.clone()))));
+        self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));
         Ok(())
     }
 }
 
 impl Thread {
+    /// Stops listening where it just began to.
+    fn abandon<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>, addresses: &[Address]) {
+        addresses.iter().for_each(|at| server.unlisten(at, Duration::ZERO));
+        self.bound.retain(|socket| !addresses.contains(socket.address()));
+    }
+
     pub(crate) fn obey<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>, order: Order) {
         match order {
-            Order::Open(wanted, tell) => {
+            Order::Open(wanted, bound, tell) => {
+                self.bound.extend(bound);
                 let mut opened = Vec::new();
                 for at in &wanted {
-                    match self.listen(server, *at) {
+                    match self.listen(server, at) {
                         Ok(at) => opened.push(at),
                         Err(error) => {
-                            opened.iter().for_each(|at| server.unlisten(*at, Duration::ZERO));
+                            self.abandon(server, &opened);
                             return drop(tell.send(Err(error)));
                         }
                     }
@@ -108,13 +120,16 @@ impl Thread {
                 // Who asked may have lost patience, and says so.
                 let _ = tell.send(Ok(opened));
             }
-            Order::Abandon(addresses) => {
-                addresses.iter().for_each(|at| server.unlisten(*at, Duration::ZERO));
-            }
+            Order::Abandon(addresses) => self.abandon(server, &addresses),
             Order::Flows(ask) => self.scans.add(ask),
             Order::Settle(options) => {
-                let gone = server.addresses().filter(|at| !options.listen.contains(at)).collect::<Vec<_>>();
-                gone.into_iter().for_each(|at| server.unlisten(at, options.drain));
+                let stays = |at: &Address| {
+                    let supplied = self.options.sockets.iter().any(|socket| socket.address() == at);
+                    supplied || options.listen.contains(at)
+                };
+                let gone: Vec<Address> = server.addresses().filter(|at| !stays(at)).cloned().collect();
+                gone.iter().for_each(|at| server.unlisten(at, options.drain));
+                self.bound.retain(|socket| !gone.contains(socket.address()));
                 server.set_limits(options.limits);
                 server.set_close_after(options.close_after);
                 server.set_defer(options.deferred());
@@ -126,6 +141,8 @@ impl Thread {
                     io: kept.io,
                     interface: kept.interface.clone(),
                     share_port: kept.share_port,
+                    sockets: kept.sockets.clone(),
+                    runtime: kept.runtime.clone(),
                     watchdog: kept.watchdog,
                     notices: kept.notices.clone(),
                     draining: kept.draining.clone(),

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use linerate_http::server::{Method, RequestHead};
 
-use crate::Draining;
 use crate::body::RequestBody;
+use crate::{Address, Draining};
 
 /// A request: its head, its body, who sent it.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Request {
     head: Rc<RequestHead>,
     body: RequestBody,
     peer: SocketAddr,
-    listener: Option<SocketAddr>,
+    listener: Option<Address>,
     /// Asks to go on with another protocol, and the connection can be handed over.
     upgrade: Option<Draining>,
 }
@@ -25,7 +25,7 @@ impl Request {
     }
 
     /// It came by this address.
-    pub(crate) fn by(self, listener: Option<SocketAddr>) -> Request {
+    pub(crate) fn by(self, listener: Option<Address>) -> Request {
         Request { listener, ..self }
     }
 
@@ -79,14 +79,14 @@ impl Request {
         self.body
     }
 
-    /// The client's address.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
+    /// The client's address. None by a Unix socket, whose clients have none.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        (!self.peer.ip().is_unspecified()).then_some(self.peer)
     }
 
     /// The address by which it came, as it is listened on: `0.0.0.0:80` stands for all that the machine has. None where the
     /// server listens by other means than [`Server::listen`](crate::Server::listen).
-    pub fn listener(&self) -> Option<SocketAddr> {
-        self.listener
+    pub fn listener(&self) -> Option<&Address> {
+        self.listener.as_ref()
     }
 }

@@ -1,7 +1,6 @@
 //! What `linerate serve` answers: files where there are some, the built-in routes else.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +11,7 @@ use crate::engine::explained;
 use crate::files::{FileRoot, Files};
 use crate::routes::Routes;
 use crate::table::{OwnTable, RouteTable, Routed};
-use crate::{Request, Response};
+use crate::{Address, Request, Response};
 
 /// What a site consists of.
 #[derive(Clone, Debug)]
@@ -38,7 +37,7 @@ pub struct Contents {
     /// Of all addresses that have none of their own.
     pub usual: Content,
     /// Of these: each is a listener's whole address, as [`Request::listener`] says it.
-    pub places: Vec<(SocketAddr, Content)>,
+    pub places: Vec<(Address, Content)>,
 }
 
 impl From<Content> for Contents {
@@ -114,18 +113,18 @@ struct Own {
 /// One thread's view of the contents.
 struct Pages {
     usual: Page,
-    places: Vec<(SocketAddr, Page)>,
+    places: Vec<(Address, Page)>,
 }
 
 impl Pages {
     fn new(contents: &Contents) -> Pages {
-        let places = contents.places.iter().map(|(at, content)| (*at, Page::new(content))).collect();
+        let places = contents.places.iter().map(|(at, content)| (at.clone(), Page::new(content))).collect();
         Pages { usual: Page::new(&contents.usual), places }
     }
 
     /// What is answered to those who came by this address.
-    fn at(&self, listener: Option<SocketAddr>) -> &Page {
-        self.places.iter().find(|(at, _)| Some(*at) == listener).map_or(&self.usual, |(_, page)| page)
+    fn at(&self, listener: Option<&Address>) -> &Page {
+        self.places.iter().find(|(at, _)| Some(at) == listener).map_or(&self.usual, |(_, page)| page)
     }
 }
 

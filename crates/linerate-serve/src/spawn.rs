@@ -1,5 +1,6 @@
 //! Servers on threads of their own.
 
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{HostSecret, ListenOptions, Time, Transport, Waker, machine};
+use tokio::sync::oneshot;
 
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
@@ -24,11 +26,11 @@ use crate::limits::{self, Limits};
 use crate::notice::{Lack, Notice, Notices};
 use crate::reload::{Order, Post};
 use crate::routes::Routes;
-use crate::runtime::tokio_handle;
+use crate::runtime::{Beside, TokioRuntime};
 use crate::server::Server;
 use crate::site::{SharedContent, SitePlan};
 use crate::watch::Watchdog;
-use crate::{Draining, Handler};
+use crate::{Address, Draining, Handler, ListeningSocket};
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -64,8 +66,10 @@ const DEFER: Duration = Duration::from_secs(3);
 /// What a server is told.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where to listen; port 0 picks one.
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen; port 0 picks one. A Unix socket's file is removed when the server stops.
+    pub listen: Vec<Address>,
+    /// Sockets that listen already, beside those of `listen`.
+    pub sockets: Vec<ListeningSocket>,
     /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
@@ -98,6 +102,8 @@ pub struct ServerOptions {
     pub notices: Notices,
     /// How long a stopped server waits for answers on their way.
     pub drain: Duration,
+    /// Where what handlers ask of tokio runs.
+    pub runtime: TokioRuntime,
     /// Is told when the server is stopped: what goes on without an end should end then. Servers whose options are clones of the same
     /// share it, unless they are given their own.
     pub draining: Draining,
@@ -106,7 +112,8 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
-            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()],
+            sockets: Vec::new(),
             threads: 1,
             cores: Vec::new(),
             io: Io::default(),
@@ -122,6 +129,7 @@ impl Default for ServerOptions {
             watchdog: true,
             notices: Notices::default(),
             drain: limits::DRAIN_TIME,
+            runtime: TokioRuntime::default(),
             draining: Draining::default(),
         }
     }
@@ -137,12 +145,18 @@ impl ServerOptions {
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Handle {
-    pub(crate) addresses: Vec<SocketAddr>,
+    /// Of `listen`, as far as it still is one; then those of `sockets`.
+    pub(crate) addresses: Vec<Address>,
     counts: Arc<Vec<Arc<ThreadCounts>>>,
     stop: Arc<AtomicBool>,
     threads: Vec<Running>,
     /// What each address was asked as: port 0 stands for the one that was chosen.
-    pub(crate) asked: Vec<SocketAddr>,
+    pub(crate) asked: Vec<Address>,
+    /// The Unix sockets among them.
+    pub(crate) bound: Vec<ListeningSocket>,
+    /// What the caller supplied.
+    pub(crate) sockets: Vec<ListeningSocket>,
+    _tokio: Beside,
 }
 
 /// One of its threads.
@@ -153,13 +167,14 @@ struct Running {
 }
 
 impl Handle {
-    /// The (first) address it listens on.
+    /// The first TCP address it listens on; `0.0.0.0:0` when there is none.
     pub fn addr(&self) -> SocketAddr {
-        self.addresses[0]
+        let first = self.addresses.iter().find_map(Address::tcp);
+        first.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
     }
 
-    /// All addresses it listens on.
-    pub fn addrs(&self) -> &[SocketAddr] {
+    /// All addresses it listens on: those of the options' `listen`, then those of `sockets`.
+    pub fn addrs(&self) -> &[Address] {
         &self.addresses
     }
 
@@ -181,6 +196,25 @@ impl Handle {
         sum(&self.counts)
     }
 
+    /// Waits for `shutdown`, and stops then, as [`Handle::stop`] does, without blocking the thread that polls it. It needs no
+    /// runtime of its own; a future that is dropped before its end stops the server at once.
+    pub async fn stop_when(self, shutdown: impl Future<Output = ()>) -> Counts {
+        shutdown.await;
+        let (tell, told) = oneshot::channel();
+        let counts = Arc::clone(&self.counts);
+        let stopping = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+            // Whoever waits may have gone.
+            let _ = tell.send(self.stop());
+        });
+        // Without a thread to wait on, dropping the handle has stopped it here.
+        if stopping.is_ok()
+            && let Ok(counts) = told.await
+        {
+            return counts;
+        }
+        sum(&counts)
+    }
+
     /// Whether all its threads have ended by themselves, which they only do when the transport fails.
     pub fn is_dead(&self) -> bool {
         self.threads.iter().all(|running| running.thread.is_finished())
@@ -191,6 +225,8 @@ impl Handle {
     }
 
     fn shut_down(&mut self) {
+        // From now on clients of a Unix socket find that nobody is there; those that have connected are accepted.
+        self.bound.iter().for_each(ListeningSocket::remove_file);
         self.stop.store(true, Ordering::SeqCst);
         for running in &self.threads {
             running.post.waker.wake();
@@ -262,6 +298,7 @@ where
 {
     let mut options = options;
     let asked = options.listen.clone();
+    kernels_alone(&options)?;
     let mut links = take_interface(&mut options)?.into_iter();
     let over = middlewares(&options)?;
     let count = options.threads.max(1);
@@ -269,12 +306,17 @@ where
     let shown = Arc::clone(&counts);
     let desk = Desk::default();
     let make = make(Arc::new(move || sum(&shown)), desk.clone());
+    let bound = bind_all(&options.listen)?;
+    let tokio = Beside::start(&options.runtime, count)?;
     let mut handle = Handle {
         addresses: options.listen.clone(),
         counts,
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
         asked,
+        bound,
+        sockets: options.sockets.clone(),
+        _tokio: tokio,
     };
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     let lack = Lack::new(options.notices.clone());
@@ -292,17 +334,41 @@ where
             scans: Scans::default(),
             link: links.next(),
             over: over.clone(),
+            bound: handle.bound.clone(),
         };
+        let tokio = handle._tokio.handle().clone();
         let make = make.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("serve-{index}"))
-            .spawn(move || thread.run(make, &tell))?;
+        let thread = std::thread::Builder::new().name(format!("serve-{index}")).spawn(move || {
+            let _inside = tokio.enter();
+            thread.run(make, &tell);
+        })?;
         let (addresses, waker) = told.recv().map_err(|_| io::Error::other("the server's thread ended"))??;
         handle.addresses = addresses;
         handle.threads.push(Running { thread, post: Post { orders, waker } });
     }
+    handle.addresses.extend(handle.sockets.iter().map(|socket| socket.address().clone()));
     desk.open(handle.posts());
     Ok(handle)
+}
+
+/// What the kernel alone can give is refused elsewhere.
+fn kernels_alone(options: &ServerOptions) -> io::Result<()> {
+    let sockets = !options.sockets.is_empty() || options.listen.iter().any(|at| at.tcp().is_none());
+    if options.io == Io::Xdp && sockets {
+        let words = "Unix sockets and sockets that listen already are the kernel's; with io xdp TCP is not";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
+    Ok(())
+}
+
+/// Binds the Unix sockets among these addresses: once for all threads. The error names the address.
+pub(crate) fn bind_all(addresses: &[Address]) -> io::Result<Vec<ListeningSocket>> {
+    let unix =
+        addresses.iter().filter_map(|at| if let Address::Unix(path) = at { Some((at, path)) } else { None });
+    unix.map(|(at, path)| {
+        ListeningSocket::bind(path).map_err(|e| io::Error::new(e.kind(), format!("{at}: {e}")))
+    })
+    .collect()
 }
 
 pub(crate) struct Thread {
@@ -317,6 +383,8 @@ pub(crate) struct Thread {
     pub(crate) scans: Scans,
     link: Option<Xdp>,
     over: Middlewares,
+    /// Unix sockets, bound for all threads.
+    pub(crate) bound: Vec<ListeningSocket>,
 }
 
 enum Moving {
@@ -355,12 +423,12 @@ fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
     let wanted = XdpOptions {
         threads: options.threads.max(1),
         busy_poll: options.busy_poll,
-        ..XdpOptions::new(interface, Steer::Listen(options.listen.clone()))
+        ..XdpOptions::new(interface, Steer::Listen(options.listen.iter().filter_map(Address::tcp).collect()))
     };
     let opened = xdp::open(&wanted).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;
     opened.notes.into_iter().for_each(|note| options.notices.tell(&Notice::Interface(note)));
     options.threads = opened.links.len();
-    options.listen = opened.listen;
+    options.listen = opened.listen.into_iter().map(Address::Tcp).collect();
     Ok(opened.links)
 }
 
@@ -369,7 +437,11 @@ fn of_this_machine() -> StackOptions {
     StackOptions { host: HostSecret::of_this_machine(), ..StackOptions::default() }
 }
 
-type Told = io::Result<(Vec<SocketAddr>, Waker)>;
+type Told = io::Result<(Vec<Address>, Waker)>;
+
+fn adopt<T: Transport, H: Handler>(server: &mut Server<T, H>, socket: &ListeningSocket) -> io::Result<()> {
+    server.adopt(socket).map_err(|e| io::Error::other(format!("{}: {e}", socket.address())))
+}
 
 impl Thread {
     fn run<H: Handler>(mut self, make: impl FnOnce() -> H, tell: &mpsc::Sender<Told>) {
@@ -385,16 +457,11 @@ impl Thread {
             (None, Io::Uring) => Uring::new().map(|uring| Moving::Uring(Box::new(uring))),
             (None, _) => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
         };
-        match tokio_handle().and_then(|tokio| transport().map(|transport| (tokio, transport))) {
-            Ok((tokio, transport)) => {
-                let _inside = tokio.enter();
-                match transport {
-                    Moving::Epoll(epoll) => self.serve(*epoll, make(), tell),
-                    Moving::Uring(uring) => self.serve(*uring, make(), tell),
-                    Moving::Xdp(stack) => self.serve(*stack, make(), tell),
-                    Moving::Watched(stack) => self.serve(*stack, make(), tell),
-                }
-            }
+        match transport() {
+            Ok(Moving::Epoll(epoll)) => self.serve(*epoll, make(), tell),
+            Ok(Moving::Uring(uring)) => self.serve(*uring, make(), tell),
+            Ok(Moving::Xdp(stack)) => self.serve(*stack, make(), tell),
+            Ok(Moving::Watched(stack)) => self.serve(*stack, make(), tell),
             Err(error) => {
                 // Nobody listens any more only when the caller is gone.
                 let _ = tell.send(Err(error));
@@ -415,8 +482,12 @@ impl Thread {
             .with_watchdog(self.watchdog.as_ref())
             .with_lack(self.lack.clone())
             .with_draining(self.options.draining.clone());
-        let listen = |at: &SocketAddr| self.listen(&mut server, *at);
-        let addresses: io::Result<Vec<SocketAddr>> = self.options.listen.iter().map(listen).collect();
+        let listen = |at: &Address| self.listen(&mut server, at);
+        let addresses: io::Result<Vec<Address>> = self.options.listen.iter().map(listen).collect();
+        let addresses = addresses.and_then(|addresses| {
+            self.options.sockets.iter().try_for_each(|socket| adopt(&mut server, socket))?;
+            Ok(addresses)
+        });
         let failed = addresses.is_err();
         let told = addresses.map(|a| (a, waker));
         if tell.send(told).is_err() || failed {
@@ -431,15 +502,23 @@ impl Thread {
     pub(crate) fn listen<T: Transport, H: Handler>(
         &self,
         server: &mut Server<T, H>,
-        at: SocketAddr,
-    ) -> io::Result<SocketAddr> {
+        at: &Address,
+    ) -> io::Result<Address> {
+        let at = match at {
+            Address::Tcp(at) => *at,
+            Address::Unix(_) => {
+                let bound = self.bound.iter().find(|socket| socket.address() == at);
+                let socket = bound.ok_or_else(|| io::Error::other(format!("{at}: it is not bound")))?;
+                return adopt(server, socket).map(|()| at.clone());
+            }
+        };
         let listen = ListenOptions {
             reuse_port: self.options.threads > 1 || self.options.share_port,
             defer: self.options.deferred(),
             ..ListenOptions::default()
         };
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));
-        if self.options.io == Io::Xdp && !self.options.listen.contains(&at) {
+        if self.options.io == Io::Xdp && !self.options.listen.contains(&Address::Tcp(at)) {
             let words = format!("{at}: with io xdp the addresses stay as they were when the server began");
             return Err(io::Error::new(io::ErrorKind::Unsupported, words));
         }
@@ -449,7 +528,7 @@ impl Thread {
             // Another server of the same user, with threads as well, would share the port with us unnoticed.
             drop(std::net::TcpListener::bind(at).map_err(named)?);
         }
-        server.listen(at, &listen).map_err(|e| match e.errno {
+        server.listen(at, &listen).map(Address::Tcp).map_err(|e| match e.errno {
             0 => io::Error::other(format!("{at}: {e}")),
             errno => named(io::Error::from_raw_os_error(errno)),
         })

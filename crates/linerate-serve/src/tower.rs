@@ -27,7 +27,8 @@ use crate::{Draining, Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The client's address, as an extension of the requests that services behind [`tower_with_peer`] get.
+/// The client's address, as an extension of the requests that services behind [`tower_with_peer`] get. Requests that come by a Unix
+/// socket have none: take it as `Option<Extension<Peer>>` where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -171,14 +172,18 @@ where
         move |request: Request| Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge) }
     }
 
+    fn peer_of(&self, request: &Request) -> Option<Peer> {
+        request.peer().filter(|_| self.tells_peer).map(Peer)
+    }
+
     fn begin(&self, request: Request) -> State<S, S::Future, B> {
         if let Some(draining) = request.wants_upgrade() {
             let service = self.service.borrow().clone();
             let begun = Bytes::copy_from_slice(request.head().bytes());
-            let peer = self.tells_peer.then(|| Peer(request.peer()));
+            let peer = self.peer_of(&request);
             return State::HandedOver(Box::pin(hand_over(service, begun, peer, draining.clone())));
         }
-        let tells = self.tells_peer.then(|| Peer(request.peer()));
+        let tells = self.peer_of(&request);
         let (head, body, _) = request.into_parts();
         let same = match self.translated(&head) {
             Ok(same) => same,

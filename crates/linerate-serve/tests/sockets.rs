@@ -27,7 +27,7 @@ fn with(options: ServerOptions, test: impl Fn(Handle)) {
     }
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let Some(cable) = Cable::new(&format!("{name} over xdp"), 2) else { return };
-    let listen = vec![SocketAddr::from((OUR_V4, 0))];
+    let listen = vec![SocketAddr::from((OUR_V4, 0)).into()];
     let options = ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..options };
     let server = cable.ours.run(|| spawn(options)).unwrap();
     // This thread stays there: the test's own, and what is over xdp comes last.
@@ -188,7 +188,7 @@ fn two_threads_share_a_port() {
 #[test]
 fn an_address_in_use_is_an_error() {
     with(ServerOptions::default(), |server| {
-        let again = spawn(ServerOptions { listen: vec![server.addr()], ..ServerOptions::default() });
+        let again = spawn(ServerOptions { listen: vec![server.addr().into()], ..ServerOptions::default() });
         assert!(again.is_err());
     });
 }

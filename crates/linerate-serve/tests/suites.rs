@@ -70,7 +70,7 @@ fn h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp() {
     }
     let test = "h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp";
     let Some(cable) = Cable::new(test, 1) else { return };
-    let listen = vec![(OUR_V4, 8080).into()];
+    let listen = vec![std::net::SocketAddr::from((OUR_V4, 8080)).into()];
     let options =
         ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..ServerOptions::default() };
     let server = cable.ours.run(|| spawn(options)).unwrap();

@@ -2,14 +2,14 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, SocketAddrV6};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{Io, LogFormat};
+use linerate_serve::{Address, Io, ListeningSocket, LogFormat};
 
 use crate::args::values;
 
@@ -36,9 +36,11 @@ pub(crate) struct ServeArgs {
     /// addresses with a directory and routes of their own. docs/HTTP-SERVER.md has an example of each.
     #[arg(long, value_name = "FILE.toml")]
     pub(super) config: Option<PathBuf>,
-    /// Where to listen; port 0 picks one; repeatable (127.0.0.1:8080)
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub(super) listen: Vec<SocketAddr>,
+    /// Where to listen: ADDR:PORT (port 0 picks one) or unix:/path; repeatable (127.0.0.1:8080)
+    ///
+    /// Sockets that a service manager passes (LISTEN_FDS) are listened on as well; they take the place of the default.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = place)]
+    pub(super) listen: Vec<Address>,
     /// Threads, each with its own loop and connections (as many as there are cores)
     #[arg(short, long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<usize>,
@@ -134,6 +136,9 @@ pub(crate) struct ServeArgs {
     /// What other servers take without a flag is told its flag.
     #[arg(value_name = "DIR", value_parser = without_flag, hide = true)]
     pub(super) nothing: Option<Infallible>,
+    /// Sockets that a service manager has opened.
+    #[arg(skip)]
+    pub(super) sockets: Vec<ListeningSocket>,
     /// `[[route]]`, which only a file can say.
     #[arg(skip)]
     pub(super) routes: Vec<Route>,
@@ -145,7 +150,7 @@ pub(crate) struct ServeArgs {
 /// Addresses with a site of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) listen: Vec<SocketAddr>,
+    pub(super) listen: Vec<Address>,
     pub(super) dir: Option<PathBuf>,
     pub(super) files_only: bool,
     pub(super) routes: Vec<Route>,
@@ -200,14 +205,27 @@ impl ServeArgs {
             share_port: self.share_port.or(others.share_port),
             misbehave: either(self.misbehave, others.misbehave),
             nothing: self.nothing.or(others.nothing),
+            sockets: either(self.sockets, others.sockets),
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),
         }
     }
 
     /// Every address: those of the usual site, then those of listeners, in the order of the file.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.listen.iter().chain(self.places.iter().flat_map(|place| &place.listen)).copied().collect()
+    pub(super) fn addresses(&self) -> Vec<Address> {
+        self.listen.iter().chain(self.places.iter().flat_map(|place| &place.listen)).cloned().collect()
+    }
+}
+
+impl ServeArgs {
+    /// Whether a service manager has opened this address already.
+    pub(super) fn is_passed(&self, at: &Address) -> bool {
+        self.sockets.iter().any(|socket| socket.address() == at)
+    }
+
+    /// Those of [`ServeArgs::addresses`] that are still to be listened at.
+    pub(super) fn own_addresses(&self) -> Vec<Address> {
+        self.addresses().into_iter().filter(|at| !self.is_passed(at)).collect()
     }
 }
 
@@ -217,6 +235,23 @@ fn without_flag(text: &str) -> Result<Infallible, String> {
         format!("an address is named by --listen, as in --listen 127.0.0.1:8080, not by {text} alone")
     } else {
         format!("a directory is named by its flag: linerate serve --dir {text}")
+    })
+}
+
+/// A TCP address, or a path behind `unix:`.
+pub(super) fn place(text: &str) -> Result<Address, String> {
+    match text.strip_prefix("unix:") {
+        None => address(text).map(Address::Tcp),
+        Some("") => Err("unix: needs the path of a socket, as in unix:/run/linerate.sock".to_owned()),
+        Some(path) => Ok(PathBuf::from(path).into()),
+    }
+}
+
+/// The same in a file: a relative path lies beside it.
+pub(super) fn beside(text: &str, config: &Path) -> Result<Address, String> {
+    Ok(match place(text)? {
+        Address::Unix(path) => config.parent().unwrap_or(Path::new("")).join(path).into(),
+        at => at,
     })
 }
 
@@ -259,7 +294,8 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Of two addresses one is all of this machine's, so that both can't be listened on apart.
-pub(super) fn within(one: &SocketAddr, other: &SocketAddr) -> bool {
+pub(super) fn within(one: &Address, other: &Address) -> bool {
+    let (Some(one), Some(other)) = (one.tcp(), other.tcp()) else { return false };
     let all = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && all && one != other
 }

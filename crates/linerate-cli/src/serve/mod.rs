@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
-use linerate_serve::{Counts, Io, Limits, ServerOptions};
+use linerate_serve::{Address, Counts, Io, Limits, ListeningSocket, ServerOptions, ServiceState};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -27,6 +27,10 @@ const TOLD_TWICE: Duration = Duration::from_millis(250);
 
 /// Runs the command until a signal ends it.
 pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
+    // Before anything is opened: the first descriptors are the service manager's, if it has passed some.
+    let sockets = ListeningSocket::inherited()
+        .map_err(|e| Fault::input(format!("the sockets that were passed cannot be listened on: {e}")))?;
+    let typed = &ServeArgs { sockets, ..typed.clone() };
     // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
     let args = settled(typed)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
@@ -55,11 +59,11 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         Some(path) => typed.clone().over(config::read(path).map_err(|e| Fault::input(e.to_string()))?),
         None => typed.clone(),
     };
-    if args.listen.is_empty() && args.places.is_empty() {
-        args.listen.push(([127, 0, 0, 1], 8080).into());
+    if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
+        args.listen.push(SocketAddr::from(([127, 0, 0, 1], 8080)).into());
     }
     let usual = args.dir.is_some() || args.files_only == Some(true) || !args.routes.is_empty();
-    if args.listen.is_empty() && usual {
+    if args.listen.is_empty() && args.sockets.is_empty() && usual {
         return Err(Fault::input(
             "dir, files_only and [[route]] outside of [[listener]] are for the addresses of listen, and there are none",
         )
@@ -73,6 +77,14 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         (Some(Io::Xdp), None) => {
             return Err(Fault::input("--io xdp goes past the kernel, so it needs --interface")
                 .hint("the interface that packets to the server come in by (ip address shows them)"));
+        }
+        (Some(Io::Xdp), Some(_)) if args.addresses().iter().any(|at| at.tcp().is_none()) => {
+            return Err(Fault::input("--listen unix: is the kernel's; it does not go with --io xdp"));
+        }
+        (Some(Io::Xdp), Some(_)) if !args.sockets.is_empty() => {
+            return Err(Fault::input(
+                "sockets that a service manager passes are the kernel's; they do not go with --io xdp",
+            ));
         }
         (Some(Io::Xdp), Some(_)) if args.defer_accept == Some(true) => {
             return Err(Fault::input("--defer-accept is the kernel's; it does not go with --io xdp"));
@@ -112,14 +124,13 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
 /// No two sockets of ours are to have the same place.
 fn apart(args: &ServeArgs) -> Result<(), Fault> {
     let addresses = args.addresses();
-    let whole = |at: &&SocketAddr, other: &SocketAddr| args::within(at, other);
     for (i, at) in addresses.iter().enumerate() {
-        if at.port() != 0 && addresses[..i].contains(at) {
+        if !at.is_open() && addresses[..i].contains(at) {
             return Err(Fault::input(format!("{at} is to be listened on twice")).hint("name it once"));
         }
         // Sockets that share a port may differ in how much of the machine they are for.
         let free = args.share_port == Some(true) || args.io == Some(Io::Xdp);
-        if let Some(other) = addresses[..i].iter().find(|other| !free && whole(other, at)) {
+        if let Some(other) = addresses[..i].iter().find(|other| !free && args::within(other, at)) {
             return Err(Fault::input(format!(
                 "{at} and {other} are both to be listened on, and one has the other"
             ))
@@ -127,9 +138,11 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
         }
     }
     match args.metrics {
-        Some(at) if at.port() != 0 && addresses.iter().any(|a| *a == at || whole(&a, &at)) => Err(
-            Fault::input(format!("{at} is to be listened on already, so --metrics needs a port of its own")),
-        ),
+        Some(at) if at.port() != 0 && addresses.iter().any(|a| *a == at || args::within(a, &at.into())) => {
+            Err(Fault::input(format!(
+                "{at} is to be listened on already, so --metrics needs a port of its own"
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -140,6 +153,7 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
     let _ = machine::raise_nofile();
     let mut running = Running::start(args)?;
     running.announce();
+    tell(ServiceState::Ready);
     let terminal = Terminal::of_now();
     for signal in signals.forever() {
         if signal != SIGHUP || terminal.is_gone() {
@@ -149,6 +163,7 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
             running.reopen_log();
             continue;
         }
+        tell(ServiceState::Reloading);
         match settled(typed).and_then(|args| running.reload(args)) {
             Ok(()) => running.announce(),
             Err(fault) => {
@@ -157,8 +172,17 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
                 running.reopen_log();
             }
         }
+        tell(ServiceState::Ready);
     }
+    tell(ServiceState::Stopping);
     Ok(while_second_signal_kills(signals, || running.stop()))
+}
+
+/// Tells the service manager, if there is one.
+fn tell(state: ServiceState) {
+    if let Err(error) = state.notify() {
+        say(&format!("the service manager cannot be told ({state:?}): {error}"));
+    }
 }
 
 /// Misbehaves until it is told to end.
@@ -170,6 +194,9 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
         )
         .hint("leave out --dir, --access-log, [[route]] and [[listener]]"));
     }
+    if !args.sockets.is_empty() {
+        return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
+    }
     if args.metrics.is_some() {
         return Err(
             Fault::input("--metrics does not go with this --misbehave").hint("ask for /stats instead")
@@ -178,7 +205,9 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     if args.share_port == Some(true) {
         return Err(Fault::input("--share-port does not go with this --misbehave"));
     }
-    let servers: Result<Vec<_>, Fault> = (args.listen.iter())
+    let listen: Option<Vec<SocketAddr>> = args.listen.iter().map(Address::tcp).collect();
+    let listen = listen.ok_or_else(|| Fault::input("--listen unix: does not go with this --misbehave"))?;
+    let servers: Result<Vec<_>, Fault> = (listen.iter())
         .map(|at| {
             let how = args.misbehave.iter().copied().collect();
             MisbehavingServer::spawn(*at, how)
@@ -248,7 +277,8 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
     }
     let defaults = ServerOptions::default();
     ServerOptions {
-        listen: args.addresses(),
+        listen: args.own_addresses(),
+        sockets: args.sockets.clone(),
         threads,
         cores: if args.pin == Some(true) { machine::allowed_cores() } else { Vec::new() },
         io: args.io.unwrap_or_default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Content, Contents, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response,
+    AccessLog, Address, Content, Contents, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response,
     RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
 };
 
@@ -38,7 +38,7 @@ impl Running {
         let options = ServerOptions { access_log: log.clone(), ..options(&args, threads) };
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
         // Ports that were chosen are known now, and to nobody else before they are announced.
-        content.replace(sites.at(server.addrs()));
+        content.replace(sites.at(&resolved(&args, &server)));
         let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
         Ok(Running { args, threads, server, content, log, metrics })
     }
@@ -68,7 +68,7 @@ impl Running {
             self.content.replace(before);
             return Err(self.in_the_way(&args).unwrap_or_else(|| cannot_listen(&e)));
         }
-        self.content.replace(sites.at(self.server.addrs()));
+        self.content.replace(sites.at(&resolved(&args, &self.server)));
         self.log = log;
         if same_log {
             self.reopen_log();
@@ -112,7 +112,7 @@ impl Running {
     /// Says where it listens.
     pub(super) fn announce(&self) {
         for address in self.server.addrs() {
-            say(&format!("listening on http://{address}"));
+            say(&listening(address));
         }
         if let Some(metrics) = &self.metrics {
             say(&format!("metrics on http://{}/metrics", metrics.addr()));
@@ -134,6 +134,13 @@ impl Running {
     }
 }
 
+/// Where the server listens, in the order of [`ServeArgs::addresses`]: ports are chosen.
+fn resolved(args: &ServeArgs, server: &Handle) -> Vec<Address> {
+    let mut own = server.addrs().iter();
+    let addresses = args.addresses().into_iter();
+    addresses.filter_map(|at| if args.is_passed(&at) { Some(at) } else { own.next().cloned() }).collect()
+}
+
 /// What is answered where. The addresses are added to it once they are known.
 struct Sites {
     usual: Content,
@@ -152,11 +159,11 @@ impl Sites {
     }
 
     /// `addresses`: as [`ServeArgs::addresses`] has them, in that order.
-    fn at(&self, addresses: &[SocketAddr]) -> Contents {
+    fn at(&self, addresses: &[Address]) -> Contents {
         let own: usize = self.places.iter().map(|(count, _)| count).sum();
         let mut rest = addresses[addresses.len().saturating_sub(own)..].iter();
         let of = |(count, content): &(usize, Content)| {
-            rest.by_ref().take(*count).map(|at| (*at, content.clone())).collect::<Vec<_>>()
+            rest.by_ref().take(*count).map(|at| (at.clone(), content.clone())).collect::<Vec<_>>()
         };
         Contents { usual: self.usual.clone(), places: self.places.iter().flat_map(of).collect() }
     }
@@ -199,13 +206,24 @@ fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
     })
 }
 
+fn listening(address: &Address) -> String {
+    match address {
+        Address::Tcp(at) => format!("listening on http://{at}"),
+        Address::Unix(_) => format!("listening on {address}"),
+    }
+}
+
 /// The error names the address.
 pub(super) fn cannot_listen(error: &io::Error) -> Fault {
     if let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<linerate_net::link::xdp::XdpError>()) {
         return error.into();
     }
-    let fault = Fault::ours(format!("cannot listen on {}", said(error)));
+    let text = said(error);
+    let fault = Fault::ours(format!("cannot listen on {text}"));
     match error.kind() {
+        io::ErrorKind::AddrInUse if text.starts_with("unix:") => {
+            fault.hint("a server listens there; ss -lxp names it")
+        }
         io::ErrorKind::AddrInUse => {
             fault.hint("another program listens there; port 0 picks a free one").hint("ss -ltnp names it")
         }
@@ -221,7 +239,7 @@ pub(super) fn cannot_listen(error: &io::Error) -> Fault {
 
 fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
     let counter = server.counter();
-    let options = ServerOptions { listen: vec![at], ..ServerOptions::default() };
+    let options = ServerOptions { listen: vec![at.into()], ..ServerOptions::default() };
     spawn_with(options, move || {
         let counter = counter.clone();
         move |request: Request| {

@@ -61,7 +61,8 @@ impl Server {
     /// The address of the next line, which must be one of listening.
     pub(crate) fn listening(&self) -> String {
         let line = self.line();
-        line.strip_prefix("listening on http://").unwrap_or_else(|| panic!("{line}")).to_owned()
+        let place = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+        place.strip_prefix("http://").unwrap_or(place).to_owned()
     }
 
     pub(crate) fn pid(&self) -> u32 {

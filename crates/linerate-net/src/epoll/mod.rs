@@ -91,6 +91,16 @@ impl Epoll {
         })
     }
 
+    fn add_listener(&mut self, fd: OwnedFd, interest: Interest) -> Result<Listener, NetError> {
+        let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
+        self.poll.add(&fd, interest, token(index as u32, LISTENER))?;
+        if index == self.listeners.len() {
+            self.listeners.push(None);
+        }
+        self.listeners[index] = Some(fd);
+        Ok(Listener(index as u32))
+    }
+
     /// The entry of a connection the application has not closed.
     fn live(&mut self, conn: Conn) -> Option<&mut Entry> {
         self.table.get_mut(conn).filter(|entry| entry.closing.is_none())
@@ -375,19 +385,19 @@ impl Transport for Epoll {
         options: &ListenOptions,
     ) -> Result<(Listener, SocketAddr), NetError> {
         let (fd, at) = socket::listen(at, options)?;
-        let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
-        self.poll.add(&fd, Interest::Read, token(index as u32, LISTENER))?;
-        if index == self.listeners.len() {
-            self.listeners.push(None);
-        }
-        self.listeners[index] = Some(fd);
-        Ok((Listener(index as u32), at))
+        Ok((self.add_listener(fd, Interest::Read)?, at))
+    }
+
+    fn adopt(&mut self, fd: OwnedFd) -> Result<Listener, NetError> {
+        socket::adopt(&fd)?;
+        self.add_listener(fd, Interest::Shared)
     }
 
     fn unlisten(&mut self, listener: Listener) {
         self.accepting.retain(|l| *l != listener);
-        if let Some(place) = self.listeners.get_mut(listener.0 as usize) {
-            *place = None;
+        if let Some(fd) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {
+            // It can only fail where epoll does not know it.
+            let _ = self.poll.remove(&fd);
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod event_fd;
+mod inherited;
 pub(crate) mod instrument;
 pub(crate) mod packet_ring;
 mod pages;
@@ -14,6 +15,7 @@ pub(crate) mod thread;
 pub(crate) mod xdp;
 
 pub(crate) use event_fd::EventFd;
+pub(crate) use inherited::inherited_listener;
 pub(crate) use poll::{Interest, Poll, Ready, has_pwait2};
 
 use std::io;

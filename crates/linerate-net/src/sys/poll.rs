@@ -14,6 +14,8 @@ pub(crate) enum Interest {
     Read,
     /// The same, and room to send.
     ReadWrite,
+    /// Connections on a listening socket that others wait on too: the kernel wakes one of them, not all.
+    Shared,
 }
 
 impl Interest {
@@ -22,6 +24,7 @@ impl Interest {
         (match self {
             Interest::Read => read,
             Interest::ReadWrite => read | libc::EPOLLOUT,
+            Interest::Shared => libc::EPOLLIN | libc::EPOLLET | libc::EPOLLEXCLUSIVE,
         }) as u32
     }
 }
@@ -84,6 +87,11 @@ impl Poll {
 
     pub(crate) fn modify(&self, fd: &impl AsRawFd, interest: Interest, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, token)
+    }
+
+    /// Forgets a descriptor. Needed where closing it does not: others hold the same socket.
+    pub(crate) fn remove(&self, fd: &impl AsRawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, Interest::Read, 0)
     }
 
     /// Waits, at most `limit` (`None`: as long as it takes), and returns how many events came. A signal ends the wait

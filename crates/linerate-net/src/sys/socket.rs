@@ -74,6 +74,16 @@ pub(crate) fn listen(at: SocketAddr, options: &ListenOptions) -> io::Result<(Own
     Ok((socket.into(), at))
 }
 
+/// Prepares a listening socket that exists already, TCP's or a Unix one, as [`listen`] prepares its own.
+pub(crate) fn adopt(fd: &OwnedFd) -> io::Result<()> {
+    let socket = SockRef::from(fd);
+    socket.set_nonblocking(true)?;
+    if matches!(socket.domain()?, Domain::IPV4 | Domain::IPV6) {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(())
+}
+
 /// Connections are accepted when their first bytes are there; after so long (`None`: at once) without.
 pub(crate) fn set_defer_accept(socket: &impl AsRawFd, defer: Option<Duration>) -> io::Result<()> {
     // Whole seconds, at least one.

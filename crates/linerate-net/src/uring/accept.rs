@@ -14,6 +14,8 @@ pub(super) struct Listening {
     /// `None` once it is over.
     pub(super) fd: Option<OwnedFd>,
     pub(super) in_flight: usize,
+    /// Others hold the socket too.
+    pub(super) shared: bool,
 }
 
 impl Uring {
@@ -48,7 +50,8 @@ impl Uring {
         let listener = Listener(done.tag.slot);
         let Some(listening) = self.listeners.get_mut(listener.0 as usize) else { return };
         listening.in_flight -= 1;
-        let is_open = listening.fd.is_some();
+        // What was accepted from a socket of others while it was given up is answered: only we have it now.
+        let is_open = listening.fd.is_some() || listening.shared;
         let Ok(index) = u32::try_from(done.result) else {
             if matches!(-done.result, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) {
                 self.accept_trouble = Some(NetError::from_errno(-done.result));

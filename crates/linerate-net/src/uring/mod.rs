@@ -17,7 +17,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,16 +196,25 @@ impl Transport for Uring {
     ) -> Result<(Listener, SocketAddr), NetError> {
         self.make_direct(false)?;
         let (fd, at) = socket::listen(at, options)?;
-        self.listeners.push(Listening { fd: Some(fd), in_flight: 0 });
+        self.listeners.push(Listening { fd: Some(fd), in_flight: 0, shared: false });
         Ok((Listener(self.listeners.len() as u32 - 1), at))
+    }
+
+    fn adopt(&mut self, fd: OwnedFd) -> Result<Listener, NetError> {
+        self.make_direct(false)?;
+        socket::adopt(&fd)?;
+        self.listeners.push(Listening { fd: Some(fd), in_flight: 0, shared: true });
+        Ok(Listener(self.listeners.len() as u32 - 1))
     }
 
     fn unlisten(&mut self, listener: Listener) {
         if let Some(listening) = self.listeners.get_mut(listener.0 as usize)
             && let Some(fd) = listening.fd.take()
         {
-            // Requests on it hold the socket, but from now on nobody is let in.
-            socket::shutdown(&fd, Shutdown::Both);
+            // Requests on it hold the socket, but from now on nobody is let in; others who hold it go on.
+            if !listening.shared {
+                socket::shutdown(&fd, Shutdown::Both);
+            }
             self.ring.cancel_all(Target::Plain(fd.as_raw_fd()));
             self.ring.close(Target::Plain(fd.into_raw_fd()));
         }

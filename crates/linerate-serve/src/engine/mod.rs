@@ -6,7 +6,6 @@ mod answer;
 mod handle;
 mod read;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
@@ -20,7 +19,7 @@ use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
 use crate::tasks::{Ready, Tasks};
 use crate::watch::{Watch, Watchdog};
-use crate::{Draining, Handler};
+use crate::{Address, Draining, Handler};
 
 /// One thread's HTTP: reads requests, runs handlers, keeps answers in order.
 pub(crate) struct Engine<H: Handler> {
@@ -38,7 +37,7 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
     /// Which address each listener has, also those that are gone while a connection of theirs may be left.
-    pub(crate) places: Vec<(Listener, SocketAddr)>,
+    pub(crate) places: Vec<(Listener, Address)>,
     /// Each further answer says that the connection ends.
     pub(crate) draining: bool,
     /// Who is told that this has begun.
@@ -94,8 +93,8 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Where a connection was accepted. The newest first: a transport may use a listener's number again.
-    pub(crate) fn place(&self, c: &Connection) -> Option<SocketAddr> {
-        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| *at)
+    pub(crate) fn place(&self, c: &Connection) -> Option<Address> {
+        self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| at.clone())
     }
 
     /// Ends the newest request's handler, if it still runs.

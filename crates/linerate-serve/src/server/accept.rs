@@ -6,7 +6,7 @@ use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Time, Transpo
 
 use super::Server;
 use crate::connection::{Connection, Waits};
-use crate::{Handler, limits};
+use crate::{Address, Handler, ListeningSocket, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Listens; the address comes back with the port chosen.
@@ -15,18 +15,32 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// As the transport says.
     pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
         let (listener, address) = self.transport.listen(at, options)?;
+        self.remember(listener, Address::Tcp(address));
+        Ok(address)
+    }
+
+    /// Accepts from a socket that listens already. All servers that were given the same socket share its connections.
+    ///
+    /// # Errors
+    /// As the transport says: those whose TCP is not the kernel's can't.
+    pub fn adopt(&mut self, socket: &ListeningSocket) -> Result<(), NetError> {
+        let listener = self.transport.adopt(socket.duplicate()?)?;
+        self.remember(listener, socket.address().clone());
+        Ok(())
+    }
+
+    fn remember(&mut self, listener: Listener, address: Address) {
         if self.leaving == 0 {
             let kept = &self.listeners;
             self.engine.places.retain(|(known, _)| kept.iter().any(|(_, listener)| listener == known));
         }
-        self.engine.places.push((listener, address));
+        self.engine.places.push((listener, address.clone()));
         self.listeners.push((address, listener));
-        Ok(address)
     }
 
     /// Where it listens.
-    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.listeners.iter().map(|(at, _)| *at)
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.listeners.iter().map(|(at, _)| at)
     }
 
     pub(super) fn accept(&mut self, conn: Conn, listener: Listener, peer: SocketAddr) {

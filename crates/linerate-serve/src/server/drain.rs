@@ -1,13 +1,12 @@
 //! The end of a listener or of all: what was asked is answered, and then they go.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use linerate_net::{Close, Time, Transport};
 
 use super::Server;
-use crate::Handler;
 use crate::connection::{Connection, Waits};
+use crate::{Address, Handler};
 
 /// Idle connections are told to go when draining, once they have been quiet for this long: what the peer sent before it could
 /// know is still read.
@@ -19,9 +18,9 @@ const DRAIN_PATIENCE: Duration = Duration::from_millis(300);
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Stops listening at an address that [`Server::listen`] gave. Its connections are told to close behind the answers that are
     /// due; those that have not ended after `drain` are cut.
-    pub fn unlisten(&mut self, at: SocketAddr, drain: Duration) {
+    pub fn unlisten(&mut self, at: &Address, drain: Duration) {
         let now = self.transport.now();
-        for (_, gone) in self.listeners.extract_if(.., |(address, _)| *address == at) {
+        for (_, gone) in self.listeners.extract_if(.., |(address, _)| address == at) {
             self.transport.unlisten(gone);
             for c in self.connections.iter_mut().flatten().filter(|c| c.listener == gone && !c.leaving) {
                 c.leaving = true;

@@ -16,7 +16,6 @@ mod together;
 
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,7 +23,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linerate_http::server::HttpDate;
 use linerate_net::{Close, Conn, Event, Listener, Time, Transport};
 
-use crate::Handler;
 use crate::access_log::LogBuffer;
 use crate::connection::Connection;
 use crate::counts::{Counts, ThreadCounts};
@@ -33,6 +31,7 @@ use crate::limits::{self, Limits};
 use crate::notice::Lack;
 use crate::tasks::Ready;
 use crate::timers::{self, Deadlines, Timers};
+use crate::{Address, Handler};
 
 /// Where the wall clock for `Date` comes from.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +52,7 @@ pub struct Server<T: Transport, H: Handler> {
     events: Vec<Event>,
     connections: Vec<Option<Connection>>,
     open: usize,
-    listeners: Vec<(SocketAddr, Listener)>,
+    listeners: Vec<(Address, Listener)>,
     /// Connections whose listener is gone, and when they are cut.
     leaving: usize,
     leaving_until: Time,

@@ -65,7 +65,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
     let count = |key: &str| top.read(key, |i| value(i, args::count));
     Ok(ServeArgs {
         config: None,
-        listen: values(&top, "listen", args::address)?,
+        listen: values(&top, "listen", |text| args::beside(text, path))?,
         threads: top.read("threads", |i| value(i, args::threads))?,
         pin: flag("pin")?,
         io: top.read("io", parsed_word)?,
@@ -93,6 +93,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
         nothing: None,
+        sockets: Vec::new(),
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
     })
 }

@@ -1,11 +1,10 @@
 //! What is answered where: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use linerate_load::plan::file::FileError;
 use linerate_load::plan::file::table::{Item, Keys, Table};
-use linerate_serve::{Action, BadRule, BadTable, FileRoot, RouteTable, Rule};
+use linerate_serve::{Action, Address, BadRule, BadTable, FileRoot, RouteTable, Rule};
 
 use super::super::args::{self, Place, Route, To};
 use super::{WHOLE, directory, values};
@@ -46,21 +45,21 @@ pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<Place>, Fi
             item.error(format!("listener: {} of them: at most {LISTENERS} are possible", tables.len()))
         );
     }
-    let mut taken: Vec<SocketAddr> = values(top, "listen", args::address)?;
+    let mut taken: Vec<Address> = values(top, "listen", |text| args::beside(text, config))?;
     tables.iter().map(|table| listener(table, config, &mut taken)).collect()
 }
 
-fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<SocketAddr>) -> Result<Place, FileError> {
+fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Result<Place, FileError> {
     let Some(item) = table.get("listen") else {
         let message = "a listener needs its address, as in listen = \"127.0.0.1:9000\"";
         return Err(table.source.error(table.span.clone(), message));
     };
-    let listen = values(table, "listen", args::address)?;
+    let listen = values(table, "listen", |text| args::beside(text, config))?;
     for (at, written) in listen.iter().zip(item.one_or_more()) {
-        if at.port() != 0 && taken.contains(at) {
+        if !at.is_open() && taken.contains(at) {
             return Err(written.error(format!("listen: {at} is to be listened on twice")));
         }
-        taken.push(*at);
+        taken.push(at.clone());
     }
     let place = Place {
         listen,

@@ -1,0 +1,222 @@
+//! Listening sockets that all threads of a server accept from: Unix sockets, and those that somebody else has opened.
+
+use std::fs::File;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use linerate_net::machine;
+use rustix::fs::{FlockOperation, flock};
+use socket2::SockRef;
+
+use crate::Address;
+use crate::limits::{BINDING_TRIES, BINDING_WAIT};
+
+/// A listening socket that exists already, for [`ServerOptions::sockets`](crate::ServerOptions): one that the caller has bound, or one
+/// that a service manager passed to the process.
+///
+/// All threads accept from it. It stays open after the server has stopped, for as long as somebody else holds it.
+#[derive(Clone, Debug)]
+pub struct ListeningSocket {
+    fd: Arc<OwnedFd>,
+    address: Address,
+    file: Option<Arc<SocketFile>>,
+}
+
+impl ListeningSocket {
+    /// Takes a socket over.
+    ///
+    /// # Errors
+    /// When it is no stream socket of TCP or Unix that listens.
+    pub fn new(socket: impl Into<OwnedFd>) -> io::Result<ListeningSocket> {
+        let fd: OwnedFd = socket.into();
+        let socket = SockRef::from(&fd);
+        let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+        if socket.r#type()? != socket2::Type::STREAM {
+            return Err(unfit("it is no stream socket"));
+        }
+        if !socket.is_listener()? {
+            return Err(unfit("it does not listen"));
+        }
+        let local = socket.local_addr()?;
+        let address = match local.as_socket() {
+            Some(at) => Address::Tcp(at),
+            None if local.is_unix() => Address::Unix(local.as_pathname().unwrap_or(Path::new("")).into()),
+            None => return Err(unfit("it is neither TCP nor a Unix socket")),
+        };
+        Ok(ListeningSocket { fd: Arc::new(fd), address, file: None })
+    }
+
+    /// Those that a service manager has opened for this process (socket activation, `LISTEN_FDS`); none when it has not. To be
+    /// asked once, at the beginning of the process: later calls give none.
+    ///
+    /// # Errors
+    /// When one of them cannot be accepted from.
+    pub fn inherited() -> io::Result<Vec<ListeningSocket>> {
+        machine::inherited_sockets()?.into_iter().map(ListeningSocket::new).collect()
+    }
+
+    /// Where it listens; a Unix socket without a path of the file system has an empty one.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Binds a Unix socket. A file that a server left behind is replaced; one that a server listens at is not.
+    pub(crate) fn bind(path: &Path) -> io::Result<ListeningSocket> {
+        let _alone = lock_folder(path)?;
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path)?;
+        let file = SocketFile::of(path)?;
+        Ok(ListeningSocket { file: Some(Arc::new(file)), ..ListeningSocket::new(listener)?.at(path) })
+    }
+
+    fn at(self, path: &Path) -> ListeningSocket {
+        ListeningSocket { address: Address::Unix(path.into()), ..self }
+    }
+
+    /// One more descriptor of it, for a thread.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.fd.as_fd().try_clone_to_owned()
+    }
+
+    /// Removes the file of a Unix socket that [`ListeningSocket::bind`] made: no more connections come.
+    pub(crate) fn remove_file(&self) {
+        if let Some(file) = &self.file {
+            file.remove();
+        }
+    }
+}
+
+/// The file of a Unix socket, removed when nobody needs it any more; not if another is in its place by then.
+#[derive(Debug)]
+struct SocketFile {
+    path: Box<Path>,
+    /// Device and number of the file.
+    identity: (u64, u64),
+    gone: AtomicBool,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<SocketFile> {
+        // What a relative path means must not change with the working directory.
+        let path = std::path::absolute(path)?.into_boxed_path();
+        let identity = identity(&path)?;
+        Ok(SocketFile { path, identity, gone: AtomicBool::new(false) })
+    }
+
+    fn remove(&self) {
+        if !self.gone.swap(true, Ordering::SeqCst)
+            && identity(&self.path).is_ok_and(|found| found == self.identity)
+        {
+            // A folder that became read-only keeps it; the next server finds it stale.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = path.symlink_metadata()?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// Of two servers that find the same stale file, one must not remove what the other has put in its place.
+fn lock_folder(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder)?;
+    for _ in 0..BINDING_TRIES {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(BINDING_WAIT),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "another program holds a lock on the folder"))
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file, and it is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // It may be a server's that we may not talk to, or whose backlog is full.
+        Err(_) | Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+impl TryFrom<TcpListener> for ListeningSocket {
+    type Error = io::Error;
+
+    fn try_from(listener: TcpListener) -> io::Result<ListeningSocket> {
+        ListeningSocket::new(listener)
+    }
+}
+
+impl TryFrom<UnixListener> for ListeningSocket {
+    type Error = io::Error;
+
+    fn try_from(listener: UnixListener) -> io::Result<ListeningSocket> {
+        ListeningSocket::new(listener)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_file_is_replaced_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        drop(UnixListener::bind(&path).expect("bound"));
+        assert!(path.exists(), "it is stale");
+        let ours = ListeningSocket::bind(&path).expect("replaced");
+        assert_eq!(ours.address(), &Address::Unix(path.as_path().into()));
+        let error = ListeningSocket::bind(&path).expect_err("in use");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(ours);
+        assert!(!path.exists(), "it goes with its server");
+    }
+
+    #[test]
+    fn what_is_no_socket_of_ours_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        std::fs::write(&path, "precious").expect("written");
+        assert!(ListeningSocket::bind(&path).is_err());
+        assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
+        std::fs::remove_file(&path).expect("removed");
+        let ours = ListeningSocket::bind(&path).expect("bound");
+        // Another server's, meanwhile.
+        std::fs::remove_file(&path).expect("removed");
+        let other = UnixListener::bind(&path).expect("bound");
+        drop(ours);
+        assert!(path.exists());
+        drop(other);
+    }
+
+    #[test]
+    fn only_listening_streams_are_taken() {
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        assert!(ListeningSocket::new(udp).is_err());
+        let (stream, _) = UnixStream::pair().expect("a pair");
+        assert!(ListeningSocket::new(stream).is_err());
+    }
+}
