@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use linerate_http::server::Fault;
 
+use crate::Response;
+use crate::engine::explained;
 use crate::limits::BODY_BUFFERED;
 
 /// The body of a request: all of it, or a stream that is still arriving. Reading it slowly slows its sender down.
@@ -37,6 +39,17 @@ pub enum BodyError {
         /// What the caller would take.
         limit: usize,
     },
+}
+
+impl From<BodyError> for Response {
+    fn from(error: BodyError) -> Response {
+        let status = match error {
+            BodyError::TooLarge { .. } => 413,
+            BodyError::Fault(fault) => fault.status(),
+            BodyError::Ended => 400,
+        };
+        explained(status, &error.to_string()).closing()
+    }
 }
 
 impl RequestBody {

@@ -35,6 +35,7 @@ mod notice;
 mod queue;
 mod reload;
 mod request;
+mod request_builder;
 mod response;
 mod routes;
 mod runtime;
@@ -44,6 +45,7 @@ mod site;
 mod spawn;
 mod table;
 mod tasks;
+pub mod testing;
 mod timers;
 mod tower;
 mod tunnel;
@@ -56,12 +58,13 @@ pub use body::{BodyError, RequestBody, Trailers};
 pub use counts::Counts;
 pub use draining::Draining;
 pub use files::{FileRoot, Files};
-pub use handler::Handler;
+pub use handler::{Handler, IntoResponse};
 pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
 pub use listening::ListeningSocket;
 pub use notice::{Notice, Notices};
 pub use request::Request;
+pub use request_builder::{BadRequest, RequestBuilder};
 pub use response::{BodyStream, Response};
 pub use routes::Routes;
 pub use runtime::TokioRuntime;
@@ -77,3 +80,8 @@ pub use tower::{Peer, TowerBody, tower, tower_with_peer};
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/HTTP-SERVER.md")]
 struct Page;
+
+/// The examples of the guide too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/SERVE-LIBRARY.md")]
+struct Guide;

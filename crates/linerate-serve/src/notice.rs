@@ -146,9 +146,12 @@ impl fmt::Debug for Notices {
 }
 
 impl Default for Notices {
-    /// Standard error, a line each.
+    /// An event of `tracing` each.
     fn default() -> Self {
-        Notices::new(|notice| eprintln!("linerate serve: {notice}"))
+        Notices::new(|notice| match notice {
+            Notice::AcceptWorks | Notice::AccessLogWorks | Notice::Interface(_) => tracing::info!("{notice}"),
+            _ => tracing::warn!("{notice}"),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -75,6 +76,43 @@ impl Response {
     /// The status it has.
     pub fn code(&self) -> u16 {
         self.status
+    }
+
+    /// The first field of that name, when it is text: those that the handler gave, without the server's own.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        if name.eq_ignore_ascii_case("content-type") && self.content_type.is_some() {
+            return self.content_type;
+        }
+        let (_, value) = self.fields().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// All fields that the handler gave, names and values.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let kind = self.content_type.map(|kind| (&b"content-type"[..], kind.as_bytes()));
+        kind.into_iter().chain(self.fields.iter())
+    }
+
+    /// Takes the body out, a streamed one to its end.
+    ///
+    /// # Errors
+    /// When the stream fails, or the body is larger than `limit` bytes.
+    pub async fn collect(&mut self, limit: usize) -> Result<Bytes, Failure> {
+        let too_large = || Failure::from(format!("the body is larger than {limit} bytes"));
+        let mut stream = match std::mem::take(&mut self.body) {
+            ResponseBody::Whole(body) if body.len() > limit => return Err(too_large()),
+            ResponseBody::Whole(body) => return Ok(body),
+            ResponseBody::Stream(stream) => stream,
+        };
+        let mut all = Vec::new();
+        while let Some(piece) = poll_fn(|context| stream.poll_next(context)).await {
+            let piece = piece?;
+            if all.len() + piece.len() > limit {
+                return Err(too_large());
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.into())
     }
 
     /// With this body.

@@ -494,7 +494,7 @@ impl Thread {
             return;
         }
         if let Err(error) = self.turns(&mut server) {
-            eprintln!("linerate serve: thread {} ended: {error}", self.index);
+            tracing::error!("thread {} ended: {error}", self.index);
         }
     }
 

@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use linerate_net::Conn;
 
+use crate::Response;
+use crate::handler::IntoResponse;
 use crate::limits::TASKS_KEPT;
 
 /// Tasks that were woken, and how to wake the thread that runs them.
@@ -76,9 +78,9 @@ impl Wake for Signal {
 }
 
 /// What a poll gave.
-pub(crate) enum Polled<R> {
+pub(crate) enum Polled {
     /// The answer.
-    Ready(R),
+    Ready(Response),
     /// It waits.
     Pending,
     /// It panicked.
@@ -102,7 +104,7 @@ pub(crate) struct Tasks<F> {
     room_made: Arc<Signal>,
 }
 
-impl<F: Future> Tasks<F> {
+impl<F: Future<Output: IntoResponse>> Tasks<F> {
     pub(crate) fn new(ready: Arc<Ready>) -> Tasks<F> {
         let room_made =
             Arc::new(Signal { task: ROOM_MADE, queued: AtomicBool::new(false), ready: Arc::clone(&ready) });
@@ -115,7 +117,7 @@ impl<F: Future> Tasks<F> {
     }
 
     /// Makes a coroutine and polls it at once. The number is the task's when it waits.
-    pub(crate) fn start(&mut self, make: impl FnOnce() -> F) -> (u32, Polled<F::Output>) {
+    pub(crate) fn start(&mut self, make: impl FnOnce() -> F) -> (u32, Polled) {
         let id = self.take();
         let Some(task) = self.table[id as usize].as_mut() else { return (id, Polled::Panicked) };
         let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -139,7 +141,7 @@ impl<F: Future> Tasks<F> {
     }
 
     /// Polls a parked task that was woken.
-    pub(crate) fn poll(&mut self, id: u32) -> Polled<F::Output> {
+    pub(crate) fn poll(&mut self, id: u32) -> Polled {
         let Some(task) = self.table[id as usize].as_mut() else { return Polled::Pending };
         let polled = catch_unwind(AssertUnwindSafe(|| poll(task)));
         self.settle(id, polled)
@@ -183,7 +185,7 @@ impl<F: Future> Tasks<F> {
         self.release(id);
     }
 
-    fn settle(&mut self, id: u32, polled: std::thread::Result<Poll<F::Output>>) -> Polled<F::Output> {
+    fn settle(&mut self, id: u32, polled: std::thread::Result<Poll<Response>>) -> Polled {
         match polled {
             Ok(Poll::Pending) => Polled::Pending,
             Ok(Poll::Ready(output)) => {
@@ -233,11 +235,11 @@ impl<F: Future> Tasks<F> {
 }
 
 /// Polls, and clears up behind what is over: whoever calls catches the panics of both.
-fn poll<F: Future>(task: &mut Task<F>) -> Poll<F::Output> {
+fn poll<F: Future<Output: IntoResponse>>(task: &mut Task<F>) -> Poll<Response> {
     let Some(future) = task.future.as_mut().as_pin_mut() else { return Poll::Pending };
     let polled = future.poll(&mut Context::from_waker(&task.waker));
     if polled.is_ready() {
         task.future.set(None);
     }
-    polled
+    polled.map(IntoResponse::into_response)
 }

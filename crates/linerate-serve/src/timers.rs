@@ -73,6 +73,11 @@ pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
     });
 }
 
+/// The same; those before come back.
+pub(crate) fn replace(timers: Option<Rc<RefCell<Timers>>>) -> Option<Rc<RefCell<Timers>>> {
+    CURRENT.replace(timers)
+}
+
 /// The time of the server whose turn it is on this thread.
 pub(crate) fn now() -> Option<Time> {
     CURRENT.with_borrow(|current| current.as_ref().map(|timers| timers.borrow().now))

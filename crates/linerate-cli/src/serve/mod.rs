@@ -3,6 +3,7 @@
 
 mod args;
 mod config;
+mod events;
 mod running;
 
 use std::io::{IsTerminal, Write};
@@ -31,6 +32,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     let sockets = ListeningSocket::inherited()
         .map_err(|e| Fault::input(format!("the sockets that were passed cannot be listened on: {e}")))?;
     let typed = &ServeArgs { sockets, ..typed.clone() };
+    events::print();
     // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
     let args = settled(typed)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])

@@ -1,0 +1,131 @@
+//! Requests for tests.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use linerate_http::server::{Fault, HeadReader, Limits};
+
+use crate::body::{RequestBody, Shared};
+use crate::{Address, Request};
+
+/// Why there is no such request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// A server refuses it, as it does one from a client.
+    #[error("a server refuses this request with {}: {}", .0.status(), .0)]
+    Refused(Fault),
+    /// A part of the head would end its line.
+    #[error("there is a control character in {0:?}")]
+    Control(String),
+}
+
+/// Makes a [`Request`] as a client would send it.
+#[derive(Debug)]
+#[must_use = "it makes a request when it is built"]
+pub struct RequestBuilder {
+    line: String,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Vec<Bytes>,
+    is_chunked: bool,
+    peer: SocketAddr,
+    listener: Option<Address>,
+}
+
+impl Request {
+    /// Begins a request for a test of a handler, from `127.0.0.1`. It is read as one from a client is: what a server would refuse
+    /// before a handler sees it can't be built.
+    pub fn builder(method: &str, target: &str) -> RequestBuilder {
+        RequestBuilder {
+            line: format!("{method} {target} HTTP/1.1"),
+            fields: Vec::new(),
+            body: Vec::new(),
+            is_chunked: false,
+            peer: (Ipv4Addr::LOCALHOST, 49152).into(),
+            listener: None,
+        }
+    }
+}
+
+impl RequestBuilder {
+    /// With one more field. `Host` is `localhost` unless it is given; `Content-Length` and `Transfer-Encoding` follow from the body.
+    pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.fields.push((name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// With this body, of known length.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = vec![body.into()];
+        self.is_chunked = false;
+        self
+    }
+
+    /// With a body that comes in these pieces, and whose length is not known before.
+    pub fn body_in_pieces(mut self, pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
+        self.body = pieces.into_iter().map(Into::into).collect();
+        self.is_chunked = true;
+        self
+    }
+
+    /// From this client.
+    pub fn peer(mut self, peer: SocketAddr) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// By this address of the server.
+    pub fn listener(mut self, listener: Address) -> Self {
+        if listener.tcp().is_none() {
+            // Clients of a Unix socket have no address.
+            self.peer = (Ipv4Addr::UNSPECIFIED, 0).into();
+        }
+        self.listener = Some(listener);
+        self
+    }
+
+    /// The request.
+    ///
+    /// # Errors
+    /// [`BadRequest`] when a server would not take it.
+    pub fn build(mut self) -> Result<Request, BadRequest> {
+        if !self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            self.fields.push(("host".to_owned(), b"localhost".to_vec()));
+        }
+        let length: usize = self.body.iter().map(Bytes::len).sum();
+        if self.is_chunked {
+            self.fields.push(("transfer-encoding".to_owned(), b"chunked".to_vec()));
+        } else if length > 0 {
+            self.fields.push(("content-length".to_owned(), length.to_string().into_bytes()));
+        }
+        let mut head = plain(self.line.as_bytes())?.to_vec();
+        for (name, value) in &self.fields {
+            head.extend_from_slice(b"\r\n");
+            head.extend_from_slice(plain(name.as_bytes())?);
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(plain(value)?);
+        }
+        head.extend_from_slice(b"\r\n\r\n");
+        let read = HeadReader::new(Limits::default()).read(&head, 0).map_err(BadRequest::Refused)?;
+        // A head that ends is read whole, or refused.
+        let (head, _) = read.ok_or(BadRequest::Control(self.line))?;
+        let body =
+            if self.is_chunked { arrived(self.body) } else { RequestBody::whole(self.body.concat().into()) };
+        Ok(Request::new(head, body, self.peer).by(self.listener))
+    }
+}
+
+fn plain(bytes: &[u8]) -> Result<&[u8], BadRequest> {
+    match bytes.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
+        true => Err(BadRequest::Control(String::from_utf8_lossy(bytes).into_owned())),
+        false => Ok(bytes),
+    }
+}
+
+/// A body whose pieces have all come.
+fn arrived(pieces: Vec<Bytes>) -> RequestBody {
+    let shared = Arc::new(Shared::default());
+    pieces.into_iter().for_each(|piece| shared.push(piece));
+    shared.end(Ok(()), Vec::new());
+    RequestBody::stream(&shared, None)
+}
