@@ -25,7 +25,16 @@ pub(crate) const RESETS: usize = 1024;
 /// not turn the load generator into a busy loop.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(2);
 
-/// Longest such pause.
+/// Longest pause between attempts to connect while no connection is open. Reason: downtime is measured to 50 ms.
+pub(crate) const DOWN_BACKOFF: Duration = Duration::from_millis(20);
+
+/// An attempt to connect that is older at the end of the run hangs. Reason: the first SYN is sent again after a second.
+pub(crate) const HANGING: Duration = Duration::from_secs(1);
+
+/// How long requests in flight are waited for when the listener accepts nothing. Reason: each core has to say so.
+pub(crate) const DEAF_GRACE: Duration = Duration::from_millis(150);
+
+/// Longest pause while other connections are open, or after connections that gave no response.
 pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Every so many connections one goes without the learnt limit. Reason: a limit learnt by accident must be unlearnt.

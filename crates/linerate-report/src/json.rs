@@ -51,8 +51,8 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
-        latency_us: latencies(&outcome.latency, latencies_told),
-        connections: connections(&outcome.connections),
+        latency_us: latencies(outcome, latencies_told),
+        connections: connections(outcome),
         tcp: tcp(&outcome.tcp),
         client: client(report),
         series: outcome.series.iter().map(|i| interval(i, latencies_told)).collect(),
@@ -101,13 +101,37 @@ fn bad(b: outcome::Bad) -> schema::Bad {
     schema::Bad { status: b.status, body: b.body, tag: b.tag }
 }
 
-fn latencies(l: &outcome::Latency, told: bool) -> schema::Latencies {
+fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {
+    let l = &outcome.latency;
     schema::Latencies {
-        from_due: l.from_due.as_ref().filter(|_| told).map(latency),
+        from_due: l.from_due.as_ref().filter(|_| told).map(|due| from_due(outcome, due)),
         from_sent: told.then(|| latency(&l.from_sent)),
         connect: Some(latency(&l.connect)),
         first_byte: told.then(|| latency(&l.first_byte)),
     }
+}
+
+/// The latency from due, with the requests that never left behind all others.
+fn from_due(outcome: &outcome::Outcome, due: &Histogram) -> schema::Latency {
+    let mut at_least = Vec::new();
+    let mut percentile = |name: &str, percent| {
+        let found = outcome.percentile(percent);
+        if found.at_least {
+            at_least.push(name.to_owned());
+        }
+        (due.count() > 0).then(|| round3(found.ns as f64 / 1e3))
+    };
+    let with = schema::Latency {
+        p50: percentile("p50", 50.0),
+        p90: percentile("p90", 90.0),
+        p95: percentile("p95", 95.0),
+        p99: percentile("p99", 99.0),
+        p999: percentile("p999", 99.9),
+        p9999: percentile("p9999", 99.99),
+        max: percentile("max", 100.0),
+        ..latency(due)
+    };
+    schema::Latency { at_least, ..with }
 }
 
 fn latency(h: &Histogram) -> schema::Latency {
@@ -124,13 +148,18 @@ fn latency(h: &Histogram) -> schema::Latency {
         p999: percentile(99.9),
         p9999: percentile(99.99),
         max: some(h.max_ns() as f64),
+        at_least: Vec::new(),
     }
 }
 
-fn connections(c: &outcome::Connections) -> schema::Connections {
+fn connections(outcome: &outcome::Outcome) -> schema::Connections {
+    let c = &outcome.connections;
     schema::Connections {
         opened: c.opened,
         failed: c.failed,
+        refused: c.refused,
+        hanging: c.hanging,
+        down_s: outcome.down.as_ref().map_or(0.0, |down| seconds(down.spans.total())),
         closed_by_peer: c.closed_by_peer,
         requests_resent: c.requests_resent,
         learnt_limit: c.learnt_limit,

@@ -138,6 +138,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             closed_by_peer: 1_000,
             requests_resent: 900,
             learnt_limit: Some(100),
+            ..Connections::default()
         },
         tcp: Tcp {
             retransmits: 3,

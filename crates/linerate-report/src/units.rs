@@ -41,6 +41,12 @@ pub fn time_ns(nanos: f64, unicode: bool) -> String {
     }
 }
 
+/// Seconds to a tenth, without the unit and without a zero behind the point: `3.5`, `5`.
+pub fn short_seconds(seconds: f64) -> String {
+    let text = format!("{seconds:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
 /// A time in microseconds, as [`time_ns`].
 pub fn time_us(micros: f64, unicode: bool) -> String {
     time_ns(micros * 1e3, unicode)

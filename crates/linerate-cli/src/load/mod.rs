@@ -83,7 +83,7 @@ fn exit(outcome: &Outcome, checks: &[CheckResult]) -> Exit {
         Exit::Interrupted
     } else if outcome.unreachable.is_some() {
         Exit::Unreachable
-    } else if nothing_answered || checks.iter().any(|check| !check.pass) {
+    } else if nothing_answered || outcome.was_down() || checks.iter().any(|check| !check.pass) {
         Exit::CheckFailed
     } else {
         Exit::Fine
@@ -93,7 +93,7 @@ fn exit(outcome: &Outcome, checks: &[CheckResult]) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_load::outcome::Requests;
+    use linerate_load::outcome::{Down, Requests};
 
     fn check(pass: bool) -> CheckResult {
         CheckResult { expr: String::new(), value: None, pass, shown: String::new() }
@@ -110,6 +110,14 @@ mod tests {
             ..Outcome::default()
         };
         assert_eq!(exit(&none, &[]), Exit::CheckFailed);
+        let mut down = Down { at_end: true, ..Down::default() };
+        let with = |down: &Down| Outcome { down: Some(down.clone()), ..fine.clone() };
+        assert_eq!(exit(&with(&down), &[]), Exit::CheckFailed);
+        down = Down::default();
+        down.spans.push(0, 999_999_999);
+        assert_eq!(exit(&with(&down), &[]), Exit::Fine);
+        down.spans.push(2_000_000_000, 3_000_000_000);
+        assert_eq!(exit(&with(&down), &[]), Exit::CheckFailed);
         let unreachable = Outcome { unreachable: Some("refused".to_owned()), ..none.clone() };
         assert_eq!(exit(&unreachable, &[]), Exit::Unreachable);
         assert_eq!(exit(&Outcome { interrupted: true, ..unreachable }, &[check(false)]), Exit::Interrupted);

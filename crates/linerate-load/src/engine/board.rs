@@ -2,7 +2,7 @@
 //! only taken when somebody asked, or a second has passed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linerate_net::{TcpTotals, Time};
 
@@ -17,8 +17,20 @@ const MARKS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     stop: AtomicBool,
+    common: Arc<Common>,
     wanted: AtomicBool,
     word: Mutex<Word>,
+}
+
+/// What the cores of a run tell one another.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    /// A connection was established.
+    reached: AtomicBool,
+    /// A byte came back.
+    heard: AtomicBool,
+    /// Attempts to connect got no reply until the end.
+    hanging: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +48,31 @@ pub(crate) struct Mark {
 }
 
 impl Board {
+    /// One that shares what all cores know.
+    pub(crate) fn sharing(common: &Arc<Common>) -> Board {
+        Board { common: Arc::clone(common), ..Board::default() }
+    }
+
+    pub(crate) fn say_reached(&self) {
+        self.common.reached.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any core ever had a connection.
+    pub(crate) fn reached(&self) -> bool {
+        self.common.reached.load(Ordering::Relaxed)
+    }
+
+    /// At its end a core says whether it was answered at all, and whether attempts to connect were left hanging.
+    pub(crate) fn say_at_end(&self, heard: bool, hanging: bool) {
+        self.common.heard.fetch_or(heard, Ordering::Relaxed);
+        self.common.hanging.fetch_or(hanging, Ordering::Relaxed);
+    }
+
+    /// Connections are not accepted: the queue of the listener is full, and no byte came back on any connection in it.
+    pub(crate) fn never_accepted(&self) -> bool {
+        self.common.hanging.load(Ordering::Relaxed) && !self.common.heard.load(Ordering::Relaxed)
+    }
+
     fn word(&self) -> MutexGuard<'_, Word> {
         self.word.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -98,6 +98,7 @@ impl<T: Transport> Engine<T> {
             };
             return self.connect_failed(Some(session), &error, now);
         }
+        self.disconnected(now);
         self.look_at_tcp(conn, session.answers <= 1 && self.is_short());
         self.transport.close(conn, loss.close());
         let as_planned =
@@ -145,9 +146,9 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// After the planned end a late request is unknown rather than failed: it might still have been answered.
+    /// After the end of the time given a late request is unknown rather than failed: it might still have been answered.
     fn timed_out(&mut self, run: &Run<Stamp>, detail: &str) {
-        if self.stopping.is_some() {
+        if self.stopping.is_some_and(|at| at >= self.supply.stop_at()) || self.board.stop_asked() {
             self.recorder.unknown(run);
         } else {
             self.fail(run, Failure::Timeout, Some(detail));

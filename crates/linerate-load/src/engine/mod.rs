@@ -7,12 +7,14 @@
 //! * `recorder`: what is measured.
 //! * `loss`: what becomes of requests whose connection is lost.
 //! * `opening`: when connections are opened.
+//! * `reach`: when none could be.
 
 pub(crate) mod board;
 pub(crate) mod kinds;
 mod learnt;
 mod loss;
 mod opening;
+pub(crate) mod reach;
 pub(crate) mod recorder;
 pub(crate) mod session;
 pub(crate) mod stamp;
@@ -30,7 +32,7 @@ use linerate_http::client::{HeadCache, Run};
 use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
 use crate::limits::{
-    EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, RESETS,
+    DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, RESETS,
     SHORT_INFO_EVERY, STOP_GRACE,
 };
 use crate::outcome::{Failure, Outcome};
@@ -40,6 +42,7 @@ use learnt::Learnt;
 use loss::Loss;
 pub(crate) use loss::connect_failure;
 use opening::Opening;
+use reach::Reach;
 use recorder::Recorder;
 use session::{Judge, Phase, Progress, Session, Shared};
 use stamp::Stamp;
@@ -91,6 +94,9 @@ pub(crate) struct Engine<T: Transport> {
     stopping: Option<Time>,
     closed_short: u32,
     unreachable: Option<String>,
+    reach: Reach,
+    /// Why the last attempt to connect failed.
+    last_refusal: Option<(Failure, String)>,
 }
 
 impl<T: Transport> Engine<T> {
@@ -125,6 +131,8 @@ impl<T: Transport> Engine<T> {
             stopping: None,
             closed_short: 0,
             unreachable: None,
+            reach: Reach::new(orders.start, measure_from),
+            last_refusal: None,
             transport,
             orders,
             supply,
@@ -182,6 +190,8 @@ impl<T: Transport> Engine<T> {
             session.phase = Phase::Ending;
         }
         self.opening.opened();
+        self.reach.opened(now);
+        self.board.say_reached();
         self.recorder.connections.opened += 1;
         if self.recorder.measuring(now) {
             self.recorder.connect.record(at.nanos_since(since), 1);
@@ -360,7 +370,16 @@ impl<T: Transport> Engine<T> {
         }
         self.transport.close(conn, Close::AfterPeer);
         self.opening.closed();
+        self.disconnected(now);
         self.open_some(now);
+    }
+
+    /// An established connection has ended.
+    pub(crate) fn disconnected(&mut self, now: Time) {
+        self.reach.closed(now);
+        if self.reach.is_alone() {
+            self.opening.alone(now);
+        }
     }
 
     fn remove(&mut self, conn: Conn) -> Option<Session> {
@@ -390,10 +409,10 @@ impl<T: Transport> Engine<T> {
         if self.stopping.is_none()
             && (now >= self.supply.stop_at() || self.board.stop_asked() || self.supply.ended())
         {
-            self.stopping = Some(now);
-            self.supply.stop(now);
+            self.stop(now);
         }
         self.open_some(now);
+        self.fail_due(now);
         self.serve_ready(now);
         if now >= self.next_sweep {
             self.sweep(now);
@@ -403,6 +422,17 @@ impl<T: Transport> Engine<T> {
             let stack = self.transport.totals();
             self.board.publish(now, &self.recorder, self.in_flight, u64::from(open), stack);
         }
+    }
+
+    /// Nothing more leaves from now on.
+    fn stop(&mut self, now: Time) {
+        self.stopping = Some(now);
+        self.give_up_hanging(now);
+        self.fail_due(now);
+        self.supply.stop(now);
+        self.reach.end(now.min(self.supply.stop_at()));
+        let hanging = self.recorder.connections.hanging > 0;
+        self.board.say_at_end(self.recorder.bytes.received > 0, hanging);
     }
 
     /// Hands what is due to connections with a free place.
@@ -468,7 +498,9 @@ impl<T: Transport> Engine<T> {
         let mut until = (now + LONGEST_TURN).min(self.next_sweep);
         if self.stopping.is_none() {
             until = until.min(self.next_mark).min(self.supply.stop_at());
-            let room = !self.ready.is_empty() || (self.is_short() && self.opening.has_room());
+            let room = !self.ready.is_empty()
+                || (self.is_short() && self.opening.has_room())
+                || self.reach.is_down();
             if room && let Some(due) = self.supply.next_due() {
                 until = until.min(due);
             }
@@ -481,7 +513,11 @@ impl<T: Transport> Engine<T> {
             return true;
         }
         let Some(since) = self.stopping else { return false };
-        let patience = if self.board.stop_asked() { STOP_GRACE } else { self.orders.timeout };
+        let patience = match () {
+            () if self.board.stop_asked() => STOP_GRACE,
+            () if self.board.never_accepted() => DEAF_GRACE,
+            () => self.orders.timeout,
+        };
         (self.in_flight == 0 && self.again.is_empty()) || now - since >= patience
     }
 
@@ -501,6 +537,7 @@ impl<T: Transport> Engine<T> {
             self.recorder.unknown(&run);
         }
         self.supply.stop(now);
+        self.reach.end(now);
         self.recorder.requests.unsent = self.supply.unsent();
         self.recorder.connections.learnt_limit = self.learnt.limit();
         let from = self.recorder.measure_from;
@@ -518,6 +555,7 @@ impl<T: Transport> Engine<T> {
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable;
+        outcome.down = self.reach.into_down();
         outcome
     }
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use linerate_net::{ConnectOptions, NetError, Time, Transport};
+use linerate_net::{ConnectOptions, NetError, NetErrorKind, Time, Transport};
 
 use super::loss::{connect_failure, connect_words};
-use super::session::Session;
-use super::{Engine, Run};
-use crate::limits::{FIRST_BACKOFF, LONGEST_BACKOFF, OPENED_PER_TURN};
+use super::session::{Phase, Session};
+use super::{Engine, Loss, Run};
+use crate::limits::{DOWN_BACKOFF, FIRST_BACKOFF, HANGING, LONGEST_BACKOFF, OPENED_PER_TURN};
+use crate::outcome::Failure;
 
 /// Counts of connections and the pauses between attempts. Sans-IO.
 #[derive(Debug)]
@@ -16,7 +17,6 @@ pub(crate) struct Opening {
     open: u32,
     attempts: u64,
     failed: u32,
-    ever_opened: bool,
     not_before: Time,
     connect_pause: Duration,
     fruitless_pause: Duration,
@@ -29,7 +29,6 @@ impl Opening {
             open: 0,
             attempts: 0,
             failed: 0,
-            ever_opened: false,
             not_before: Time::ZERO,
             connect_pause: FIRST_BACKOFF,
             fruitless_pause: FIRST_BACKOFF,
@@ -55,7 +54,6 @@ impl Opening {
     }
 
     pub(crate) fn opened(&mut self) {
-        self.ever_opened = true;
         self.connect_pause = FIRST_BACKOFF;
     }
 
@@ -76,27 +74,30 @@ impl Opening {
         }
     }
 
-    /// A connection could not be opened. Says whether none ever could and it is time to give up.
-    pub(crate) fn failed(&mut self, now: Time) -> bool {
+    /// A connection could not be opened; `alone`: no other is open. Says whether it is time to give up if none ever could.
+    pub(crate) fn failed(&mut self, now: Time, alone: bool) -> bool {
         self.failed = self.failed.saturating_add(1);
         if now >= self.not_before {
-            self.not_before = now + self.connect_pause;
+            let longest = if alone { DOWN_BACKOFF } else { LONGEST_BACKOFF };
+            self.not_before = now + self.connect_pause.min(longest);
             self.connect_pause = (self.connect_pause * 2).min(LONGEST_BACKOFF);
         }
-        !self.ever_opened && self.failed >= self.wanted.min(10)
+        self.failed >= self.wanted.min(10)
+    }
+
+    /// The last open connection has ended: whether the server is still there is to be known soon.
+    pub(crate) fn alone(&mut self, now: Time) {
+        self.not_before = self.not_before.min(now + DOWN_BACKOFF);
     }
 }
 
 impl<T: Transport> Engine<T> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
-        let mut opened = 0;
-        while opened < OPENED_PER_TURN
-            && self.unreachable.is_none()
-            && self.opening.may(now)
-            && self.is_needed(now)
-        {
-            opened += 1;
+        // All that are missing are tried in turn, so that a server that refuses costs each of them a request.
+        let mut left = if self.opening.may(now) { OPENED_PER_TURN } else { 0 };
+        while left > 0 && self.unreachable.is_none() && self.opening.has_room() && self.is_needed(now) {
+            left -= 1;
             self.open_one(now);
         }
     }
@@ -110,7 +111,7 @@ impl<T: Transport> Engine<T> {
             return false;
         }
         // A connection for one request is opened when that is due, so that opening it is part of its latency.
-        !self.is_short() || self.supply.next_due().is_none_or(|due| due <= now)
+        !self.is_short() || self.reach.is_down() || self.supply.next_due().is_none_or(|due| due <= now)
     }
 
     pub(crate) fn is_short(&self) -> bool {
@@ -150,39 +151,93 @@ impl<T: Transport> Engine<T> {
 
     /// A connection could not be opened: the request it was for has failed.
     pub(crate) fn connect_failed(&mut self, session: Option<Session>, error: &NetError, now: Time) {
-        self.recorder.connections.failed += 1;
-        let why = connect_failure(error.kind);
-        let detail = connect_words(error);
-        let mut fresh = 0;
+        let connections = &mut self.recorder.connections;
+        connections.failed += 1;
+        connections.refused += u64::from(error.kind == NetErrorKind::Refused);
+        connections.hanging += u64::from(error.kind == NetErrorKind::TimedOut);
+        let (why, detail) = (connect_failure(error.kind), connect_words(error));
+        self.reach.failed();
+        let mut carried = 0;
         if let Some(mut session) = session {
             for run in session.pipeline.drain() {
                 self.in_flight -= u64::from(run.count);
-                if run.stamp.sent < session.since {
-                    self.again_or_unknown(run, false, why, &detail);
-                } else {
-                    fresh += run.count;
-                    self.fail(&run, why, Some(&detail));
-                }
+                carried += run.count;
+                self.fail_unreached(&run, why, &detail);
             }
         }
-        if fresh == 0 && self.again.is_empty() {
+        if carried == 0 {
             self.fail_next(why, &detail, now);
         }
-        if self.opening.failed(now) {
-            self.unreachable = Some(detail);
+        let is_time = self.opening.failed(now, self.reach.is_alone());
+        // Attempts that found a port may yet succeed.
+        let pending = why != Failure::Connect && self.opening.open() > 0;
+        if is_time && !pending && !self.board.reached() {
+            self.unreachable = Some(detail.clone());
         }
+        self.last_refusal = Some((why, detail));
+        self.fail_due(now);
     }
 
-    /// Takes the next request, as if it had been on the connection that failed.
-    fn fail_next(&mut self, why: crate::outcome::Failure, detail: &str, now: Time) {
-        let Some(batch) = self.supply.take(now, 1) else { return };
+    /// In a closed loop each attempt that fails costs a request: one that waits to go out again, or the next one.
+    fn fail_next(&mut self, why: Failure, detail: &str, now: Time) {
+        if self.orders.open_loop {
+            return;
+        }
+        if let Some(mut run) = self.again.pop_front() {
+            if run.count > 1 {
+                let rest = Run { first: run.first + 1, count: run.count - 1, ..run };
+                self.again.push_front(rest);
+                run.count = 1;
+            }
+            return self.fail_unreached(&run, why, detail);
+        }
+        self.fail_unsendable(why, detail, now);
+    }
+
+    /// In an open loop, while the server cannot be reached, each request fails when it is due.
+    pub(crate) fn fail_due(&mut self, now: Time) {
+        if !self.orders.open_loop || !self.reach.is_down() {
+            return;
+        }
+        let Some((why, detail)) = self.last_refusal.take() else { return };
+        for run in std::mem::take(&mut self.again) {
+            self.fail_unreached(&run, why, &detail);
+        }
+        while self.fail_unsendable(why, &detail, now) {}
+        self.last_refusal = Some((why, detail));
+    }
+
+    /// Takes the next request, as if it had been on the connection that failed. Says whether there was one.
+    fn fail_unsendable(&mut self, why: Failure, detail: &str, now: Time) -> bool {
+        let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
         let stamp = super::Stamp { sent: now, due: batch.due, fruitless: 0, measured: batch.measured };
         let run: Run<super::Stamp> = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);
         }
-        self.fail(&run, why, Some(detail));
+        self.fail_unreached(&run, why, detail);
+        true
+    }
+
+    fn fail_unreached(&mut self, run: &Run<super::Stamp>, why: Failure, detail: &str) {
+        if run.stamp.measured {
+            self.reach.victim();
+        }
+        self.fail(run, why, Some(detail));
+    }
+
+    /// Time is up: attempts to connect that still hang have failed. Those with a request on them are waited for like other requests,
+    /// unless the server never said anything.
+    pub(crate) fn give_up_hanging(&mut self, now: Time) {
+        let silent = self.recorder.bytes.received == 0;
+        for slot in 0..self.sessions.len() {
+            let Some(session) = &self.sessions[slot] else { continue };
+            let hangs = session.phase == Phase::Connecting && now - session.since >= HANGING;
+            if hangs && (silent || session.pipeline.is_empty()) {
+                self.lose(session.conn, Loss::TimedOut, now);
+            }
+        }
     }
 }
 

@@ -47,12 +47,23 @@ impl Supply {
     }
 
     /// Takes up to `most` requests that are due at `now`.
+    #[inline]
     pub(crate) fn take(&mut self, now: Time, most: u32) -> Option<Batch> {
+        self.take_until(now, most, self.stop_at)
+    }
+
+    /// Takes one that cannot be sent. In a closed loop an attempt to connect may fail just when time is up.
+    pub(crate) fn take_unsendable(&mut self, now: Time) -> Option<Batch> {
+        self.take_until(now, 1, Time::NEVER)
+    }
+
+    #[inline]
+    fn take_until(&mut self, now: Time, most: u32, closed_until: Time) -> Option<Batch> {
         if self.stopped || most == 0 || self.remaining == 0 {
             return None;
         }
         let (due, count) = match &mut self.pace {
-            Pacing::Closed if now >= self.stop_at => return None,
+            Pacing::Closed if now >= closed_until => return None,
             Pacing::Closed => (now, most),
             Pacing::Scheduled(schedule) => {
                 let due = at(self.start, schedule.peek()?);

@@ -19,6 +19,11 @@ impl Outcome {
         self.bytes.merge(&other.bytes);
         self.latency.merge(&other.latency);
         self.connections.merge(&other.connections);
+        match (&mut self.down, &other.down) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.down.clone_from(theirs),
+            (Some(_), None) => {}
+        }
         self.tcp.merge(&other.tcp);
         self.client.merge(&other.client);
         for (name, named) in &other.by_name {
@@ -98,6 +103,8 @@ impl Connections {
     pub fn merge(&mut self, other: &Connections) {
         self.opened += other.opened;
         self.failed += other.failed;
+        self.refused += other.refused;
+        self.hanging += other.hanging;
         self.closed_by_peer += other.closed_by_peer;
         self.requests_resent += other.requests_resent;
         self.learnt_limit = match (self.learnt_limit, other.learnt_limit) {

@@ -1,7 +1,9 @@
 //! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
 mod merge;
+mod percentile;
 mod samples;
+mod spans;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,6 +11,8 @@ use std::time::{Duration, SystemTime};
 use linerate_net::TcpTotals;
 
 use crate::histogram::Histogram;
+pub use percentile::Percentile;
+pub use spans::{Down, Spans};
 
 /// What a run measured. Requests that left during the warm-up are in none of it.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +35,8 @@ pub struct Outcome {
     pub latency: Latency,
     /// Connections.
     pub connections: Connections,
+    /// When the server could not be reached; `None` when nothing was tried.
+    pub down: Option<Down>,
     /// TCP's counters, summed over connections.
     pub tcp: Tcp,
     /// How the load generator itself fared.
@@ -143,6 +149,27 @@ pub struct Failures {
     pub details: BTreeMap<&'static str, String>,
 }
 
+impl Requests {
+    /// Those that were due: sent, and never sent.
+    pub fn due(&self) -> u64 {
+        self.sent + self.unsent
+    }
+}
+
+impl Outcome {
+    /// Everything that did not go as it should.
+    pub fn errors(&self) -> u64 {
+        let r = &self.requests;
+        r.failed + r.unknown + self.bad.total() + r.unsent
+    }
+
+    /// Whether the server was out of reach at the end, or for a second or more.
+    pub fn was_down(&self) -> bool {
+        const LONG: Duration = Duration::from_secs(1);
+        self.down.as_ref().is_some_and(|down| down.at_end || down.spans.longest() >= LONG)
+    }
+}
+
 impl Failures {
     /// Counts `n` more.
     pub fn add(&mut self, why: Failure, n: u64) {
@@ -190,6 +217,10 @@ pub struct Connections {
     pub opened: u64,
     /// Could not be established.
     pub failed: u64,
+    /// Of these, attempts that the server refused.
+    pub refused: u64,
+    /// Of these, attempts that nothing answered.
+    pub hanging: u64,
     /// Ended by the peer.
     pub closed_by_peer: u64,
     /// Requests that a closing left unanswered and that went out again.

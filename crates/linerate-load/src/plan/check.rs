@@ -48,15 +48,20 @@ impl Check {
     /// Holds it against what was measured.
     pub fn evaluate(&self, outcome: &Outcome) -> CheckResult {
         let measured = measure(self.metric, outcome);
-        let pass = measured.as_ref().is_ok_and(|value| self.holds(*value));
+        let pass = measured.as_ref().is_ok_and(|measured| self.holds(measured));
         let shown = match &measured {
-            Ok(value) => self.metric.shown(*value),
+            Ok(Measured { value, at_least: false }) => self.metric.shown(*value),
+            Ok(Measured { value, .. }) => {
+                format!(">= {}: a request that was never sent stands there", self.metric.shown(*value))
+            }
             Err(why) => format!("not measured: {why}"),
         };
-        CheckResult { expr: self.expr.clone(), value: measured.ok(), pass, shown }
+        CheckResult { expr: self.expr.clone(), value: measured.ok().map(|m| m.value), pass, shown }
     }
 
-    fn holds(&self, value: f64) -> bool {
+    fn holds(&self, measured: &Measured) -> bool {
+        // What never left is later than any limit.
+        let value = if measured.at_least { f64::INFINITY } else { measured.value };
         match self.comparison {
             Comparison::Less => value < self.limit,
             Comparison::AtMost => value <= self.limit,
@@ -64,6 +69,14 @@ impl Check {
             Comparison::AtLeast => value >= self.limit,
         }
     }
+}
+
+/// What was found, in the metric's unit.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    value: f64,
+    /// The true value is at least that.
+    at_least: bool,
 }
 
 impl Metric {
@@ -157,31 +170,36 @@ fn parse_limit(metric: Metric, text: &str) -> Result<(Metric, f64), String> {
     })
 }
 
-fn measure(metric: Metric, outcome: &Outcome) -> Result<f64, String> {
+fn measure(metric: Metric, outcome: &Outcome) -> Result<Measured, String> {
     let requests = &outcome.requests;
+    let exactly = |value| Ok(Measured { value, at_least: false });
     if metric.is_latency() {
-        let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+        let latency = outcome.main_latency();
         if latency.count() == 0 {
             return Err(match requests.answered {
                 0 => "no request was answered".to_owned(),
                 _ => "no latencies were recorded, as in every run with --throughput".to_owned(),
             });
         }
-        return Ok(match metric {
-            Metric::Percentile(percent) => latency.percentile_ns(percent) as f64 / 1e3,
-            Metric::Mean => latency.mean_ns() / 1e3,
-            Metric::Max => latency.max_ns() as f64 / 1e3,
-            _ => latency.min_ns() as f64 / 1e3,
-        });
+        let percentile = |percent| {
+            let found = outcome.percentile(percent);
+            Ok(Measured { value: found.ns as f64 / 1e3, at_least: found.at_least })
+        };
+        return match metric {
+            Metric::Percentile(percent) => percentile(percent),
+            Metric::Max => percentile(100.0),
+            Metric::Mean => exactly(latency.mean_ns() / 1e3),
+            _ => exactly(latency.min_ns() as f64 / 1e3),
+        };
     }
-    let errors = (requests.failed + requests.unknown + outcome.bad.total()) as f64;
+    let errors = outcome.errors() as f64;
     match metric {
-        Metric::Answered => Ok(requests.answered as f64),
+        Metric::Answered => exactly(requests.answered as f64),
         Metric::Rate if outcome.duration.is_zero() => Err("the run took no time".to_owned()),
-        Metric::Rate => Ok(requests.answered as f64 / outcome.duration.as_secs_f64()),
-        _ if requests.sent == 0 => Err("no request was sent".to_owned()),
-        Metric::ErrorShare => Ok(errors / requests.sent as f64),
-        _ => Ok(errors),
+        Metric::Rate => exactly(requests.answered as f64 / outcome.duration.as_secs_f64()),
+        _ if requests.due() == 0 => Err("no request was sent".to_owned()),
+        Metric::ErrorShare => exactly(errors / requests.due() as f64),
+        _ => exactly(errors),
     }
 }
 
@@ -294,6 +312,19 @@ mod tests {
         from_due.record(5_000_000_000, 990);
         outcome.latency.from_due = Some(from_due);
         assert_eq!(result("p50<1.1ms", &outcome).2, "5 s");
+    }
+
+    #[test]
+    fn what_was_never_sent_is_an_error_and_later_than_any_limit() {
+        let mut outcome = outcome();
+        outcome.requests.unsent = 1000;
+        assert_eq!(result("errors<51%", &outcome), (false, Some(0.51), "51 %".to_owned()));
+        outcome.latency.from_due = Some(outcome.latency.from_sent.clone());
+        let (pass, value, shown) = result("p99<1h".replace("1h", "3600s").as_str(), &outcome);
+        assert!(!pass && value.unwrap() > 63_000.0, "{value:?}");
+        assert_eq!(shown, ">= 64 ms: a request that was never sent stands there");
+        assert!(result("p99>=1s", &outcome).0);
+        assert!(result("p49<1.1ms", &outcome).0);
     }
 
     #[test]

@@ -243,9 +243,9 @@ pub enum Metric {
     Min,
     /// Answered requests per second.
     Rate,
-    /// (failed + unknown + bad) / sent, a share of 1.
+    /// (failed + unknown + bad + unsent) / (sent + unsent), a share of 1.
     ErrorShare,
-    /// failed + unknown + bad, a count.
+    /// failed + unknown + bad + unsent, a count.
     Errors,
     /// Requests answered, a count.
     Answered,

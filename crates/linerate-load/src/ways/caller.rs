@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
-use linerate_net::{NetError, Time, machine};
+use linerate_net::{NetError, NetErrorKind, Time, machine};
 
 use crate::engine::board::Board;
 use crate::engine::kinds::{Kinds, RequestError};
+use crate::engine::reach::Reach;
 use crate::engine::recorder::{Answer, Recorder, Verdict};
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{FRUITLESS_ATTEMPTS, SAMPLE_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, FRUITLESS_ATTEMPTS, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan};
 use crate::run::StartError;
@@ -27,6 +28,7 @@ pub(super) struct Desk {
     wall_offset_ns: u64,
     busy: u64,
     unreachable: Option<String>,
+    reach: Reach,
     /// When a caller first saw the order to stop.
     stop_seen: Option<Time>,
 }
@@ -63,13 +65,17 @@ impl Desk {
             wall_offset_ns: machine::wall_offset_ns(),
             busy: 0,
             unreachable: None,
+            reach: Reach::new(start, measure_from),
             stop_seen: None,
         })
     }
 
     fn tick(&mut self, now: Time) {
-        if now >= self.supply.stop_at() || self.board.stop_asked() || self.unreachable.is_some() {
+        if self.board.stop_asked() || self.unreachable.is_some() {
             self.supply.stop(now);
+        }
+        if self.is_past(now) {
+            self.reach.end(now.min(self.supply.stop_at()));
         } else if now >= self.next_mark {
             self.next_mark = self.next_mark + Duration::from_secs(1);
             self.board.mark(&self.recorder);
@@ -79,8 +85,26 @@ impl Desk {
         }
     }
 
+    /// Whether time is up, or the user said stop.
+    fn is_past(&self, now: Time) -> bool {
+        now >= self.supply.stop_at() || self.board.stop_asked() || self.unreachable.is_some()
+    }
+
+    /// Takes the next request; `unsendable`: for want of a connection it will fail.
+    fn next_run(&mut self, now: Time, unsendable: bool) -> Option<Run<Stamp>> {
+        let batch = if unsendable { self.supply.take_unsendable(now) } else { self.supply.take(now, 1) }?;
+        let (kind, _) = self.kinds.pick(batch.first, 1);
+        if batch.measured {
+            self.recorder.sent(kind, 1);
+        }
+        let k = self.kinds.get(kind);
+        let stamp = Stamp { sent: now, due: now, fruitless: 0, measured: batch.measured };
+        Some(Run { stamp, first: batch.first, count: 1, kind, expect: k.expect, idempotent: k.idempotent })
+    }
+
     /// The outcome, after the last caller is done.
-    pub(super) fn into_outcome(self, io: &str) -> Outcome {
+    pub(super) fn into_outcome(mut self, io: &str) -> Outcome {
+        self.reach.end(machine::monotonic_now().min(self.supply.stop_at()));
         let from = self.recorder.measure_from;
         let planned = self.supply.stop_at();
         let last = self.recorder.last_answer();
@@ -88,6 +112,7 @@ impl Desk {
         let end =
             if planned == Time::NEVER || interrupted || last > planned { last.max(from) } else { planned };
         let mut outcome = self.recorder.into_outcome();
+        outcome.down = self.reach.into_down();
         outcome.duration = end - from;
         outcome.io = io.to_owned();
         outcome.interrupted = interrupted;
@@ -154,10 +179,22 @@ impl Caller {
         self.reader = ResponseReader::new(Limits::default());
         self.on_connection = 0;
         let mut desk = lock(&self.desk);
+        desk.reach.opened(now);
         desk.recorder.connections.opened += 1;
         if desk.recorder.measuring(now) {
             desk.recorder.connect.record(now.nanos_since(asked), 1);
         }
+    }
+
+    /// The connection is closed.
+    pub(super) fn disconnected(&mut self, now: Time) {
+        lock(&self.desk).reach.closed(now);
+    }
+
+    /// How long connecting may take: not beyond the end of the run.
+    pub(super) fn connect_limit(&self, now: Time, timeout: Duration) -> Duration {
+        let left = lock(&self.desk).supply.stop_at().nanos_since(now);
+        timeout.min(Duration::from_nanos(left)).max(Duration::from_millis(1))
     }
 
     /// Renders the request to be sent next.
@@ -171,17 +208,10 @@ impl Caller {
                 }
                 run
             }
-            None => {
-                let Some(batch) = desk.supply.take(now, 1) else { return Next::Done };
-                let (kind, _) = desk.kinds.pick(batch.first, 1);
-                let k = desk.kinds.get(kind);
-                let stamp = Stamp { sent: now, due: now, fruitless: 0, measured: batch.measured };
-                let (expect, idempotent) = (k.expect, k.idempotent);
-                if batch.measured {
-                    desk.recorder.sent(kind, 1);
-                }
-                Run { stamp, first: batch.first, count: 1, kind, expect, idempotent }
-            }
+            None => match desk.next_run(now, false) {
+                Some(run) => run,
+                None => return Next::Done,
+            },
         };
         desk.busy += 1;
         self.on_connection += 1;
@@ -274,7 +304,7 @@ impl Caller {
     pub(super) fn timed_out(&mut self, now: Time) {
         let mut desk = lock(&self.desk);
         desk.tick(now);
-        if desk.supply.ended() {
+        if desk.is_past(now) {
             drop(desk);
             return self.abandon();
         }
@@ -286,7 +316,8 @@ impl Caller {
     pub(super) fn is_over(&self, now: Time) -> bool {
         let mut desk = lock(&self.desk);
         if !desk.board.stop_asked() {
-            return false;
+            let never_accepted = desk.recorder.connections.hanging > 0 && desk.recorder.bytes.received == 0;
+            return never_accepted && now.nanos_since(desk.supply.stop_at()) >= DEAF_GRACE.as_nanos() as u64;
         }
         now - *desk.stop_seen.get_or_insert(now) >= STOP_GRACE
     }
@@ -309,18 +340,29 @@ impl Caller {
     }
 
     /// No connection could be opened: the next request has failed. Says whether to go on.
-    pub(super) fn connect_failed(&mut self, now: Time, error: &NetError) -> bool {
-        let mut scratch = Vec::new();
-        let more = self.run.is_some() || self.next(now, &mut scratch) == Next::Send;
-        if !more {
+    pub(super) fn connect_failed(&mut self, asked: Time, now: Time, error: &NetError) -> bool {
+        let mut guard = lock(&self.desk);
+        let desk = &mut *guard;
+        let cut_short = error.kind == NetErrorKind::TimedOut && now - asked < HANGING;
+        if cut_short && now >= desk.supply.stop_at() {
             return false;
         }
-        self.give_up(crate::engine::connect_failure(error.kind), &error.to_string());
-        let mut desk = lock(&self.desk);
-        desk.recorder.connections.failed += 1;
-        if desk.recorder.connections.opened == 0 {
+        let connections = &mut desk.recorder.connections;
+        connections.failed += 1;
+        connections.refused += u64::from(error.kind == NetErrorKind::Refused);
+        connections.hanging += u64::from(error.kind == NetErrorKind::TimedOut);
+        if connections.opened == 0 {
             desk.unreachable = Some(error.to_string());
         }
+        desk.reach.failed();
+        let waiting = self.run.take();
+        let Some(run) = waiting.or_else(|| desk.next_run(now, true)) else { return false };
+        if run.stamp.measured {
+            desk.reach.victim();
+        }
+        let why = crate::engine::connect_failure(error.kind);
+        desk.recorder.failed(&run, why, Some(&error.to_string()), &desk.kinds);
+        desk.tick(now);
         true
     }
 }

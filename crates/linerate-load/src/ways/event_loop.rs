@@ -13,7 +13,7 @@ use linerate_net::uring::Uring;
 use linerate_net::{HostSecret, Probe, Time, Transport, machine};
 
 use super::{Works, share};
-use crate::engine::board::Board;
+use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
 use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
@@ -81,7 +81,8 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let plan = Arc::new(plan.clone());
     let start = machine::monotonic_now() + HEAD_START;
     let capture = over.pcap.clone();
-    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::default())).collect();
+    let common = Arc::new(Common::default());
+    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
         let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
         let part = Part { core, cores: threads, start };

@@ -72,14 +72,14 @@ async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
     loop {
         let Some(open) = &mut stream else {
             let asked = machine::monotonic_now();
-            match connect(to, limit).await {
+            match connect(to, caller.connect_limit(asked, limit)).await {
                 Ok(s) => {
                     caller.connected(asked, machine::monotonic_now());
                     stream = Some(s);
                 }
                 Err(e) => {
                     sleep(Duration::from_millis(10)).await;
-                    if !caller.connect_failed(machine::monotonic_now(), &e) {
+                    if !caller.connect_failed(asked, machine::monotonic_now(), &e) {
                         return;
                     }
                 }
@@ -98,6 +98,7 @@ async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
         };
         if !reusable {
             stream = None;
+            caller.disconnected(machine::monotonic_now());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use linerate_net::{NetError, machine};
+use linerate_net::{NetError, NetErrorKind, machine};
 
 use super::Works;
 use super::caller::{Caller, Desk, Heard, Next, refuse_what_is_not_theirs};
@@ -70,14 +70,14 @@ fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
     loop {
         let Some(open) = &mut stream else {
             let asked = machine::monotonic_now();
-            match connect(to, timeout) {
+            match connect(to, timeout, caller.connect_limit(asked, timeout)) {
                 Ok(s) => {
                     caller.connected(asked, machine::monotonic_now());
                     stream = Some(s);
                 }
                 Err(e) => {
                     thread::sleep(Duration::from_millis(10));
-                    if !caller.connect_failed(machine::monotonic_now(), &NetError::from(e)) {
+                    if !caller.connect_failed(asked, machine::monotonic_now(), &connect_error(e)) {
                         return;
                     }
                 }
@@ -92,12 +92,18 @@ fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
                 return;
             }
             stream = None;
+            caller.disconnected(machine::monotonic_now());
         }
     }
 }
 
-fn connect(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, timeout)?;
+/// The standard library's own time limit has no number of the kernel's.
+fn connect_error(error: io::Error) -> NetError {
+    if is_late(&error) { NetError::of(NetErrorKind::TimedOut) } else { NetError::from(error) }
+}
+
+fn connect(to: SocketAddr, timeout: Duration, limit: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, limit)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout.min(SLICE)))?;
     stream.set_write_timeout(Some(timeout))?;

@@ -118,7 +118,7 @@ pub struct Latencies {
 }
 
 /// One latency, microseconds; null where nothing was counted.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Samples.
     pub count: u64,
@@ -140,15 +140,27 @@ pub struct Latency {
     pub p9999: Option<f64>,
     /// Largest.
     pub max: Option<f64>,
+    /// Percentiles (and `max`) at which a request stands that was never sent: the true value is at least the one given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_least: Vec<String>,
 }
 
 /// Connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Established.
     pub opened: u64,
     /// Could not be established.
     pub failed: u64,
+    /// Of these, attempts that the server refused.
+    #[serde(default)]
+    pub refused: u64,
+    /// Of these, attempts that nothing answered.
+    #[serde(default)]
+    pub hanging: u64,
+    /// Time in which no connection was open and none could be opened, seconds.
+    #[serde(default)]
+    pub down_s: f64,
     /// Ended by the peer.
     pub closed_by_peer: u64,
     /// Requests that a closing left unanswered and that went out again.

@@ -15,17 +15,20 @@ type Column<'a> = (&'static str, &'a Histogram);
 
 const COLUMN: usize = 12;
 
+/// Title of the latency that counts from when a request was due.
+const DUE: &str = "from due";
+
 pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let Some(main) = figures::main_latency(plan, outcome) else { return };
     let l = &outcome.latency;
-    let due = l.from_due.as_ref().map(|h| ("from due", h));
+    let due = l.from_due.as_ref().map(|h| (DUE, h));
     let columns: Vec<Column<'_>> = due
         .into_iter()
         .chain([("from sent", &l.from_sent), ("first byte", &l.first_byte), ("connect", &l.connect)])
         .filter(|(title, h)| h.count() > 0 && !(*title == "first byte" && alike(h, &l.from_sent)))
         .collect();
     page.blank();
-    table(page, &columns);
+    table(page, outcome, &columns);
     explanation(page, plan);
     page.blank();
     picture(page, main);
@@ -40,30 +43,49 @@ fn alike(a: &Histogram, b: &Histogram) -> bool {
     a.count() == b.count() && close(50.0) && close(99.0)
 }
 
-fn table(page: &mut Page, columns: &[Column<'_>]) {
+fn table(page: &mut Page, outcome: &Outcome, columns: &[Column<'_>]) {
     let style = page.style;
     let titles: String = columns.iter().map(|(title, _)| format!("{title:>COLUMN$}")).collect();
     page.line(&style.bold(&format!("{:<9}{titles}", "latency")));
-    let row = |page: &mut Page, name: &str, cell: &dyn Fn(&Histogram) -> String| {
-        let cells: String = columns.iter().map(|(_, h)| format!("{:>COLUMN$}", cell(h))).collect();
-        page.line(&format!("  {name:<7}{cells}"));
+    let cells = |cell: &dyn Fn(&Column<'_>) -> String| -> String {
+        columns.iter().map(|column| format!("{:>COLUMN$}", cell(column))).collect()
     };
+    let row = |page: &mut Page, name: &str, cells: &str| page.line(&format!("  {name:<7}{cells}"));
     let time = |nanos: f64| units::time_ns(nanos, style.unicode);
-    row(page, "min", &|h| time(h.min_ns() as f64));
-    row(page, "mean", &|h| time(h.mean_ns()));
+    let mut open_ended = false;
+    let mut percentile = |(title, h): &Column<'_>, percent: f64| match outcome.percentile(percent) {
+        found if *title == DUE => {
+            open_ended |= found.at_least;
+            format!("{}{}", if found.at_least { ">= " } else { "" }, time(found.ns as f64))
+        }
+        _ if percent >= 100.0 => time(h.max_ns() as f64),
+        _ => time(h.percentile_ns(percent) as f64),
+    };
+    row(page, "min", &cells(&|(_, h)| time(h.min_ns() as f64)));
+    row(page, "mean", &cells(&|(_, h)| time(h.mean_ns())));
+    let max: Vec<String> = columns.iter().map(|column| percentile(column, 100.0)).collect();
     let mut thin = false;
     for (name, percent) in PERCENTILES {
+        let values: Vec<String> = columns.iter().map(|column| percentile(column, percent)).collect();
+        // A copy of the largest says nothing more.
+        if percent > 50.0 && values == max {
+            break;
+        }
         let sure = |h: &Histogram| figures::rests_on_enough(h.count(), percent);
         thin |= columns.iter().any(|(_, h)| !sure(h));
-        row(page, name, &|h| {
-            let mark = if sure(h) { "" } else { "~" };
-            format!("{mark}{}", time(h.percentile_ns(percent) as f64))
+        let marked = columns.iter().zip(&values).map(|((_, h), value)| {
+            let mark = if sure(h) || value.starts_with('>') { "" } else { "~" };
+            format!("{:>COLUMN$}", format!("{mark}{value}"))
         });
+        row(page, name, &marked.collect::<String>());
     }
-    row(page, "max", &|h| time(h.max_ns() as f64));
-    row(page, "count", &|h| units::count(h.count()));
+    row(page, "max", &max.iter().map(|value| format!("{value:>COLUMN$}")).collect::<String>());
+    row(page, "count", &cells(&|(_, h)| units::count(h.count())));
     if thin {
         page.line(&style.dim("  ~ fewer than 10 lie beyond it: one more would move it"));
+    }
+    if open_ended {
+        page.line(&style.dim("  >= a request that was never sent stands there, later than all that were"));
     }
 }
 

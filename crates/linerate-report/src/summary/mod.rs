@@ -125,6 +125,21 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         units::bytes(figures::per_second(outcome.bytes.received, outcome)),
         units::bytes(figures::per_second(outcome.bytes.sent, outcome)),
     ));
+    unreachable(page, outcome);
+}
+
+/// When the server could not be reached, in a line.
+fn unreachable(page: &mut Page, outcome: &Outcome) {
+    let Some(down) = outcome.down.as_ref().filter(|down| !down.spans.total().is_zero()) else { return };
+    let seconds = |time: std::time::Duration| units::short_seconds(time.as_secs_f64());
+    let text = format!(
+        "the server was unreachable for {} of {} s{}",
+        seconds(down.spans.total()),
+        seconds(outcome.duration.max(down.spans.total())),
+        if down.at_end { ", and still was at the end" } else { "" }
+    );
+    page.blank();
+    page.marked(if outcome.was_down() { Mark::Bad } else { Mark::Doubt }, &text);
 }
 
 /// What was done, in a line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".

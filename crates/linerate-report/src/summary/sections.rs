@@ -103,6 +103,15 @@ pub(super) fn connections(page: &mut Page, outcome: &Outcome) {
     let mut text = format!("{} opened", units::count(c.opened));
     if c.failed > 0 {
         text += &format!(", {} could not be opened", units::count(c.failed));
+        let kinds = [(c.refused, "refused"), (c.hanging, "never answered")];
+        let kinds: Vec<String> = kinds
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{} {what}", units::count(*n)))
+            .collect();
+        if !kinds.is_empty() {
+            text += &format!(" ({})", kinds.join(", "));
+        }
     }
     if c.closed_by_peer > 0 {
         text += &format!(", {} closed by the server", units::count(c.closed_by_peer));

@@ -200,6 +200,60 @@ fn nobody_there_is_said() {
 }
 
 #[test]
+fn downtime_is_measured_and_fails_what_was_due() {
+    let dead = Some((Time::ZERO + 1000 * MS, Time::ZERO + 2500 * MS));
+    let script = || Script { dead, ..Script::new() };
+    let open = Pace::Open { rate: Rate::constant(1000.0), arrival: Default::default() };
+    let plan = Plan { connections: 20, stop: seconds(4), ..plan() };
+    for (pace, per_connection) in [(open, None), (Pace::Closed, None), (Pace::Closed, Some(1))] {
+        let is_open = pace != Pace::Closed;
+        let plan = Plan { pace, per_connection, ..plan.clone() };
+        let (outcome, _) = run(&plan, script());
+        let down = outcome.down.as_ref().unwrap();
+        let total = down.spans.total().as_millis();
+        // A round trip for the SYN that finds the server again, and at most 20 ms until it leaves.
+        assert!((1500..=1525).contains(&total), "{total} ms down");
+        assert!(!down.at_end && outcome.was_down());
+        let failed = outcome.failures.count(Failure::Connect);
+        if is_open {
+            assert!((1495..=1530).contains(&failed), "{failed} of 1500");
+            assert_eq!(outcome.requests.unsent, 0);
+        } else {
+            // 20 connections, each tried at least every 20 ms.
+            assert!((1400..3000).contains(&failed), "{failed}");
+        }
+        assert!(outcome.connections.refused > 0);
+    }
+}
+
+#[test]
+fn attempts_that_fail_count_against_the_number_of_requests() {
+    let dead = Some((Time::ZERO + 10 * MS, Time::ZERO + 3_600_000 * MS));
+    let plan = Plan { connections: 4, stop: requests(200), ..plan() };
+    let (outcome, _) = run(&plan, Script { dead, ..Script::new() });
+    assert_eq!(outcome.requests.sent, 200);
+    assert_eq!(outcome.requests.answered + outcome.failures.count(Failure::Connect), 200);
+    assert!(outcome.down.unwrap().at_end);
+}
+
+#[test]
+fn attempts_that_hang_fail_when_time_is_up() {
+    let plan = Plan { connections: 3, stop: seconds(3), ..plan() };
+    let (outcome, _) = run(&plan, Script { accept: Accept::Ignore, ..Script::new() });
+    assert_eq!((outcome.requests.sent, outcome.failures.count(Failure::Connect)), (3, 3));
+    assert_eq!(outcome.connections.hanging, 3);
+    assert_eq!(outcome.duration.as_secs(), 3);
+    assert!(outcome.down.unwrap().at_end);
+}
+
+#[test]
+fn a_late_response_is_a_timeout_unless_the_time_given_is_over() {
+    let plan = Plan { connections: 2, timeout: 100 * MS, stop: requests(4), ..plan() };
+    let (outcome, _) = run(&plan, Script { silent: true, ..Script::new() });
+    assert_eq!(outcome.failures.count(Failure::Timeout), 4, "{:?}", outcome.requests);
+}
+
+#[test]
 fn used_up_ports_are_a_failure_of_their_own() {
     let plan = Plan {
         connections: 50,

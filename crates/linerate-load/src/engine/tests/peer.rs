@@ -41,6 +41,8 @@ pub(super) struct Script {
     /// Never answers.
     pub(super) silent: bool,
     pub(super) accept: Accept,
+    /// Between these times nobody listens, and connections are reset.
+    pub(super) dead: Option<(Time, Time)>,
     /// Sent as soon as a connection is there.
     pub(super) banner: Vec<u8>,
     /// Sent again and again after the banner, without end.
@@ -74,6 +76,7 @@ impl Script {
             stall: None,
             silent: false,
             accept: Accept::Now,
+            dead: None,
             banner: Vec::new(),
             endless: Vec::new(),
             status: "200 OK",
@@ -83,6 +86,10 @@ impl Script {
             keep_heads: false,
             conns: HashMap::new(),
         }
+    }
+
+    fn is_dead(&self, now: Time) -> bool {
+        self.dead.is_some_and(|(from, to)| (from..to).contains(&now))
     }
 
     fn request(&mut self, now: Time, conn: PeerConn, head: &str, out: &mut PeerActions) {
@@ -135,11 +142,11 @@ impl Script {
 }
 
 impl Peer for Script {
-    fn accept(&mut self, _now: Time) -> Accept {
-        self.accept
+    fn accept(&mut self, now: Time) -> Accept {
+        if self.is_dead(now) { Accept::Refuse } else { self.accept }
     }
 
-    fn connected(&mut self, _now: Time, conn: PeerConn, out: &mut PeerActions) {
+    fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
         self.seen.0.lock().unwrap().connections += 1;
         if !self.banner.is_empty() {
             out.send(conn, self.banner.clone());
@@ -149,6 +156,9 @@ impl Peer for Script {
         }
         if self.close_after == Some(0) {
             out.close(conn);
+        }
+        if let Some((from, _)) = self.dead.filter(|(from, _)| now < *from) {
+            out.reset_after(from - now, conn);
         }
     }
 

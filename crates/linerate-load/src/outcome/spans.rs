@@ -1,0 +1,127 @@
+//! Times in which something was so, exact under merging.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// Disjoint spans of time in ascending order, nanoseconds from the beginning of measuring.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(Vec<(u64, u64)>);
+
+/// Spans kept. Reason: a server that comes and goes for a week must not grow memory; what comes later extends the last.
+const MOST: usize = 4096;
+
+impl Spans {
+    /// Adds a span that begins after all others have ended.
+    pub fn push(&mut self, from_ns: u64, to_ns: u64) {
+        if from_ns >= to_ns {
+            return;
+        }
+        let full = self.0.len() >= MOST;
+        match self.0.last_mut() {
+            Some(last) if last.1 >= from_ns || full => last.1 = last.1.max(to_ns),
+            _ => self.0.push((from_ns, to_ns)),
+        }
+    }
+
+    /// When both were so: a server that one core reaches is reachable.
+    pub fn intersect(&self, other: &Spans) -> Spans {
+        let (mut mine, mut theirs) = (self.0.as_slice(), other.0.as_slice());
+        let mut both = Spans::default();
+        while let (Some(a), Some(b)) = (mine.first(), theirs.first()) {
+            both.push(a.0.max(b.0), a.1.min(b.1));
+            if a.1 <= b.1 {
+                mine = &mine[1..];
+            } else {
+                theirs = &theirs[1..];
+            }
+        }
+        both
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.0.iter().map(|(from, to)| to - from).sum())
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.0.iter().map(|(from, to)| to - from).max().unwrap_or(0))
+    }
+}
+
+/// When no connection was open and none could be opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Down {
+    /// From when to when.
+    pub spans: Spans,
+    /// Until when that was looked at, nanoseconds from the beginning of measuring.
+    pub until_ns: u64,
+    /// So it was at the end, and requests failed for it.
+    pub at_end: bool,
+}
+
+impl Down {
+    /// What is so for both parts of a run: as long as one of them reaches the server, it is not down.
+    pub fn merge(&mut self, other: &Down) {
+        let both = self.until_ns.min(other.until_ns);
+        let mut spans = self.spans.intersect(&other.spans);
+        // A part that has sent its share earlier says nothing of the time after.
+        let longer = if self.until_ns > other.until_ns { &self.spans } else { &other.spans };
+        longer.0.iter().for_each(|(from, to)| spans.push((*from).max(both), *to));
+        self.at_end = match self.until_ns.cmp(&other.until_ns) {
+            Ordering::Less => other.at_end,
+            Ordering::Equal => self.at_end && other.at_end,
+            Ordering::Greater => self.at_end,
+        };
+        self.spans = spans;
+        self.until_ns = self.until_ns.max(other.until_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(of: &[(u64, u64)]) -> Spans {
+        let mut spans = Spans::default();
+        of.iter().for_each(|(from, to)| spans.push(*from, *to));
+        spans
+    }
+
+    #[test]
+    fn only_what_both_saw_stays() {
+        let a = spans(&[(0, 10), (20, 30), (40, 50)]);
+        let b = spans(&[(5, 25), (45, 60)]);
+        let both = spans(&[(5, 10), (20, 25), (45, 50)]);
+        assert_eq!(a.intersect(&b), both);
+        assert_eq!(b.intersect(&a), both);
+        assert_eq!((both.total().as_nanos(), both.longest().as_nanos()), (15, 5));
+        assert_eq!(a.intersect(&Spans::default()), Spans::default());
+    }
+
+    #[test]
+    fn the_order_of_merging_does_not_matter() {
+        let (a, b, c) = (spans(&[(0, 10), (12, 40)]), spans(&[(3, 30)]), spans(&[(1, 5), (8, 20)]));
+        assert_eq!(a.intersect(&b).intersect(&c), a.intersect(&b.intersect(&c)));
+    }
+
+    #[test]
+    fn a_part_that_ended_earlier_has_no_say_later() {
+        let down = |of, until_ns, at_end| Down { spans: spans(of), until_ns, at_end };
+        let (a, b) = (down(&[(10, 20)], 20, false), down(&[(15, 50)], 50, true));
+        for (mut one, other) in [(a.clone(), &b), (b.clone(), &a)] {
+            one.merge(other);
+            assert_eq!(one, down(&[(15, 50)], 50, true));
+        }
+        let mut same = down(&[(0, 5)], 5, true);
+        same.merge(&down(&[], 5, false));
+        assert_eq!(same, down(&[], 5, false));
+    }
+
+    #[test]
+    fn spans_that_touch_are_one_and_their_number_has_a_limit() {
+        assert_eq!(spans(&[(0, 5), (5, 7), (7, 7)]), spans(&[(0, 7)]));
+        let many: Vec<_> = (0..10_000).map(|i| (i * 10, i * 10 + 1)).collect();
+        assert_eq!(spans(&many).0.len(), MOST);
+    }
+}
