@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{BodyStream, Handler, Request, RequestBody, Response, Sleep, sleep, tower};
+use crate::{BodyStream, Handler, IntoResponse, Request, RequestBody, Response, Sleep, sleep, tower};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Job = Pin<Box<dyn Future<Output = ()>>>;
@@ -57,7 +57,11 @@ pub(super) fn said_of(id: u64, body: &[u8]) -> Vec<u8> {
 pub(super) fn handler() -> impl Handler {
     let service = Rc::new(tower(tower_service_fn()));
     move |request: Request| -> Pin<Box<dyn Future<Output = Response>>> {
-        if request.path() == "/tunnel" { Box::pin(service.call(request)) } else { Box::pin(answer(request)) }
+        if request.path() != "/tunnel" {
+            return Box::pin(answer(request));
+        }
+        let response = service.call(request);
+        Box::pin(async move { response.await.into_response() })
     }
 }
 
