@@ -338,10 +338,14 @@ impl Core {
             if syn && !ack && !tcp.flags.has(Flags::FIN) {
                 return self.begin(tuple, hash, tcp, mtu, None);
             }
-            if ack && !syn && self.by_cookie(tuple, hash, tcp, payload, events) {
+            // RFC 9293 section 3.10.7.2: anything else without an ACK is dropped.
+            if !ack {
                 return;
             }
-            if ack && self.may_have_overtaken_a_cookie(tcp) {
+            if !syn && self.by_cookie(tuple, hash, tcp, payload, events) {
+                return;
+            }
+            if self.may_have_overtaken_a_cookie(tcp) {
                 return;
             }
         }
@@ -428,8 +432,14 @@ impl Core {
         let Some(half) = self.halves.get(index).copied() else { return };
         let (flags, agreed, now) = (tcp.flags, &half.agreed, self.now);
         if flags.has(Flags::RST) {
-            if tcp.seq == agreed.irs + 1 {
+            let (offset, window) = (tcp.seq - (agreed.irs + 1), self.shared.limits.first_window.min(0xffff));
+            if offset == 0 {
                 self.abandon(index);
+            } else if offset < window && self.halves.may_answer(now, index) {
+                // RFC 5961 section 3.2: a peer that means it says so with the right number.
+                self.shared.stats.challenges += 1;
+                let ack = handshake::challenge(now, &half.tuple, agreed, &self.shared);
+                self.replies.push(&half.tuple, ack);
             }
             return;
         }

@@ -8,7 +8,7 @@ use super::options::StackLimits;
 use super::shared::{Shared, timestamp};
 use super::tuple::Tuple;
 use super::wheel::Wheel;
-use super::wire::{Addr, Flags, Seq, TcpHeader};
+use super::wire::{Addr, Flags, Options, Seq, TcpHeader};
 use crate::{ListenOptions, Time};
 
 /// A listener.
@@ -43,7 +43,7 @@ pub(crate) struct Half {
     pub(crate) retries: u8,
     /// Its ACK came, and now it waits for data (TCP_DEFER_ACCEPT).
     pub(crate) deferred: bool,
-    /// When its SYN-ACK was last sent again.
+    /// When its SYN-ACK was last sent again, or something out of place was answered.
     answered: Time,
 }
 
@@ -79,6 +79,22 @@ pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, share
         flags: Flags::SYN | Flags::ACK,
         window: shared.limits.first_window.min(0xffff) as u16,
         options,
+    }
+}
+
+/// A challenge ACK of a handshake (RFC 5961 section 3).
+pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &Shared) -> TcpHeader {
+    let offset = shared.timestamp_offset(tuple);
+    let timestamps = agreed.timestamp.map(|echo| (timestamp(now, offset), echo));
+    let shift = agreed.scale.map_or(0, |(_, shift)| shift);
+    TcpHeader {
+        src_port: tuple.local_port,
+        dst_port: tuple.remote_port,
+        seq: agreed.iss + 1,
+        ack: agreed.irs + 1,
+        flags: Flags::ACK,
+        window: (shared.limits.first_window.min(0xffff) >> shift) as u16,
+        options: Options { timestamps, ..Options::default() },
     }
 }
 
@@ -182,13 +198,21 @@ impl Halves {
 
     /// Its SYN came again: whether it is answered again, at a limited rate.
     pub(crate) fn again(&mut self, now: Time, index: u32) -> bool {
-        const EVERY: Duration = Duration::from_millis(100);
-        let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };
-        let often = now - half.answered < EVERY;
-        if !often {
-            half.answered = now;
+        let may = self.may_answer(now, index);
+        if may && let Some(Some(half)) = self.slots.get_mut(index as usize) {
             half.agreed.sent_at = None;
         }
-        !often
+        may
+    }
+
+    /// Whether what is out of place is answered now, at a limited rate (RFC 5961 section 10).
+    pub(crate) fn may_answer(&mut self, now: Time, index: u32) -> bool {
+        const EVERY: Duration = Duration::from_millis(100);
+        let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };
+        let may = now - half.answered >= EVERY;
+        if may {
+            half.answered = now;
+        }
+        may
     }
 }

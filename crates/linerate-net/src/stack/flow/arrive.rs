@@ -116,7 +116,9 @@ impl Flow {
             return self.challenge(now, shared);
         }
         shared.stats.resets_in += 1;
-        let mut told = self.fail(NetErrorKind::Reset);
+        // RFC 9293 section 3.10.7.4: we asked for a connection, and were refused.
+        let crossed = self.state == State::SynReceived;
+        let mut told = self.fail(if crossed { NetErrorKind::Refused } else { NetErrorKind::Reset });
         told.add(Told::OVER);
         told
     }
@@ -198,9 +200,9 @@ impl Flow {
 
     /// Both ends asked at once (RFC 9293 section 3.5, figure 7).
     fn cross(&mut self, agreed: &Agreed, now: Time, shared: &Shared) -> Told {
-        let una = self.una;
+        let (una, told_mss) = (self.una, self.rcv_mss);
         self.establish(agreed, now, shared);
-        self.una = una;
+        (self.una, self.rcv_mss) = (una, told_mss);
         self.wl2 = una;
         self.state = State::SynReceived;
         self.syn_due = true;

@@ -294,7 +294,7 @@ impl Flow {
     pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.state = State::SynSent;
-        flow.mss = mss;
+        (flow.mss, flow.rcv_mss) = (mss, mss);
         flow.scale_in = shift_for(shared.limits.largest_window);
         flow.ask_from(tuple, now, shared);
         flow
@@ -513,6 +513,8 @@ impl Flow {
     }
 }
 
+#[cfg(test)]
+mod handshake_tests;
 #[cfg(test)]
 mod sack_tests;
 #[cfg(test)]

@@ -97,6 +97,15 @@ impl Flow {
     fn syn(&self, now: Time) -> Outgoing {
         let echo = if self.timestamps { self.ts_recent } else { 0 };
         let answers = self.state == State::SynReceived;
+        // Nothing larger comes than our SYN says.
+        let offer = Flow::syn_options(self.rcv_mss, self.scale_in, now, self.ts_offset, echo);
+        // RFC 7323 sections 2.2 and 3.2: an answer to a SYN has only what that SYN had.
+        let options = Options {
+            window_scale: offer.window_scale.filter(|_| !answers || self.scaled),
+            sack_permitted: !answers || self.sack_on,
+            timestamps: offer.timestamps.filter(|_| !answers || self.timestamps),
+            ..offer
+        };
         let tcp = TcpHeader {
             src_port: self.tuple.local_port,
             dst_port: self.tuple.remote_port,
@@ -104,7 +113,7 @@ impl Flow {
             ack: if answers { self.rcv_nxt } else { Seq(0) },
             flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
             window: self.rcv_size.min(0xffff) as u16,
-            options: Flow::syn_options(self.mss, self.scale_in, now, self.ts_offset, echo),
+            options,
         };
         Outgoing { tcp, offset: 0, len: 0, kind: Kind::Syn, edge: self.rcv_nxt + self.rcv_size.min(0xffff) }
     }

@@ -1,0 +1,76 @@
+//! Handshakes in which something is out of the ordinary.
+
+use crate::NetErrorKind;
+use crate::stack::lab::{Lab, seg};
+use crate::stack::wire::Options;
+
+/// RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2: where SYNs cross, ours is answered with what the peer's SYN had, and our MSS
+/// stays what it was.
+#[test]
+fn a_crossing_syn_is_answered_with_what_it_offers() {
+    let offers = [
+        Options { mss: Some(536), ..Options::default() },
+        Options { mss: Some(1460), sack_permitted: true, ..Options::default() },
+        Options { mss: Some(1460), timestamps: Some((7, 0)), window_scale: Some(3), ..Options::default() },
+    ];
+    for offer in offers {
+        let mut lab = Lab::connecting();
+        lab.turn();
+        let first = lab.take_out();
+        assert_eq!(first[0].0.options.mss, Some(1460));
+        let mut syn = seg("S", 0, 0, 0);
+        syn.options = offer;
+        lab.hears(syn);
+        let answer = &lab.take_out()[0].0.options;
+        assert_eq!(answer.mss, Some(1460));
+        assert_eq!(answer.sack_permitted, offer.sack_permitted);
+        assert_eq!(answer.window_scale, offer.window_scale.and(first[0].0.options.window_scale));
+        assert_eq!(answer.timestamps.map(|(_, echo)| echo), offer.timestamps.map(|(value, _)| value));
+    }
+}
+
+/// RFC 5961 section 3.2 and RFC 9293 section 3.10.7.4: in SYN-RECEIVED too, a reset that is in the window and has not the right
+/// number is answered by an ACK.
+#[test]
+fn a_reset_in_the_window_of_a_handshake_is_challenged() {
+    let mut lab = Lab::listening();
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.pass_ms(200);
+    lab.hears(seg("R", 500, 0, 0));
+    assert_eq!(lab.out(), ["A 1 ack 1"]);
+    // Not as often as somebody likes, and not for one that is out of the window.
+    lab.hears(seg("RA", 501, 1, 0));
+    lab.pass_ms(200);
+    lab.hears(seg("R", 65_536, 0, 0));
+    assert_eq!((lab.out(), lab.net.waiting()), (vec![], (1, 0)));
+    lab.hears(seg("R", 1, 0, 0));
+    assert_eq!((lab.out(), lab.net.waiting()), (vec![], (0, 0)));
+}
+
+/// RFC 9293 section 3.10.7.4, second check: a reset in SYN-RECEIVED refuses the connection that we asked for.
+#[test]
+fn a_reset_after_crossing_syns_is_a_refusal() {
+    let mut lab = Lab::connecting();
+    lab.turn();
+    assert_eq!(lab.out(), ["S 0"]);
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+    lab.hears(seg("R", 1, 0, 0));
+    assert_eq!(lab.failed, Some(NetErrorKind::Refused));
+}
+
+/// RFC 9293 section 3.10.7.2: a listener answers a SYN and what has an ACK, and nothing else; a closed port answers all of it.
+#[test]
+fn a_listener_is_silent_on_what_begins_nothing() {
+    for flags in ["F", "", "FP", "SF", "SFP"] {
+        let mut probe = seg("S", 17, 0, 3);
+        probe.flags = flags.chars().fold(0, |all, flag| all | seg(&flag.to_string(), 0, 0, 0).flags);
+        let mut lab = Lab::listening();
+        lab.hears(probe);
+        assert_eq!((lab.out().len(), lab.net.waiting()), (0, (0, 0)), "{flags}");
+        lab.port = 81;
+        lab.hears(probe);
+        assert_eq!(lab.out().len(), 1, "{flags} for a closed port");
+    }
+}
