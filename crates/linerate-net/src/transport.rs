@@ -182,6 +182,11 @@ impl Default for ListenOptions {
 pub struct Waker(pub(crate) Arc<crate::sys::EventFd>);
 
 impl Waker {
+    /// One for a transport or a link of one's own; it wakes nobody by itself.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker(Arc::new(crate::sys::EventFd::new()?)))
+    }
+
     /// Ends the wait of the transport's current or next turn.
     pub fn wake(&self) {
         self.0.signal();

@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 19] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -44,6 +44,8 @@ const NEEDS: [Need; 17] = [
     need("go", "golang-go", "tests against a server that people run"),
     need("javac", "default-jdk-headless", "tests against a server that people run"),
     need("nft", "nftables", "tests with lost packets"),
+    need("flex", "flex", "FreeBSD's TCP scripts (../shared/suites)"),
+    need("bison", "bison", "FreeBSD's TCP scripts (../shared/suites)"),
 ];
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {

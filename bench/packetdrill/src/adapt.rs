@@ -1,0 +1,171 @@
+//! FreeBSD's scripts, made fit for another stack: what they say of FreeBSD's switches, buffers and order of options is taken out,
+//! what they say of TCP stays. The same rules for every stack that is looked at.
+
+/// What we scale windows by, and Linux with 6 MiB of receive buffer.
+const SHIFT: &str = "wscale 7";
+
+/// How far times may be off.
+const TOLERANCE_US: u32 = 100_000;
+
+/// A script for others than FreeBSD.
+///
+/// * `sysctl`, `tcpdrop` and Python over FreeBSD's `tcp_info` are left out. What a switch changed, the expected segments tell.
+/// * `sockstat | grep` becomes `sockstat STATE COUNT`. CLOSED is left out: Linux does not list such sockets.
+/// * The size of FreeBSD's receive buffer is not asked for.
+/// * Segments that are expected have any window but a closed one.
+/// * The options of SYNs that are expected have Linux's order and shift; what is offered stays.
+/// * Accepted sockets have TCP_QUICKACK off (Linux answers the first segments at once), and times may differ by 100 ms: stacks
+///   delay ACKs differently.
+pub fn adapt(script: &str) -> String {
+    let mut out = String::with_capacity(script.len());
+    for line in script.lines() {
+        let code = line.split("//").next().unwrap_or("").trim_end();
+        if let Some(line) = adapt_line(code) {
+            out.push_str(&line);
+        } else {
+            // Times are counted from one event to the next.
+            out.push_str(&code[..code.find(['`', 'g', '%']).unwrap_or(0)]);
+            out.push_str("`true`");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// `None`: only its time matters.
+fn adapt_line(code: &str) -> Option<String> {
+    if let Some(us) = code.strip_prefix("--tolerance_usecs=") {
+        return Some(format!("--tolerance_usecs={}", us.parse().unwrap_or(0).max(TOLERANCE_US)));
+    }
+    if code.contains("accept(")
+        && let Some((_, fd)) = code.split_once(") = ")
+        && fd.trim().parse::<u32>().is_ok()
+    {
+        return Some(format!(
+            "{code}\n+0.00 setsockopt({}, IPPROTO_TCP, TCP_QUICKACK, [0], 4) = 0",
+            fd.trim()
+        ));
+    }
+    if let Some((time, rest)) = code.split_once('`') {
+        let whole = rest.ends_with('`');
+        return if whole { adapt_command(time, rest.trim_end_matches('`')) } else { Some(code.to_owned()) };
+    }
+    let rcvbuf = code.contains("getsockopt(") && code.contains("SO_RCVBUF");
+    if rcvbuf || (code.contains("%{") && code.ends_with("}%")) {
+        return None;
+    }
+    if code.contains("/udp(") {
+        return Some(code.to_owned());
+    }
+    match code.split_once("> ") {
+        Some((time, segment)) if time.chars().all(|c| c.is_ascii_digit() || "+.~* ".contains(c)) => {
+            Some(format!("{time}> {}", adapt_expected(segment)))
+        }
+        _ => Some(code.to_owned()),
+    }
+}
+
+fn adapt_command(time: &str, command: &str) -> Option<String> {
+    if !["sysctl", "sockstat", "tcpdrop"].iter().any(|program| command.starts_with(program)) {
+        return Some(format!("{time}`{command}`"));
+    }
+    let state = ["TIME_WAIT", "SYN_RCVD"].into_iter().find(|state| command.contains(state))?;
+    let count = command.rsplit("grep ").next()?.trim();
+    Some(format!("{time}`sockstat {state} {count}`"))
+}
+
+/// A segment that is expected.
+fn adapt_expected(segment: &str) -> String {
+    let (head, options) = segment.split_once('<').map_or((segment, None), |(head, rest)| (head, Some(rest)));
+    let mut words = head.split_whitespace().peekable();
+    let mut kept: Vec<&str> = Vec::new();
+    while let Some(word) = words.next() {
+        // A count may stand before the next word without a space; `win 0` tells that the window is closed, or a reset.
+        if word == "win" && words.peek().is_some_and(|size| *size != "0") {
+            words.next();
+        } else {
+            kept.push(word);
+        }
+    }
+    let head = kept.join(" ");
+    match options.and_then(|options| options.split_once('>')) {
+        None => segment_with(&head, options.map(|options| format!("<{options}"))),
+        Some((options, rest)) => {
+            let syn = kept.first().is_some_and(|flags| flags.contains('S'));
+            let options = if syn { adapt_offer(options) } else { options.to_owned() };
+            segment_with(&head, Some(format!("<{options}>{rest}")))
+        }
+    }
+}
+
+fn segment_with(head: &str, options: Option<String>) -> String {
+    options.map_or_else(|| head.to_owned(), |options| format!("{head} {options}"))
+}
+
+/// The options of a SYN, in the order of Linux. One with others stays as it is.
+fn adapt_offer(options: &str) -> String {
+    let all: Vec<&str> = options.split(',').map(str::trim).collect();
+    let known = ["mss ", "wscale ", "sackOK", "TS ", "nop", "eol"];
+    if !all.iter().all(|option| known.iter().any(|known| option.starts_with(known))) {
+        return options.to_owned();
+    }
+    let find = |start: &str| all.iter().copied().find(|option| option.starts_with(start));
+    let mut offer: Vec<&str> = find("mss ").into_iter().collect();
+    match (find("sackOK"), find("TS ")) {
+        (Some(sack), Some(timestamps)) => offer.extend([sack, timestamps]),
+        (Some(sack), None) => offer.extend(["nop", "nop", sack]),
+        (None, Some(timestamps)) => offer.extend(["nop", "nop", timestamps]),
+        (None, None) => {}
+    }
+    if find("wscale ").is_some() {
+        offer.extend(["nop", SHIFT]);
+    }
+    offer.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, adapted: &str) {
+        assert_eq!(adapt(line), format!("{adapted}\n"));
+    }
+
+    #[test]
+    fn what_is_freebsds_is_taken_out() {
+        check("+0.10 `sysctl -w net.inet.tcp.rfc1323=1`", "+0.10 `true`");
+        check("+0.00 getsockopt(3, SOL_SOCKET, SO_RCVBUF, [65536], [4]) = 0", "+0.00 `true`");
+        let sockstat = "+0.10 `sockstat -4 -P tcp -s | grep packetdril | grep -c TIME_WAIT | grep 1`";
+        check(sockstat, "+0.10 `sockstat TIME_WAIT 1`");
+    }
+
+    #[test]
+    fn what_is_tcps_stays() {
+        check(
+            "+0.00 <  .   1:100(99)  ack   1 win 65535 // data",
+            "+0.00 <  .   1:100(99)  ack   1 win 65535",
+        );
+        check("+0.00 > R  34:34(0)        win     0", "+0.00 > R 34:34(0) win 0");
+        check(
+            "+0.00 >  .   1:1(0)     ack 100 win 65535 <nop,nop,sack 400:500 200:300>",
+            "+0.00 > . 1:1(0) ack 100 <nop,nop,sack 400:500 200:300>",
+        );
+        check("--ip_version=ipv4", "--ip_version=ipv4");
+        check("--tolerance_usecs=10000", "--tolerance_usecs=100000");
+        let quick = "+0.00 setsockopt(4, IPPROTO_TCP, TCP_QUICKACK, [0], 4) = 0";
+        check("+0.00 accept(3, ..., ...) = 4", &format!("+0.00 accept(3, ..., ...) = 4\n{quick}"));
+    }
+
+    #[test]
+    fn offers_have_one_order() {
+        check(
+            "+0.00 > S. 0:0(0) ack 1 win 65535 <mss 1460,sackOK,eol,eol>",
+            "+0.00 > S. 0:0(0) ack 1 <mss 1460,nop,nop,sackOK>",
+        );
+        check(
+            "+0.00 > S 0:0(0) win 65535 <mss 1460,nop,wscale 6,sackOK,TS val 100 ecr 0>",
+            "+0.00 > S 0:0(0) <mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 7>",
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! The link between the stack and packetdrill's interface, with the only clock there is.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+
+use linerate_net::link::{Checksums, Link};
+use linerate_net::{Time, Waker};
+
+/// A link whose other end is a script.
+pub(crate) struct Wire {
+    pub(crate) now: Time,
+    /// To the stack.
+    pub(crate) inbox: VecDeque<Vec<u8>>,
+    /// From the stack, with the time of each.
+    pub(crate) outbox: VecDeque<(Time, Vec<u8>)>,
+    pub(crate) mtu: usize,
+    waker: Waker,
+}
+
+impl Wire {
+    pub(crate) fn new(now: Time) -> io::Result<Wire> {
+        let (inbox, outbox) = (VecDeque::new(), VecDeque::new());
+        Ok(Wire { now, inbox, outbox, mtu: 1500, waker: Waker::new()? })
+    }
+}
+
+impl Link for Wire {
+    fn now(&mut self) -> Time {
+        self.now
+    }
+
+    fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
+        let count = max.min(self.inbox.len());
+        self.inbox.drain(..count).for_each(|mut packet| take(&mut packet));
+        count
+    }
+
+    fn transmit(&mut self, _to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        let mut packet = vec![0; len];
+        fill(&mut packet);
+        self.outbox.push_back((self.now, packet));
+        true
+    }
+
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Nothing comes by itself, so waiting is a step of the clock.
+    fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
+        if self.inbox.is_empty()
+            && let Some(until) = until
+        {
+            self.now = self.now.max(until);
+        }
+        Ok(false)
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn mtu(&mut self, _to: IpAddr) -> usize {
+        self.mtu
+    }
+
+    fn checksums(&self) -> Checksums {
+        Checksums::Full
+    }
+}

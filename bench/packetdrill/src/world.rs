@@ -1,0 +1,542 @@
+//! The stack, the descriptors that packetdrill has of it, and the clock.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linerate_net::stack::{Stack, StackOptions};
+use linerate_net::{
+    After, Close, Conn, ConnectOptions, Data, Event, FlowState, Limits, ListenOptions, NetError,
+    NetErrorKind, Time, Transport,
+};
+
+use crate::limits::{BYTES, CALL, IDLE_TURNS, PACKET, TURNS};
+use crate::socket::{Connection, Descriptor, Listening, Role, Socket};
+use crate::wire::Wire;
+
+/// The first descriptor of ours; the kernel's are below.
+const FIRST: i32 = 1 << 20;
+/// When a script begins.
+const BEGIN: Time = Time::from_nanos(1_000_000_000_000_000);
+
+/// Ports that are left to us are behind it.
+const PORTS: u16 = 50_000;
+
+/// What a call gives back: a number, or an errno.
+pub type Answer = Result<i64, i32>;
+
+/// Everything behind packetdrill's calls.
+pub struct World {
+    stack: Stack<Wire>,
+    events: Vec<Event>,
+    descriptors: HashMap<i32, Descriptor>,
+    next: i32,
+    /// When the packet left that was read last.
+    read_at: Time,
+    /// The interface's own addresses.
+    addresses: Vec<IpAddr>,
+    /// The last port that was chosen.
+    port: u16,
+}
+
+impl World {
+    /// A machine that listens nowhere yet.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new() -> io::Result<World> {
+        // A half-closed connection stays for as long as a script wants.
+        let limits = Limits { closing_time: PACKET, ..Limits::default() };
+        let options = StackOptions { seed: Some(1), limits, ..StackOptions::default() };
+        let stack = Stack::new(Wire::new(BEGIN)?, options);
+        let (events, descriptors, addresses) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(World { stack, events, descriptors, next: FIRST, read_at: BEGIN, addresses, port: PORTS })
+    }
+
+    /// Whether a descriptor is ours.
+    pub fn has(&self, fd: i32) -> bool {
+        self.descriptors.contains_key(&fd)
+    }
+
+    /// The time now; reading it takes a microsecond, so that whoever looks at nothing else sees it pass.
+    pub fn clock(&mut self) -> Time {
+        let now = self.stack.link().now + Duration::from_micros(1);
+        self.stack.link_mut().now = now;
+        now
+    }
+
+    /// When the packet left that was read last.
+    pub fn read_at(&self) -> Time {
+        self.read_at
+    }
+
+    /// Time passes.
+    pub fn sleep(&mut self, time: Duration) {
+        let until = self.stack.link().now + time;
+        self.pass_until(until, |_| false);
+    }
+
+    /// An address of the interface; the last one of a family is the source of connections.
+    pub fn add_address(&mut self, address: IpAddr) {
+        self.addresses.push(address);
+    }
+
+    /// The largest packet of the interface.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        self.stack.link_mut().mtu = mtu;
+    }
+
+    /// A descriptor for the interface.
+    pub fn open_interface(&mut self) -> i64 {
+        self.add(Descriptor::Interface)
+    }
+
+    /// A socket that is no TCP's: `packets` leave there, or it is only asked about the interface.
+    pub fn open_other(&mut self, packets: bool) -> i64 {
+        self.add(if packets { Descriptor::Packets } else { Descriptor::Control })
+    }
+
+    /// A TCP socket.
+    pub fn open_socket(&mut self) -> i64 {
+        self.add(Descriptor::Tcp(Socket::new(Role::Fresh)))
+    }
+
+    fn add(&mut self, descriptor: Descriptor) -> i64 {
+        let fd = self.next;
+        self.next += 1;
+        self.descriptors.insert(fd, descriptor);
+        i64::from(fd)
+    }
+
+    fn socket(&mut self, fd: i32) -> Result<&mut Socket, i32> {
+        match self.descriptors.get_mut(&fd) {
+            Some(Descriptor::Tcp(socket)) => Ok(socket),
+            Some(_) => Err(libc::ENOTSOCK),
+            None => Err(libc::EBADF),
+        }
+    }
+
+    fn connection(&mut self, fd: i32) -> Result<&mut Connection, i32> {
+        self.socket(fd)?.connection().ok_or(libc::ENOTCONN)
+    }
+
+    /// Lets the stack do what is to be done now.
+    fn settle(&mut self) {
+        let mut idle = 0;
+        for _ in 0..TURNS {
+            if !self.turn(Time::ZERO) {
+                idle += 1;
+            }
+            if idle > IDLE_TURNS {
+                return;
+            }
+        }
+    }
+
+    /// One turn, whose events are taken to their sockets. Whether there was one.
+    fn turn(&mut self, until: Time) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        // The link never fails.
+        let _ = self.stack.turn(Some(until), &mut events);
+        let any = !events.is_empty();
+        events.drain(..).for_each(|event| self.note(event));
+        self.events = events;
+        any
+    }
+
+    /// Time passes until then, or until `done`.
+    fn pass_until(&mut self, until: Time, done: impl Fn(&World) -> bool) -> bool {
+        loop {
+            self.settle();
+            if done(self) {
+                return true;
+            }
+            if self.stack.link().now >= until {
+                return false;
+            }
+            self.turn(until);
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Accepted { listener, conn, peer } => {
+                let listens = self.descriptors.values_mut().find_map(|descriptor| match descriptor {
+                    Descriptor::Tcp(Socket { role: Role::Listens(listening), .. })
+                        if listening.listener == listener =>
+                    {
+                        Some(listening)
+                    }
+                    _ => None,
+                });
+                if let Some(listening) = listens {
+                    listening.queue.push_back((conn, peer, None));
+                }
+            }
+            Event::Connected { conn, .. } => self.with(conn, |connection| connection.connected = true),
+            Event::Readable { conn, data } => self.claim(conn, data),
+            Event::Failed { conn, error } => self.with(conn, |connection| connection.error = Some(error)),
+            Event::Drained { .. } | Event::Woken => {}
+        }
+    }
+
+    fn with(&mut self, conn: Conn, change: impl FnOnce(&mut Connection)) {
+        let mut all = self.descriptors.values_mut();
+        let found = all.find_map(|descriptor| match descriptor {
+            Descriptor::Tcp(socket) => socket.connection().filter(|connection| connection.conn == conn),
+            _ => None,
+        });
+        if let Some(connection) = found {
+            change(connection);
+        }
+    }
+
+    /// Bytes are kept by the stack until the application asks: its window says so.
+    fn claim(&mut self, conn: Conn, data: Data) {
+        let mut data = Some(data);
+        self.with(conn, |connection| connection.claim = data.take());
+        let queues = self.descriptors.values_mut().filter_map(|descriptor| match descriptor {
+            Descriptor::Tcp(Socket { role: Role::Listens(listening), .. }) => Some(&mut listening.queue),
+            _ => None,
+        });
+        for (_, _, claim) in queues.flatten().filter(|(waiting, ..)| *waiting == conn) {
+            if data.is_some() {
+                *claim = data.take();
+            }
+        }
+        if let Some(data) = data {
+            // Of one that the application has closed.
+            self.stack.receive(data, |_| {});
+        }
+    }
+
+    /// Takes what a connection has from the stack.
+    fn take(&mut self, fd: i32) -> Result<(), i32> {
+        let Some(data) = self.connection(fd)?.claim.take() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        let after = self.stack.receive(data, |piece| bytes.extend_from_slice(piece));
+        let connection = self.connection(fd)?;
+        connection.inbox.extend(bytes);
+        match after {
+            After::Ended => connection.ended = true,
+            After::Failed(error) => connection.error = Some(error),
+            After::Open | After::Gone => {}
+        }
+        Ok(())
+    }
+
+    /// `fcntl`: whether calls may block, and how that is told.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn fcntl(&mut self, fd: i32, command: i32, argument: i64) -> Answer {
+        let socket = self.socket(fd)?;
+        match command {
+            libc::F_GETFL => {
+                let flags = if socket.blocking { libc::O_RDWR } else { libc::O_RDWR | libc::O_NONBLOCK };
+                Ok(i64::from(flags))
+            }
+            libc::F_SETFL => {
+                socket.blocking = argument & i64::from(libc::O_NONBLOCK) == 0;
+                Ok(0)
+            }
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    /// `bind`.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn bind(&mut self, fd: i32, mut at: SocketAddr) -> Answer {
+        if at.port() == 0 {
+            self.port += 1;
+            at.set_port(self.port);
+        }
+        self.socket(fd)?.bound = Some(at);
+        Ok(0)
+    }
+
+    /// `getsockname`, of one that is bound.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn local(&mut self, fd: i32) -> Result<SocketAddr, i32> {
+        self.socket(fd)?.bound.ok_or(libc::EINVAL)
+    }
+
+    /// Whether a descriptor is the interface.
+    pub fn is_interface(&self, fd: i32) -> bool {
+        matches!(self.descriptors.get(&fd), Some(Descriptor::Interface))
+    }
+
+    /// `listen`.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn listen(&mut self, fd: i32, backlog: u32) -> Answer {
+        let at = self.socket(fd)?.bound.ok_or(libc::EDESTADDRREQ)?;
+        let options = ListenOptions { backlog, ..ListenOptions::default() };
+        let (listener, _) = self.stack.listen(at, &options).map_err(errno)?;
+        self.socket(fd)?.role = Role::Listens(Listening { listener, queue: Default::default() });
+        Ok(0)
+    }
+
+    /// `accept`: the new descriptor and the peer.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn accept(&mut self, fd: i32) -> Result<(i64, SocketAddr), i32> {
+        self.wait_for(
+            fd,
+            |socket| matches!(&socket.role, Role::Listens(listening) if !listening.queue.is_empty()),
+        )?;
+        let Role::Listens(listening) = &mut self.socket(fd)?.role else { return Err(libc::EINVAL) };
+        let (conn, peer, claim) = listening.queue.pop_front().ok_or(libc::EWOULDBLOCK)?;
+        let connection = Connection { claim, ..Connection::new(conn, peer, true) };
+        let accepted = self.add(Descriptor::Tcp(Socket::new(Role::Connection(connection))));
+        Ok((accepted, peer))
+    }
+
+    /// `connect`. Where a port was bound before, that is not expressible.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn connect(&mut self, fd: i32, to: SocketAddr) -> Answer {
+        let socket = self.socket(fd)?;
+        if socket.bound.is_some() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if !matches!(socket.role, Role::Fresh) {
+            return Err(libc::EISCONN);
+        }
+        let from = self.addresses.iter().rev().find(|address| address.is_ipv4() == to.is_ipv4()).copied();
+        let options = ConnectOptions { from, ..ConnectOptions::default() };
+        let conn = self.stack.connect(to, &options).map_err(errno)?;
+        let socket = self.socket(fd)?;
+        socket.role = Role::Connection(Connection::new(conn, to, false));
+        if !socket.blocking {
+            self.settle();
+            return Err(libc::EINPROGRESS);
+        }
+        self.wait_for(fd, |socket| match &socket.role {
+            Role::Connection(connection) => connection.connected || connection.error.is_some(),
+            _ => true,
+        })?;
+        match self.connection(fd)?.error {
+            Some(error) => Err(errno(error)),
+            None => Ok(0),
+        }
+    }
+
+    /// Waits a little where a call may block. Who then has nothing would block.
+    fn wait_for(&mut self, fd: i32, ready: impl Fn(&Socket) -> bool) -> Result<(), i32> {
+        self.settle();
+        let patience = if self.socket(fd)?.blocking { CALL } else { Duration::ZERO };
+        let until = self.stack.link().now + patience;
+        let done = |world: &World| match world.descriptors.get(&fd) {
+            Some(Descriptor::Tcp(socket)) => ready(socket),
+            _ => true,
+        };
+        if self.pass_until(until, done) { Ok(()) } else { Err(libc::EWOULDBLOCK) }
+    }
+
+    /// `recv` and `read`.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn receive(&mut self, fd: i32, len: usize, peek: bool) -> Result<Vec<u8>, i32> {
+        let len = len.min(BYTES);
+        self.settle();
+        if peek {
+            return Ok(vec![0; self.waiting(fd)?.min(len)]);
+        }
+        self.wait_for(fd, |socket| match &socket.role {
+            Role::Connection(connection) => connection.is_readable(),
+            Role::Fresh | Role::Listens(_) => true,
+        })?;
+        if self.connection(fd)?.inbox.is_empty() {
+            self.take(fd)?;
+        }
+        let connection = self.connection(fd)?;
+        let count = len.min(connection.inbox.len());
+        if count > 0 {
+            return Ok(connection.inbox.drain(..count).collect());
+        }
+        match connection.error.take() {
+            Some(error) => Err(errno(error)),
+            None if connection.ended || connection.shut.is_some() => Ok(Vec::new()),
+            None => Err(libc::EWOULDBLOCK),
+        }
+    }
+
+    /// Bytes that a connection has for the application, here and in the stack.
+    fn waiting(&mut self, fd: i32) -> Result<usize, i32> {
+        let connection = self.connection(fd)?;
+        let (peer, here) = (connection.peer, connection.inbox.len());
+        let mut unread = 0;
+        self.stack
+            .flows(0, usize::MAX, |flow| unread += if flow.remote == peer { flow.unread_bytes } else { 0 });
+        Ok(here + unread)
+    }
+
+    /// `send` and `write`.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn send(&mut self, fd: i32, bytes: &[u8]) -> Answer {
+        let connection = self.connection(fd)?;
+        if connection.shut.is_some() {
+            return Err(libc::EPIPE);
+        }
+        let conn = connection.conn;
+        self.stack.send(conn, bytes).map_err(errno)?;
+        self.settle();
+        Ok(bytes.len() as i64)
+    }
+
+    /// `shutdown`: our side's end, after which the stack reads on by itself. Ends of the reading side alone are not expressible.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn shutdown(&mut self, fd: i32, how: i32) -> Answer {
+        if how == libc::SHUT_RD {
+            return Err(libc::EOPNOTSUPP);
+        }
+        self.settle();
+        self.take(fd)?;
+        let resets = self.stack.stats().resets_in;
+        let connection = self.connection(fd)?;
+        if let Some(error) = connection.error {
+            return Err(errno(error));
+        }
+        let conn = connection.conn;
+        if connection.shut.is_none() {
+            connection.shut = Some(resets);
+            self.stack.close(conn, Close::Lingering);
+        }
+        self.settle();
+        Ok(0)
+    }
+
+    /// `close`.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn close(&mut self, fd: i32) -> Answer {
+        self.settle();
+        let descriptor = self.descriptors.remove(&fd).ok_or(libc::EBADF)?;
+        if let Descriptor::Tcp(socket) = descriptor {
+            match socket.role {
+                Role::Fresh => {}
+                Role::Listens(listening) => {
+                    self.stack.unlisten(listening.listener);
+                    for (conn, ..) in listening.queue {
+                        self.stack.close(conn, Close::Abort);
+                    }
+                }
+                Role::Connection(connection) => {
+                    self.stack.close(connection.conn, Close::Now);
+                    if let Some(data) = connection.claim {
+                        // Each claim is answered, also of one that is closed.
+                        self.stack.receive(data, |_| {});
+                    }
+                }
+            }
+        }
+        self.settle();
+        Ok(0)
+    }
+
+    /// The pending error, an errno or 0 (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn take_error(&mut self, fd: i32) -> Answer {
+        self.settle();
+        if self.socket(fd)?.connection().is_none() {
+            return Ok(0);
+        }
+        if self.waiting(fd)? == 0 {
+            // The end, and what came behind it.
+            self.take(fd)?;
+            self.settle();
+            self.take(fd)?;
+        }
+        let resets = self.stack.stats().resets_in;
+        let connection = self.connection(fd)?;
+        let error = connection.error.take().map_or(0, errno);
+        // What becomes of a connection behind its half-close, the stack tells by its counters alone.
+        let reset = connection.shut.is_some_and(|before| before < resets);
+        if reset {
+            connection.shut = Some(resets);
+        }
+        Ok(i64::from(if reset { libc::ECONNRESET } else { error }))
+    }
+
+    /// Payload of a full segment (`TCP_MAXSEG`).
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn segment(&mut self, fd: i32) -> Answer {
+        let peer = self.connection(fd)?.peer;
+        let mut mss = None;
+        self.stack.flows(0, usize::MAX, |flow| {
+            if flow.remote == peer {
+                mss = Some(i64::from(flow.mss_bytes));
+            }
+        });
+        mss.ok_or(libc::ENOTCONN)
+    }
+
+    /// A packet for the stack.
+    ///
+    /// # Errors
+    /// An errno.
+    pub fn write_packet(&mut self, packet: &[u8]) -> Answer {
+        self.settle();
+        self.stack.link_mut().inbox.push_back(packet.to_vec());
+        self.settle();
+        Ok(packet.len() as i64)
+    }
+
+    /// The next packet of the stack's. `None`: none comes any more.
+    pub fn read_packet(&mut self) -> Option<Vec<u8>> {
+        let until = self.stack.link().now + PACKET;
+        self.pass_until(until, |world| !world.stack.link().outbox.is_empty());
+        let (at, packet) = self.stack.link_mut().outbox.pop_front()?;
+        self.read_at = at;
+        Some(packet)
+    }
+
+    /// Whether so many connections are in a state that `sockstat` knows; `None`: it is not told.
+    pub fn counts(&mut self, state: &str, count: usize) -> Option<bool> {
+        self.settle();
+        let (handshakes, remembered) = self.stack.waiting();
+        let is = match state {
+            "TIME_WAIT" => remembered - self.stack.half_closed().min(remembered),
+            "SYN_RCVD" => {
+                let mut crossed = 0;
+                let received = FlowState::SynReceived;
+                self.stack.flows(0, usize::MAX, |flow| crossed += usize::from(flow.state == received));
+                handshakes + crossed
+            }
+            _ => return None,
+        };
+        Some(is == count)
+    }
+}
+
+fn errno(error: NetError) -> i32 {
+    match error.kind {
+        NetErrorKind::Refused => libc::ECONNREFUSED,
+        NetErrorKind::Reset => libc::ECONNRESET,
+        NetErrorKind::TimedOut => libc::ETIMEDOUT,
+        NetErrorKind::Unreachable => libc::EHOSTUNREACH,
+        NetErrorKind::PortsExhausted => libc::EADDRNOTAVAIL,
+        NetErrorKind::AddressInUse => libc::EADDRINUSE,
+        NetErrorKind::NoMemory => libc::ENOBUFS,
+        _ => libc::EIO,
+    }
+}

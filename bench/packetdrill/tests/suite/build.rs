@@ -1,0 +1,171 @@
+//! packetdrill, built once into the target folder from an archive beside the project. Nothing of it is ours, and nothing of it is
+//! in the project.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use linerate_packetdrill::abi::WRAPPED;
+
+/// Why the suite cannot run.
+pub(crate) struct Lack(pub(crate) String);
+
+/// Headers and functions that take the place of two libraries: SCTP is not tested, and MD5 is absent.
+const SCTP_H: &str = "#include <sys/socket.h>\n#include <linux/sctp.h>\n";
+const MD5_H: &str = "#define MD5_DIGEST_LENGTH 16
+typedef struct { char state[128]; } MD5_CTX;
+int MD5_Init(MD5_CTX *);
+int MD5_Update(MD5_CTX *, const void *, unsigned long);
+int MD5_Final(unsigned char *, MD5_CTX *);
+";
+const ABSENT: [&str; 13] = [
+    "MD5_Final",
+    "MD5_Init",
+    "MD5_Update",
+    "sctp_bindx",
+    "sctp_connectx",
+    "sctp_freeladdrs",
+    "sctp_freepaddrs",
+    "sctp_getladdrs",
+    "sctp_getpaddrs",
+    "sctp_peeloff",
+    "sctp_recvmsg",
+    "sctp_send",
+    "sctp_sendmsg",
+];
+
+/// Linux has no `sockstat`; `ss` tells the same.
+const SOCKSTAT: &str = "#!/bin/sh
+case $1 in TIME_WAIT) state=time-wait ;; *) state=syn-recv ;; esac
+[ \"$(ss -Htan state $state | wc -l)\" = \"$2\" ]
+";
+
+/// The suite and both packetdrills.
+pub(crate) struct Tools {
+    folder: PathBuf,
+}
+
+impl Tools {
+    /// Builds what is not there yet.
+    pub(crate) fn provide() -> Result<Tools, Lack> {
+        let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
+        let archives = ["packetdrill.tar.xz", "tcp-testsuite.tar.xz"].map(|name| suites.join(name));
+        if archives.iter().any(|archive| !archive.exists()) {
+            return Err(Lack("there is no ../shared/suites with packetdrill and tcp-testsuite".to_owned()));
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        for program in ["tar", "xz", "make", "cc", "flex", "bison"] {
+            if !env::split_paths(&path).any(|folder| folder.join(program).exists()) {
+                return Err(Lack(format!("packetdrill cannot be built: there is no {program}")));
+            }
+        }
+        let tools = Tools { folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("packetdrill-suite") };
+        let stamp = tools.stamp(&archives);
+        if fs::read_to_string(tools.folder.join("stamp")).ok().as_ref() != Some(&stamp) {
+            tools.build(&archives);
+            fs::write(tools.folder.join("stamp"), stamp).expect("a file");
+        }
+        Ok(tools)
+    }
+
+    /// What a build is made of.
+    fn stamp(&self, archives: &[PathBuf]) -> String {
+        let sizes = archives.iter().map(|archive| fs::metadata(archive).map_or(0, |meta| meta.len()));
+        format!("{:?} {WRAPPED:?} {ABSENT:?} {}", sizes.collect::<Vec<_>>(), library().display())
+    }
+
+    fn build(&self, archives: &[PathBuf]) {
+        let _ = fs::remove_dir_all(&self.folder);
+        fs::create_dir_all(&self.folder).expect("a folder");
+        for archive in archives {
+            run(Command::new("tar").arg("-C").arg(&self.folder).arg("-xf").arg(archive));
+        }
+        let sources = self.sources();
+        let put = |name: &str, text: &str| {
+            let path = sources.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        };
+        put("absent/netinet/sctp.h", SCTP_H);
+        put("absent/openssl/md5.h", MD5_H);
+        put("absent/absent.c", &ABSENT.map(|name| format!("int {name}(void) {{ return -1; }}\n")).concat());
+        run(Command::new("cc").current_dir(&sources).args(["-c", "absent/absent.c", "-o", "absent.o"]));
+        let libraries = "absent.o -lpthread -lrt -ldl";
+        self.link("packetdrill-linux", libraries);
+        let wraps = WRAPPED.map(|name| format!("-Wl,--wrap={name}")).join(" ");
+        let (library, folder) = (library(), deps());
+        let ours = format!("{wraps} {} -Wl,-rpath,{} {libraries}", library.display(), folder.display());
+        self.link("packetdrill-ours", &ours);
+        put("stand-ins/sockstat", SOCKSTAT);
+        run(Command::new("chmod").arg("+x").arg(sources.join("stand-ins/sockstat")));
+    }
+
+    fn link(&self, name: &str, libraries: &str) {
+        let sources = self.sources();
+        let mut make = Command::new("make");
+        make.current_dir(&sources).args(["-j2", "-f", "Makefile.Linux", "packetdrill"]);
+        make.arg(format!("packetdrill-ext-libs={libraries}")).env("CFLAGS", "-w -Iabsent");
+        run(&mut make);
+        fs::rename(sources.join("packetdrill"), sources.join(name)).expect("it was made");
+    }
+
+    fn sources(&self) -> PathBuf {
+        self.folder.join("packetdrill/gtests/net/packetdrill")
+    }
+
+    pub(crate) fn ours(&self) -> PathBuf {
+        self.sources().join("packetdrill-ours")
+    }
+
+    pub(crate) fn linux(&self) -> PathBuf {
+        self.sources().join("packetdrill-linux")
+    }
+
+    /// Programs that scripts ask for.
+    pub(crate) fn stand_ins(&self) -> PathBuf {
+        self.sources().join("stand-ins")
+    }
+
+    pub(crate) fn script(&self, name: &str) -> PathBuf {
+        self.folder.join("tcp-testsuite").join(name)
+    }
+
+    /// Where a script is put for others than FreeBSD.
+    pub(crate) fn adapted(&self, whose: &str, name: &str) -> PathBuf {
+        self.folder.join("adapted").join(whose).join(name)
+    }
+
+    /// Their paths in the suite.
+    pub(crate) fn scripts(&self) -> Vec<String> {
+        let root = self.folder.join("tcp-testsuite");
+        let (mut folders, mut names) = (vec![root.clone()], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension() == Some(OsStr::new("pkt")) {
+                    names.push(path.strip_prefix(&root).expect("below it").to_string_lossy().into_owned());
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+}
+
+/// Where cargo puts what tests are linked with; this program is there too.
+fn deps() -> PathBuf {
+    let program = env::current_exe().expect("a program");
+    program.parent().expect("a folder").to_owned()
+}
+
+fn library() -> PathBuf {
+    deps().join("liblinerate_packetdrill.so")
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
