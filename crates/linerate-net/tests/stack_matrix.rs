@@ -19,15 +19,18 @@ const BULK: usize = 4 << 20;
 const RATE: u64 = 12_500_000;
 const QUEUE: usize = RATE as usize / 10;
 
-fn stack(rtt_ms: f64, loss_ppm: u32, queue: usize) -> (Stack<SimEnd>, SocketAddr) {
-    let sim = SimOptions {
+fn path(rtt_ms: f64, loss_ppm: u32, queue: usize) -> SimOptions {
+    SimOptions {
         seed: 5,
         delay: Duration::from_secs_f64(rtt_ms / 2000.0),
         rate: Some(RATE),
         queue,
         loss_ppm,
         ..SimOptions::default()
-    };
+    }
+}
+
+fn stack(sim: SimOptions) -> (Stack<SimEnd>, SocketAddr) {
     let options = StackOptions { addresses: vec![IP, FROM], seed: Some(5), ..StackOptions::default() };
     let mut net = Stack::new(Sim::alone(sim).expect("a descriptor"), options);
     let (_, at) = net.listen(SocketAddr::new(IP, 80), &ListenOptions::default()).expect("can listen");
@@ -54,7 +57,7 @@ fn receive(net: &mut Stack<SimEnd>, data: linerate_net::Data) -> usize {
 
 /// Exchanges with `depth` requests under way, on one connection: rate, median, 99th percentile and the worst.
 fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
-    let (mut net, at) = stack(rtt_ms, loss_ppm, QUEUE);
+    let (mut net, at) = stack(path(rtt_ms, loss_ppm, QUEUE));
     let client = connect(&mut net, at);
     let (mut sent_at, mut latencies) = (std::collections::VecDeque::new(), Vec::new());
     let (mut asked, mut answered, mut start) = (0, 0, Time::ZERO);
@@ -95,8 +98,8 @@ fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
 }
 
 /// One transfer, from the server: megabits a second, handshake included, and how often it had to wait for a time-out.
-fn bulk(len: usize, rtt_ms: f64, loss_ppm: u32, queue: usize) -> String {
-    let (mut net, at) = stack(rtt_ms, loss_ppm, queue);
+fn bulk(len: usize, sim: SimOptions) -> String {
+    let (mut net, at) = stack(sim);
     let start = net.now();
     let client = connect(&mut net, at);
     net.send(client, b"GET").expect("can send");
@@ -121,6 +124,39 @@ fn bulk(len: usize, rtt_ms: f64, loss_ppm: u32, queue: usize) -> String {
     format!("{mbit:>6.1} Mbit/s  sent again {again:>4}  time-outs {late}  needless {needless}")
 }
 
+/// A gigabit a second.
+const FAST: u64 = 125_000_000;
+
+/// The same link with a short queue, and machines that look only now and then; and packets that overtake each other.
+#[test]
+fn fast_and_far() {
+    let mut text =
+        String::from("one transfer of 64 MiB at 1000 Mbit/s, 40 ms, no loss but that of the queue\n");
+    for together_us in [0, 200, 1000, 4000] {
+        for queue_ms in [1, 4, 16, 64] {
+            let queue = FAST as usize / 1000 * queue_ms;
+            let together = Duration::from_micros(together_us);
+            let line = bulk(16 * BULK, SimOptions { rate: Some(FAST), together, ..path(40.0, 0, queue) });
+            let _ = writeln!(text, "together {together_us:>4} us  queue {queue_ms:>2} ms  {line}");
+        }
+    }
+    text.push_str("one transfer of 32 MiB at 1000 Mbit/s, packets in a hundred that are up to 1 ms late\n");
+    for rtt_ms in [0.1, 0.4, 2.0, 10.0, 40.0] {
+        for late in [0, 1, 5] {
+            let reorder_by = Duration::from_millis(1);
+            let sim = SimOptions {
+                rate: Some(FAST),
+                reorder_ppm: late * 10_000,
+                reorder_by,
+                ..path(rtt_ms, 0, FAST as usize / 10)
+            };
+            let line = bulk(8 * BULK, sim);
+            let _ = writeln!(text, "rtt {rtt_ms:>4} ms  late {late} %  {line}");
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
 #[test]
 fn throughput_and_latency() {
     let mut text = String::from("requests of 100 bytes, answers of 600, milliseconds\n");
@@ -136,7 +172,7 @@ fn throughput_and_latency() {
     text.push_str("one transfer of 4 MiB at 100 Mbit/s\n");
     for rtt_ms in [0.2, 10.0, 40.0] {
         for loss_ppm in [0, 1_000, 10_000, 30_000] {
-            let line = bulk(BULK, rtt_ms, loss_ppm, QUEUE);
+            let line = bulk(BULK, path(rtt_ms, loss_ppm, QUEUE));
             let _ =
                 writeln!(text, "rtt {rtt_ms:>4} ms  loss {:>3} %  {line}", f64::from(loss_ppm) / 10_000.0);
         }
@@ -144,7 +180,7 @@ fn throughput_and_latency() {
     // 20 ms of it hold half of what the path of 40 ms does.
     text.push_str("one transfer of 32 MiB at 100 Mbit/s, 40 ms, no loss but that of the queue\n");
     for queue_ms in [5, 10, 20, 40, 100, 1000] {
-        let line = bulk(8 * BULK, 40.0, 0, RATE as usize / 1000 * queue_ms);
+        let line = bulk(8 * BULK, path(40.0, 0, RATE as usize / 1000 * queue_ms));
         let _ = writeln!(text, "queue {queue_ms:>4} ms  {line}");
     }
     insta::assert_snapshot!(text);

@@ -120,7 +120,11 @@ impl Net {
         Some(self.busy[i].1)
     }
 
-    fn arrive(&mut self, end: usize, at: Time, packet: Vec<u8>) {
+    fn arrive(&mut self, end: usize, mut at: Time, packet: Vec<u8>) {
+        let together = self.options.together.as_nanos() as u64;
+        if together > 0 {
+            at = Time::from_nanos(at.as_nanos().next_multiple_of(together));
+        }
         self.ends[end].arrivals.push(at, packet);
     }
 

@@ -27,6 +27,9 @@ pub struct SimOptions {
     pub corrupt_ppm: u32,
     /// Packets lost, counted from 1 in the order in which they were sent: for tests of one loss. Zero: none.
     pub lose: u64,
+    /// Packets arrive together, at multiples of this: as behind a card or a machine that looks only so often. Zero: each in its
+    /// time.
+    pub together: Duration,
     /// The largest packet, IP header included.
     pub mtu: usize,
     /// Who makes and checks checksums.
@@ -46,6 +49,7 @@ impl Default for SimOptions {
             duplicate_ppm: 0,
             corrupt_ppm: 0,
             lose: 0,
+            together: Duration::ZERO,
             mtu: 1500,
             checksums: Checksums::Full,
         }

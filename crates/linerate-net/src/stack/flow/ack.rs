@@ -26,7 +26,7 @@ impl Flow {
         let mut acked = Acked { echo, ..Acked::default() };
         let window_before = self.wnd;
         if self.sack_on && !tcp.options.sack.blocks().is_empty() {
-            self.note_sack(now, tcp, &mut acked);
+            self.note_sack(now, tcp, &mut acked, shared);
         }
         if tcp.ack.ge(self.una) {
             self.update_window(tcp);
@@ -135,7 +135,7 @@ impl Flow {
     }
 
     /// RFC 2018 section 4 and RFC 2883 section 4: which segments have arrived behind a gap, or twice.
-    fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked) {
+    fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked, shared: &mut Shared) {
         let blocks = tcp.options.sack.blocks();
         let (start, end) = blocks[0];
         let inside = blocks.get(1).is_some_and(|(s, e)| s.le(start) && end.le(*e));
@@ -144,6 +144,7 @@ impl Flow {
             acked.duplicate = true;
             self.info.dsack_dups = self.info.dsack_dups.wrapping_add(1);
             self.rack.note_duplicate(self.nxt, self.una);
+            self.take_back_by_duplicates((start, end), shared);
         }
         for (start, end) in &blocks[usize::from(duplicate)..] {
             // Only what was sent and is not acknowledged can be meant.

@@ -144,10 +144,15 @@ impl Congestion {
         self.epoch = None;
     }
 
-    /// The loss was none (RFC 4015).
-    pub(crate) fn undo(&mut self, window: u32, threshold: u32) {
+    /// What `undo` restores.
+    pub(crate) fn before(&self) -> (u32, u32, bool) {
+        (self.window, self.threshold, self.lost_before)
+    }
+
+    /// The loss was none (RFC 4015): it is as it was before.
+    pub(crate) fn undo(&mut self, window: u32, threshold: u32, lost_before: bool) {
         self.window = self.window.max(window);
-        self.threshold = threshold;
+        (self.threshold, self.lost_before) = (threshold, lost_before);
         self.epoch = None;
     }
 }

@@ -2,8 +2,7 @@
 //! begins with a slower growth, and is taken back when the round trips become shorter again.
 //!
 //! Beside it the other sign of the original HyStart (Ha and Rhee, 2011), which Linux has too: ACKs that come one after the other
-//! for half of the least round trip. Then as much is under way as the path holds in that time; twice as much next time would
-//! need a queue of half the path's capacity, since slow start sends twice as fast as the path delivers.
+//! for the least round trip. Then as much is under way as the path holds. Pacing alone spreads them over half of it.
 
 use crate::Time;
 use crate::stack::wire::Seq;
@@ -93,7 +92,7 @@ impl HyStart {
             return;
         }
         self.train = now;
-        if self.left == 0 && self.samples >= SAMPLES && now.wrapping_sub(self.began) > least / 2 {
+        if self.left == 0 && self.samples >= SAMPLES && now.wrapping_sub(self.began) > least {
             // Shorter round trips would not speak against it.
             (self.baseline, self.left) = (0, ROUNDS);
         }
@@ -156,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn a_train_of_half_a_round_trip_ends_slow_start() {
+    fn a_train_of_a_round_trip_ends_slow_start() {
         let mut h = HyStart::default();
         round(&mut h, 0, 40, 1);
         assert_eq!(h.growth(1000), 1000, "nine milliseconds");
-        round(&mut h, 1, 40, 3);
-        assert_eq!(h.growth(1000), 1000, "27 milliseconds, but no train");
+        round(&mut h, 1, 40, 5);
+        assert_eq!(h.growth(1000), 1000, "45 milliseconds, but no train");
         let mut h = HyStart::default();
-        for i in 0..22 {
-            assert_eq!(h.growth(1000), 1000, "{i} ms of twenty");
+        for i in 0..42 {
+            assert_eq!(h.growth(1000), 1000, "{i} ms of forty");
             h.handle_ack(Time::from_nanos(i * MS), Seq(i as u32), Seq(100), Some(40 * MS), 40 * MS);
         }
         assert_eq!(h.growth(1000), 250);

@@ -71,8 +71,23 @@ pub(crate) struct Recovery {
     flight: u32,
     delivered: u32,
     sent: u32,
-    /// What to restore if it was needless: window, threshold, and the timestamp of the first retransmission.
-    undo: Option<(u32, u32, Option<u32>)>,
+    /// What to restore if it was needless. It is known some time after the end of the recovery at the latest.
+    undo: Option<Undo>,
+}
+
+/// How it was before a recovery.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    window: u32,
+    threshold: u32,
+    lost_before: bool,
+    /// The timestamp of the first retransmission.
+    first: Option<u32>,
+    /// What was under way when it began.
+    from: Seq,
+    until: Seq,
+    /// Retransmissions that no duplicate was reported for yet.
+    again: u32,
 }
 
 impl Flow {
@@ -187,8 +202,13 @@ impl Flow {
         }
     }
 
+    fn before(&self) -> Undo {
+        let (window, threshold, lost_before) = self.congestion.before();
+        Undo { window, threshold, lost_before, first: None, from: self.una, until: self.nxt, again: 0 }
+    }
+
     fn enter_recovery(&mut self) {
-        let before = (self.congestion.window, self.congestion.threshold, None);
+        let before = self.before();
         self.congestion.lost();
         self.recovery = Recovery {
             active: true,
@@ -207,7 +227,6 @@ impl Flow {
             self.congestion.window = self.congestion.threshold.max(u32::from(self.mss));
         }
         (self.recovery.active, self.recovery.timed_out) = (false, false);
-        self.recovery.undo = None;
         self.dup_acks = 0;
         self.rack.note_recovery_over();
     }
@@ -248,11 +267,15 @@ impl Flow {
         if at == Time::ZERO && self.rack.rtt == 0 {
             return;
         }
+        let before = |seg: &Sent| seg.at < at || (seg.at == at && seg.end.lt(end));
+        if self.sent.front().is_none_or(|first| !before(first) && !first.again) {
+            return;
+        }
         let wait = std::time::Duration::from_nanos(self.rack.rtt + self.reordering_window());
         let mut later: Option<Time> = None;
         let mut found = 0;
         for seg in &mut self.sent {
-            let before = seg.at < at || (seg.at == at && seg.end.lt(end));
+            let before = before(seg);
             if !before && !seg.again {
                 // All that follow were sent later still, or again later.
                 break;
@@ -296,7 +319,7 @@ impl Flow {
         self.lost = sum(|seg| seg.lost, &self.sent);
         self.dup_acks = 0;
         if !self.recovery.timed_out {
-            let before = (self.congestion.window, self.congestion.threshold, None);
+            let before = self.before();
             if !self.recovery.active {
                 self.congestion.lost();
                 self.recovery.undo = Some(before);
@@ -340,8 +363,9 @@ impl Flow {
     /// A segment was sent again: the first of a recovery is remembered.
     pub(super) fn note_retransmission(&mut self, now: Time) {
         let value = timestamp(now, self.ts_offset);
-        if let Some((_, _, first @ None)) = &mut self.recovery.undo {
-            *first = Some(value);
+        if let Some(undo) = self.recovery.undo.as_mut().filter(|_| self.recovery.active) {
+            undo.first.get_or_insert(value);
+            undo.again += 1;
         }
     }
 
@@ -355,19 +379,36 @@ impl Flow {
     /// RFC 3522: an ACK that echoes an earlier timestamp than that of the first retransmission is for the original, which was
     /// late and not lost.
     fn take_back(&mut self, acked: &Acked, shared: &mut Shared) {
-        let (Some((window, threshold, Some(first))), Some(echo)) = (self.recovery.undo, acked.echo) else {
+        let (Some(Undo { first: Some(first), .. }), Some(echo)) = (self.recovery.undo, acked.echo) else {
             return;
         };
-        if !self.recovery.active || (echo.wrapping_sub(first) as i32) >= 0 {
-            return;
+        if self.recovery.active && (echo.wrapping_sub(first) as i32) < 0 {
+            self.undo(shared);
         }
+    }
+
+    /// The peer reports that these came twice (RFC 2883). Once that is so of all that was sent again, nothing was lost (RFC 3708).
+    pub(super) fn take_back_by_duplicates(&mut self, (start, end): (Seq, Seq), shared: &mut Shared) {
+        let Some(undo) = &mut self.recovery.undo else { return };
+        if undo.again > 0 && start.ge(undo.from) && end.le(undo.until) {
+            undo.again -= 1;
+            if undo.again == 0 {
+                self.undo(shared);
+            }
+        }
+    }
+
+    fn undo(&mut self, shared: &mut Shared) {
+        let Some(undo) = self.recovery.undo.take() else { return };
         shared.stats.spurious += 1;
-        for seg in &mut self.sent {
-            seg.lost = false;
+        self.congestion.undo(undo.window, undo.threshold, undo.lost_before);
+        if self.recovery.active {
+            for seg in &mut self.sent {
+                seg.lost = false;
+            }
+            self.lost = 0;
+            self.recovery = Recovery { until: self.una, ..Recovery::default() };
         }
-        self.lost = 0;
-        self.congestion.undo(window, threshold);
-        self.recovery = Recovery { until: self.una, ..Recovery::default() };
         if self.sack_on {
             self.rack.reordered = true;
         }

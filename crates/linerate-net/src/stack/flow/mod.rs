@@ -6,6 +6,7 @@ mod arrive;
 mod cubic;
 mod hystart;
 mod loss;
+mod pace;
 mod path;
 mod receive;
 mod rtt;
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 pub(crate) use self::cubic::Congestion;
 pub(crate) use self::loss::Recovery;
 use self::loss::{Rack, TailProbe};
+use self::pace::Pace;
 use self::path::Suspicion;
 pub(crate) use self::path::believable;
 pub(crate) use self::receive::Reassembly;
@@ -157,6 +159,7 @@ pub(crate) struct Flow {
     probe: bool,
     /// The last attempt to send was stopped by the congestion window, or by the peer's, and since when.
     cwnd_limited: bool,
+    pace: Pace,
     window_limited_since: Option<Time>,
     dup_acks: u8,
 
@@ -248,6 +251,7 @@ impl Flow {
             forced: false,
             probe: false,
             cwnd_limited: false,
+            pace: Pace::default(),
             window_limited_since: None,
             dup_acks: 0,
             congestion: Congestion::new(536),
@@ -509,7 +513,7 @@ impl Flow {
 
     /// When it has to be looked at.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        Some(self.timer_at.min(self.ack_at)).filter(|at| *at != Time::NEVER)
+        Some(self.timer_at.min(self.ack_at).min(self.pace.due)).filter(|at| *at != Time::NEVER)
     }
 }
 

@@ -129,6 +129,9 @@ impl Flow {
         if seg.start.ge(self.una + self.wnd.max(1)) && !self.forced {
             return None;
         }
+        if !self.forced && !self.may_leave(now) {
+            return None;
+        }
         if seg.len() > u32::from(self.mss) + 1 {
             self.split(i);
         }
@@ -158,10 +161,17 @@ impl Flow {
             self.cwnd_limited = false;
             return None;
         }
-        let len = self.admitted()?;
+        let Some(len) = self.admitted() else {
+            // The peer's window is the limit, and says nothing of the path (RFC 7661).
+            self.cwnd_limited = false;
+            return None;
+        };
         let last = len == unsent;
         if !self.forced && (self.congestion_room() as usize) < len {
             self.cwnd_limited = true;
+            return None;
+        }
+        if !self.forced && !self.may_leave(now) {
             return None;
         }
         let fin = last && fin_waits;
@@ -263,6 +273,7 @@ impl Flow {
         self.forced = false;
         self.sent_at = now;
         self.note_sent(len);
+        self.note_pace(now, len);
         if outgoing.len > 0 {
             self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
         }
@@ -295,6 +306,7 @@ impl Flow {
         self.forced = false;
         self.sent_at = now;
         self.note_sent(len);
+        self.note_pace(now, len);
         self.note_retransmission(now);
         self.info.retransmits = self.info.retransmits.wrapping_add(1);
         self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);

@@ -557,6 +557,8 @@ fn the_initial_window() {
     lab.send(50_000);
     assert_eq!(lab.out().len(), 10);
     lab.hears(seg("A", 1, 2001, 0));
+    // Paced, and the first ten were sent this very moment.
+    lab.pass_ms(8);
     assert_eq!(lab.out().len(), 4);
 }
 

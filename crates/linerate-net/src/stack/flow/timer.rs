@@ -92,6 +92,10 @@ impl Flow {
             self.ack_now = true;
             told.add(Told::SEND);
         }
+        if self.pace.due <= now {
+            self.pace.due = Time::NEVER;
+            told.add(Told::SEND);
+        }
         if self.timer_at > now {
             return told;
         }
