@@ -61,6 +61,22 @@ pub(crate) enum Waits {
     Write,
 }
 
+impl Waits {
+    /// In the order of their numbers.
+    pub(crate) const ALL: [Waits; 5] = [Waits::Idle, Waits::Head, Waits::Body, Waits::Handler, Waits::Write];
+
+    /// As metrics name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Waits::Idle => "idle",
+            Waits::Head => "head",
+            Waits::Body => "body",
+            Waits::Handler => "handler",
+            Waits::Write => "write",
+        }
+    }
+}
+
 /// What a busy connection needs.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
@@ -122,6 +138,8 @@ pub(crate) struct Asked {
     pub(crate) http10: bool,
     pub(crate) head_only: bool,
     pub(crate) keep: bool,
+    /// When its head was read.
+    pub(crate) began: Time,
 }
 
 /// An answer that has its place in the order.

@@ -6,6 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use linerate_net::TcpTotals;
 
+use crate::connection::Waits;
+use crate::meter::Measured;
+
 const FIRST: u16 = 100;
 const STATUSES: usize = 500;
 
@@ -17,17 +20,21 @@ pub(crate) struct ThreadCounts {
     closed: AtomicU64,
     refused: AtomicU64,
     parked: AtomicU64,
+    streaming: AtomicU64,
     panics: AtomicU64,
     blocked: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
+    /// Connections by what they wait for.
+    states: [AtomicU64; Waits::ALL.len()],
+    pub(crate) measured: Measured,
     /// Of a TCP in user space; written some times a second.
     tcp: Mutex<Option<TcpTotals>>,
 }
 
 /// One writer: no need for an atomic addition.
-fn bump(counter: &AtomicU64, n: u64) {
+pub(crate) fn bump(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
@@ -40,11 +47,14 @@ impl Default for ThreadCounts {
             closed: zero(),
             refused: zero(),
             parked: zero(),
+            streaming: zero(),
             panics: zero(),
             blocked: zero(),
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
+            states: Default::default(),
+            measured: Measured::default(),
             tcp: Mutex::default(),
         }
     }
@@ -75,8 +85,20 @@ impl ThreadCounts {
         bump(&self.blocked, 1);
     }
 
-    pub(crate) fn set_parked(&self, n: usize) {
-        self.parked.store(n as u64, Relaxed);
+    /// Handlers that wait, and responses that are being made.
+    pub(crate) fn set_parked(&self, waiting: usize, streaming: usize) {
+        self.parked.store(waiting as u64, Relaxed);
+        self.streaming.store(streaming as u64, Relaxed);
+    }
+
+    pub(crate) fn set_states(&self, states: [u32; Waits::ALL.len()]) {
+        for (counter, n) in self.states.iter().zip(states) {
+            counter.store(u64::from(n), Relaxed);
+        }
+    }
+
+    pub(crate) fn states(&self) -> [u64; Waits::ALL.len()] {
+        std::array::from_fn(|i| self.states[i].load(Relaxed))
     }
 
     pub(crate) fn received(&self, bytes: usize) {
@@ -113,6 +135,8 @@ pub struct Counts {
     pub refused: u64,
     /// Handlers that wait now.
     pub waiting: u64,
+    /// Responses that are being made while they are sent.
+    pub streaming: u64,
     /// Handlers that panicked.
     pub panics: u64,
     /// Times that a handler held its loop for longer than the watchdog's patience.
@@ -141,6 +165,7 @@ impl Counts {
         self.open += accepted.saturating_sub(closed);
         self.refused += thread.refused.load(Relaxed);
         self.waiting += thread.parked.load(Relaxed);
+        self.streaming += thread.streaming.load(Relaxed);
         self.panics += thread.panics.load(Relaxed);
         self.blocked += thread.blocked.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
@@ -161,6 +186,7 @@ impl Counts {
         self.open += other.open;
         self.refused += other.refused;
         self.waiting += other.waiting;
+        self.streaming += other.streaming;
         self.panics += other.panics;
         self.blocked += other.blocked;
         self.bytes_in += other.bytes_in;
@@ -181,51 +207,19 @@ impl Counts {
         });
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"waiting\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}}}\n",
+             \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
             self.open,
             self.refused,
             self.waiting,
+            self.streaming,
             self.panics,
             self.blocked,
             self.bytes_in,
             self.bytes_out,
             tcp.unwrap_or_default()
         )
-    }
-
-    /// In the text format of Prometheus.
-    pub fn to_prometheus(&self) -> String {
-        let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, samples: &[(String, u64)]| {
-            text.push_str(&format!("# HELP linerate_{name} {help}\n# TYPE linerate_{name} {kind}\n"));
-            for (labels, value) in samples {
-                text.push_str(&format!("linerate_{name}{labels} {value}\n"));
-            }
-        };
-        let one = |value: u64| [(String::new(), value)];
-        family("requests_total", "counter", "Requests read.", &one(self.requests));
-        let statuses: Vec<(String, u64)> =
-            self.by_status.iter().map(|(s, n)| (format!("{{status=\"{s}\"}}"), *n)).collect();
-        family("responses_total", "counter", "Answers by status.", &statuses);
-        family("connections_accepted_total", "counter", "Connections accepted.", &one(self.accepted));
-        family("connections_refused_total", "counter", "Connections over the limit.", &one(self.refused));
-        family("connections_open", "gauge", "Connections open now.", &one(self.open));
-        family("handlers_waiting", "gauge", "Handlers that wait now.", &one(self.waiting));
-        family("handler_panics_total", "counter", "Handlers that panicked.", &one(self.panics));
-        family("loop_blocked_total", "counter", "Handlers that held their loop.", &one(self.blocked));
-        family("received_bytes_total", "counter", "Bytes received.", &one(self.bytes_in));
-        family("sent_bytes_total", "counter", "Bytes given to the transport to send.", &one(self.bytes_out));
-        if let Some(tcp) = &self.tcp {
-            for (name, n) in tcp.counters() {
-                family(&format!("tcp_{name}_total"), "counter", "Of the server's own TCP.", &one(n));
-            }
-            for (name, n) in tcp.now() {
-                family(&format!("tcp_{name}"), "gauge", "Of the server's own TCP, now.", &one(n));
-            }
-        }
-        text
     }
 }

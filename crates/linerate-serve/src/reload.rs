@@ -131,6 +131,7 @@ impl Thread {
                 gone.iter().for_each(|at| server.unlisten(at, options.drain));
                 self.bound.retain(|socket| !gone.contains(socket.address()));
                 server.set_limits(options.limits);
+                server.set_measure(options.measure);
                 server.set_close_after(options.close_after);
                 server.set_defer(options.deferred());
                 server.set_access_log(options.access_log.clone());

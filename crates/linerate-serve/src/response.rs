@@ -12,6 +12,7 @@ use bytes::Bytes;
 use linerate_http::server::{AnswerFraming, AnswerHead, BadField, Fields, Persistence};
 use tokio::sync::mpsc::Receiver;
 
+use crate::Route;
 use crate::body::Shared;
 use crate::limits::FIELDS_KEPT;
 use crate::tower::FromBody;
@@ -29,6 +30,8 @@ pub struct Response {
     /// The connection is handed over: what it receives from now on goes there, and the body, sent without a head, is what it
     /// says.
     pub(crate) tunnel: Option<Arc<Shared>>,
+    /// What metrics count it as.
+    pub(crate) route: Route,
 }
 
 thread_local! {
@@ -60,6 +63,7 @@ impl Response {
             close: false,
             announced: None,
             tunnel: None,
+            route: Route(0),
         }
     }
 
@@ -180,6 +184,13 @@ impl Response {
             content_type: self.content_type,
             fields: &self.fields,
         }
+    }
+
+    /// Counted as a response of this route in the metrics.
+    #[must_use]
+    pub fn with_route(mut self, route: Route) -> Response {
+        self.route = route;
+        self
     }
 
     /// Closes the connection behind it.

@@ -13,7 +13,7 @@ use crate::counts::Counts;
 use crate::engine::explained;
 use crate::flows::Desk;
 use crate::response::BodyStream;
-use crate::{Request, Response, sleep};
+use crate::{Request, Response, Route, sleep};
 
 /// Largest body that `/bytes/N` gives, in bytes. Reason: a terabyte asked for by mistake keeps a wire busy for hours.
 const BYTES: u64 = 1 << 33;
@@ -37,6 +37,48 @@ pub struct Routes {
     block: Bytes,
     counts: Arc<dyn Fn() -> Counts + Send + Sync>,
     flows: Option<Desk>,
+    patterns: Patterns,
+}
+
+/// The routes as metrics name them.
+#[derive(Clone, Copy)]
+struct Patterns {
+    root: Route,
+    plain: [(&'static str, Route); 4],
+    counted: [(&'static str, Route); 5],
+}
+
+impl Patterns {
+    fn new() -> Patterns {
+        let plain = |name| (name, Route::new(&format!("/{name}")));
+        let counted = |name, argument| (name, Route::new(&format!("/{name}/{{{argument}}}")));
+        Patterns {
+            root: Route::new("/"),
+            plain: [plain("echo"), plain("upper"), plain("stats"), plain("stats/flows")],
+            counted: [
+                counted("bytes", "n"),
+                counted("delay", "ms"),
+                counted("block", "ms"),
+                counted("status", "code"),
+                counted("stream", "n"),
+            ],
+        }
+    }
+
+    fn of(&self, path: &str) -> Route {
+        if path == "/" {
+            return self.root;
+        }
+        let of = |name: &str, among: &[(&str, Route)]| {
+            among.iter().find(|(known, _)| *known == name).map(|(_, route)| *route)
+        };
+        let route = match split(path) {
+            ("", _) => of(path.trim_start_matches('/'), &self.plain),
+            (name, None) => of(name, &self.plain),
+            (name, Some(_)) => of(name, &self.counted),
+        };
+        route.unwrap_or_default()
+    }
 }
 
 impl Routes {
@@ -45,7 +87,7 @@ impl Routes {
         let block: Vec<u8> = (0..BLOCK)
             .map(|i| b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n"[i % 64])
             .collect();
-        Routes { block: Bytes::from(block), counts, flows: None }
+        Routes { block: Bytes::from(block), counts, flows: None, patterns: Patterns::new() }
     }
 
     /// With connections that `/stats/flows` can show.
@@ -60,6 +102,11 @@ impl Routes {
 
     /// The same where the routes are held elsewhere: nothing is counted up and down for it.
     pub(crate) async fn answer_shared(&self, request: Request) -> Response {
+        let route = self.patterns.of(request.path());
+        self.respond(request).await.with_route(route)
+    }
+
+    async fn respond(&self, request: Request) -> Response {
         let method = request.method();
         match method {
             Method::Get | Method::Head | Method::Post => {}

@@ -11,7 +11,7 @@ use crate::engine::explained;
 use crate::files::{FileRoot, Files};
 use crate::routes::Routes;
 use crate::table::{OwnTable, RouteTable, Routed};
-use crate::{Address, Request, Response};
+use crate::{Address, Request, Response, Route};
 
 /// What a site consists of.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl SitePlan {
         let version = self.content.version();
         let pages = Pages::new(&self.content.get());
         let (plan, version, pages) = (self.clone(), Cell::new(version), RefCell::new(pages));
-        Site(Rc::new(Own { plan, version, pages }))
+        Site(Rc::new(Own { plan, version, pages, files_route: Route::new("/*") }))
     }
 }
 
@@ -108,6 +108,8 @@ struct Own {
     plan: SitePlan,
     version: Cell<u64>,
     pages: RefCell<Pages>,
+    /// What metrics count files of the directory as.
+    files_route: Route,
 }
 
 /// One thread's view of the contents.
@@ -162,8 +164,10 @@ impl Site {
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page(&request);
         match page.table.as_ref().and_then(|table| table.route(&request)) {
-            Some(Routed::Answer(answer)) => return answer,
-            Some(Routed::File(files, name)) => return files.answer_with(&name, request).await,
+            Some((Routed::Answer(answer), route)) => return answer.with_route(route),
+            Some((Routed::File(files, name), route)) => {
+                return files.answer_with(&name, request).await.with_route(route);
+            }
             None => {}
         }
         let reads = matches!(request.method(), Method::Get | Method::Head);
@@ -182,6 +186,6 @@ impl Site {
         if is_route && !files.has(&request) {
             return routes.answer_shared(request).await;
         }
-        files.answer(request).await
+        files.answer(request).await.with_route(self.0.files_route)
     }
 }

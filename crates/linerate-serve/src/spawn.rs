@@ -23,6 +23,7 @@ use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
 use crate::flows::{Desk, Scans};
 use crate::limits::{self, Limits};
+use crate::metrics::Metrics;
 use crate::notice::{Lack, Notice, Notices};
 use crate::reload::{Order, Post};
 use crate::routes::Routes;
@@ -96,6 +97,9 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// A line per answer.
     pub access_log: Option<AccessLog>,
+    /// Whether responses are counted and timed by route, and turns of the loops timed, for [`Handle::metrics`]. It costs a clock's
+    /// reading for each turn.
+    pub measure: bool,
     /// Whether handlers that hold their loop are noticed and named.
     pub watchdog: bool,
     /// Who is told of what the operator should know.
@@ -126,6 +130,7 @@ impl Default for ServerOptions {
             share_port: false,
             limits: Limits::default(),
             access_log: None,
+            measure: false,
             watchdog: true,
             notices: Notices::default(),
             drain: limits::DRAIN_TIME,
@@ -187,6 +192,11 @@ impl Handle {
     pub fn counter(&self) -> impl Fn() -> Counts + Clone + Send + Sync + use<> {
         let counts = Arc::clone(&self.counts);
         move || sum(&counts)
+    }
+
+    /// What gives its metrics, for another thread or a handler.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::new(Arc::clone(&self.counts))
     }
 
     /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
@@ -481,6 +491,7 @@ impl Thread {
             .with_access_log(self.options.access_log.clone())
             .with_watchdog(self.watchdog.as_ref())
             .with_lack(self.lack.clone())
+            .with_measure(self.options.measure)
             .with_draining(self.options.draining.clone());
         let listen = |at: &Address| self.listen(&mut server, at);
         let addresses: io::Result<Vec<Address>> = self.options.listen.iter().map(listen).collect();

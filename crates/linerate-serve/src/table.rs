@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::engine::explained;
 use crate::files::{FileRoot, Files, file_name};
-use crate::{Request, Response};
+use crate::{Request, Response, Route};
 
 /// Most rules of a table. Reason: they are tried one after the other, and a table that long should be a handler.
 const RULES: usize = 256;
@@ -17,6 +17,8 @@ pub struct Rule {
     /// The prefix ends in a slash: it stands for a directory.
     open: bool,
     action: Action,
+    /// What metrics count its responses as.
+    route: Route,
 }
 
 /// What is done with the requests of a route.
@@ -88,7 +90,9 @@ impl Rule {
                 }
             }
         }
-        Ok(Rule { prefix: plain.to_owned(), open: prefix.ends_with('/'), action })
+        // Bounded by the configuration, whatever clients ask for.
+        let route = Route::new(&format!("{prefix}*"));
+        Ok(Rule { prefix: plain.to_owned(), open: prefix.ends_with('/'), action, route })
     }
 
     /// What stands behind the prefix in a decoded name, if it is there.
@@ -163,17 +167,18 @@ pub(crate) enum Routed {
 
 impl OwnTable {
     /// What the first rule that fits says.
-    pub(crate) fn route(&self, request: &Request) -> Option<Routed> {
+    pub(crate) fn route(&self, request: &Request) -> Option<(Routed, Route)> {
         // A path that can't be decoded is no rule's; neither files nor routes have it.
         let name = file_name(request.path()).ok()?;
         let (rule, files, rest) =
             self.0.iter().find_map(|(rule, files)| Some((rule, files, rule.rest(&name)?)))?;
-        Some(match (&rule.action, files) {
+        let routed = match (&rule.action, files) {
             (Action::Dir(_), Some(files)) => Routed::File(files.clone(), rest.to_owned()),
             (Action::Redirect { to, status }, _) => Routed::Answer(redirect(rule, to, *status, request)),
             (Action::Status(status), _) => Routed::Answer(plain(*status)),
             (Action::Dir(_), None) => Routed::Answer(plain(404)),
-        })
+        };
+        Some((routed, rule.route))
     }
 }
 

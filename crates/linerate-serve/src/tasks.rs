@@ -93,6 +93,8 @@ struct Task<F> {
     signal: Arc<Signal>,
     waker: Waker,
     owner: Option<Conn>,
+    /// It has no coroutine: a response is polled in its name.
+    streams: bool,
 }
 
 /// All tasks of a thread.
@@ -101,6 +103,7 @@ pub(crate) struct Tasks<F> {
     free: Vec<u32>,
     ready: Arc<Ready>,
     parked: usize,
+    streaming: usize,
     room_made: Arc<Signal>,
 }
 
@@ -108,12 +111,17 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
     pub(crate) fn new(ready: Arc<Ready>) -> Tasks<F> {
         let room_made =
             Arc::new(Signal { task: ROOM_MADE, queued: AtomicBool::new(false), ready: Arc::clone(&ready) });
-        Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0, room_made }
+        Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0, streaming: 0, room_made }
     }
 
     /// Handlers that wait.
     pub(crate) fn parked(&self) -> usize {
-        self.parked
+        self.parked - self.streaming
+    }
+
+    /// Responses that are being made.
+    pub(crate) fn streaming(&self) -> usize {
+        self.streaming
     }
 
     /// Makes a coroutine and polls it at once. The number is the task's when it waits.
@@ -171,6 +179,10 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
     pub(crate) fn reserve(&mut self, owner: Conn) -> u32 {
         let id = self.take();
         self.park(id, owner);
+        if let Some(task) = self.table[id as usize].as_mut() {
+            task.streams = true;
+            self.streaming += 1;
+        }
         id
     }
 
@@ -206,6 +218,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
             && task.owner.take().is_some()
         {
             self.parked -= 1;
+            self.streaming -= usize::from(std::mem::take(&mut task.streams));
         }
         if self.free.len() >= TASKS_KEPT {
             *slot = None;
@@ -224,7 +237,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
             let signal =
                 Arc::new(Signal { task: id, queued: AtomicBool::new(false), ready: Arc::clone(ready) });
             let waker = Waker::from(Arc::clone(&signal));
-            Task { future: Box::pin(None), signal, waker, owner: None }
+            Task { future: Box::pin(None), signal, waker, owner: None, streams: false }
         });
         debug_assert!(
             self.table[id as usize].as_ref().is_some_and(|t| t.future.is_none() && t.owner.is_none()),

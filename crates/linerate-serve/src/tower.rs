@@ -36,7 +36,7 @@ pub struct Peer(pub SocketAddr);
 ///
 /// Give it an axum `Router` as `app.with_state(())`, as `axum::serve` does for itself: its handlers then become services once, and not for
 /// each request.
-pub fn tower<S, B>(service: S) -> impl Handler
+pub fn tower<S, B>(service: S) -> impl Handler<Future: Future<Output = Response>>
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -68,7 +68,7 @@ where
 ///     .layer(map_request(connect_info));
 /// let handler = tower_with_peer(app);
 /// ```
-pub fn tower_with_peer<S, B>(service: S) -> impl Handler
+pub fn tower_with_peer<S, B>(service: S) -> impl Handler<Future: Future<Output = Response>>
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -161,7 +161,7 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    fn handler(service: S, tells_peer: bool) -> impl Handler {
+    fn handler(service: S, tells_peer: bool) -> impl Handler<Future: Future<Output = Response>> {
         let bridge = Rc::new(Bridge {
             service: RefCell::new(service),
             tells_peer,
@@ -353,6 +353,7 @@ where
 fn head_of(parts: &http::response::Parts) -> Response {
     let mut answer = Response::status(parts.status.as_u16());
     answer.fields = fields();
+    answer.route = parts.extensions.get().copied().unwrap_or_default();
     for (name, value) in &parts.headers {
         if name == header::CONTENT_LENGTH {
             // A service that answers HEAD says how long the answer would have been; and one may know it of a body that does not.

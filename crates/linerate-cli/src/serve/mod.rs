@@ -296,6 +296,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         defer_accept: args.defer_accept == Some(true),
         share_port: args.share_port == Some(true),
         limits,
+        measure: args.metrics.is_some(),
         drain: args.drain.unwrap_or(defaults.drain),
         ..defaults
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Address, Content, Contents, Counts, FileRoot, Handle, LogTarget, Notices, Request, Response,
-    RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
+    AccessLog, Address, Content, Contents, Counts, FileRoot, Handle, LogTarget, Metrics, Notices, Request,
+    Response, RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
 };
 
 use super::args::{Place, Route, within};
@@ -238,14 +238,16 @@ pub(super) fn cannot_listen(error: &io::Error) -> Fault {
 }
 
 fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
-    let counter = server.counter();
+    let (counter, metrics) = (server.counter(), server.metrics());
     let options = ServerOptions { listen: vec![at.into()], ..ServerOptions::default() };
     spawn_with(options, move || {
-        let counter = counter.clone();
+        let (counter, metrics) = (counter.clone(), metrics.clone());
         move |request: Request| {
             let answer = match request.path() {
-                "/metrics" | "/" => Response::text(counter().to_prometheus())
-                    .with_content_type("text/plain; version=0.0.4; charset=utf-8"),
+                "/metrics" | "/" => {
+                    Response::text(metrics.to_prometheus()).with_content_type(Metrics::CONTENT_TYPE)
+                }
+                "/stats" => Response::json(counter().to_json()),
                 _ => Response::status(404),
             };
             std::future::ready(answer)

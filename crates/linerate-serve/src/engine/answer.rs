@@ -19,6 +19,9 @@ impl<H: Handler> Engine<H> {
     pub(super) fn answer(&mut self, c: &mut Connection, asked: Asked, mut response: Response) -> bool {
         c.held = false;
         self.counts.answered(response.status);
+        if let Some(meter) = &mut self.meter {
+            meter.answered(&self.counts.measured, response.route, response.status, asked.began, self.now);
+        }
         if let Some(log) = &mut self.log {
             let bytes = match &response.body {
                 _ if asked.head_only => Some(0),
@@ -170,7 +173,7 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn refuse_with(&mut self, c: &mut Connection, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
-        let asked = Asked { head: None, http10: false, head_only: false, keep: false };
+        let asked = Asked { head: None, http10: false, head_only: false, keep: false, began: self.now };
         self.answer(c, asked, explained(status, text));
     }
 }

@@ -25,6 +25,7 @@ impl<H: Handler> Engine<H> {
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
             keep: head.keep_alive() && !worn_out,
+            began: self.now,
         };
         if !asked.keep {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.

@@ -14,9 +14,10 @@ use linerate_net::{Conn, Listener, Time};
 pub(crate) use self::answer::explained;
 use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
-use crate::connection::{Answer, Connection, Work};
+use crate::connection::{Answer, Connection, Waits, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
+use crate::meter::Meter;
 use crate::tasks::{Ready, Tasks};
 use crate::watch::{Watch, Watchdog};
 use crate::{Address, Draining, Handler};
@@ -53,6 +54,10 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
+    /// For metrics, where somebody reads them.
+    pub(crate) meter: Option<Meter>,
+    /// Connections by what they wait for.
+    pub(crate) states: [u32; Waits::ALL.len()],
     serial: u64,
     /// Received bytes behind the request that is worked on.
     behind: usize,
@@ -81,6 +86,8 @@ impl<H: Handler> Engine<H> {
             read_elsewhere: Vec::new(),
             log: None,
             watch: None,
+            meter: None,
+            states: Default::default(),
             serial: 0,
             behind: 0,
         }

@@ -58,6 +58,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.deadlines.arm(conn.slot(), self.deadline(&c));
         self.connections[conn.slot()] = Some(c);
         self.open += 1;
+        self.engine.states[Waits::Idle as usize] += 1;
     }
 
     /// Says it when descriptors are used up, and when they are there again. Meanwhile idle connections make room: whoever waits to

@@ -179,7 +179,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
         }
-        self.engine.counts.set_parked(self.engine.tasks.parked());
+        self.end_turn();
         if let Some(log) = &mut self.engine.log
             && log.due().is_some_and(|due| due <= self.engine.now)
         {
@@ -201,9 +201,22 @@ impl<T: Transport, H: Handler> Server<T, H> {
             // Twice a second, so that it is never more than half a second late.
             self.next_second = now + Duration::from_millis(500);
         }
+        if let Some(meter) = &mut self.engine.meter {
+            meter.begin_turn(&self.engine.counts.measured, now);
+        }
         timers::enter(&self.timers);
         self.engine.allowance.enter();
         self.timers.borrow_mut().advance(now);
+    }
+
+    /// What there is to be seen from elsewhere.
+    fn end_turn(&mut self) {
+        let engine = &mut self.engine;
+        engine.counts.set_parked(engine.tasks.parked(), engine.tasks.streaming());
+        engine.counts.set_states(engine.states);
+        if let Some(meter) = &mut engine.meter {
+            meter.end_turn(&engine.counts.measured, engine.now, self.transport.now());
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -250,5 +263,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.counts.closed();
         self.leaving -= usize::from(c.leaving);
         self.open -= 1;
+        self.engine.states[c.waits as usize] -= 1;
     }
 }

@@ -77,6 +77,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.rest(&mut c);
         let state = c.state(&self.engine.allowance);
         if state != c.waits || c.progressed {
+            self.engine.states[c.waits as usize] -= 1;
+            self.engine.states[state as usize] += 1;
             c.waits = state;
             c.progressed = false;
             c.since = self.engine.now;

@@ -40,6 +40,18 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self
     }
 
+    /// Measures responses by route and turns of the loop, as [`ServerOptions::measure`](crate::ServerOptions) says.
+    #[must_use]
+    pub fn with_measure(mut self, on: bool) -> Self {
+        self.set_measure(on);
+        self
+    }
+
+    /// The same for one that runs.
+    pub(crate) fn set_measure(&mut self, on: bool) {
+        self.engine.meter = on.then(|| self.engine.meter.take().unwrap_or_default());
+    }
+
     /// Tells this one as well when it drains.
     #[must_use]
     pub fn with_draining(mut self, draining: Draining) -> Self {

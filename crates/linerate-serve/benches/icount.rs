@@ -1,0 +1,107 @@
+//! The server's way of a request, over a transport in memory, to be counted in instructions.
+//!
+//! `cargo bench -p linerate-serve --bench icount -- SCENARIO N` answers N requests; under `valgrind --tool=callgrind` the difference
+//! between two N, divided by their difference, is the cost of one, the transport's part included. `-- --list` names the scenarios;
+//! without arguments each runs for a short time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
+use linerate_net::{ListenOptions, Time};
+use linerate_serve::{Limits, Request, Response, Server};
+
+struct Scenario {
+    name: &'static str,
+    about: &'static str,
+    run: fn(u64),
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "keep_alive", about: "a request on an open connection", run: |n| answered(n, 1, false) },
+    Scenario {
+        name: "pipelined",
+        about: "a request of 16 that came together",
+        run: |n| answered(n, 16, false),
+    },
+    Scenario {
+        name: "keep_alive_measured",
+        about: "a request on an open connection, for metrics",
+        run: |n| answered(n, 1, true),
+    },
+    Scenario {
+        name: "pipelined_measured",
+        about: "a request of 16 that came together, for metrics",
+        run: |n| answered(n, 16, true),
+    },
+];
+
+const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+
+/// Sends the next requests when all responses to the last ones have come.
+struct Client {
+    batch: usize,
+    length: u64,
+    received: Arc<AtomicU64>,
+}
+
+impl Peer for Client {
+    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        out.send(conn, REQUEST.repeat(self.batch));
+    }
+
+    fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let all = self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64;
+        // Every response is as long as the first.
+        if self.length == 0 {
+            self.length = all / self.batch as u64;
+        }
+        if all.is_multiple_of(self.length * self.batch as u64) {
+            out.send(conn, REQUEST.repeat(self.batch));
+        }
+    }
+}
+
+fn answered(n: u64, batch: usize, measured: bool) {
+    let at = "10.0.0.1:80".parse().unwrap_or_else(|e| panic!("{e}"));
+    let mut mem = Mem::default();
+    let received: Arc<AtomicU64> = Arc::default();
+    let handler = |request: Request| async move {
+        match request.path() {
+            "/" => Response::text(Bytes::from_static(b"Hello, World!\n")),
+            _ => Response::status(404),
+        }
+    };
+    mem.dial(at, Client { batch, length: 0, received: Arc::clone(&received) });
+    let mut server = Server::new(mem, handler, Limits::default()).with_measure(measured);
+    server.listen(at, &ListenOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    while server.counts().requests < n {
+        for _ in 0..64 {
+            server.turn(None).unwrap_or_else(|e| panic!("{e}"));
+        }
+    }
+    assert!(received.load(Ordering::Relaxed) > n);
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            for scenario in SCENARIOS {
+                let (begun, n) = (Instant::now(), 100_000);
+                (scenario.run)(n);
+                let each = begun.elapsed() / n as u32;
+                println!("{:<22} {each:>10.0?} each: {}", scenario.name, scenario.about);
+            }
+        }
+        ["--list"] => SCENARIOS.iter().for_each(|s| println!("{}\t{}", s.name, s.about)),
+        [name, n] => {
+            let scenario =
+                SCENARIOS.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no scenario {name}"));
+            (scenario.run)(n.parse().unwrap_or_else(|e| panic!("{n}: {e}")));
+        }
+        _ => panic!("usage: [--list | SCENARIO N]"),
+    }
+}

@@ -1,0 +1,295 @@
+//! Metrics in the text format of Prometheus (version 0.0.4). Written here: it is a page of code, and the counters stay plain numbers of
+//! their threads.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::connection::Waits;
+use crate::counts::{Counts, ThreadCounts};
+use crate::meter::{BUCKETS, CLASSES, Durations};
+use crate::process::Process;
+
+/// What a server tells of itself, for Prometheus. Cheap to clone, for another thread or a handler.
+///
+/// Responses by route and durations are there when the server's options have `measure`.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    threads: Arc<Vec<Arc<ThreadCounts>>>,
+}
+
+/// What was measured of a route on all threads.
+#[derive(Default)]
+struct OfRoute {
+    by_class: [u64; CLASSES],
+    took: Durations,
+}
+
+impl Metrics {
+    pub(crate) fn new(threads: Arc<Vec<Arc<ThreadCounts>>>) -> Metrics {
+        Metrics { threads }
+    }
+
+    /// The media type of [`Metrics::to_prometheus`].
+    pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// All of them, as they are now.
+    pub fn to_prometheus(&self) -> String {
+        let mut counts = Counts::default();
+        self.threads.iter().for_each(|thread| counts.add(thread));
+        let mut page = Page(String::new());
+        page.requests(&counts, &self.by_route());
+        page.connections(&counts, &self.by_state());
+        page.handlers(&counts);
+        let (mut turns, mut longest) = (Durations::default(), Duration::ZERO);
+        for thread in self.threads.iter() {
+            turns.add(&thread.measured.turns);
+            longest = longest.max(thread.measured.in_turn());
+        }
+        page.loops(self.threads.len(), &turns, longest, counts.blocked);
+        page.tcp(&counts);
+        page.process(&Process::now());
+        page.0
+    }
+
+    fn by_route(&self) -> BTreeMap<String, OfRoute> {
+        let mut routes: BTreeMap<String, OfRoute> = BTreeMap::new();
+        for (route, counts) in self.threads.iter().flat_map(|thread| thread.measured.routes()) {
+            let sum = routes.entry(escaped(&route.pattern())).or_default();
+            sum.by_class.iter_mut().zip(&counts.by_class).for_each(|(sum, n)| *sum += n.load(Relaxed));
+            sum.took.add(&counts.took);
+        }
+        routes
+    }
+
+    fn by_state(&self) -> [u64; Waits::ALL.len()] {
+        let mut states = [0; Waits::ALL.len()];
+        for thread in self.threads.iter() {
+            thread.states().iter().zip(&mut states).for_each(|(n, sum)| *sum += n);
+        }
+        states
+    }
+}
+
+/// A label's value: what would end it is escaped.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The page as it grows.
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to memory does not fail, here and below.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.one(name, "counter", help, value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.one(name, "gauge", help, value);
+    }
+
+    /// `labels`: those it has beside the bucket's end, with a comma behind.
+    fn histogram(&mut self, name: &str, labels: &str, took: &Durations) {
+        let mut sum = 0;
+        for (end, count) in BUCKETS.iter().zip(&took.counts) {
+            sum += count;
+            let _ = writeln!(self.0, "{name}_bucket{{{labels}le=\"{}\"}} {sum}", seconds(*end));
+        }
+        let alone = labels.trim_end_matches(',');
+        let braced = if alone.is_empty() { String::new() } else { format!("{{{alone}}}") };
+        let _ = writeln!(self.0, "{name}_bucket{{{labels}le=\"+Inf\"}} {}", took.count());
+        let _ = writeln!(
+            self.0,
+            "{name}_sum{braced} {}\n{name}_count{braced} {}",
+            seconds(took.sum_ns),
+            took.count()
+        );
+    }
+
+    fn requests(&mut self, counts: &Counts, routes: &BTreeMap<String, OfRoute>) {
+        self.counter("linerate_requests_total", "Requests whose head was read.", counts.requests);
+        self.family("linerate_responses_total", "counter", "Responses by status.");
+        for (status, n) in &counts.by_status {
+            let _ = writeln!(self.0, "linerate_responses_total{{status=\"{status}\"}} {n}");
+        }
+        let help = "Requests whose handler waits or whose response is being made.";
+        self.gauge("linerate_requests_in_flight", help, counts.waiting + counts.streaming);
+        self.counter("linerate_received_bytes_total", "Bytes received.", counts.bytes_in);
+        self.counter("linerate_sent_bytes_total", "Bytes given to the transport to send.", counts.bytes_out);
+        if routes.is_empty() {
+            return;
+        }
+        self.family("linerate_http_requests_total", "counter", "Requests by route pattern and status class.");
+        for (route, of) in routes {
+            for (class, n) in of.by_class.iter().enumerate().filter(|(_, n)| **n > 0) {
+                let _ = writeln!(
+                    self.0,
+                    "linerate_http_requests_total{{route=\"{route}\",code=\"{}xx\"}} {n}",
+                    class + 1
+                );
+            }
+        }
+        let name = "linerate_http_request_duration_seconds";
+        self.family(name, "histogram", "Time from a request's head to the head of its response.");
+        for (route, of) in routes {
+            self.histogram(name, &format!("route=\"{route}\","), &of.took);
+        }
+    }
+
+    fn connections(&mut self, counts: &Counts, states: &[u64; Waits::ALL.len()]) {
+        self.counter("linerate_connections_accepted_total", "Connections accepted.", counts.accepted);
+        self.counter("linerate_connections_refused_total", "Connections over the limit.", counts.refused);
+        self.gauge("linerate_connections_open", "Connections open now.", counts.open);
+        self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
+        for (state, n) in Waits::ALL.iter().zip(states) {
+            let _ = writeln!(self.0, "linerate_connections{{state=\"{}\"}} {n}", state.name());
+        }
+    }
+
+    fn handlers(&mut self, counts: &Counts) {
+        self.gauge("linerate_handlers_waiting", "Handlers that wait now.", counts.waiting);
+        self.counter("linerate_handler_panics_total", "Handlers that panicked.", counts.panics);
+    }
+
+    fn loops(&mut self, loops: usize, turns: &Durations, longest: Duration, blocked: u64) {
+        self.gauge("linerate_loops", "Event loops, each on a thread of its own.", loops);
+        self.counter(
+            "linerate_loop_blocked_total",
+            "Handlers that held their loop for 5 ms or more.",
+            blocked,
+        );
+        // The first turn may be the one that does not end.
+        if turns.count() > 0 || !longest.is_zero() {
+            let name = "linerate_loop_turn_seconds";
+            self.family(
+                name,
+                "histogram",
+                "Loop lag: how long a turn of a loop held back what came meanwhile.",
+            );
+            self.histogram(name, "", turns);
+            let help = "How long the loop has been busy that has been so for longest.";
+            self.gauge("linerate_loop_busy_seconds", help, longest.as_secs_f64());
+        }
+    }
+
+    fn tcp(&mut self, counts: &Counts) {
+        let Some(tcp) = &counts.tcp else { return };
+        for (name, n) in tcp.counters() {
+            self.counter(&format!("linerate_tcp_{name}_total"), "Of the server's own TCP.", n);
+        }
+        for (name, n) in tcp.now() {
+            self.gauge(&format!("linerate_tcp_{name}"), "Of the server's own TCP, now.", n);
+        }
+    }
+
+    fn process(&mut self, process: &Process) {
+        let help = "User and system CPU time of the process.";
+        if let Some(seconds) = process.cpu_seconds {
+            self.one("process_cpu_seconds_total", "counter", help, seconds);
+        }
+        if let Some(at) = process.started_at {
+            self.gauge("process_start_time_seconds", "When the process started, since 1970.", at);
+        }
+        let rest = [
+            ("process_resident_memory_bytes", "Memory that is resident.", process.resident_bytes),
+            ("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes),
+            ("process_threads", "Threads of the process.", process.threads),
+            ("process_open_fds", "Open file descriptors.", process.open_files),
+            ("process_max_fds", "Most file descriptors that may be open.", process.most_files),
+        ];
+        for (name, help, value) in rest {
+            if let Some(value) = value {
+                self.gauge(name, help, value);
+            }
+        }
+    }
+}
+
+/// Exact: nine digits behind the point, without zeros at the end.
+fn seconds(ns: u64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Route;
+    use crate::meter::Meter;
+    use linerate_net::{TcpTotals, Time};
+
+    /// A server of two threads that has done some of everything.
+    fn metrics() -> Metrics {
+        let threads: Vec<Arc<ThreadCounts>> = (0..2).map(|_| Arc::default()).collect();
+        let (mut meter, now) = (Meter::default(), Time::from_nanos(7_000_000_000));
+        let route = Route::new("/with \"quotes\" and \\");
+        for thread in &threads {
+            thread.request();
+            thread.answered(200);
+            meter.answered(&thread.measured, route, 200, now, now);
+            meter.answered(&thread.measured, route, 404, Time::ZERO, now);
+            meter.end_turn(&thread.measured, now, now + Duration::from_micros(1500));
+            thread.set_states([1, 2, 0, 0, 0]);
+            thread.set_tcp(Some(TcpTotals::default()));
+        }
+        Metrics::new(Arc::new(threads))
+    }
+
+    #[test]
+    fn all_threads_are_summed() {
+        let page = metrics().to_prometheus();
+        let route = "route=\"/with \\\"quotes\\\" and \\\\\"";
+        for line in [
+            "linerate_requests_total 2".to_owned(),
+            format!("linerate_http_requests_total{{{route},code=\"2xx\"}} 2"),
+            format!("linerate_http_requests_total{{{route},code=\"4xx\"}} 2"),
+            format!("linerate_http_request_duration_seconds_bucket{{{route},le=\"0.001\"}} 0"),
+            format!("linerate_http_request_duration_seconds_bucket{{{route},le=\"0.0025\"}} 2"),
+            format!("linerate_http_request_duration_seconds_bucket{{{route},le=\"10\"}} 4"),
+            format!("linerate_http_request_duration_seconds_sum{{{route}}} 14.003"),
+            "linerate_loop_turn_seconds_count 2".to_owned(),
+            "linerate_connections{state=\"idle\"} 2".to_owned(),
+            "linerate_connections{state=\"head\"} 4".to_owned(),
+            "linerate_loops 2".to_owned(),
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line} in\n{page}");
+        }
+    }
+
+    #[test]
+    fn each_family_has_its_help_and_type_once_and_before_its_samples() {
+        let page = metrics().to_prometheus();
+        let mut known: Vec<&str> = Vec::new();
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let name = rest.split(' ').next().expect("a name");
+                assert!(!known.contains(&name), "{name} twice");
+                known.push(name);
+            } else if !line.starts_with('#') {
+                let family = known.last().expect("a family comes first");
+                assert!(line.starts_with(family), "{line} under {family}");
+                let value = line.rsplit(' ').next().expect("a value");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        for (ns, text) in [(0, "0"), (1, "0.000000001"), (2_500_000, "0.0025"), (10_000_000_000, "10")] {
+            assert_eq!(seconds(ns), text);
+        }
+    }
+}
