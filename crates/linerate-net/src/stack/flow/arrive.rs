@@ -88,8 +88,9 @@ impl Flow {
         }
         let end = tcp.seq + len + u32::from(tcp.flags.has(Flags::FIN));
         // A duplicate that ends where we are is let in for the sake of its ACK, and so is what begins right behind a closed
-        // window.
-        end.ge(self.rcv_nxt) && tcp.seq.le(self.rcv_edge)
+        // window; but a reset has no ACK that matters.
+        let behind = tcp.seq == self.rcv_edge && tcp.seq != self.rcv_nxt && tcp.flags.has(Flags::RST);
+        end.ge(self.rcv_nxt) && tcp.seq.le(self.rcv_edge) && !behind
     }
 
     /// Out of window: it is answered by an ACK, so that the peer learns where we are.

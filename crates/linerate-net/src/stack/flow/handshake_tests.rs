@@ -74,3 +74,14 @@ fn a_listener_is_silent_on_what_begins_nothing() {
         assert_eq!(lab.out().len(), 1, "{flags} for a closed port");
     }
 }
+
+/// RFC 9293 section 3.10.7.4, first check: a reset right behind the window is not in it, and one at its last byte is challenged.
+#[test]
+fn a_reset_right_behind_the_window() {
+    let mut lab = Lab::accepted(Options { mss: Some(1460), ..Options::default() });
+    lab.hears(seg("R", 65_536, 0, 0));
+    assert!(lab.out().is_empty());
+    lab.hears(seg("R", 65_535, 0, 0));
+    assert_eq!(lab.out(), ["A 1 ack 1"]);
+    assert_eq!(lab.failed, None);
+}

@@ -286,7 +286,8 @@ impl Flow {
 
     /// RFC 2883 section 4: the first bytes of a segment that came before, be it a part of it, are told of.
     pub(super) fn note_duplicate(&mut self, start: Seq, len: usize) {
-        if !self.sack_on || len == 0 {
+        let plain = start == self.rcv_nxt && self.early.is_none();
+        if plain || !self.sack_on || len == 0 {
             return;
         }
         let end = start + len as u32;
