@@ -4,6 +4,9 @@
 /// What we scale windows by, and Linux with 6 MiB of receive buffer.
 const SHIFT: &str = "wscale 7";
 
+/// FreeBSD's windows: 64 KiB, rounded up to segments of 1460 and of 1440 bytes.
+const WINDOWS: [u32; 2] = [65_700, 66_240];
+
 /// How far times may be off.
 const TOLERANCE_US: u32 = 100_000;
 
@@ -13,6 +16,8 @@ const TOLERANCE_US: u32 = 100_000;
 /// * `sockstat | grep` becomes `sockstat STATE COUNT`. CLOSED is left out: Linux does not list such sockets.
 /// * The size of FreeBSD's receive buffer is not asked for.
 /// * Segments that are expected have any window but a closed one.
+/// * Segments at the edge of FreeBSD's window, which is a whole number of segments, are at the edge of the 65,535 bytes that it
+///   tells.
 /// * The options of SYNs that are expected have Linux's order and shift; what is offered stays.
 /// * Accepted sockets have TCP_QUICKACK off (Linux answers the first segments at once), and times may differ by 100 ms: stacks
 ///   delay ACKs differently.
@@ -57,11 +62,30 @@ fn adapt_line(code: &str) -> Option<String> {
     if code.contains("/udp(") {
         return Some(code.to_owned());
     }
-    match code.split_once("> ") {
-        Some((time, segment)) if time.chars().all(|c| c.is_ascii_digit() || "+.~* ".contains(c)) => {
-            Some(format!("{time}> {}", adapt_expected(segment)))
-        }
+    let is_time = |time: &str| time.chars().all(|c| c.is_ascii_digit() || "+.~* ".contains(c));
+    match (code.split_once("> "), code.split_once("< ")) {
+        (Some((time, segment)), _) if is_time(time) => Some(format!("{time}> {}", adapt_expected(segment))),
+        (_, Some((time, segment))) if is_time(time) => Some(format!("{time}< {}", adapt_sent(segment))),
         _ => Some(code.to_owned()),
+    }
+}
+
+/// A segment of the peer's.
+fn adapt_sent(segment: &str) -> String {
+    let Some(numbers) = segment.split_whitespace().find(|word| word.contains(':')) else {
+        return segment.to_owned();
+    };
+    let bounds = numbers.split_once('(').and_then(|(range, _)| range.split_once(':'));
+    let parsed = bounds.and_then(|(from, to)| Some((from.parse::<u32>().ok()?, to.parse::<u32>().ok()?)));
+    let edge =
+        WINDOWS.into_iter().find(|edge| parsed.is_some_and(|(from, _)| (*edge..edge + 3).contains(&from)));
+    match (parsed, edge) {
+        (Some((from, to)), Some(edge)) => {
+            let beyond = edge - 0xffff;
+            let len = to - from;
+            segment.replace(numbers, &format!("{}:{}({len})", from - beyond, to - beyond))
+        }
+        _ => segment.to_owned(),
     }
 }
 
@@ -155,6 +179,13 @@ mod tests {
         check("--tolerance_usecs=10000", "--tolerance_usecs=100000");
         let quick = "+0.00 setsockopt(4, IPPROTO_TCP, TCP_QUICKACK, [0], 4) = 0";
         check("+0.00 accept(3, ..., ...) = 4", &format!("+0.00 accept(3, ..., ...) = 4\n{quick}"));
+    }
+
+    #[test]
+    fn edges_are_those_of_the_window_that_is_told() {
+        check("+0.10 < R. 65700:65700(0) ack 0 win 32767", "+0.10 < R. 65535:65535(0) ack 0 win 32767");
+        check("+0.10 <  S  66241:66241(0)       win 32767", "+0.10 <  S  65536:65536(0)       win 32767");
+        check("+0.10 < F. 65535:65535(0) ack 2", "+0.10 < F. 65535:65535(0) ack 2");
     }
 
     #[test]

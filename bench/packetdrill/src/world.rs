@@ -540,3 +540,93 @@ fn errno(error: NetError) -> i32 {
         _ => libc::EIO,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "192.0.2.1:80";
+
+    fn worlds() -> (World, World) {
+        let world = |address: &str| {
+            let mut world = World::new().expect("a descriptor");
+            world.add_address(address.parse().expect("an address"));
+            world
+        };
+        (world("192.0.2.1"), world("192.0.2.2"))
+    }
+
+    /// Everything that has left arrives at the other's.
+    fn exchange(one: &mut World, other: &mut World) {
+        for _ in 0..4 {
+            one.settle();
+            while let Some((_, packet)) = one.stack.link_mut().outbox.pop_front() {
+                other.write_packet(&packet).expect("it is taken");
+            }
+            while let Some((_, packet)) = other.stack.link_mut().outbox.pop_front() {
+                one.write_packet(&packet).expect("it is taken");
+            }
+        }
+    }
+
+    fn socket(world: &mut World) -> i32 {
+        let fd = world.open_socket() as i32;
+        assert_eq!(world.fcntl(fd, libc::F_SETFL, i64::from(libc::O_NONBLOCK)), Ok(0));
+        fd
+    }
+
+    /// Two of them, and the calls that scripts make.
+    #[test]
+    fn a_connection_by_calls() {
+        let (mut server, mut client) = worlds();
+        let at: SocketAddr = SERVER.parse().expect("an address");
+        let (listens, asks) = (socket(&mut server), socket(&mut client));
+        assert_eq!(server.bind(listens, at), Ok(0));
+        assert_eq!(server.listen(listens, 1), Ok(0));
+        assert_eq!(server.accept(listens), Err(libc::EWOULDBLOCK));
+        assert_eq!(client.connect(asks, at), Err(libc::EINPROGRESS));
+        assert_eq!(client.take_error(asks), Ok(0));
+        exchange(&mut client, &mut server);
+        let accepted = server.accept(listens).expect("a connection").0 as i32;
+        assert_eq!(client.send(asks, b"hello"), Ok(5));
+        exchange(&mut client, &mut server);
+        assert_eq!(server.receive(accepted, 100, true).map(|bytes| bytes.len()), Ok(5));
+        assert_eq!(server.receive(accepted, 100, false), Ok(b"hello".to_vec()));
+        assert_eq!(server.segment(accepted), Ok(1448));
+        // The client ends first, and remembers it.
+        assert_eq!(client.shutdown(asks, libc::SHUT_WR), Ok(0));
+        assert_eq!(client.send(asks, b"more"), Err(libc::EPIPE));
+        exchange(&mut client, &mut server);
+        assert_eq!(server.receive(accepted, 100, false), Ok(Vec::new()));
+        assert_eq!(server.close(accepted), Ok(0));
+        exchange(&mut client, &mut server);
+        assert_eq!(client.counts("TIME_WAIT", 1), Some(true));
+        assert_eq!((client.take_error(asks), client.close(asks)), (Ok(0), Ok(0)));
+    }
+
+    #[test]
+    fn a_closed_port_refuses() {
+        let (mut server, mut client) = worlds();
+        let asks = socket(&mut client);
+        assert_eq!(client.connect(asks, SERVER.parse().expect("an address")), Err(libc::EINPROGRESS));
+        exchange(&mut client, &mut server);
+        assert_eq!(client.take_error(asks), Ok(i64::from(libc::ECONNREFUSED)));
+    }
+
+    /// Time passes by calls alone, and a packet that waits for a timer is found.
+    #[test]
+    fn time_is_virtual() {
+        let (_, mut client) = worlds();
+        let asks = socket(&mut client);
+        let begin = client.clock();
+        let _ = client.connect(asks, SERVER.parse().expect("an address"));
+        assert!(client.read_packet().is_some());
+        assert!(client.clock() - begin < Duration::from_millis(1));
+        // The SYN goes out again after a second.
+        assert!(client.read_packet().is_some());
+        let waited = client.read_at() - begin;
+        assert!(waited >= Duration::from_secs(1) && waited < Duration::from_millis(1010), "{waited:?}");
+        client.sleep(Duration::from_secs(500));
+        assert_eq!(client.take_error(asks), Ok(i64::from(libc::ETIMEDOUT)));
+    }
+}

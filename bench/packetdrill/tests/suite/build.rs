@@ -8,6 +8,9 @@ use std::{env, fs};
 
 use linerate_packetdrill::abi::WRAPPED;
 
+/// Names the folder with both archives; without it, it is one beside the project.
+const SUITES: &str = "LINERATE_TCP_SUITES";
+
 /// Why the suite cannot run.
 pub(crate) struct Lack(pub(crate) String);
 
@@ -49,10 +52,12 @@ pub(crate) struct Tools {
 impl Tools {
     /// Builds what is not there yet.
     pub(crate) fn provide() -> Result<Tools, Lack> {
-        let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
+        let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
+        let suites = env::var_os(SUITES).map_or_else(beside, PathBuf::from);
         let archives = ["packetdrill.tar.xz", "tcp-testsuite.tar.xz"].map(|name| suites.join(name));
         if archives.iter().any(|archive| !archive.exists()) {
-            return Err(Lack("there is no ../shared/suites with packetdrill and tcp-testsuite".to_owned()));
+            let lack = format!("{SUITES} names no folder with packetdrill.tar.xz and tcp-testsuite.tar.xz");
+            return Err(Lack(lack));
         }
         let path = env::var_os("PATH").unwrap_or_default();
         for program in ["tar", "xz", "make", "cc", "flex", "bison"] {
@@ -87,7 +92,9 @@ impl Tools {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         };
-        put("absent/netinet/sctp.h", SCTP_H);
+        let declare = |name: &&str| format!("int {name}();\n");
+        let declared: String = ABSENT.iter().filter(|name| name.starts_with("sctp")).map(declare).collect();
+        put("absent/netinet/sctp.h", &(SCTP_H.to_owned() + &declared));
         put("absent/openssl/md5.h", MD5_H);
         put("absent/absent.c", &ABSENT.map(|name| format!("int {name}(void) {{ return -1; }}\n")).concat());
         run(Command::new("cc").current_dir(&sources).args(["-c", "absent/absent.c", "-o", "absent.o"]));
