@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use linerate_load::plan::{Expectation, Io, Order, Pace, Request, Stop, Target, Way};
+use linerate_load::plan::{Expectation, Io, Order, Pace, Request, Resend, Stop, Target, Way};
 use linerate_load::{Outcome, Plan};
 use linerate_net::machine;
 use linerate_report::table::{self, Row};
@@ -200,6 +200,7 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         connections: scenario.connections,
         depth: scenario.depth,
         per_connection: scenario.per_connection,
+        resend: Resend::default(),
         stop: Stop { requests: None, duration: Some(time) },
         pace: Pace::Closed,
         threads: (scenario.way == Way::Loop).then_some(1),

@@ -91,10 +91,10 @@ fn a_dead_server_is_a_failure() {
         meanwhile(&server, &[(500, Broken::kill)], || {
             let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
             run.exits(1);
-            // Each of eight connections is tried at least every 20 ms for 1.5 s; half of that on a slow machine.
-            assert!(run.failures("connect") >= 300, "{way:?} {}", run.words);
-            assert!((1.2..1.55).contains(&run.down_s()), "{way:?} {}", run.down_s());
-            assert!(run.number("/connections/refused") >= 300, "{way:?}");
+            // Each of eight connections is tried every 20 ms for 1.5 s: 600 times, and less on a busy machine.
+            assert!(run.failures("connect") >= 100, "{way:?} {}", run.words);
+            assert!((1.0..1.55).contains(&run.down_s()), "{way:?} {}", run.down_s());
+            assert!(run.number("/connections/refused") >= 100, "{way:?}");
             run.says("the server was unreachable for 1.");
             run.says("of 2 s, and still was at the end");
         });
@@ -110,7 +110,8 @@ fn a_restart_fails_what_was_due_in_an_open_loop() {
             let run = load(way, &flags, &server.url());
             run.exits(1);
             let (down, failed) = (run.down_s(), run.requests("failed") as f64);
-            assert!((0.4..0.7).contains(&down), "{way:?} {down}");
+            let truth = server.downtime().as_secs_f64();
+            assert!((down - truth).abs() <= 0.2, "{way:?} {down} of {truth}");
             assert!((failed - 400.0 * down).abs() <= 20.0, "{way:?} {failed} in {down} s: {}", run.words);
             assert_eq!(run.requests("unsent"), 0, "{way:?} {}", run.words);
             run.says("the server was unreachable for 0.");
@@ -179,3 +180,142 @@ fn a_listener_that_never_accepts_is_named_and_does_not_keep_the_run() {
         run.says("never answered");
     }
 }
+
+/// Three of ten are not served as they should be.
+fn three_in_ten(asked: &broken::Asked<'_>, bad: impl Fn() -> Reply) -> Reply {
+    if asked.nth % 10 < 3 { bad() } else { Reply::good() }
+}
+
+#[test]
+fn a_truncated_response_is_a_failure_and_is_not_asked_for_again() {
+    for way in WAYS {
+        for method in ["GET", "POST"] {
+            for then in [Then::Close, Then::Reset] {
+                let server =
+                    Broken::start(move |asked| three_in_ten(asked, || Reply::broken(broken::CUT, then)));
+                let flags = ["-c", "4", "-n", "300", "-X", method, "--check", "errors<2%"];
+                let run = load(way, &flags, &server.url());
+                run.exits(1);
+                let truncated = server.counts().broken;
+                assert_eq!(server.counts().requests, 300, "{way:?} {method}: none twice");
+                assert_eq!(run.failures("truncated"), truncated, "{way:?} {method} {}", run.words);
+                assert_eq!(run.requests("answered"), 300 - truncated, "{way:?} {method}");
+                run.says("a response began and broke off");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_byte_it_goes_out_again_where_the_connection_had_served_before() {
+    for way in WAYS {
+        let server = || {
+            Broken::start(|asked| match asked.on_connection {
+                4 => Reply::broken("", Then::Close),
+                _ => Reply::good(),
+            })
+        };
+        let idle = server();
+        let run = load(way, &["-c", "2", "-n", "200"], &idle.url());
+        run.exits(0);
+        assert_eq!((run.requests("answered"), run.requests("failed")), (200, 0), "{way:?} {}", run.words);
+        assert_eq!(run.requests("resent"), idle.counts().broken, "{way:?}");
+        run.says("a second time, because the server closed the connection");
+        let never = server();
+        let run = load(way, &["-c", "2", "-n", "200", "--resend", "never"], &never.url());
+        assert_eq!(run.requests("resent"), 0, "{way:?}");
+        assert_eq!(run.failures("closed_early"), never.counts().broken, "{way:?} {}", run.words);
+        // Of what is not idempotent nobody knows.
+        let post = server();
+        let run = load(way, &["-c", "2", "-n", "200", "-X", "POST"], &post.url());
+        assert_eq!(run.requests("unknown"), post.counts().broken, "{way:?} {}", run.words);
+    }
+}
+
+#[test]
+fn responses_that_nobody_asked_for_are_counted_and_shown() {
+    let after_body: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\x1b[31mgarbage";
+    let twice = [broken::GOOD, broken::GOOD].concat();
+    for way in WAYS {
+        for (bytes, first) in [(twice.as_slice(), "HTTP/1.1 200 OK"), (after_body, "[31mgarbage")] {
+            let bytes = bytes.to_vec();
+            let server = Broken::start(move |_| Reply::broken(bytes.clone(), Then::Keep));
+            let run = load(way, &["-c", "2", "-n", "60", "--check", "errors<2%"], &server.url());
+            run.exits(1);
+            assert_eq!((run.requests("answered"), run.requests("failed")), (60, 0), "{way:?} {}", run.words);
+            let unsolicited = run.requests("unsolicited_responses");
+            assert_eq!(unsolicited, server.counts().broken, "{way:?} {}", run.words);
+            run.says("that no request had asked for");
+            run.says(first);
+            assert!(!run.words.contains('\x1b'), "escape sequences stay out");
+        }
+    }
+}
+
+#[test]
+fn a_switch_of_protocols_that_nobody_asked_for_is_bad() {
+    for way in WAYS {
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n";
+        let server = Broken::start(move |_| Reply::broken(switch, Then::Keep));
+        let run = load(way, &["-c", "2", "-n", "20"], &server.url());
+        assert_eq!(run.number("/bad/status"), 20, "{way:?} {}", run.words);
+    }
+}
+
+#[test]
+fn a_swapped_order_is_seen_by_tags() {
+    for way in OPEN {
+        let held = std::sync::Mutex::new(std::collections::HashMap::new());
+        let server = Broken::start(move |asked| {
+            let tag = asked.head.lines().find(|l| l.starts_with("X-Tag:")).expect("a tag");
+            let own = format!("HTTP/1.1 200 OK\r\n{tag}\r\nContent-Length: 0\r\n\r\n");
+            let mut held = held.lock().expect("no panic");
+            match held.remove(&asked.connection) {
+                None => {
+                    held.insert(asked.connection, own);
+                    Reply::broken("", Then::Keep)
+                }
+                Some(before) => Reply { bytes: (own + before.as_str()).into(), ..Reply::good() },
+            }
+        });
+        let flags = ["-c", "1", "-p", "4", "-n", "40", "--tag", "X-Tag", "--check", "out_of_order<=0"];
+        let run = load(way, &flags, &server.url());
+        run.exits(1);
+        assert_eq!(run.requests("out_of_order_responses"), 20, "{way:?} {}", run.words);
+        assert_eq!(run.number("/bad/tag"), 0, "{way:?}");
+    }
+}
+
+#[test]
+fn one_early_close_opens_one_connection_more() {
+    for way in WAYS {
+        let server = Broken::start(|asked| match asked.nth {
+            7 => Reply::good().then(Then::Close),
+            _ => Reply::good(),
+        });
+        let run = load(way, &["-c", "3", "-n", "300"], &server.url());
+        run.exits(0);
+        assert!(run.number("/connections/opened") <= 4, "{way:?} {}", run.words);
+        assert!(run.document["connections"]["learnt_limit"].is_null(), "{way:?}");
+    }
+}
+
+#[test]
+fn a_limit_is_learnt_from_three_connections() {
+    let server = Broken::start(|asked| match asked.on_connection {
+        9 => Reply { bytes: CLOSES.into(), ..Reply::good() }.then(Then::Close),
+        _ => Reply::good(),
+    });
+    let run = load(OPEN[0], &["-c", "2", "-p", "40", "-n", "400"], &server.url());
+    run.exits(0);
+    assert_eq!(
+        (run.requests("answered"), run.number("/connections/learnt_limit")),
+        (400, 10),
+        "{}",
+        run.words
+    );
+    run.says("it closes after 10 requests, seen on");
+}
+
+/// A response that announces the close.
+const CLOSES: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";

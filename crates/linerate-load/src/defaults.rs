@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::plan::{Arrival, Expectation, Io, Order, Pace, Plan, Rate, Request, Stop, Target, Way};
+use crate::plan::{Arrival, Expectation, Io, Order, Pace, Plan, Rate, Request, Resend, Stop, Target, Way};
 
 /// Connections held open.
 pub const CONNECTIONS: u32 = 64;
@@ -35,6 +35,7 @@ impl Plan {
             timeout: TIMEOUT,
             warm_up: Duration::ZERO,
             tag: None,
+            resend: Resend::default(),
             throughput: false,
             checks: Vec::new(),
             seed: 1,

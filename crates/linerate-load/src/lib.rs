@@ -10,6 +10,7 @@ mod limits;
 pub mod outcome;
 pub mod plan;
 mod preview;
+mod resend;
 mod run;
 mod validate;
 mod watch;

@@ -2,9 +2,16 @@
 
 use std::time::Duration;
 
-/// A request goes out again at most this often on connections that answered nothing at all. Reason: a peer that closes
-/// everything at once must end in failures, not in an endless loop.
-pub(crate) const FRUITLESS_ATTEMPTS: u8 = 3;
+/// A request that went out so often, while the server did nothing on the connection, has failed. Reason: a peer that closes everything
+/// at once must end in failures, not in an endless loop.
+pub(crate) const ATTEMPTS_IN_VAIN: u8 = 4;
+
+/// Connections that the peer closed after the same number of requests before that is taken for its limit. Reason: one early close is an
+/// accident, and what is learnt from it changes the load.
+pub(crate) const EQUAL_OBSERVATIONS: u32 = 3;
+
+/// Bytes kept of a response that nobody asked for.
+pub(crate) const UNSOLICITED_BYTES: usize = 200;
 
 /// Connections opened in one turn of the loop. Reason: answers on those already open must not wait for the rest.
 pub(crate) const OPENED_PER_TURN: u32 = 64;

@@ -94,6 +94,8 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
         unknown: r.unknown,
         resent: r.resent,
         unsent: r.unsent,
+        unsolicited_responses: r.unsolicited_responses,
+        out_of_order_responses: r.out_of_order_responses,
     }
 }
 
@@ -163,6 +165,7 @@ fn connections(outcome: &outcome::Outcome) -> schema::Connections {
         closed_by_peer: c.closed_by_peer,
         requests_resent: c.requests_resent,
         learnt_limit: c.learnt_limit,
+        learnt_on: c.learnt_on,
     }
 }
 
@@ -211,7 +214,7 @@ fn checked(check: &Check, found: &CheckResult) -> schema::Check {
         Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => "us",
         Metric::Rate => "1/s",
         Metric::ErrorShare => "share",
-        Metric::Errors | Metric::Answered => "count",
+        Metric::Errors | Metric::Answered | Metric::Unsolicited | Metric::OutOfOrder => "count",
     };
     let value = found.value.map(|v| if check.metric == Metric::ErrorShare { v } else { round3(v) });
     schema::Check { expr: found.expr.clone(), value, unit: unit.to_owned(), pass: found.pass }
@@ -259,6 +262,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         connections: plan.connections,
         pipeline: plan.depth,
         per_connection: plan.per_connection,
+        resend: plan.resend.name().to_owned(),
         requests: plan.stop.requests,
         duration_s: plan.stop.duration.map(|d| d.as_secs_f64()),
         loop_kind: loop_kind.to_owned(),

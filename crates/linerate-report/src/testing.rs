@@ -9,7 +9,7 @@ use linerate_load::outcome::{
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
-    Arrival, Expectation, Io, Order, Pace, Rate, RateStep, Request, Stop, Target, Way,
+    Arrival, Expectation, Io, Order, Pace, Rate, RateStep, Request, Resend, Stop, Target, Way,
 };
 use linerate_load::{Outcome, Plan};
 
@@ -63,6 +63,7 @@ pub(crate) fn plan_closed() -> Plan {
         timeout: Duration::from_secs(10),
         warm_up: Duration::ZERO,
         tag: None,
+        resend: Resend::Idle,
         throughput: false,
         checks: Vec::new(),
         seed: 1,
@@ -128,6 +129,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             unknown: 4,
             resent: 900,
             unsent: 0,
+            ..Requests::default()
         },
         bad: Bad { status: 20, body: 1, tag: 0 },
         failures,

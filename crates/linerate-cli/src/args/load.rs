@@ -52,13 +52,17 @@ pub(crate) struct LoadArgs {
     /// Requests in flight on each connection [default: 1]
     ///
     /// With more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
-    /// 9.3.2). Should the server close early, idempotent requests go out again; others end as "unknown".
+    /// 9.3.2). Should the server close early, idempotent requests go out again (--resend); others end as "unknown".
     #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, help_heading = HOW)]
     pub(crate) pipeline: Option<u32>,
 
     /// Close a connection after N requests: 1 for short connections [default: as many as the server allows]
     #[arg(long, value_name = "N", value_parser = values::per_connection, help_heading = HOW)]
     pub(crate) per_connection: Option<u32>,
+
+    /// Which requests go out again when the server closes their connection without a byte of their response [default: idle]
+    #[arg(long, value_name = "WHICH", value_enum, help_heading = HOW)]
+    pub(crate) resend: Option<Resend>,
 
     /// Threads to send from, each on a core of its own [default: one per core]
     #[arg(short = 't', long, value_name = "N", value_parser = values::threads, help_heading = HOW)]
@@ -186,8 +190,9 @@ pub(crate) struct LoadArgs {
 
     /// What must hold at the end, else exit code 1: p99<50ms, errors<0.1%, rate>10k; repeatable
     ///
-    /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown and
-    /// bad: a count, or with % a share of the requests sent) and answered. Comparisons are <, <=, > and >=.
+    /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown, bad,
+    /// unsent and unsolicited: a count, or with % a share of the requests due), answered, unsolicited and out_of_order.
+    /// Comparisons are <, <=, > and >=. A request that never left is later than any limit.
     #[arg(long, value_name = "EXPR", value_parser = Check::parse, help_heading = GOOD)]
     pub(crate) check: Vec<Check>,
 
@@ -221,6 +226,27 @@ pub(crate) enum Way {
     Threads,
     /// A task for each connection, on an async runtime
     Async,
+}
+
+/// `--resend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Resend {
+    /// Idempotent ones if the server had answered on that connection before; all behind an announced close
+    Idle,
+    /// None: they fail
+    Never,
+    /// Every idempotent one, up to 3 times
+    Idempotent,
+}
+
+impl From<Resend> for plan::Resend {
+    fn from(resend: Resend) -> Self {
+        match resend {
+            Resend::Idle => plan::Resend::Idle,
+            Resend::Never => plan::Resend::Never,
+            Resend::Idempotent => plan::Resend::Idempotent,
+        }
+    }
 }
 
 /// `--io`.

@@ -36,6 +36,7 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(n) = plan.per_connection {
         writeln!(out, "per_connection = {n}")?;
     }
+    writeln!(out, "resend = \"{}\"", plan.resend.name())?;
     if let Some(n) = plan.threads {
         writeln!(out, "threads = {n}")?;
     }

@@ -147,6 +147,11 @@ impl Draft<'_> {
             per_connection: args.per_connection.or_else(|| self.in_file(|f| f.per_connection)),
             stop,
             pace,
+            resend: args
+                .resend
+                .map(plan::Resend::from)
+                .or_else(|| self.in_file(|f| f.resend))
+                .unwrap_or_default(),
             threads: args.threads.or_else(|| self.in_file(|f| f.threads)),
             way,
             io: args.io.map(plan::Io::from).or_else(|| self.in_file(|f| f.io)).unwrap_or_default(),

@@ -100,6 +100,8 @@ struct State {
     requests: AtomicU64,
     broken: AtomicU64,
     open: Mutex<HashMap<u64, TcpStream>>,
+    /// Since when nobody listens, and for how long it was so before.
+    down: Mutex<(Option<Instant>, Duration)>,
 }
 
 type Script = Arc<dyn Fn(&Asked<'_>) -> Reply + Send + Sync>;
@@ -171,11 +173,26 @@ impl Broken {
         for (_, stream) in self.open().drain() {
             reset(&stream);
         }
+        self.down().0 = Some(Instant::now());
+    }
+
+    /// How long nobody listened.
+    pub(crate) fn downtime(&self) -> Duration {
+        let down = self.down();
+        down.1 + down.0.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn down(&self) -> std::sync::MutexGuard<'_, (Option<Instant>, Duration)> {
+        self.state.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same again on the same port.
     pub(crate) fn restart(&self) {
         let socket = listen(self.address, 1024).expect("the port is free again");
+        let mut down = self.down();
+        let lasted = down.0.take().map_or(Duration::ZERO, |since| since.elapsed());
+        down.1 += lasted;
+        drop(down);
         self.state.stop.store(false, Ordering::SeqCst);
         self.serve(socket.into());
     }

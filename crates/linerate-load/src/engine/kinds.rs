@@ -31,6 +31,8 @@ pub(crate) struct Kind {
     pub(crate) expect: Expect,
     pub(crate) idempotent: bool,
     pub(crate) expectation: Expectation,
+    /// It asks for another protocol.
+    upgrades: bool,
     usual: Template,
     closing: Template,
     lent: Option<Batch>,
@@ -105,6 +107,12 @@ fn rows(set: &DataSet) -> Vec<Vec<Box<[u8]>>> {
 }
 
 impl Kind {
+    /// Whether this status is good. 101 is so only where another protocol was asked for (RFC 9110 section 15.2.2).
+    pub(crate) fn good_status(&self, status: u16) -> bool {
+        let asked = status != 101 || self.upgrades || !self.expectation.status.is_empty();
+        asked && self.expectation.good_status(status)
+    }
+
     /// Rendering copies cells as they are: each must be one that may stand where its slot is.
     fn check(&self, plan: &Plan, sets: &[Vec<Vec<Box<[u8]>>>]) -> Result<(), RequestError> {
         let longest = sets.iter().map(Vec::len).max().unwrap_or(0);
@@ -144,6 +152,7 @@ impl Kinds {
                 expect: usual.expect(),
                 idempotent: usual.is_idempotent(),
                 expectation: request.expect.clone(),
+                upgrades: request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case("upgrade")),
                 closing: compile(plan, request, true)?,
                 usual,
                 lent: None,

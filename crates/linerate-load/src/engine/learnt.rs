@@ -1,27 +1,40 @@
 //! How many requests the server answers on a connection before it closes it, learnt from what it does, so that the tail of
 //! a pipeline isn't sent in vain again and again (nginx: `keepalive_requests`).
 
-use crate::limits::PROBE_EVERY;
+use crate::limits::{EQUAL_OBSERVATIONS, PROBE_EVERY};
 
 /// What is known of the server's limit.
 #[derive(Debug, Default)]
 pub(crate) struct Learnt {
+    /// What the last connections that the peer closed had in common.
+    last: u32,
+    equal: u32,
     limit: Option<u32>,
+    /// Connections on which the limit was seen.
+    seen: u64,
     opened: u32,
 }
 
 impl Learnt {
-    /// The peer closed a connection after so many answers, while more requests were on their way or welcome.
+    /// The peer closed a connection between responses after so many, while more requests were in flight or welcome.
     pub(crate) fn closed_after(&mut self, answers: u32) {
-        if answers > 0 {
+        if answers == 0 {
+            return;
+        }
+        self.equal = if answers == self.last { self.equal.saturating_add(1) } else { 1 };
+        self.last = answers;
+        if self.limit == Some(answers) {
+            self.seen += 1;
+        } else if self.equal >= EQUAL_OBSERVATIONS {
             self.limit = Some(answers);
+            self.seen = u64::from(self.equal);
         }
     }
 
     /// The peer answered more than the limit said.
     pub(crate) fn answered(&mut self, answers: u32) {
         if self.limit.is_some_and(|limit| answers > limit) {
-            self.limit = None;
+            *self = Learnt { opened: self.opened, ..Learnt::default() };
         }
     }
 
@@ -34,9 +47,9 @@ impl Learnt {
         }
     }
 
-    /// The limit, if one was learnt.
-    pub(crate) fn limit(&self) -> Option<u32> {
-        self.limit
+    /// The limit, if one was learnt, and on how many connections it was seen.
+    pub(crate) fn limit(&self) -> (Option<u32>, u64) {
+        (self.limit, self.seen)
     }
 }
 
@@ -44,11 +57,23 @@ impl Learnt {
 mod tests {
     use super::*;
 
+    fn after(closes: &[u32]) -> Learnt {
+        let mut learnt = Learnt::default();
+        closes.iter().for_each(|answers| learnt.closed_after(*answers));
+        learnt
+    }
+
+    #[test]
+    fn one_early_close_teaches_nothing_and_three_equal_ones_do() {
+        assert_eq!(after(&[100]).limit(), (None, 0));
+        assert_eq!(after(&[100, 100, 7, 100, 100]).limit(), (None, 0));
+        assert_eq!(after(&[100, 100, 100]).limit(), (Some(100), 3));
+        assert_eq!(after(&[100, 100, 100, 7, 100]).limit(), (Some(100), 4));
+    }
+
     #[test]
     fn a_limit_is_kept_but_probed_now_and_then() {
-        let mut learnt = Learnt::default();
-        assert_eq!(learnt.budget(), u32::MAX);
-        learnt.closed_after(100);
+        let mut learnt = after(&[100, 100, 100]);
         let budgets: Vec<u32> = (0..PROBE_EVERY).map(|_| learnt.budget()).collect();
         assert_eq!(budgets.iter().filter(|b| **b == u32::MAX).count(), 1);
         assert!(budgets.iter().all(|b| *b == 100 || *b == u32::MAX));
@@ -56,18 +81,15 @@ mod tests {
 
     #[test]
     fn a_connection_that_answers_more_unlearns_it() {
-        let mut learnt = Learnt::default();
-        learnt.closed_after(3);
+        let mut learnt = after(&[3, 3, 3]);
         learnt.answered(3);
-        assert_eq!(learnt.limit(), Some(3));
+        assert_eq!(learnt.limit(), (Some(3), 3));
         learnt.answered(4);
-        assert_eq!(learnt.limit(), None);
+        assert_eq!(learnt.limit(), (None, 0));
     }
 
     #[test]
     fn a_connection_that_answered_nothing_teaches_nothing() {
-        let mut learnt = Learnt::default();
-        learnt.closed_after(0);
-        assert_eq!(learnt.limit(), None);
+        assert_eq!(after(&[0, 0, 0]).limit(), (None, 0));
     }
 }

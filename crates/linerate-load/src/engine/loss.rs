@@ -1,7 +1,4 @@
-//! What becomes of requests whose connection is lost: nothing disappears, nothing is silently sent twice.
-//!
-//! RFC 9112 section 9.3: unanswered idempotent requests may go out again on a new connection; of the others nobody can
-//! know whether they were acted on.
+//! What becomes of a lost connection and of the requests on it, by the rules of [`crate::resend`].
 
 use linerate_http::client::Run;
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
@@ -9,8 +6,8 @@ use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
 use super::Engine;
 use super::session::{Phase, Session};
 use super::stamp::Stamp;
-use crate::limits::FRUITLESS_ATTEMPTS;
 use crate::outcome::Failure;
+use crate::resend::{self, End, Fate, Unanswered};
 
 /// How a connection was lost.
 #[derive(Clone, Debug)]
@@ -27,12 +24,21 @@ pub(crate) enum Loss {
     Malformed(String),
     /// The oldest request in flight has waited too long.
     TimedOut,
+    /// The peer sent what nobody had asked for; nothing was in flight.
+    Unsolicited,
+}
+
+/// A request that has to go out again, and why it was lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) run: Run<Stamp>,
+    pub(crate) why: Failure,
 }
 
 impl Loss {
     fn failure(&self) -> Failure {
         match self {
-            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => Failure::ClosedEarly,
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited => Failure::ClosedEarly,
             Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
             Loss::Net(error) => connect_failure(error.kind),
             Loss::Malformed(_) => Failure::Malformed,
@@ -40,9 +46,21 @@ impl Loss {
         }
     }
 
+    /// How the connection ended for the requests behind the first; `announced`: by the response being read.
+    fn end(&self, announced: bool) -> End {
+        match self {
+            Loss::SaidClose => End::Announced,
+            Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
+            Loss::TimedOut => End::Abandoned(Failure::Timeout),
+            _ => End::Lost(self.failure()),
+        }
+    }
+
     fn words(&self) -> String {
         match self {
-            Loss::Closed | Loss::SaidClose => "the peer closed the connection without an answer".to_owned(),
+            Loss::Closed | Loss::SaidClose | Loss::Unsolicited => {
+                "the peer closed the connection without an answer".to_owned()
+            }
             Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
             Loss::Net(error) => error.to_string(),
             Loss::TimedOut => "no whole answer within the time-out".to_owned(),
@@ -54,7 +72,7 @@ impl Loss {
         match self {
             Loss::Closed | Loss::SaidClose => Close::AfterPeer,
             Loss::Cut(_) | Loss::Net(_) => Close::Now,
-            Loss::Malformed(_) | Loss::TimedOut => Close::Abort,
+            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => Close::Abort,
         }
     }
 
@@ -62,7 +80,7 @@ impl Loss {
         match self {
             Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
             Loss::Net(error) => error.kind == NetErrorKind::Reset,
-            Loss::Malformed(_) | Loss::TimedOut => false,
+            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => false,
         }
     }
 }
@@ -101,48 +119,79 @@ impl<T: Transport> Engine<T> {
         self.disconnected(now);
         self.look_at_tcp(conn, session.answers <= 1 && self.is_short());
         self.transport.close(conn, loss.close());
+        let begun = session.in_answer() || matches!(loss, Loss::Cut(_));
         let as_planned =
             self.orders.per_connection.is_some() && session.budget == 0 && session.pipeline.is_empty();
         if loss.by_peer() && !as_planned {
             self.recorder.connections.closed_by_peer += 1;
-            // An idle connection that is closed says nothing of how many requests it would have taken.
-            if matches!(loss, Loss::SaidClose) || !session.pipeline.is_empty() {
-                self.learnt.closed_after(session.answers);
-            }
+            self.learn(&session, &loss, begun);
         }
-        if session.answers == 0 {
+        if session.answers == 0 && !begun {
             self.opening.fruitless(now);
         }
-        self.sort_in_flight(&mut session, &loss, now);
+        self.sort_in_flight(&mut session, &loss, begun, now);
         if as_planned {
             self.open_some(now);
         }
     }
 
-    fn sort_in_flight(&mut self, session: &mut Session, loss: &Loss, now: Time) {
-        let (why, detail) = (loss.failure(), loss.words());
-        let fruitful = session.answers > 0;
-        let begun = session.in_answer();
+    /// What the end of a connection teaches: the server's limit, where it ended between responses, and care.
+    fn learn(&mut self, session: &Session, loss: &Loss, begun: bool) {
+        let announced = matches!(loss, Loss::SaidClose);
+        // An idle connection that is closed says nothing of how many requests it would have taken.
+        let busy = !session.pipeline.is_empty();
+        if announced || (busy && !begun) {
+            self.learnt.closed_after(session.answers);
+        }
+        if !announced && busy {
+            self.careful = self.careful.saturating_add(1).min(self.orders.connections);
+        }
+    }
+
+    fn sort_in_flight(&mut self, session: &mut Session, loss: &Loss, begun: bool, now: Time) {
+        let detail = loss.words();
+        let spoke = session.answers > 0 || begun;
+        let end = loss.end(begun && session.announced());
+        // Sent again, at the front since then, and the server did nothing.
+        let mut stuck = session.again_at == Some(session.answers);
         let timeout_ns = u64::try_from(self.orders.timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut front = true;
-        for run in session.pipeline.drain() {
+        for mut run in session.pipeline.drain() {
             self.in_flight -= u64::from(run.count);
-            let was_front = std::mem::replace(&mut front, false);
-            match loss {
-                Loss::TimedOut if run.stamp.expired(now, timeout_ns) => self.timed_out(&run, &detail),
-                // The front one's answer is what made no sense, or was cut.
-                _ if was_front
-                    && (matches!(loss, Loss::Malformed(_))
-                        || (begun && !run.idempotent && !matches!(loss, Loss::TimedOut))) =>
-                {
-                    self.fail(&Run { count: 1, ..run }, why, Some(&detail));
-                    if run.count > 1 {
-                        let rest = Run { first: run.first + 1, count: run.count - 1, ..run };
-                        self.again_or_unknown(rest, fruitful, why, &detail);
-                    }
-                }
-                _ => self.again_or_unknown(run, fruitful, why, &detail),
+            if matches!(loss, Loss::TimedOut) && run.stamp.expired(now, timeout_ns) {
+                front = false;
+                self.timed_out(&run, &detail);
+                continue;
             }
+            if std::mem::replace(&mut front, false) {
+                let first = Run { count: 1, ..run };
+                match loss {
+                    Loss::Malformed(_) => self.fail(&first, Failure::Malformed, Some(&detail)),
+                    Loss::TimedOut => self.decide(first, end, spoke, stuck, &detail),
+                    _ if begun => self.fail(&first, Failure::Truncated, Some(&detail)),
+                    _ => self.decide(first, end, spoke, stuck, &detail),
+                }
+                run.first += 1;
+                run.count -= 1;
+                stuck = false;
+            }
+            if run.count > 0 {
+                self.decide(run, end, spoke, false, &detail);
+            }
+        }
+    }
+
+    /// What becomes of requests without a byte of their response.
+    fn decide(&mut self, mut run: Run<Stamp>, end: End, spoke: bool, stuck: bool, detail: &str) {
+        if stuck || !spoke {
+            run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
+        }
+        let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
+        let request = Unanswered { idempotent, in_vain, server_spoke: spoke };
+        match resend::fate(self.orders.resend, end, request) {
+            Fate::Again => self.again.push_back(Waiting { run, why: end.failure() }),
+            Fate::Failed(why) => self.fail(&run, why, Some(detail)),
+            Fate::Unknown => self.recorder.unknown(&run),
         }
     }
 
@@ -155,36 +204,27 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Idempotent requests go out again, unless that has been in vain too often; the others are unknown.
-    pub(crate) fn again_or_unknown(
-        &mut self,
-        mut run: Run<Stamp>,
-        fruitful: bool,
-        why: Failure,
-        detail: &str,
-    ) {
-        if !run.idempotent {
-            return self.recorder.unknown(&run);
+    /// The next request to go out again on this connection. One that met two closing connections in a row waits for a new one: many may be
+    /// closing at once.
+    pub(crate) fn take_again(&mut self, conn: Conn) -> Option<Waiting> {
+        let unlucky = self.again.front()?.run.stamp.in_vain > 0;
+        if unlucky && self.session(conn).is_none_or(|session| session.answers > 0) {
+            return None;
         }
-        if !fruitful {
-            run.stamp.fruitless += 1;
-        }
-        if run.stamp.fruitless >= FRUITLESS_ATTEMPTS {
-            return self.fail(&run, why, Some(detail));
-        }
-        self.again.push_back(run);
+        self.again.pop_front()
     }
 
-    /// Requests that wait to go out again and whose time is over.
+    /// Requests that wait to go out again and whose time is over failed for what they were lost for.
     pub(crate) fn expire_waiting(&mut self, now: Time, timeout_ns: u64) {
-        if !self.again.iter().any(|run| run.stamp.expired(now, timeout_ns)) {
+        if !self.again.iter().any(|waiting| waiting.run.stamp.expired(now, timeout_ns)) {
             return;
         }
-        for run in std::mem::take(&mut self.again) {
-            if run.stamp.expired(now, timeout_ns) {
-                self.timed_out(&run, "no connection to send it again on within the time-out");
+        for waiting in std::mem::take(&mut self.again) {
+            if waiting.run.stamp.expired(now, timeout_ns) {
+                let words = "no connection to send it again on within the time-out";
+                self.fail(&waiting.run, waiting.why, Some(words));
             } else {
-                self.again.push_back(run);
+                self.again.push_back(waiting);
             }
         }
     }

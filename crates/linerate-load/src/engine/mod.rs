@@ -36,11 +36,12 @@ use crate::limits::{
     SHORT_INFO_EVERY, STOP_GRACE,
 };
 use crate::outcome::{Failure, Outcome};
+use crate::plan::Resend;
 use board::Board;
 use kinds::{Kinds, Sending};
 use learnt::Learnt;
-use loss::Loss;
 pub(crate) use loss::connect_failure;
+use loss::{Loss, Waiting};
 use opening::Opening;
 use reach::Reach;
 use recorder::Recorder;
@@ -59,6 +60,7 @@ pub(crate) struct Orders {
     pub(crate) per_connection: Option<u32>,
     pub(crate) timeout: Duration,
     pub(crate) tag: Option<String>,
+    pub(crate) resend: Resend,
     pub(crate) throughput: bool,
     pub(crate) open_loop: bool,
     /// When to begin: all cores together.
@@ -84,7 +86,9 @@ pub(crate) struct Engine<T: Transport> {
     /// Connections with a free place and nothing to send when last looked at.
     ready: VecDeque<Conn>,
     /// Requests that have to go out again.
-    again: VecDeque<Run<Stamp>>,
+    again: VecDeque<Waiting>,
+    /// Connections to be opened in place of some that failed unannounced.
+    careful: u32,
     in_flight: u64,
     /// Since when places have been free: a request that was due before could not have left earlier.
     free_since: Time,
@@ -123,6 +127,7 @@ impl<T: Transport> Engine<T> {
             sessions: Vec::new(),
             ready: VecDeque::new(),
             again: VecDeque::new(),
+            careful: 0,
             in_flight: 0,
             free_since: now,
             start: orders.start,
@@ -224,6 +229,9 @@ impl<T: Transport> Engine<T> {
         }
         let answered = before - session.in_flight();
         let answers = session.answers;
+        if answered > 0 {
+            session.depth = self.orders.depth;
+        }
         let done = session.phase == Phase::Ending && session.pipeline.is_empty();
         self.in_flight -= u64::from(answered);
         if answered > 0 {
@@ -236,6 +244,7 @@ impl<T: Transport> Engine<T> {
         match (nonsense, after) {
             (Some(nonsense), _) => self.lose(conn, Loss::Malformed(nonsense.to_string()), now),
             (None, _) if progress == Progress::PeerCloses => self.lose(conn, Loss::SaidClose, now),
+            (None, _) if progress == Progress::Unsolicited => self.lose(conn, Loss::Unsolicited, now),
             (None, After::Ended) => match ended {
                 Ok(_) => self.lose(conn, Loss::Closed, now),
                 Err(cut) => self.lose(conn, Loss::Cut(cut.to_string()), now),
@@ -249,15 +258,14 @@ impl<T: Transport> Engine<T> {
 
     /// Gives a connection as many requests as it has room for.
     fn fill(&mut self, conn: Conn, now: Time) {
-        let depth = self.orders.depth;
         loop {
             let Some(session) = self.session(conn) else { return };
-            let room = session.room(depth);
+            let room = session.room();
             if room == 0 {
                 break;
             }
-            if let Some(run) = self.again.pop_front() {
-                self.send_again(conn, run, room, now);
+            if let Some(waiting) = self.take_again(conn) {
+                self.send_again(conn, waiting, room, now);
                 continue;
             }
             let Some(batch) = self.take(now, room) else { break };
@@ -265,7 +273,7 @@ impl<T: Transport> Engine<T> {
         }
         self.set_low_water(conn, now);
         let Some(session) = self.session(conn) else { return };
-        if !session.listed && session.room(depth) > 0 {
+        if !session.listed && session.room() > 0 {
             session.listed = true;
             self.ready.push_back(conn);
         }
@@ -287,7 +295,7 @@ impl<T: Transport> Engine<T> {
         while left > 0 {
             let (kind, count) = self.kinds.pick(first, left);
             let due = if self.orders.open_loop { batch.due } else { now };
-            let stamp = Stamp { sent: now, due, fruitless: 0, measured: batch.measured };
+            let stamp = Stamp { sent: now, due, in_vain: 0, measured: batch.measured };
             if batch.measured {
                 self.recorder.sent(kind, count);
             }
@@ -303,11 +311,17 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Sends requests that went out before, as many as there is room for.
-    fn send_again(&mut self, conn: Conn, mut run: Run<Stamp>, room: u32, now: Time) {
+    fn send_again(&mut self, conn: Conn, waiting: Waiting, room: u32, now: Time) {
+        let Waiting { mut run, why } = waiting;
         if run.count > room {
             let rest = Run { first: run.first + u64::from(room), count: run.count - room, ..run };
-            self.again.push_front(rest);
+            self.again.push_front(Waiting { run: rest, why });
             run.count = room;
+        }
+        if let Some(session) = self.session(conn)
+            && session.pipeline.is_empty()
+        {
+            session.again_at = Some(session.answers);
         }
         if run.stamp.measured {
             self.recorder.resent(run.kind, run.count);
@@ -362,12 +376,7 @@ impl<T: Transport> Engine<T> {
     /// A connection has carried all it may: closes it and opens another.
     fn retire(&mut self, conn: Conn, now: Time) {
         let Some(session) = self.remove(conn) else { return };
-        let ours = self.orders.per_connection.is_some();
         self.look_at_tcp(conn, session.answers <= 1);
-        if !ours {
-            // The learnt limit was reached: the peer closes, or has.
-            self.learnt.closed_after(session.answers);
-        }
         self.transport.close(conn, Close::AfterPeer);
         self.opening.closed();
         self.disconnected(now);
@@ -455,15 +464,14 @@ impl<T: Transport> Engine<T> {
         if !self.orders.open_loop || !self.again.is_empty() {
             return self.fill(conn, now);
         }
-        let depth = self.orders.depth;
         let Some(session) = self.session(conn) else { return };
-        if session.room(depth) > 0
+        if session.room() > 0
             && let Some(batch) = self.take(now, 1)
         {
             self.send_batch(conn, batch, now);
         }
         if let Some(session) = self.session(conn)
-            && session.room(depth) > 0
+            && session.room() > 0
         {
             session.listed = true;
             self.ready.push_back(conn);
@@ -533,13 +541,18 @@ impl<T: Transport> Engine<T> {
             }
             self.transport.close(session.conn, Close::Now);
         }
-        for run in std::mem::take(&mut self.again) {
-            self.recorder.unknown(&run);
+        for Waiting { run, why } in std::mem::take(&mut self.again) {
+            if self.board.stop_asked() {
+                self.recorder.unknown(&run);
+            } else {
+                self.fail(&run, why, None);
+            }
         }
         self.supply.stop(now);
         self.reach.end(now);
         self.recorder.requests.unsent = self.supply.unsent();
-        self.recorder.connections.learnt_limit = self.learnt.limit();
+        let connections = &mut self.recorder.connections;
+        (connections.learnt_limit, connections.learnt_on) = self.learnt.limit();
         let from = self.recorder.measure_from;
         let last = self.recorder.last_answer();
         let planned = self.supply.stop_at();

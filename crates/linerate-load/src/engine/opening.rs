@@ -6,7 +6,7 @@ use linerate_net::{ConnectOptions, NetError, NetErrorKind, Time, Transport};
 
 use super::loss::{connect_failure, connect_words};
 use super::session::{Phase, Session};
-use super::{Engine, Loss, Run};
+use super::{Engine, Loss, Run, Waiting};
 use crate::limits::{DOWN_BACKOFF, FIRST_BACKOFF, HANGING, LONGEST_BACKOFF, OPENED_PER_TURN};
 use crate::outcome::Failure;
 
@@ -132,7 +132,9 @@ impl<T: Transport> Engine<T> {
         if self.sessions.len() <= conn.slot() {
             self.sessions.resize_with(conn.slot() + 1, || None);
         }
-        self.sessions[conn.slot()] = Some(Session::new(conn, now, budget));
+        let depth = if self.careful > 0 { 1 } else { self.orders.depth };
+        self.careful = self.careful.saturating_sub(1);
+        self.sessions[conn.slot()] = Some(Session::new(conn, now, budget, depth));
         self.opening.open += 1;
         if self.is_short() {
             self.send_first(conn, now);
@@ -141,8 +143,8 @@ impl<T: Transport> Engine<T> {
 
     /// The one request of a short connection is handed over at once: it leaves as soon as the connection is established.
     fn send_first(&mut self, conn: linerate_net::Conn, now: Time) {
-        if let Some(run) = self.again.pop_front() {
-            return self.send_again(conn, run, 1, now);
+        if let Some(waiting) = self.again.pop_front() {
+            return self.send_again(conn, waiting, 1, now);
         }
         if let Some(batch) = self.take(now, 1) {
             self.send_batch(conn, batch, now);
@@ -183,10 +185,10 @@ impl<T: Transport> Engine<T> {
         if self.orders.open_loop {
             return;
         }
-        if let Some(mut run) = self.again.pop_front() {
+        if let Some(Waiting { mut run, why: lost }) = self.again.pop_front() {
             if run.count > 1 {
                 let rest = Run { first: run.first + 1, count: run.count - 1, ..run };
-                self.again.push_front(rest);
+                self.again.push_front(Waiting { run: rest, why: lost });
                 run.count = 1;
             }
             return self.fail_unreached(&run, why, detail);
@@ -200,7 +202,7 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some((why, detail)) = self.last_refusal.take() else { return };
-        for run in std::mem::take(&mut self.again) {
+        for Waiting { run, .. } in std::mem::take(&mut self.again) {
             self.fail_unreached(&run, why, &detail);
         }
         while self.fail_unsendable(why, &detail, now) {}
@@ -211,7 +213,7 @@ impl<T: Transport> Engine<T> {
     fn fail_unsendable(&mut self, why: Failure, detail: &str, now: Time) -> bool {
         let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
-        let stamp = super::Stamp { sent: now, due: batch.due, fruitless: 0, measured: batch.measured };
+        let stamp = super::Stamp { sent: now, due: batch.due, in_vain: 0, measured: batch.measured };
         let run: Run<super::Stamp> = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);

@@ -6,7 +6,7 @@ use linerate_net::{TcpInfo, TcpTotals, Time};
 use super::kinds::Kinds;
 use super::stamp::Stamp;
 use crate::histogram::Histogram;
-use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SLOWEST};
+use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Tcp};
 
 /// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
@@ -36,6 +36,8 @@ pub(crate) struct Recorder {
     slowest: Vec<Sample>,
     slowest_floor: u64,
     bad_samples: Vec<Sample>,
+    /// The first bytes that nobody had asked for.
+    unsolicited: Option<Sample>,
     last_answer: Time,
     no_latencies: bool,
 }
@@ -81,9 +83,9 @@ pub(crate) struct Verdict {
 impl Verdict {
     fn words(self) -> Option<&'static str> {
         match self {
-            Verdict { bad_tag: true, .. } => Some("bad tag"),
             Verdict { bad_status: true, .. } => Some("bad status"),
             Verdict { bad_body: true, .. } => Some("bad body"),
+            Verdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
         }
     }
@@ -121,6 +123,7 @@ impl Recorder {
             slowest: Vec::with_capacity(SLOWEST),
             slowest_floor: 0,
             bad_samples: Vec::new(),
+            unsolicited: None,
             last_answer: Time::ZERO,
             no_latencies,
         }
@@ -260,6 +263,31 @@ impl Recorder {
         }
     }
 
+    /// Bytes came that no request had asked for: `n` responses, or what pretends to be some.
+    pub(crate) fn unsolicited(&mut self, now: Time, bytes: &[u8], n: u64) {
+        if !self.measuring(now) {
+            return;
+        }
+        self.requests.unsolicited_responses += n;
+        if self.unsolicited.is_none() {
+            self.unsolicited = Some(Sample {
+                due_us: now.nanos_since(self.measure_from) as f64 / 1e3,
+                latency_us: None,
+                status: None,
+                why: "unsolicited".to_owned(),
+                request: String::new(),
+                head: String::from_utf8_lossy(&bytes[..bytes.len().min(UNSOLICITED_BYTES)]).into_owned(),
+            });
+        }
+    }
+
+    /// A response that its tag shows to be out of order.
+    pub(crate) fn out_of_order(&mut self, run: &Run<Stamp>) {
+        if run.stamp.measured {
+            self.requests.out_of_order_responses += u64::from(run.count);
+        }
+    }
+
     /// Nobody can know.
     pub(crate) fn unknown(&mut self, run: &Run<Stamp>) {
         if run.stamp.measured {
@@ -320,6 +348,7 @@ impl Recorder {
         first_byte.merge(&self.split_first);
         outcome.latency = crate::outcome::Latency { from_due, from_sent, connect: self.connect, first_byte };
         outcome.samples = self.bad_samples;
+        outcome.samples.extend(self.unsolicited);
         outcome.samples.append(&mut self.slowest);
         let named = self.named.tallies.into_iter().map(|t| Named {
             requests: t.requests,

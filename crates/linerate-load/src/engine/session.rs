@@ -30,6 +30,8 @@ pub(crate) enum Progress {
     Open,
     /// The peer said that it closes after the last answer read.
     PeerCloses,
+    /// Bytes came that no request had asked for.
+    Unsolicited,
 }
 
 /// Why the bytes of a peer make no sense.
@@ -37,8 +39,6 @@ pub(crate) enum Progress {
 pub(crate) enum Nonsense {
     #[error("{0}")]
     Answer(#[from] ResponseError),
-    #[error("bytes came that no request had asked for")]
-    Unasked,
 }
 
 /// What sessions of a core share.
@@ -86,11 +86,17 @@ pub(crate) struct Session {
     pub(crate) budget: u32,
     /// Whole answers so far.
     pub(crate) answers: u32,
+    /// Requests it may have in flight: behind a connection that failed only one until the first response (RFC 9112 section 9.3.2).
+    pub(crate) depth: u32,
+    /// Answers when a request that goes out again was put at the front.
+    pub(crate) again_at: Option<u32>,
     /// Waits in the engine's list of connections with a free place.
     pub(crate) listed: bool,
     /// Low-water mark set on the transport (1: none), and since when.
     pub(crate) low_water: usize,
     pub(crate) low_water_since: Time,
+    /// What follows the last response read is another protocol.
+    tunnels: bool,
     reader: ResponseReader,
     first_byte: Option<Time>,
     /// What is known of the answer being read.
@@ -108,7 +114,7 @@ struct Current {
 }
 
 impl Session {
-    pub(crate) fn new(conn: Conn, since: Time, budget: u32) -> Session {
+    pub(crate) fn new(conn: Conn, since: Time, budget: u32, depth: u32) -> Session {
         Session {
             conn,
             phase: Phase::Connecting,
@@ -116,9 +122,12 @@ impl Session {
             pipeline: Pipeline::new(),
             budget,
             answers: 0,
+            depth,
+            again_at: None,
             listed: false,
             low_water: 1,
             low_water_since: since,
+            tunnels: false,
             reader: ResponseReader::new(linerate_http::client::Limits::default()),
             first_byte: None,
             current: Current::default(),
@@ -131,13 +140,22 @@ impl Session {
     }
 
     /// Requests it could take now.
-    pub(crate) fn room(&self, depth: u32) -> u32 {
-        if self.phase == Phase::Open { depth.saturating_sub(self.in_flight()).min(self.budget) } else { 0 }
+    pub(crate) fn room(&self) -> u32 {
+        if self.phase == Phase::Open {
+            self.depth.saturating_sub(self.in_flight()).min(self.budget)
+        } else {
+            0
+        }
     }
 
     /// Whether part of the next answer has been seen.
     pub(crate) fn in_answer(&self) -> bool {
         self.reader.in_answer()
+    }
+
+    /// The peer has announced that it closes after the response that was read last, or was being read.
+    pub(crate) fn announced(&self) -> bool {
+        !self.reader.persists()
     }
 
     /// Reads what came at `now`.
@@ -152,8 +170,7 @@ impl Session {
         // An answer's end is a part of its own: it may still be to come when the bytes are used up.
         while !input.is_empty() || !self.reader.at_boundary() {
             let Some(front) = self.pipeline.front() else {
-                // A server that gives up on an idle connection may say so (408) before it closes.
-                return if self.answers > 0 { Ok(Progress::PeerCloses) } else { Err(Nonsense::Unasked) };
+                return Ok(unasked(now, input, shared));
             };
             if shared.judge.plain {
                 let most = if shared.judge.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
@@ -165,7 +182,12 @@ impl Session {
             }
             match self.step(now, &mut input, shared)? {
                 Some(Progress::Open) => {}
-                Some(Progress::PeerCloses) => return Ok(Progress::PeerCloses),
+                Some(ended) => {
+                    if !input.is_empty() && !self.tunnels {
+                        shared.recorder.unsolicited(now, input, surplus(input, shared.cache));
+                    }
+                    return Ok(ended);
+                }
                 None => break,
             }
         }
@@ -197,7 +219,7 @@ impl Session {
         let (recorder, kinds) = (&mut *shared.recorder, shared.kinds);
         let head = shared.cache.head().map_or(&b""[..], |h| h.raw());
         let mut record = |run: Run<Stamp>, first_byte: Option<Time>| {
-            let bad_status = !kinds.get(run.kind).expectation.good_status(status);
+            let bad_status = !kinds.get(run.kind).good_status(status);
             let verdict = Verdict { bad_status, ..Verdict::default() };
             recorder.answered(&run, &Answer { now, first_byte, status, verdict, head }, kinds);
         };
@@ -233,6 +255,7 @@ impl Session {
                 }
             }
             Some(Part::End(end)) => {
+                self.tunnels = end.status == 101 || (expect == Expect::Connect && end.status < 300);
                 self.end_answer(now, end.status, shared);
                 if !end.reusable {
                     return Ok(Some(Progress::PeerCloses));
@@ -251,7 +274,11 @@ impl Session {
         if shared.judge.tag.is_some() {
             let local = current.tag.and_then(|n| shared.kinds.local(n));
             match local.map_or(TagMatch::Unknown, |n| self.pipeline.answered_tag(n)) {
-                TagMatch::InOrder(run) | TagMatch::OutOfOrder(run) => matched = Some(run),
+                TagMatch::InOrder(run) => matched = Some(run),
+                TagMatch::OutOfOrder(run) => {
+                    shared.recorder.out_of_order(&run);
+                    matched = Some(run);
+                }
                 TagMatch::Unknown => bad_tag = true,
             }
         }
@@ -264,14 +291,54 @@ impl Session {
                 run
             }
         };
-        let expectation = &shared.kinds.get(run.kind).expectation;
+        let kind = shared.kinds.get(run.kind);
         let verdict = Verdict {
-            bad_status: !expectation.good_status(status),
-            bad_body: expectation.body.is_some() && !current.found,
+            bad_status: !kind.good_status(status),
+            bad_body: kind.expectation.body.is_some() && !current.found,
             bad_tag,
         };
         let answer = Answer { now, first_byte, status, verdict, head: &current.head };
         shared.recorder.answered(&run, &answer, shared.kinds);
+    }
+}
+
+/// Bytes on a connection with nothing in flight. A server that gives up on an idle connection may say so before it closes it (RFC 9110
+/// section 15.5.9); nothing else may come.
+fn unasked(now: Time, bytes: &[u8], shared: &mut Shared<'_>) -> Progress {
+    if is_farewell(bytes) {
+        return Progress::PeerCloses;
+    }
+    shared.recorder.unsolicited(now, bytes, surplus(bytes, shared.cache));
+    Progress::Unsolicited
+}
+
+/// Whether it is a 408 that announces the close.
+pub(crate) fn is_farewell(bytes: &[u8]) -> bool {
+    let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return false };
+    let head = bytes[..end].to_ascii_lowercase();
+    let closes = |line: &[u8]| {
+        let value = line.strip_prefix(b"connection:");
+        value.is_some_and(|v| memmem::find(v, b"close").is_some())
+    };
+    head.starts_with(b"http/1.1 408") && head.split(|b| *b == b'\n').any(closes)
+}
+
+/// How many responses the bytes hold, one that is not whole or makes no sense included.
+pub(crate) fn surplus(mut bytes: &[u8], cache: &mut HeadCache) -> u64 {
+    let mut reader = ResponseReader::new(linerate_http::client::Limits::default());
+    let mut n = 0;
+    loop {
+        match reader.next(cache, &mut bytes, Expect::Usual) {
+            Ok(Some(Part::End(end))) => {
+                n += 1;
+                if bytes.is_empty() || !end.reusable {
+                    return n;
+                }
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return n + u64::from(reader.in_answer()),
+            Err(_) => return n + 1,
+        }
     }
 }
 

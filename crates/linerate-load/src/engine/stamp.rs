@@ -9,8 +9,8 @@ pub(crate) struct Stamp {
     pub(crate) sent: Time,
     /// When it was due; in a closed loop the same as `sent`.
     pub(crate) due: Time,
-    /// Times it went out on a connection that then answered nothing.
-    pub(crate) fruitless: u8,
+    /// Times it went out while the server did nothing on the connection.
+    pub(crate) in_vain: u8,
     /// Whether it left after the warm-up.
     pub(crate) measured: bool,
 }

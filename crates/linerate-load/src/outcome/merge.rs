@@ -54,6 +54,8 @@ impl Requests {
         self.unknown += other.unknown;
         self.resent += other.resent;
         self.unsent += other.unsent;
+        self.unsolicited_responses += other.unsolicited_responses;
+        self.out_of_order_responses += other.out_of_order_responses;
     }
 }
 
@@ -107,9 +109,11 @@ impl Connections {
         self.hanging += other.hanging;
         self.closed_by_peer += other.closed_by_peer;
         self.requests_resent += other.requests_resent;
-        self.learnt_limit = match (self.learnt_limit, other.learnt_limit) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        (self.learnt_limit, self.learnt_on) = match (self.learnt_limit, other.learnt_limit) {
+            (Some(a), Some(b)) if a == b => (Some(a), self.learnt_on + other.learnt_on),
+            (Some(a), Some(b)) if b < a => (Some(b), other.learnt_on),
+            (None, theirs) => (theirs, other.learnt_on),
+            (mine, _) => (mine, self.learnt_on),
         };
     }
 }

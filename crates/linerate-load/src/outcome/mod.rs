@@ -72,6 +72,10 @@ pub struct Requests {
     pub resent: u64,
     /// Due in an open loop and never sent.
     pub unsent: u64,
+    /// Responses that no request had asked for.
+    pub unsolicited_responses: u64,
+    /// Responses in another order than their requests: only a tag shows it.
+    pub out_of_order_responses: u64,
 }
 
 /// Answered, but not as expected.
@@ -99,12 +103,14 @@ pub enum Failure {
     Connect,
     /// No whole answer within the time-out.
     Timeout,
-    /// The peer reset the connection.
+    /// The peer reset the connection before a byte of the response came.
     Reset,
-    /// The peer closed before the answer was whole.
+    /// The peer closed before a byte of the response came.
     ClosedEarly,
     /// What came was not HTTP, or broke its rules.
     Malformed,
+    /// A response began and broke off.
+    Truncated,
     /// No local port was left.
     PortsExhausted,
     /// No file descriptor was left.
@@ -115,12 +121,13 @@ pub enum Failure {
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 8] = [
+    pub const ALL: [Failure; 9] = [
         Failure::Connect,
         Failure::Timeout,
         Failure::Reset,
         Failure::ClosedEarly,
         Failure::Malformed,
+        Failure::Truncated,
         Failure::PortsExhausted,
         Failure::DescriptorsExhausted,
         Failure::NoMemory,
@@ -134,6 +141,7 @@ impl Failure {
             Failure::Reset => "reset",
             Failure::ClosedEarly => "closed_early",
             Failure::Malformed => "malformed",
+            Failure::Truncated => "truncated",
             Failure::PortsExhausted => "ports_exhausted",
             Failure::DescriptorsExhausted => "descriptors_exhausted",
             Failure::NoMemory => "no_memory",
@@ -160,7 +168,7 @@ impl Outcome {
     /// Everything that did not go as it should.
     pub fn errors(&self) -> u64 {
         let r = &self.requests;
-        r.failed + r.unknown + self.bad.total() + r.unsent
+        r.failed + r.unknown + self.bad.total() + r.unsent + r.unsolicited_responses
     }
 
     /// Whether the server was out of reach at the end, or for a second or more.
@@ -227,6 +235,8 @@ pub struct Connections {
     pub requests_resent: u64,
     /// Requests a connection takes before the peer closes it, where that was learnt.
     pub learnt_limit: Option<u32>,
+    /// Connections on which that limit was seen.
+    pub learnt_on: u64,
 }
 
 /// TCP's counters (`TCP_INFO`), summed over `looked_at` connections.

@@ -91,7 +91,9 @@ impl Metric {
             Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => shown_us(value),
             Metric::Rate => format!("{}/s", shown_number(value)),
             Metric::ErrorShare => format!("{} %", shown_number(value * 100.0)),
-            Metric::Errors | Metric::Answered => format!("{value:.0}"),
+            Metric::Errors | Metric::Answered | Metric::Unsolicited | Metric::OutOfOrder => {
+                format!("{value:.0}")
+            }
         }
     }
 }
@@ -116,12 +118,15 @@ fn parse_metric(name: &str) -> Result<Metric, String> {
         "rate" => return Ok(Metric::Rate),
         "errors" => return Ok(Metric::Errors),
         "answered" => return Ok(Metric::Answered),
+        "unsolicited" => return Ok(Metric::Unsolicited),
+        "out_of_order" => return Ok(Metric::OutOfOrder),
         "median" => return Ok(Metric::Percentile(50.0)),
         _ => {}
     }
     let percent = name.strip_prefix('p').and_then(parse_percent);
     percent.map(Metric::Percentile).ok_or_else(|| {
-        let names = "p50, p99, p99.9 (or p999), mean, min, max, rate, errors and answered";
+        let names =
+            "p50, p99, p99.9 (or p999), mean, min, max, rate, errors, answered, unsolicited and out_of_order";
         format!("{} is not measured; known are {names}", quoted(name))
     })
 }
@@ -195,6 +200,8 @@ fn measure(metric: Metric, outcome: &Outcome) -> Result<Measured, String> {
     let errors = outcome.errors() as f64;
     match metric {
         Metric::Answered => exactly(requests.answered as f64),
+        Metric::Unsolicited => exactly(requests.unsolicited_responses as f64),
+        Metric::OutOfOrder => exactly(requests.out_of_order_responses as f64),
         Metric::Rate if outcome.duration.is_zero() => Err("the run took no time".to_owned()),
         Metric::Rate => exactly(requests.answered as f64 / outcome.duration.as_secs_f64()),
         _ if requests.due() == 0 => Err("no request was sent".to_owned()),
@@ -232,6 +239,8 @@ mod tests {
             ("errors<10", Metric::Errors, Less, 10.0),
             ("errors<=0", Metric::Errors, AtMost, 0.0),
             ("answered>=1M", Metric::Answered, AtLeast, 1e6),
+            ("unsolicited<=0", Metric::Unsolicited, AtMost, 0.0),
+            ("out_of_order<1", Metric::OutOfOrder, Less, 1.0),
         ] {
             let expected = Check { expr: expr.trim().to_owned(), metric, comparison, limit };
             assert_eq!(Check::parse(expr), Ok(expected), "{expr}");

@@ -62,12 +62,41 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Number each request in this header field and check that the answer echoes it.
     pub tag: Option<String>,
+    /// Which requests go out again when their connection ends.
+    pub resend: Resend,
     /// May delay when answers are seen to go faster; latencies are then not reported.
     pub throughput: bool,
     /// What must hold at the end.
     pub checks: Vec<Check>,
     /// Seed of everything random (arrivals, weights, `{{rand}}`): the same plan asks for the same again.
     pub seed: u64,
+}
+
+/// Which requests go out again when their connection ends without a byte of their response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resend {
+    /// Idempotent ones where the server had answered on that connection before, and all behind a response that announced the close.
+    #[default]
+    Idle,
+    /// None.
+    Never,
+    /// Every idempotent one, up to three times.
+    Idempotent,
+}
+
+impl Resend {
+    /// All of them.
+    pub const ALL: [Resend; 3] = [Resend::Idle, Resend::Never, Resend::Idempotent];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resend::Idle => "idle",
+            Resend::Never => "never",
+            Resend::Idempotent => "idempotent",
+        }
+    }
 }
 
 /// Where to send.
@@ -243,12 +272,16 @@ pub enum Metric {
     Min,
     /// Answered requests per second.
     Rate,
-    /// (failed + unknown + bad + unsent) / (sent + unsent), a share of 1.
+    /// (failed + unknown + bad + unsent + unsolicited) / (sent + unsent), a share of 1.
     ErrorShare,
-    /// failed + unknown + bad + unsent, a count.
+    /// failed + unknown + bad + unsent + unsolicited, a count.
     Errors,
     /// Requests answered, a count.
     Answered,
+    /// Responses that no request had asked for, a count.
+    Unsolicited,
+    /// Responses in another order than their requests (with a tag), a count.
+    OutOfOrder,
 }
 
 /// How a check compares.

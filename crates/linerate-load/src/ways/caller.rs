@@ -10,11 +10,13 @@ use crate::engine::board::Board;
 use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::reach::Reach;
 use crate::engine::recorder::{Answer, Recorder, Verdict};
+use crate::engine::session::surplus;
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{DEAF_GRACE, FRUITLESS_ATTEMPTS, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
-use crate::plan::{Io, Pace, Plan};
+use crate::plan::{Io, Pace, Plan, Resend};
+use crate::resend::{End, Fate, Unanswered, fate};
 use crate::run::StartError;
 
 /// What all callers share: where requests come from and figures go to.
@@ -29,6 +31,7 @@ pub(super) struct Desk {
     busy: u64,
     unreachable: Option<String>,
     reach: Reach,
+    resend: Resend,
     /// When a caller first saw the order to stop.
     stop_seen: Option<Time>,
 }
@@ -66,6 +69,7 @@ impl Desk {
             busy: 0,
             unreachable: None,
             reach: Reach::new(start, measure_from),
+            resend: plan.resend,
             stop_seen: None,
         })
     }
@@ -98,7 +102,7 @@ impl Desk {
             self.recorder.sent(kind, 1);
         }
         let k = self.kinds.get(kind);
-        let stamp = Stamp { sent: now, due: now, fruitless: 0, measured: batch.measured };
+        let stamp = Stamp { sent: now, due: now, in_vain: 0, measured: batch.measured };
         Some(Run { stamp, first: batch.first, count: 1, kind, expect: k.expect, idempotent: k.idempotent })
     }
 
@@ -250,6 +254,10 @@ impl Caller {
                     self.answered(now, Some(first).filter(|f| *f < now), end.status);
                     let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
                     // What follows answers nothing that was asked, nor may it answer what is asked next (RFC 9112, 9.2).
+                    if !input.is_empty() && end.status != 101 {
+                        let n = surplus(input, &mut self.cache);
+                        lock(&self.desk).recorder.unsolicited(now, input, n);
+                    }
                     return Heard::Answered { reusable: end.reusable && !spent && input.is_empty() };
                 }
                 Err(error) => {
@@ -264,11 +272,11 @@ impl Caller {
         let Some(run) = self.run.take() else { return };
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
-        let expectation = &desk.kinds.get(run.kind).expectation;
+        let kind = desk.kinds.get(run.kind);
         let has = |text: &String| memchr::memmem::find(&self.body, text.as_bytes()).is_some();
         let verdict = Verdict {
-            bad_status: !expectation.good_status(status),
-            bad_body: !expectation.body.as_ref().is_none_or(has),
+            bad_status: !kind.good_status(status),
+            bad_body: !kind.expectation.body.as_ref().is_none_or(has),
             bad_tag: false,
         };
         desk.busy = desk.busy.saturating_sub(1);
@@ -276,28 +284,32 @@ impl Caller {
         desk.recorder.answered(&run, &answer, &desk.kinds);
     }
 
-    /// The peer closed, or the connection failed: the request goes out again, or is unknown.
+    /// The peer closed, or the connection failed: what becomes of the request.
     pub(super) fn lost(&mut self, now: Time, why: Failure, words: &str) {
-        if let Ok(Some(end)) = self.reader.finish()
+        let finished = self.reader.finish();
+        if let Ok(Some(end)) = finished
             && why == Failure::ClosedEarly
         {
             return self.answered(now, self.first_byte, end.status);
         }
         let Some(mut run) = self.run.take() else { return };
-        let mut desk = lock(&self.desk);
+        let mut guard = lock(&self.desk);
+        let desk = &mut *guard;
         desk.busy = desk.busy.saturating_sub(1);
         desk.recorder.connections.closed_by_peer += 1;
-        if !run.idempotent {
-            return desk.recorder.unknown(&run);
+        if self.first_byte.is_some() {
+            let detail = finished.err().map(|cut| cut.to_string());
+            let detail = detail.as_deref().unwrap_or(words);
+            return desk.recorder.failed(&run, Failure::Truncated, Some(detail), &desk.kinds);
         }
-        if self.on_connection <= 1 {
-            run.stamp.fruitless += 1;
+        run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
+        let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
+        let request = Unanswered { idempotent, in_vain, server_spoke: self.on_connection > 1 };
+        match fate(desk.resend, End::Lost(why), request) {
+            Fate::Again => self.run = Some(run),
+            Fate::Failed(why) => desk.recorder.failed(&run, why, Some(words), &desk.kinds),
+            Fate::Unknown => desk.recorder.unknown(&run),
         }
-        if run.stamp.fruitless >= FRUITLESS_ATTEMPTS {
-            let desk = &mut *desk;
-            return desk.recorder.failed(&run, why, Some(words), &desk.kinds);
-        }
-        self.run = Some(run);
     }
 
     /// No answer within the time-out: failed, or unknown when the end had come meanwhile.

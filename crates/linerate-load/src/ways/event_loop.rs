@@ -194,6 +194,7 @@ impl Part {
             per_connection: plan.per_connection,
             timeout: plan.timeout,
             tag: plan.tag.clone(),
+            resend: plan.resend,
             throughput: plan.throughput,
             start: self.start,
             open_loop: plan.pace != Pace::Closed,

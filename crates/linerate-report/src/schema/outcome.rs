@@ -82,6 +82,12 @@ pub struct Requests {
     pub resent: u64,
     /// Due in an open loop and never sent.
     pub unsent: u64,
+    /// Responses that no request had asked for.
+    #[serde(default)]
+    pub unsolicited_responses: u64,
+    /// Responses in another order than their requests, as their tags show.
+    #[serde(default)]
+    pub out_of_order_responses: u64,
 }
 
 /// Answered, but not as expected.
@@ -167,6 +173,9 @@ pub struct Connections {
     pub requests_resent: u64,
     /// Requests a connection takes before the peer closes it, where that was learnt.
     pub learnt_limit: Option<u32>,
+    /// Connections on which that limit was seen.
+    #[serde(default)]
+    pub learnt_on: u64,
 }
 
 /// TCP's counters.

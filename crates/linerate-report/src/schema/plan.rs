@@ -13,6 +13,9 @@ pub struct Plan {
     pub pipeline: u32,
     /// A connection is closed after this many requests.
     pub per_connection: Option<u32>,
+    /// Which requests go out again when their connection ends: "idle", "never" or "idempotent".
+    #[serde(default)]
+    pub resend: String,
     /// Stop after this many requests.
     pub requests: Option<u64>,
     /// Stop after this time, seconds.

@@ -19,6 +19,16 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             page.labelled("", &reason(why, plan, outcome));
         }
     }
+    if requests.resent > 0 {
+        page.blank();
+        let text = format!(
+            "{} a second time, because the server closed the connection without a byte of their response; each \
+             counts once (--resend never lets them fail)",
+            units::several(requests.resent, "request went out", "requests went out")
+        );
+        page.labelled("resent", &text);
+    }
+    unsolicited(page, plan, outcome);
     if requests.unknown > 0 {
         page.blank();
         let text = format!(
@@ -41,6 +51,28 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
 }
 
+/// Responses that nobody asked for, and those in the wrong order.
+fn unsolicited(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let requests = &outcome.requests;
+    if requests.unsolicited_responses > 0 {
+        page.blank();
+        let n = units::several(requests.unsolicited_responses, "response", "responses");
+        let mut text = format!("{n} that no request had asked for");
+        if plan.depth > 1 && plan.tag.is_none() {
+            text += "; in a pipeline only the surplus is visible, --tag shows each";
+        }
+        page.marked(Mark::Bad, &text);
+        if let Some(sample) = outcome.samples.iter().find(|s| s.why == "unsolicited") {
+            page.labelled("", &format!("the first bytes: {}", sample.head.escape_debug()));
+        }
+    }
+    if requests.out_of_order_responses > 0 {
+        page.blank();
+        let n = units::several(requests.out_of_order_responses, "response came", "responses came");
+        page.marked(Mark::Bad, &format!("{n} in another order than the requests (RFC 9112 section 9.3.2)"));
+    }
+}
+
 fn reason(why: Failure, plan: &Plan, outcome: &Outcome) -> String {
     let detail = outcome.failures.details.get(why.name()).map(String::as_str);
     let words = words(why, plan, detail);
@@ -55,8 +87,9 @@ fn words(why: Failure, plan: &Plan, detail: Option<&str>) -> String {
         Failure::Timeout => {
             format!("no whole answer within {} (--timeout)", shown_duration(plan.timeout))
         }
-        Failure::Reset => with("the connection was reset before the answer was whole"),
-        Failure::ClosedEarly => with("the connection was closed before the answer was whole"),
+        Failure::Reset => with("the connection was reset before a byte of the response came"),
+        Failure::ClosedEarly => with("the connection was closed before a byte of the response came"),
+        Failure::Truncated => with("a response began and broke off"),
         Failure::Malformed => with("what came is not a valid HTTP answer"),
         Failure::PortsExhausted => format!(
             "every local port towards {} is in use: raise net.ipv4.ip_local_port_range, add --from addresses, or use \

@@ -117,13 +117,10 @@ pub(super) fn connections(page: &mut Page, outcome: &Outcome) {
         text += &format!(", {} closed by the server", units::count(c.closed_by_peer));
     }
     if let Some(limit) = c.learnt_limit {
-        text += &format!(" (it closes after {})", units::several(u64::from(limit), "request", "requests"));
-    }
-    let resent = outcome.requests.resent;
-    if resent > 0 {
         text += &format!(
-            "; {} again after a close, each counted once",
-            units::several(resent, "request went out", "requests went out")
+            " (it closes after {}, seen on {})",
+            units::several(u64::from(limit), "request", "requests"),
+            units::several(c.learnt_on, "connection", "connections")
         );
     }
     page.labelled("connections", &text);

@@ -12,7 +12,7 @@ use linerate_net::mem::{Accept, Cut, Mem, MemOptions};
 
 use super::board::Board;
 use crate::outcome::{Failure, Outcome};
-use crate::plan::{Expectation, Order, Pace, Plan, Rate, Request, Stop, Target};
+use crate::plan::{Expectation, Order, Pace, Plan, Rate, Request, Resend, Stop, Target};
 use crate::ways::Part;
 use peer::{Script, Seen};
 
@@ -275,11 +275,131 @@ fn no_buffer_space_is_a_failure_that_passes() {
 }
 
 #[test]
-fn resets_lose_nothing() {
+fn a_reset_within_a_response_fails_that_request_alone() {
     let plan = Plan { connections: 4, depth: 5, stop: requests(500), ..plan() };
     let (outcome, _) = run_on(MemOptions { reset_after_bytes: Some(1000), ..wire() }, &plan, Script::new());
-    assert_eq!(outcome.requests.answered, 500, "{:?} {:?}", outcome.requests, outcome.failures);
-    assert!(outcome.requests.resent > 0);
+    let failed = outcome.failures.count(Failure::Truncated);
+    assert_eq!(
+        (outcome.requests.answered + failed, outcome.requests.unknown),
+        (500, 0),
+        "{:?}",
+        outcome.failures
+    );
+    assert!(failed <= outcome.connections.opened && outcome.requests.resent > 0);
+}
+
+/// RFC 9112 section 8.
+#[test]
+fn a_response_that_breaks_off_has_failed_and_is_not_asked_for_again() {
+    for (method, depth) in [("GET", 1), ("GET", 10), ("POST", 1), ("POST", 10)] {
+        let mut plan = Plan { connections: 3, depth, stop: requests(600), ..plan() };
+        plan.requests = vec![request(method)];
+        let (outcome, seen) = run(&plan, Script { truncate_every: Some(3), ..Script::new() });
+        let truncated = seen.get().truncated;
+        assert_eq!(outcome.failures.count(Failure::Truncated), truncated, "{method} {depth}");
+        assert_eq!(outcome.requests.failed, truncated, "{method} {depth} {:?}", outcome.failures);
+        match (method, depth) {
+            ("GET", _) => assert_eq!(outcome.requests.answered, 600 - truncated),
+            (_, 1) => assert_eq!(outcome.requests.unknown, 0),
+            _ => assert!(outcome.requests.unknown > 0),
+        }
+        assert_eq!(outcome.requests.resent == 0, depth == 1 || method == "POST");
+        assert_eq!(outcome.connections.learnt_limit, None, "what breaks off is no limit");
+    }
+}
+
+/// RFC 9112 section 9.6.
+#[test]
+fn behind_an_announced_close_any_method_goes_out_again() {
+    let mut plan = Plan { connections: 2, depth: 100, stop: requests(1000), ..plan() };
+    plan.requests = vec![request("POST")];
+    let script = || Script { close_after: Some(10), says_close: true, ..Script::new() };
+    let (outcome, _) = run(&plan, script());
+    assert_eq!((outcome.requests.answered, outcome.requests.unknown), (1000, 0));
+    let never = Plan { resend: Resend::Never, ..plan };
+    let (outcome, seen) = run(&never, script());
+    assert_eq!((outcome.requests.resent, outcome.requests.unknown), (0, 0));
+    assert_eq!(outcome.requests.answered, seen.get().answered);
+    assert_eq!(outcome.failures.count(Failure::ClosedEarly), outcome.requests.failed);
+}
+
+/// RFC 9112 section 9.3.2.
+#[test]
+fn behind_an_unannounced_close_nothing_is_pipelined_before_the_first_response() {
+    let plan = Plan { connections: 1, depth: 10, stop: requests(60), ..plan() };
+    let (outcome, seen) = run(&plan, Script { close_after: Some(4), ..Script::new() });
+    assert_eq!(outcome.requests.answered, 60, "{:?}", outcome.failures);
+    let bursts = seen.get().bursts;
+    assert_eq!(bursts[0], 10);
+    // Three connections are closed before the limit is learnt; behind it nothing is lost any more.
+    assert_eq!(bursts[1..4], [1, 1, 1], "{bursts:?}");
+}
+
+#[test]
+fn resending_is_as_the_user_says() {
+    let at_once = || Script { close_after: Some(0), ..Script::new() };
+    for (resend, each) in [(Resend::Idle, 0), (Resend::Never, 0), (Resend::Idempotent, 3)] {
+        let plan = Plan { connections: 2, depth: 1, stop: requests(12), resend, ..plan() };
+        let (outcome, _) = run(&plan, at_once());
+        let (r, f) = (outcome.requests, &outcome.failures);
+        assert_eq!((r.failed, r.resent), (12, 12 * each), "{resend:?} {f:?}");
+        assert_eq!(f.count(Failure::Timeout), 0);
+    }
+}
+
+#[test]
+fn what_nobody_asked_for_is_counted() {
+    let plan = Plan { connections: 2, stop: requests(50), ..plan() };
+    let (outcome, _) = run(&plan, Script { twice: true, ..Script::new() });
+    let r = outcome.requests;
+    assert_eq!((r.answered, r.failed, r.unsolicited_responses), (50, 0, 50), "{:?}", outcome.failures);
+    assert_eq!(outcome.errors(), 50);
+    let sample = outcome.samples.iter().find(|s| s.why == "unsolicited").unwrap();
+    assert!(sample.head.starts_with("HTTP/1.1 200 OK"), "{sample:?}");
+    // In a pipeline the surplus alone is visible: ten too many for ten requests.
+    let plan = Plan { connections: 1, depth: 10, stop: requests(10), ..plan };
+    let (outcome, _) = run(&plan, Script { twice: true, ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.requests.unsolicited_responses), (10, 10));
+}
+
+/// RFC 9110 section 15.5.9.
+#[test]
+fn a_farewell_on_an_idle_connection_is_forgiven() {
+    let open = Pace::Open { rate: Rate::constant(1.0), arrival: Default::default() };
+    let plan = Plan { connections: 2, stop: seconds(20), pace: open, ..plan() };
+    let idle = Some(Duration::from_millis(1500));
+    let (outcome, _) = run(&plan, Script { idle, farewell: true, ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.requests.unsolicited_responses), (20, 0));
+    assert!(outcome.connections.closed_by_peer > 0);
+}
+
+#[test]
+fn responses_out_of_order_are_matched_and_counted() {
+    let plan = Plan { depth: 4, tag: Some("X-Tag".to_owned()), stop: requests(40), ..plan() };
+    let script = Script { echo: Some("X-Tag".to_owned()), swap: true, ..Script::new() };
+    let (outcome, _) = run(&plan, script);
+    let r = outcome.requests;
+    assert_eq!((r.answered, outcome.bad.total(), r.out_of_order_responses), (40, 0, 20));
+}
+
+#[test]
+fn one_early_close_changes_nothing() {
+    let plan = Plan { connections: 3, stop: requests(300), ..plan() };
+    let (outcome, seen) = run(&plan, Script { close_first: true, says_close: true, ..Script::new() });
+    assert_eq!((outcome.requests.answered, outcome.connections.learnt_limit), (300, None));
+    assert!(seen.get().connections <= 4, "{}", seen.get().connections);
+}
+
+/// RFC 9110 section 15.2.2.
+#[test]
+fn another_protocol_that_nobody_asked_for_is_bad() {
+    let mut plan = Plan { stop: requests(5), ..plan() };
+    let script = || Script { status: "101 Switching Protocols", ..Script::new() };
+    let (outcome, _) = run(&plan, script());
+    assert_eq!((outcome.requests.answered, outcome.bad.status), (5, 5));
+    plan.requests[0].fields.push(("Connection".to_owned(), "Upgrade".to_owned()));
+    plan.requests[0].fields.push(("Upgrade".to_owned(), "x".to_owned()));
+    assert_eq!(run(&plan, script()).0.bad.status, 0);
 }
 
 #[test]

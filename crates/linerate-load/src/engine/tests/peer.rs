@@ -17,6 +17,9 @@ pub(super) struct Counts {
     pub(super) requests: u64,
     pub(super) answered: u64,
     pub(super) said_close: u64,
+    pub(super) truncated: u64,
+    /// Requests that came at once on each connection, before it had answered any.
+    pub(super) bursts: Vec<usize>,
     pub(super) heads: Vec<String>,
 }
 
@@ -53,6 +56,16 @@ pub(super) struct Script {
     pub(super) idle: Option<Duration>,
     /// Echoes this field of the request.
     pub(super) echo: Option<String>,
+    /// Of so many responses one breaks off.
+    pub(super) truncate_every: Option<u64>,
+    /// Sends each response twice.
+    pub(super) twice: bool,
+    /// Sends pairs of responses in the wrong order.
+    pub(super) swap: bool,
+    /// Closes its first connection after one response, and no other.
+    pub(super) close_first: bool,
+    /// Says 408 before it closes an idle connection.
+    pub(super) farewell: bool,
     /// Keeps heads of requests for the test to look at.
     pub(super) keep_heads: bool,
     pub(super) conns: HashMap<PeerConn, ConnState>,
@@ -64,6 +77,7 @@ pub(super) struct ConnState {
     answers: u64,
     closed: bool,
     last: Time,
+    held: Option<String>,
 }
 
 impl Script {
@@ -83,6 +97,11 @@ impl Script {
             body: "hello".to_owned(),
             idle: None,
             echo: None,
+            truncate_every: None,
+            twice: false,
+            swap: false,
+            close_first: false,
+            farewell: false,
             keep_heads: false,
             conns: HashMap::new(),
         }
@@ -104,13 +123,16 @@ impl Script {
             return;
         }
         seen.answered += 1;
+        let cut = self.truncate_every.is_some_and(|n| seen.requests.is_multiple_of(n));
+        seen.truncated += u64::from(cut);
+        let first = self.close_first && seen.connections == 1 && seen.answered == 1;
         let state = self.conns.entry(conn).or_default();
         state.last = now;
         if let Some(idle) = self.idle {
             out.call_after(idle, conn);
         }
         state.answers += 1;
-        let last = asked_to_close || self.close_after.is_some_and(|n| state.answers >= n);
+        let last = asked_to_close || cut || first || self.close_after.is_some_and(|n| state.answers >= n);
         let mut at = now + self.think;
         if let Some((from, to)) = self.stall
             && at >= from
@@ -120,7 +142,7 @@ impl Script {
         }
         let wait = at - now;
         let mut answer = format!("HTTP/1.1 {}\r\nContent-Length: {}\r\n", self.status, self.body.len());
-        if last && (self.says_close || asked_to_close) {
+        if last && !cut && (self.says_close || asked_to_close) {
             answer.push_str("Connection: close\r\n");
         }
         if let Some(name) = &self.echo
@@ -132,6 +154,21 @@ impl Script {
         answer.push_str("\r\n");
         if !head.starts_with("HEAD ") {
             answer.push_str(&self.body);
+        }
+        if cut {
+            answer.truncate(answer.len() - 2);
+        }
+        if self.twice {
+            answer = answer.repeat(2);
+        }
+        if self.swap {
+            match state.held.take() {
+                None => {
+                    state.held = Some(answer);
+                    return;
+                }
+                Some(before) => answer.push_str(&before),
+            }
         }
         out.send_after(wait, conn, answer);
         if last {
@@ -167,6 +204,11 @@ impl Peer for Script {
             let state = self.conns.entry(conn).or_default();
             if now - state.last >= idle && !state.closed {
                 state.closed = true;
+                if self.farewell {
+                    let words =
+                        "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+                    out.send(conn, words);
+                }
                 out.close(conn);
             }
             return;
@@ -181,6 +223,10 @@ impl Peer for Script {
             return;
         }
         state.carry.extend_from_slice(bytes);
+        if state.answers == 0 && state.held.is_none() {
+            let heads = memchr::memmem::find_iter(&state.carry, b"\r\n\r\n").count();
+            self.seen.0.lock().unwrap().bursts.push(heads);
+        }
         loop {
             let state = self.conns.entry(conn).or_default();
             let Some(end) = memchr::memmem::find(&state.carry, b"\r\n\r\n").filter(|_| !state.closed) else {

@@ -22,7 +22,7 @@ use super::limits::{
 };
 use super::parts::{is_token, parse_addresses};
 use super::units::quoted;
-use super::{Arrival, Check, DataSet, Io, Order, Rate, Request, Way};
+use super::{Arrival, Check, DataSet, Io, Order, Rate, Request, Resend, Way};
 
 /// Keys at the top, beside those that requests share.
 const RUN_KEYS: &[&str] = &[
@@ -34,6 +34,7 @@ const RUN_KEYS: &[&str] = &[
     "rate",
     "arrival",
     "per_connection",
+    "resend",
     "threads",
     "way",
     "io",
@@ -93,6 +94,8 @@ pub struct PlanFile {
     pub rate: Option<Rate>,
     /// `arrival`.
     pub arrival: Option<Arrival>,
+    /// `resend`: which requests go out again.
+    pub resend: Option<Resend>,
     /// `per_connection`: close a connection after so many requests.
     pub per_connection: Option<u32>,
     /// `threads`.
@@ -201,6 +204,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
             i.choice(&[("constant", Arrival::Constant), ("poisson", Arrival::Poisson)])
         })?,
         per_connection: small("per_connection", u64::from(u32::MAX))?,
+        resend: top.read("resend", |i| i.choice(&Resend::ALL.map(|r| (r.name(), r))))?,
         threads: small("threads", MAX_THREADS)?,
         way: top.read("way", |i| {
             i.choice(&[
