@@ -5,12 +5,17 @@ mod common;
 mod namespaces;
 mod past_kernel;
 
+use std::io::{BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIRS};
-use past_kernel::{PORT, Serving, get, load};
+use common::answer;
+use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIR_V6, THEIRS};
+use past_kernel::{PORT, Serving, connected, get, load};
+
+const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(OUR_V4), PORT);
 
 /// Ten runs from one address, each of which uses ports that the server remembers from earlier ones.
 fn ten_runs(within: &Namespace, interface: &str, to: std::net::Ipv4Addr) {
@@ -68,4 +73,169 @@ fn two_kernels_behind_one_port_of_a_nat_are_both_served() {
         // The NAT has to forget, our server must not.
         thread::sleep(Duration::from_millis(2500));
     }
+}
+
+/// A down link is packet loss: connections wait for it, and new ones are made.
+#[test]
+fn a_server_outlives_a_link_that_is_down_for_a_second() {
+    let test = "a_server_outlives_a_link_that_is_down_for_a_second";
+    let Some(cable) = Cable::new(test, 1) else { return };
+    let serving = Serving::xdp(&cable, "");
+    let mut open = cable.theirs.run(|| BufReader::new(connected(AT)));
+    write!(open.get_mut(), "GET /bytes/30000000 HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+    cable.ours.must(&format!("ip link set {OURS} down"));
+    thread::sleep(Duration::from_secs(1));
+    cable.ours.must(&format!("ip link set {OURS} up"));
+    serving.says(&format!("{OURS} is down: packets are lost until it is up again"));
+    serving.says(&format!("{OURS} is up again"));
+    assert_eq!(answer(&mut open).1.len(), 30_000_000, "what was under way arrives");
+    assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
+}
+
+/// `load` from this address while its link goes down for a second, and `meanwhile` is done when it is up again.
+fn load_over_a_break(cable: &Cable, from: &str, to: &str, meanwhile: impl FnOnce()) {
+    let flags = format!(
+        "--io xdp --interface {OURS} --from {from} -t 1 -c 10 -r 500 -d 4s http://{to}:{PORT}/bytes/600"
+    );
+    let (document, said) = thread::scope(|scope| {
+        let running = scope.spawn(|| load(&cable.ours, &flags));
+        has_address(cable, from);
+        thread::sleep(Duration::from_millis(700));
+        cable.ours.must(&format!("ip link set {OURS} down"));
+        thread::sleep(Duration::from_secs(1));
+        cable.ours.must(&format!("ip link set {OURS} up"));
+        has_address(cable, from);
+        meanwhile();
+        running.join().expect("no panic")
+    });
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/failed"), 0, "{document}");
+    assert!(common::number(&document, "/requests/answered") >= 1900, "{document}");
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("here is down") && warnings.contains("here is up again"), "{warnings}");
+}
+
+#[test]
+fn load_goes_on_when_its_link_comes_back() {
+    let Some(cable) = Cable::new("load_goes_on_when_its_link_comes_back", 1) else { return };
+    let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
+    load_over_a_break(&cable, "10.77.0.9", &THEIR_V4.to_string(), || {
+        // An address that somebody takes away is given again.
+        cable.ours.must(&format!("ip address del 10.77.0.9/32 dev {OURS}"));
+        has_address(&cable, "10.77.0.9");
+    });
+}
+
+/// The kernel takes IPv6 addresses from an interface that goes down.
+#[test]
+fn load_by_ipv6_goes_on_when_its_link_comes_back() {
+    let Some(cable) = Cable::new("load_by_ipv6_goes_on_when_its_link_comes_back", 1) else { return };
+    let _kernels = Serving::start(&cable.theirs, &format!("--listen [{THEIR_V6}]:{PORT} --threads 1"));
+    // NDP works as soon as the link-local address has been found to be nobody else's.
+    cable.ours.must(&format!("ping -c 1 -w 10 {THEIR_V6}"));
+    load_over_a_break(&cable, "fd77::9", &format!("[{THEIR_V6}]"), || {});
+}
+
+fn has_address(cable: &Cable, address: &str) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !cable.ours.must(&format!("ip address show dev {OURS}")).contains(&format!("{address}/")) {
+        assert!(Instant::now() < until, "{address} never came");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whoever runs it learns that it no longer serves.
+#[test]
+fn a_server_whose_interface_is_removed_ends() {
+    let Some(cable) = Cable::new("a_server_whose_interface_is_removed_ends", 2) else { return };
+    let flags = format!("--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --threads 2");
+    let mut serving = Serving::start(&cable.ours, &flags);
+    assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
+    cable.ours.must(&format!("ip link delete {OURS}"));
+    assert_eq!(serving.ends(), Some(4));
+    serving.says("the interface here was removed");
+    serving.says("answered 1 requests on 1 connections");
+    serving.says("none of its threads can serve any more");
+}
+
+#[test]
+fn load_whose_interface_is_removed_says_what_it_measured() {
+    let Some(cable) = Cable::new("load_whose_interface_is_removed_says_what_it_measured", 1) else { return };
+    let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
+    let flags = format!(
+        "--io xdp --interface {OURS} --from 10.77.0.9 -t 1 -c 10 -r 500 -d 20s http://{THEIR_V4}:{PORT}/bytes/600"
+    );
+    let (document, said) = thread::scope(|scope| {
+        let running = scope.spawn(|| load(&cable.ours, &flags));
+        has_address(&cable, "10.77.0.9");
+        thread::sleep(Duration::from_secs(1));
+        cable.ours.must(&format!("ip link delete {OURS}"));
+        running.join().expect("no panic")
+    });
+    assert_eq!(said.code, Some(4), "{}", said.err);
+    assert!(common::number(&document, "/requests/answered") >= 100, "{document}");
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("the run ended early: the interface here was removed"), "{warnings}");
+}
+
+#[test]
+fn changes_of_the_interface_are_followed() {
+    let Some(cable) = Cable::new("changes_of_the_interface_are_followed", 1) else { return };
+    let serving = Serving::xdp(&cable, "");
+    let mut open = cable.theirs.run(|| BufReader::new(connected(AT)));
+    let mut ask = |path: &str| {
+        write!(open.get_mut(), "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        answer(&mut open).1
+    };
+    let mss = |flows: &[u8]| -> u64 {
+        let flows: serde_json::Value = serde_json::from_slice(flows).expect("JSON");
+        flows["flows"][0]["mss_bytes"].as_u64().expect("a size")
+    };
+    assert_eq!(mss(&ask("/stats/flows")), 1448);
+    cable.ours.must(&format!("ip link set {OURS} mtu 1300"));
+    serving.says(&format!("the MTU of {OURS} is 1300 now"));
+    // The connection that is open, and a new one.
+    assert_eq!(mss(&ask("/stats/flows")), 1248);
+    assert_eq!(ask("/bytes/1000000").len(), 1_000_000);
+    assert_eq!(cable.theirs.run(|| get(AT, "/bytes/1000000")).1.len(), 1_000_000);
+    // Packets to the new address are ours, and are answered from it.
+    cable.ours.must(&format!("ip link set {OURS} address 02:00:00:00:77:01"));
+    serving.says(&format!("the hardware address of {OURS} has changed"));
+    cable.theirs.must(&format!("ip neighbour flush dev {THEIRS}"));
+    assert_eq!(cable.theirs.run(|| get(AT, "/bytes/1000000")).1.len(), 1_000_000);
+    // An address of its own that is gone is the operator's doing, and said.
+    cable.ours.must(&format!("ip address del {OUR_V4}/24 dev {OURS}"));
+    serving.says(&format!("{OURS} has lost the address {OUR_V4}"));
+}
+
+/// A kernel on this machine leaves checksums to a card that is not there, over a macvlan as over a veth.
+#[test]
+fn a_macvlan_works_for_server_and_client() {
+    let Some(cable) = Cable::new("a_macvlan_works_for_server_and_client", 1) else { return };
+    let address = Ipv4Addr::new(10, 77, 0, 5);
+    let host = cable.macvlan("mv0", address);
+    let flags = format!("--io xdp --interface mv0 --listen {address}:{PORT} --threads 1");
+    let serving = Serving::start(&host, &flags);
+    assert_eq!(cable.theirs.run(|| get((address, PORT).into(), "/bytes/100000")).1.len(), 100_000);
+    drop(serving);
+    let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
+    let flags = format!(
+        "--io xdp --interface mv0 --from 10.77.0.9 -t 1 -c 10 -n 1000 --per-connection 10 http://{THEIR_V4}:{PORT}/bytes/600"
+    );
+    let (document, said) = load(&host, &flags);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(common::number(&document, "/requests/answered"), 1000);
+}
+
+#[test]
+fn the_target_is_no_source() {
+    let Some(cable) = Cable::new("the_target_is_no_source", 1) else { return };
+    let begun = Instant::now();
+    let flags = format!(
+        "load --io xdp --interface {OURS} --from 10.77.0.9,{THEIR_V4} -n 1 http://{THEIR_V4}:{PORT}/"
+    );
+    let said = cable.ours.run(|| common::run(&flags.split(' ').collect::<Vec<_>>()));
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("--from is 10.77.0.2, which is the target itself"), "{}", said.err);
+    assert!(begun.elapsed() < Duration::from_secs(2), "before anything is looked for");
 }

@@ -79,3 +79,16 @@ pub(crate) const EVENTS_PER_CLOCK_READ: usize = 8;
 /// Longest wait for a low-water mark to be reached before it is taken back (`--throughput`). Reason: answers may turn out
 /// shorter than those before.
 pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);
+
+/// Things that happened under the transport and are told at the end. Reason: a link that goes up and down all night.
+pub(crate) const NEWS: usize = 16;
+
+/// Connections of a core that may wait for their first answer at the same time, at first. Reason: what a server keeps of them
+/// (nginx 511, Linux 4096) and what rings on the way hold is bounded; what finds no room asks again after a second.
+pub(crate) const ASKED_AT_FIRST: u32 = 512;
+/// ... when answers come at once. Reason: a hundred thousand over a round trip of 40 ms take a second.
+pub(crate) const ASKED_AT_MOST: u32 = 4096;
+/// ... and when they do not.
+pub(crate) const ASKED_AT_LEAST: u32 = 128;
+/// A connection that took so long was asked for twice. Reason: a lost SYN is sent again after a second (RFC 6298 section 2.1).
+pub(crate) const ASKED_AGAIN: std::time::Duration = std::time::Duration::from_millis(900);

@@ -98,6 +98,7 @@ fn watched(core: Option<usize>, own_descriptors: bool, work: Work) -> Outcome {
     let watch = Watch::begin();
     let mut outcome = work().unwrap_or_else(|error| Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],
+        broken: Some(error),
         ..Outcome::default()
     });
     let client = if core.is_some() { watch.end_on_own_core() } else { watch.end() };

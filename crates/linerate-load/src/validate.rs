@@ -58,13 +58,25 @@ impl Plan {
                      interface's network"
                     .to_owned())
             }
-            (Io::Xdp, Some(_)) => match self.target.addresses.iter().find(|to| !self.has_source_for(to)) {
-                Some(to) => Err(format!("--from has no address of the same family as the target {to}")),
-                None => Ok(()),
-            },
+            (Io::Xdp, Some(_)) => self.validate_sources(),
             (_, Some(_)) => Err("--interface is for --io xdp; elsewhere the kernel chooses".to_owned()),
             (_, None) => Ok(()),
         }
+    }
+
+    fn validate_sources(&self) -> Result<(), String> {
+        for to in &self.target.addresses {
+            if self.from.contains(&to.ip()) {
+                return Err(format!(
+                    "--from is {}, which is the target itself; connections come from free addresses of the interface's network",
+                    to.ip()
+                ));
+            }
+            if !self.has_source_for(to) {
+                return Err(format!("--from has no address of the same family as the target {to}"));
+            }
+        }
+        Ok(())
     }
 
     fn validate_middlewares(&self) -> Result<(), String> {

@@ -308,6 +308,11 @@ pub trait Transport {
         None
     }
 
+    /// Something about what is under the transport that the operator should know, once each: its interface went down, or the like.
+    fn news(&mut self) -> Option<String> {
+        None
+    }
+
     /// Shows the connections of the transport's own TCP that are in `most` places of its table, from place `from` on, and gives the
     /// place to go on from; `None` at the end, and at once where TCP is the kernel's (ss shows them there). In pieces, so that nobody
     /// waits for a large table; what comes or goes between two may be missed, and nothing is shown twice.

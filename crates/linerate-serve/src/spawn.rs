@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -155,6 +155,8 @@ pub struct Handle {
     counts: Arc<Vec<Arc<ThreadCounts>>>,
     stop: Arc<AtomicBool>,
     threads: Vec<Running>,
+    /// Ends when the last thread has.
+    ending: Mutex<Option<mpsc::Receiver<()>>>,
     /// What each address was asked as: port 0 stands for the one that was chosen.
     pub(crate) asked: Vec<Address>,
     /// The Unix sockets among them.
@@ -228,6 +230,21 @@ impl Handle {
     /// Whether all its threads have ended by themselves, which they only do when the transport fails.
     pub fn is_dead(&self) -> bool {
         self.threads.iter().all(|running| running.thread.is_finished())
+    }
+
+    /// Does this when all its threads have ended by themselves (once: the first call has it). It is not done when the server is stopped.
+    pub fn when_dead(&mut self, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(ending) = ending else { return Ok(()) };
+        let stop = Arc::clone(&self.stop);
+        let wait = move || {
+            // Nobody sends: it fails when the last of them has gone.
+            let _ = ending.recv();
+            if !stop.load(Ordering::SeqCst) {
+                act();
+            }
+        };
+        std::thread::Builder::new().name("serve-ending".to_owned()).spawn(wait).map(drop)
     }
 
     pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
@@ -323,11 +340,13 @@ where
         counts,
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
+        ending: Mutex::new(None),
         asked,
         bound,
         sockets: options.sockets.clone(),
         _tokio: tokio,
     };
+    let (alive, ending) = mpsc::channel();
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     let lack = Lack::new(options.notices.clone());
     for index in 0..count {
@@ -345,6 +364,7 @@ where
             link: links.next(),
             over: over.clone(),
             bound: handle.bound.clone(),
+            _alive: alive.clone(),
         };
         let tokio = handle._tokio.handle().clone();
         let make = make.clone();
@@ -358,6 +378,7 @@ where
     }
     handle.addresses.extend(handle.sockets.iter().map(|socket| socket.address().clone()));
     desk.open(handle.posts());
+    handle.ending = Mutex::new(Some(ending));
     Ok(handle)
 }
 
@@ -395,6 +416,8 @@ pub(crate) struct Thread {
     over: Middlewares,
     /// Unix sockets, bound for all threads.
     pub(crate) bound: Vec<ListeningSocket>,
+    /// Gone with the thread.
+    _alive: mpsc::Sender<()>,
 }
 
 enum Moving {
@@ -560,6 +583,9 @@ impl Thread {
             self.counts.set_tcp(server.transport().totals());
             if let Some(trouble) = self.over.pcap.as_ref().and_then(|file| file.trouble()) {
                 self.options.notices.tell(&Notice::CaptureEnds(trouble));
+            }
+            while let Some(news) = server.transport().news() {
+                self.options.notices.tell(&Notice::Interface(news));
             }
         }
     }

@@ -83,6 +83,8 @@ fn exit(outcome: &Outcome, checks: &[CheckResult]) -> Exit {
         Exit::Interrupted
     } else if outcome.unreachable.is_some() {
         Exit::Unreachable
+    } else if outcome.broken.is_some() {
+        Exit::Ours
     } else if nothing_answered || outcome.was_down() || checks.iter().any(|check| !check.pass) {
         Exit::CheckFailed
     } else {
@@ -120,6 +122,8 @@ mod tests {
         assert_eq!(exit(&with(&down), &[]), Exit::CheckFailed);
         let unreachable = Outcome { unreachable: Some("refused".to_owned()), ..none.clone() };
         assert_eq!(exit(&unreachable, &[]), Exit::Unreachable);
+        let broken = Outcome { broken: Some("the interface is gone".to_owned()), ..fine.clone() };
+        assert_eq!(exit(&broken, &[check(true)]), Exit::Ours);
         assert_eq!(exit(&Outcome { interrupted: true, ..unreachable }, &[check(false)]), Exit::Interrupted);
         assert_eq!(exit(&Outcome::default(), &[]), Exit::Fine);
     }

@@ -42,17 +42,17 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     } else {
         badly(&args, &mut signals)?
     };
-    say(&format!(
-        "answered {} requests on {} connections{}",
-        counts.requests,
-        counts.accepted,
-        if counts.open > 0 {
-            format!("; {} were still open after --drain", counts.open)
-        } else {
-            String::new()
-        }
-    ));
+    say(&answered(&counts));
     Ok(Exit::Fine)
+}
+
+/// What the server did, at its end.
+fn answered(counts: &Counts) -> String {
+    let left = match counts.open {
+        0 => String::new(),
+        open => format!("; {open} were still open after --drain"),
+    };
+    format!("answered {} requests on {} connections{left}", counts.requests, counts.accepted)
 }
 
 /// What flags and file mean together.
@@ -154,6 +154,7 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
     // Descriptors are what many connections need first; fewer are fewer connections.
     let _ = machine::raise_nofile();
     let mut running = Running::start(args)?;
+    let dead = running.end_with_the_last_thread(signals)?;
     running.announce();
     tell(ServiceState::Ready);
     let terminal = Terminal::of_now();
@@ -177,6 +178,11 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
         tell(ServiceState::Ready);
     }
     tell(ServiceState::Stopping);
+    if dead.load(std::sync::atomic::Ordering::SeqCst) {
+        say(&answered(&running.stop()));
+        // Each thread has said why.
+        return Err(Fault::ours("the server has ended: none of its threads can serve any more"));
+    }
     Ok(while_second_signal_kills(signals, || running.stop()))
 }
 

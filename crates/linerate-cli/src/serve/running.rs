@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use linerate_net::machine;
@@ -10,6 +12,8 @@ use linerate_serve::{
     AccessLog, Address, Content, Contents, Counts, FileRoot, Handle, LogTarget, Metrics, Notices, Request,
     Response, RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
 };
+
+use signal_hook::iterator::Signals;
 
 use super::args::{Place, Route, within};
 use super::config::NoRule;
@@ -117,6 +121,19 @@ impl Running {
         if let Some(metrics) = &self.metrics {
             say(&format!("metrics on http://{}/metrics", metrics.addr()));
         }
+    }
+
+    /// Ends the wait for signals when no thread serves any more.
+    /// The flag it raises then.
+    pub(super) fn end_with_the_last_thread(&mut self, signals: &Signals) -> Result<Arc<AtomicBool>, Fault> {
+        let (handle, dead) = (signals.handle(), Arc::new(AtomicBool::new(false)));
+        let raised = Arc::clone(&dead);
+        let end = move || {
+            raised.store(true, Ordering::SeqCst);
+            handle.close();
+        };
+        self.server.when_dead(end).map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+        Ok(dead)
     }
 
     pub(super) fn stop(self) -> Counts {

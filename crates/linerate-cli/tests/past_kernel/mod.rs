@@ -1,11 +1,12 @@
 //! `--io xdp` on one end of a cable, for the tests that need root.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{self, answer};
 use crate::namespaces::{Cable, Namespace, OUR_V4, OUR_V6, OURS};
@@ -14,7 +15,7 @@ pub(crate) const PORT: u16 = 8080;
 pub(crate) const A_WHILE: Duration = Duration::from_secs(20);
 
 /// A running `linerate serve`; it ends with the test.
-pub(crate) struct Serving(pub(crate) Child);
+pub(crate) struct Serving(pub(crate) Child, Arc<Mutex<String>>);
 
 impl Serving {
     pub(crate) fn start(within: &Namespace, flags: &str) -> Serving {
@@ -39,8 +40,14 @@ impl Serving {
             assert!(said.len() > before, "it ended: {said}");
         }
         // What it says later must not find the pipe closed.
-        thread::spawn(move || lines.read_to_string(&mut String::new()));
-        (Serving(child), said)
+        let later = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&later);
+        thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                heard.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+            }
+        });
+        (Serving(child, later), said)
     }
 
     pub(crate) fn xdp(cable: &Cable, more: &str) -> Serving {
@@ -48,6 +55,28 @@ impl Serving {
             "--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --listen [{OUR_V6}]:{PORT} --threads 1{more}"
         );
         Serving::start(&cable.ours, &flags)
+    }
+
+    /// Waits until it has said this, after it listened.
+    pub(crate) fn says(&self, what: &str) {
+        let heard = || self.1.lock().expect("nobody panics with it").clone();
+        let until = Instant::now() + A_WHILE;
+        while !heard().contains(what) {
+            assert!(Instant::now() < until, "it never said {what:?}: {}", heard());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for its end; its exit code.
+    pub(crate) fn ends(&mut self) -> Option<i32> {
+        let until = Instant::now() + A_WHILE;
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "it does not end");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     pub(crate) fn signal(&self, name: &str) {

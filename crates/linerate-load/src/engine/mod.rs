@@ -32,8 +32,8 @@ use linerate_http::client::{HeadCache, Run};
 use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
 use crate::limits::{
-    DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, RESETS,
-    SHORT_INFO_EVERY, STOP_GRACE,
+    DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, NEWS,
+    RESETS, SHORT_INFO_EVERY, STOP_GRACE,
 };
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Resend;
@@ -101,6 +101,8 @@ pub(crate) struct Engine<T: Transport> {
     reach: Reach,
     /// Why the last attempt to connect failed.
     last_refusal: Option<(Failure, String)>,
+    /// What happened under the transport.
+    news: Vec<String>,
 }
 
 impl<T: Transport> Engine<T> {
@@ -138,6 +140,7 @@ impl<T: Transport> Engine<T> {
             unreachable: None,
             reach: Reach::new(orders.start, measure_from),
             last_refusal: None,
+            news: Vec::new(),
             transport,
             orders,
             supply,
@@ -145,8 +148,19 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    /// Runs to the end.
-    pub(crate) fn run(mut self) -> io::Result<Outcome> {
+    /// Runs to the end. Should the transport fail before, what was measured until then is not lost.
+    pub(crate) fn run(mut self) -> Outcome {
+        let broken = self.run_on().err();
+        let now = self.transport.now();
+        let mut outcome = self.end(now, broken.is_some());
+        if let Some(error) = broken {
+            outcome.warnings.push(format!("the run ended early: {error}"));
+            outcome.broken = Some(error.to_string());
+        }
+        outcome
+    }
+
+    fn run_on(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(1024);
         let mut now = self.transport.now();
         while now < self.start {
@@ -156,7 +170,7 @@ impl<T: Transport> Engine<T> {
         loop {
             self.tick(now);
             if self.finished(now) {
-                break;
+                return Ok(());
             }
             let until = self.deadline(now);
             self.transport.turn(Some(until), &mut events)?;
@@ -168,7 +182,6 @@ impl<T: Transport> Engine<T> {
                 self.handle(event, now);
             }
         }
-        Ok(self.end(now))
     }
 
     fn handle(&mut self, event: Event, now: Time) {
@@ -194,7 +207,8 @@ impl<T: Transport> Engine<T> {
         if session.budget == 0 {
             session.phase = Phase::Ending;
         }
-        self.opening.opened();
+        self.opening.answered();
+        self.opening.opened(at - since);
         self.reach.opened(now);
         self.board.say_reached();
         self.recorder.connections.opened += 1;
@@ -393,7 +407,11 @@ impl<T: Transport> Engine<T> {
 
     fn remove(&mut self, conn: Conn) -> Option<Session> {
         let entry = self.sessions.get_mut(conn.slot())?;
-        if entry.as_ref().is_some_and(|s| s.conn == conn) { entry.take() } else { None }
+        let session = if entry.as_ref().is_some_and(|s| s.conn == conn) { entry.take() } else { None };
+        if session.as_ref().is_some_and(|s| s.phase == Phase::Connecting) {
+            self.opening.answered();
+        }
+        session
     }
 
     fn look_at_tcp(&mut self, conn: Conn, short: bool) {
@@ -500,6 +518,11 @@ impl<T: Transport> Engine<T> {
             }
         }
         self.expire_waiting(now, timeout_ns);
+        while let Some(news) = self.transport.news() {
+            if self.news.len() < NEWS && !self.news.contains(&news) {
+                self.news.push(news);
+            }
+        }
     }
 
     fn deadline(&mut self, now: Time) -> Time {
@@ -530,7 +553,7 @@ impl<T: Transport> Engine<T> {
     }
 
     /// Whatever is still in flight is unknown; closes everything.
-    fn end(mut self, now: Time) -> Outcome {
+    fn end(mut self, now: Time, broken: bool) -> Outcome {
         for slot in 0..self.sessions.len() {
             let Some(mut session) = self.sessions[slot].take() else { continue };
             for run in session.pipeline.drain() {
@@ -559,8 +582,9 @@ impl<T: Transport> Engine<T> {
         let end =
             if self.stopping.is_some_and(|at| at >= planned) { planned.max(last) } else { last.max(from) };
         let interrupted = self.board.stop_asked();
-        let end = if interrupted || last == Time::ZERO { now } else { end };
-        if let Some(totals) = self.let_go() {
+        let end = if interrupted || broken || last == Time::ZERO { now } else { end };
+        let totals = if broken { self.transport.totals() } else { self.let_go() };
+        if let Some(totals) = totals {
             self.recorder.tcp_totals(&totals);
         }
         let mut outcome = self.recorder.into_outcome();
@@ -569,6 +593,7 @@ impl<T: Transport> Engine<T> {
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable;
         outcome.down = self.reach.into_down();
+        outcome.warnings.append(&mut self.news);
         outcome
     }
 

@@ -7,7 +7,10 @@ use linerate_net::{ConnectOptions, NetError, NetErrorKind, Time, Transport};
 use super::loss::{connect_failure, connect_words};
 use super::session::{Phase, Session};
 use super::{Engine, Loss, Run, Waiting};
-use crate::limits::{DOWN_BACKOFF, FIRST_BACKOFF, HANGING, LONGEST_BACKOFF, OPENED_PER_TURN};
+use crate::limits::{
+    ASKED_AGAIN, ASKED_AT_FIRST, ASKED_AT_LEAST, ASKED_AT_MOST, DOWN_BACKOFF, FIRST_BACKOFF, HANGING,
+    LONGEST_BACKOFF, OPENED_PER_TURN,
+};
 use crate::outcome::Failure;
 
 /// Counts of connections and the pauses between attempts. Sans-IO.
@@ -15,6 +18,9 @@ use crate::outcome::Failure;
 pub(crate) struct Opening {
     wanted: u32,
     open: u32,
+    /// Of them, those that the peer has not answered yet, and how many may be.
+    asked: u32,
+    may_ask: u32,
     attempts: u64,
     failed: u32,
     not_before: Time,
@@ -27,6 +33,8 @@ impl Opening {
         Opening {
             wanted,
             open: 0,
+            asked: 0,
+            may_ask: ASKED_AT_FIRST,
             attempts: 0,
             failed: 0,
             not_before: Time::ZERO,
@@ -44,16 +52,39 @@ impl Opening {
         self.open < self.wanted
     }
 
+    /// Whether one more is wanted, and not too many wait for the peer.
+    fn wants_more(&self) -> bool {
+        self.has_room() && self.asked < self.may_ask
+    }
+
     fn may(&self, now: Time) -> bool {
-        self.has_room() && now >= self.not_before
+        self.wants_more() && now >= self.not_before
     }
 
-    /// When to look again; `Time::NEVER` when all are open.
+    /// When to look again; `Time::NEVER` when all are open, and while the peer has to answer first.
     pub(crate) fn next(&self, now: Time) -> Time {
-        if self.has_room() { self.not_before.max(now) } else { Time::NEVER }
+        if self.wants_more() { self.not_before.max(now) } else { Time::NEVER }
     }
 
-    pub(crate) fn opened(&mut self) {
+    /// A connection is being opened.
+    fn asks(&mut self) {
+        self.open += 1;
+        self.asked += 1;
+    }
+
+    /// The peer has answered, or will not: others may be opened.
+    pub(crate) fn answered(&mut self) {
+        self.asked = self.asked.saturating_sub(1);
+    }
+
+    /// A connection is open after so long. The more answers come at once, the more may be asked for at once; one that had to ask
+    /// again found no room at the peer or on the way, and each of those makes it fewer.
+    pub(crate) fn opened(&mut self, took: Duration) {
+        self.may_ask = if took < ASKED_AGAIN {
+            (self.may_ask + 1).min(ASKED_AT_MOST)
+        } else {
+            (self.may_ask - self.may_ask / 64).max(ASKED_AT_LEAST)
+        };
         self.connect_pause = FIRST_BACKOFF;
     }
 
@@ -96,7 +127,7 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn open_some(&mut self, now: Time) {
         // All that are missing are tried in turn, so that a server that refuses costs each of them a request.
         let mut left = if self.opening.may(now) { OPENED_PER_TURN } else { 0 };
-        while left > 0 && self.unreachable.is_none() && self.opening.has_room() && self.is_needed(now) {
+        while left > 0 && self.unreachable.is_none() && self.opening.wants_more() && self.is_needed(now) {
             left -= 1;
             self.open_one(now);
         }
@@ -135,7 +166,7 @@ impl<T: Transport> Engine<T> {
         let depth = if self.careful > 0 { 1 } else { self.orders.depth };
         self.careful = self.careful.saturating_sub(1);
         self.sessions[conn.slot()] = Some(Session::new(conn, now, budget, depth));
-        self.opening.open += 1;
+        self.opening.asks();
         if self.is_short() {
             self.send_first(conn, now);
         }

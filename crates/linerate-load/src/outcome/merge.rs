@@ -39,6 +39,9 @@ impl Outcome {
             self.io.clone_from(&other.io);
         }
         self.interrupted |= other.interrupted;
+        if self.broken.is_none() {
+            self.broken.clone_from(&other.broken);
+        }
         if self.series.len() < other.series.len() {
             self.series.clone_from(&other.series);
         }

@@ -53,6 +53,9 @@ pub struct Outcome {
     pub io: String,
     /// Whether the run was ended early by the user.
     pub interrupted: bool,
+    /// Why the run ended before its time though nobody asked for that: the interface was removed, say. The figures are what was
+    /// measured until then.
+    pub broken: Option<String>,
     /// Whether not a single connection could be opened: why, in words.
     pub unreachable: Option<String>,
 }

@@ -200,6 +200,6 @@ impl Part {
             open_loop: plan.pace != Pace::Closed,
             wall_offset_ns: machine::wall_offset_ns(),
         };
-        Engine::new(transport, orders, kinds, supply, measure_from, board).run().map_err(|e| e.to_string())
+        Ok(Engine::new(transport, orders, kinds, supply, measure_from, board).run())
     }
 }

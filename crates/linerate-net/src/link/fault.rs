@@ -337,6 +337,10 @@ impl<L: Link> Link for Fault<L> {
         self.link.overrun()
     }
 
+    fn news(&mut self) -> Option<String> {
+        self.link.news()
+    }
+
     fn checksums(&self) -> Checksums {
         self.link.checksums()
     }

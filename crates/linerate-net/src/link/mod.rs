@@ -94,6 +94,11 @@ pub trait Link {
         0
     }
 
+    /// Something about what is under the link that the operator should know, once each: it went down, its MTU changed.
+    fn news(&mut self) -> Option<String> {
+        None
+    }
+
     /// Who makes and checks checksums.
     fn checksums(&self) -> Checksums;
 }

@@ -313,6 +313,10 @@ impl<L: Link> Link for Pcap<L> {
         self.link.overrun()
     }
 
+    fn news(&mut self) -> Option<String> {
+        self.link.news()
+    }
+
     fn checksums(&self) -> Checksums {
         self.link.checksums()
     }

@@ -46,6 +46,8 @@ pub(super) struct Core {
     pub(super) closing: ClosingQueue,
     pub(super) replies: Replies,
     pub(super) holders: Holders,
+    /// The link's own size, when it was looked at last.
+    pub(super) mtu: usize,
     /// When a handshake was answered by a cookie last.
     cookies_at: Option<Time>,
 }
@@ -77,7 +79,18 @@ impl Core {
             closing: ClosingQueue::default(),
             replies: Replies::new(stack.replies_per_s),
             holders: Holders::default(),
+            mtu: 0,
             cookies_at: None,
+        }
+    }
+
+    /// The link takes only smaller packets from now on. What is under way and too large is sent again in pieces.
+    #[cold]
+    pub(super) fn narrow(&mut self, mtu: usize) {
+        for slot in 0..self.table.slots() as u32 {
+            if let Some((_, entry)) = self.table.by_slot(slot) {
+                entry.flow.limit_mss(mss_of(mtu, &entry.flow.tuple.remote));
+            }
         }
     }
 
@@ -335,11 +348,12 @@ impl Core {
         }
         let (syn, ack) = (tcp.flags.has(Flags::SYN), tcp.flags.has(Flags::ACK));
         if self.listener_for(&tuple).is_some() {
-            if syn && !ack && !tcp.flags.has(Flags::FIN) {
-                return self.begin(tuple, hash, tcp, mtu, None);
-            }
-            // RFC 9293 section 3.10.7.2: anything else without an ACK is dropped.
             if !ack {
+                // Neither a request nor an answer to one: nothing is said, as in Linux, so that scans (FIN, NULL, XMAS) learn
+                // nothing (RFC 9293 section 3.10.7.2). So it is with a SYN that ends before it begins.
+                if syn && !tcp.flags.has(Flags::FIN) {
+                    self.begin(tuple, hash, tcp, mtu, None);
+                }
                 return;
             }
             if !syn && self.by_cookie(tuple, hash, tcp, payload, events) {

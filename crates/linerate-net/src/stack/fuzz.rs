@@ -51,6 +51,7 @@ pub fn segments(data: &[u8]) {
                     ack: ack.wrapping_sub(300),
                     len: (flags >> 8) as usize * 8,
                     window: if what & 128 != 0 { (word() & 0xfff) as u16 } else { 60_000 },
+                    urgent: 0,
                     options: segment_options(with_timestamps, flags, &mut word, options),
                 };
                 lab.hears(seg);

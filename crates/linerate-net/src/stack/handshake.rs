@@ -78,6 +78,7 @@ pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, share
         ack: agreed.irs + 1,
         flags: Flags::SYN | Flags::ACK,
         window: shared.limits.first_window.min(0xffff) as u16,
+        urgent: 0,
         options,
     }
 }
@@ -94,6 +95,7 @@ pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &Shar
         ack: agreed.irs + 1,
         flags: Flags::ACK,
         window: (shared.limits.first_window.min(0xffff) >> shift) as u16,
+        urgent: 0,
         options: Options { timestamps, ..Options::default() },
     }
 }

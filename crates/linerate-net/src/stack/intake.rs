@@ -48,6 +48,9 @@ impl<L: Link> Stack<L> {
         let (checksums, most) = (self.link.checksums(), core.shared.limits.packets_per_turn);
         // For a SYN's answer the link's own size will do: narrower paths are learnt when a connection is not answered.
         let mtu = self.link.mtu([0, 0, 0, 0].into());
+        if std::mem::replace(&mut core.mtu, mtu) > mtu {
+            core.narrow(mtu);
+        }
         let mut taken = 0;
         // A link may lend only what it knew of when it looked last.
         while taken < most {

@@ -87,6 +87,7 @@ pub(crate) struct Seg {
     pub(crate) ack: u32,
     pub(crate) len: usize,
     pub(crate) window: u16,
+    pub(crate) urgent: u16,
     pub(crate) options: Options,
 }
 
@@ -254,6 +255,7 @@ impl Lab {
             ack: if seg.flags & Flags::ACK.0 != 0 { iss + seg.ack } else { Seq(0) },
             flags: Flags(seg.flags),
             window: seg.window,
+            urgent: seg.urgent,
             options: absolute(options, iss),
         };
         let (from, to) = (Addr::from(PEER), Addr::from(OURS));
@@ -328,14 +330,21 @@ pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: usize) -> Seg {
         'S' => Flags::SYN,
         'R' => Flags::RST,
         'P' => Flags::PSH,
+        'U' => Flags::URG,
+        '-' => Flags(0),
         _ => Flags::ACK,
     };
     let flags = flags.chars().fold(0, |all, c| all | bit(c).0);
-    Seg { flags, seq, ack, len, window: 60_000, options: Options::default() }
+    Seg { flags, seq, ack, len, window: 60_000, urgent: 0, options: Options::default() }
 }
 
 #[cfg(test)]
 impl Seg {
+    /// The urgent pointer.
+    pub(crate) fn urgent(self, urgent: u16) -> Seg {
+        Seg { urgent, ..self }
+    }
+
     pub(crate) fn win(self, window: u16) -> Seg {
         Seg { window, ..self }
     }

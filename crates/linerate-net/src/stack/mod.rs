@@ -401,6 +401,10 @@ impl<L: Link> Transport for Stack<L> {
         Some(totals)
     }
 
+    fn news(&mut self) -> Option<String> {
+        self.link.news()
+    }
+
     fn flows(&self, from: usize, most: usize, mut each: impl FnMut(FlowInfo)) -> Option<usize> {
         let core = &self.core;
         let end = core.table.slots().min(from.saturating_add(most));

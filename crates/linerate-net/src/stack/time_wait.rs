@@ -212,7 +212,10 @@ impl TimeWait {
             // the same port by other clocks has no other way in. RFC 1337 warns of old resets, which have other numbers.
             return if tcp.seq == remains.rcv_nxt { Verdict::Forget } else { Verdict::Ignore };
         }
-        if flags.has(Flags::SYN) && !flags.has(Flags::ACK) && !remains.fin_wait && remains.may_begin_anew(tcp)
+        if flags.has(Flags::SYN)
+            && !flags.has(Flags::ACK | Flags::FIN)
+            && !remains.fin_wait
+            && remains.may_begin_anew(tcp)
         {
             return Verdict::Begin;
         }

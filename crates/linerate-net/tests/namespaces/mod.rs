@@ -178,6 +178,16 @@ impl Cable {
         made.then_some(hosts)
     }
 
+    /// A namespace whose only interface is `name`, a macvlan over our end, with this address.
+    pub(crate) fn macvlan(&self, name: &str, address: Ipv4Addr) -> Namespace {
+        let host = Namespace::new().expect("there were two");
+        self.ours.must(&format!("ip link add {name} link {OURS} type macvlan mode bridge"));
+        self.ours.must(&format!("ip link set {name} netns {}", host.pid()));
+        host.must(&format!("ip address add {address}/24 dev {name}"));
+        host.must(&format!("ip link set {name} up"));
+        host
+    }
+
     fn wait_for_carrier(&self) {
         for _ in 0..1000 {
             if self.theirs.must(&format!("ip link show {THEIRS}")).contains("state UP") {

@@ -52,6 +52,16 @@ impl BorrowedAddresses {
         Ok(if borrowed.addresses.is_empty() { None } else { Some(borrowed) })
     }
 
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// The interface may have lost them.
+    pub(super) fn give_again(&mut self, now: Time) {
+        self.renew_at = now;
+        self.renew(now);
+    }
+
     /// Renews them when it is time.
     pub(super) fn renew(&mut self, now: Time) {
         if now < self.renew_at {

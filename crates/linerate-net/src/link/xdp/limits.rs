@@ -41,3 +41,13 @@ pub(super) const ADDRESS_RENEWAL: Duration = Duration::from_secs(10);
 
 /// How long a peer's card is looked for before anything is sent. Reason: ARP tries three times, a second apart.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(3);
+
+/// How often a busy link reads what the kernel has told of the interface. Reason: a read is a system call; one that waits hears at
+/// once.
+pub(super) const LOOK_FOR_NEWS: Duration = Duration::from_millis(10);
+
+/// Changes that nobody has asked for yet, at most. Reason: an interface that goes up and down all night.
+pub(super) const SAID: usize = 16;
+
+/// How often an interface that is down is looked at without a word of the kernel.
+pub(super) const DOWN_LOOK: Duration = Duration::from_millis(100);

@@ -11,9 +11,11 @@
 
 mod addresses;
 mod ethernet;
+mod follow;
 mod limits;
 mod neighbours;
 mod netlink;
+mod news;
 mod offload;
 mod open;
 mod preflight;
@@ -22,8 +24,10 @@ mod steer;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +41,7 @@ use addresses::BorrowedAddresses;
 use ethernet::Mac;
 use neighbours::{Hop, Neighbours, Way};
 use netlink::Netlink;
+use news::Monitor;
 use open::Shared;
 
 pub use open::{Opened, XdpMode, XdpOptions, open};
@@ -54,6 +59,8 @@ pub struct XdpCounts {
     pub no_room: u64,
     /// Not sent since nobody knows where to.
     pub no_way: u64,
+    /// Not sent since the interface was down.
+    pub down: u64,
 }
 
 /// The interface by which packets to this address leave this machine; `None`: they don't, or nobody knows.
@@ -72,6 +79,8 @@ pub struct Xdp {
     mac: Mac,
     interface: u32,
     mtu: usize,
+    /// The largest packet that fits a frame.
+    largest: usize,
     checksums: Checksums,
     /// The peer may leave checksums to a card: it is on this machine.
     completes: bool,
@@ -85,6 +94,16 @@ pub struct Xdp {
     clock: Clock,
     counts: XdpCounts,
     addresses: Option<BorrowedAddresses>,
+    monitor: Monitor,
+    look_for_news: Time,
+    /// Whether the interface is up, and whether it was when that was said last.
+    is_up: bool,
+    was_up: bool,
+    /// What the interface is like has to be asked for: changes may have been missed.
+    unsure: bool,
+    /// What the operator should know, of the one link that speaks for all.
+    speaks: bool,
+    said: VecDeque<String>,
     /// Goes last: with it the program leaves the interface.
     shared: Arc<Shared>,
 }
@@ -224,13 +243,19 @@ impl Link for Xdp {
     }
 
     fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if !self.is_up {
+            // As if the network had lost it: TCP sends it again when there is a link.
+            self.counts.down += 1;
+            return true;
+        }
         let Some(Way { card, .. }) = self.way(to) else {
             self.unknown_card(to);
             return false;
         };
-        let (own, queue) = (self.mac, &mut self.queues[0]);
         // What has left makes room; failing to send shows with the next flush.
-        let sent = (queue.has_room() || (queue.kick().is_ok() && queue.has_room()))
+        let has_room = self.has_room() || (self.kick().is_ok() && self.has_room());
+        let (own, queue) = (self.mac, &mut self.queues[0]);
+        let sent = has_room
             && queue.transmit(ethernet::HEADER + len, |frame| {
                 let (header, packet) = frame.split_at_mut(ethernet::HEADER);
                 ethernet::emit(header, card, own, to);
@@ -247,14 +272,15 @@ impl Link for Xdp {
     fn flush(&mut self) -> io::Result<()> {
         // A turn ends with it: while there is enough to do, nobody waits, and time must go on.
         self.clock = Clock::default();
-        self.queues[0].kick()
+        self.kick()
     }
 
     fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
         self.clock = Clock::default();
-        self.queues[0].kick()?;
+        self.kick()?;
         let now = self.clock.now();
         self.chores(now);
+        self.follow(now, false)?;
         self.queues.iter().for_each(QueueSocket::poll_queue);
         if self.queues.iter_mut().any(QueueSocket::has_received) {
             return Ok(self.woken(now));
@@ -270,9 +296,16 @@ impl Link for Xdp {
         if self.addresses.is_some() {
             at_most(limits::ADDRESS_RENEWAL);
         }
+        if !self.is_up {
+            at_most(limits::DOWN_LOOK);
+        }
         if limit != Some(Duration::ZERO) {
-            wait_any(&self.queues, &self.wake, limit)?;
+            let news = wait_any(&self.queues, &self.wake, self.monitor.as_fd(), limit)?;
             self.clock = Clock::default();
+            if news {
+                let now = self.clock.now();
+                self.follow(now, true)?;
+            }
         }
         Ok(self.wake.take())
     }
@@ -283,6 +316,10 @@ impl Link for Xdp {
 
     fn overrun(&self) -> u64 {
         self.counts().overrun
+    }
+
+    fn news(&mut self) -> Option<String> {
+        self.said.pop_front()
     }
 
     fn mtu(&mut self, to: IpAddr) -> usize {

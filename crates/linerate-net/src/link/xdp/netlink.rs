@@ -9,16 +9,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::ethernet::Mac;
 
 /// Message types (linux/rtnetlink.h).
-mod kind {
-    pub(super) const ERROR: u16 = 2;
-    pub(super) const DONE: u16 = 3;
-    pub(super) const GET_LINK: u16 = 18;
-    pub(super) const NEW_ADDRESS: u16 = 20;
-    pub(super) const DELETE_ADDRESS: u16 = 21;
-    pub(super) const GET_ADDRESS: u16 = 22;
-    pub(super) const GET_ROUTE: u16 = 26;
-    pub(super) const NEW_NEIGHBOUR: u16 = 28;
-    pub(super) const GET_NEIGHBOUR: u16 = 30;
+pub(super) mod kind {
+    pub(in super::super) const ERROR: u16 = 2;
+    pub(in super::super) const DONE: u16 = 3;
+    pub(in super::super) const NEW_LINK: u16 = 16;
+    pub(in super::super) const DELETE_LINK: u16 = 17;
+    pub(in super::super) const GET_LINK: u16 = 18;
+    pub(in super::super) const NEW_ADDRESS: u16 = 20;
+    pub(in super::super) const DELETE_ADDRESS: u16 = 21;
+    pub(in super::super) const GET_ADDRESS: u16 = 22;
+    pub(in super::super) const GET_ROUTE: u16 = 26;
+    pub(in super::super) const NEW_NEIGHBOUR: u16 = 28;
+    pub(in super::super) const GET_NEIGHBOUR: u16 = 30;
 }
 
 /// Flags of a message (linux/netlink.h).
@@ -130,7 +132,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
@@ -150,7 +152,7 @@ fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 }
 
 /// The messages in `bytes`: type, sequence number, body each. Ends at what is malformed.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
         let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, 8)?);
@@ -183,7 +185,7 @@ fn bits(address: IpAddr) -> u8 {
 }
 
 /// `struct ifinfomsg` and its attributes.
-fn parse_link(body: &[u8]) -> Option<Interface> {
+pub(super) fn parse_link(body: &[u8]) -> Option<Interface> {
     const ETHER: u16 = 1; // ARPHRD_ETHER
     let (hardware, flags) = (u16_at(body, 2)?, u32_at(body, 8)? as libc::c_int);
     let rest = body.get(16..)?;
@@ -201,7 +203,7 @@ fn parse_link(body: &[u8]) -> Option<Interface> {
 }
 
 /// `struct ifaddrmsg` and its attributes: the interface and the address.
-fn parse_address(body: &[u8]) -> Option<(u32, IpAddr)> {
+pub(super) fn parse_address(body: &[u8]) -> Option<(u32, IpAddr)> {
     let rest = body.get(8..)?;
     // On a point-to-point interface ADDRESS is the other end.
     let own = find(rest, attribute::LOCAL).or_else(|| find(rest, attribute::ADDRESS))?;
@@ -298,6 +300,21 @@ impl Netlink {
             }
             result => result,
         }
+    }
+
+    /// The interface with this index; `None` when there is none any more.
+    pub(super) fn interface_of(&mut self, index: u32) -> io::Result<Option<Interface>> {
+        let mut fixed = [0; 16];
+        fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+        match self.one(Request::new(kind::GET_LINK, 0, &fixed), parse_link) {
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            result => result,
+        }
+    }
+
+    /// Only the socket, whose questions are all answered.
+    pub(super) fn into_socket(self) -> Socket {
+        self.socket
     }
 
     /// All addresses of this machine (in this network namespace), with the indices of their interfaces.

@@ -1,5 +1,6 @@
 //! Taking a part of an interface: everything is checked and opened before the first packet is steered.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::addresses::BorrowedAddresses;
 use super::ethernet::Mac;
 use super::neighbours::Neighbours;
 use super::netlink::{Interface, Netlink};
+use super::news::Monitor;
 use super::preflight::{self, XdpError};
 use super::program::{Ours, program};
 use super::steer::Rule;
@@ -86,10 +88,24 @@ pub struct Opened {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) interface: String,
-    _attachment: Attachment,
-    _map: XskMap,
+    attachment: Attachment,
+    map: XskMap,
+    rules: Vec<Rule>,
     /// Keep others from the server's ports: nobody listens here.
     _reserved: Vec<Socket>,
+}
+
+impl Shared {
+    /// The interface has this address now.
+    pub(super) fn steer_to(&self, mac: Mac) -> io::Result<()> {
+        let ours = Ours::ToSocket { map: self.map.number() };
+        self.attachment.replace(&Program::load(&program(&self.rules, mac, ours))?)
+    }
+
+    /// Whether packets to this address are ours.
+    pub(super) fn steers(&self, address: IpAddr) -> bool {
+        self.rules.iter().any(|rule| rule.address == address)
+    }
 }
 
 /// Opens an interface.
@@ -124,23 +140,24 @@ pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let rules = rules(name, &steer, &own)?;
     let from = if let Steer::From(from) = &steer { &from[..] } else { &[] };
     let mut borrowed = BorrowedAddresses::borrow(&mut netlink, interface.index, name, from, monotonic())?;
-    let taken = take(options, &interface, queues, |map| program(&rules, Ours::ToSocket { map }))?;
+    let taken = take(options, &interface, queues, |map| program(&rules, mac, Ours::ToSocket { map }))?;
     notes.extend(taken.note);
     let shared = Arc::new(Shared {
         interface: name.clone(),
-        _attachment: taken.attachment,
-        _map: taken.map,
+        attachment: taken.attachment,
+        map: taken.map,
+        rules,
         _reserved: reserved,
     });
-    let mtu = interface.mtu.min(frame_bytes(&interface) - xdp::HEADROOM - ethernet::HEADER);
     let mut parts: Vec<Vec<QueueSocket>> = (0..threads).map(|_| Vec::new()).collect();
     for (queue, socket) in taken.sockets.into_iter().enumerate() {
         parts[queue % threads].push(socket);
     }
-    let link = |queues| {
-        Xdp::new(queues, &interface, mac, mtu, options.checksums, borrowed.take(), Arc::clone(&shared))
+    let link = |(n, queues): (usize, _)| {
+        let (addresses, shared) = (borrowed.take(), Arc::clone(&shared));
+        Xdp::new(queues, &interface, mac, options.checksums, addresses, shared, n == 0)
     };
-    let links: io::Result<Vec<Xdp>> = parts.into_iter().map(link).collect();
+    let links: io::Result<Vec<Xdp>> = parts.into_iter().enumerate().map(link).collect();
     let links = links.map_err(|e| preflight::refused("a descriptor", &e))?;
     let listen = if let Steer::Listen(places) = steer { places } else { Vec::new() };
     Ok(Opened { links, listen, addresses: own, how: taken.how, notes })
@@ -151,19 +168,21 @@ impl Xdp {
         queues: Vec<QueueSocket>,
         interface: &Interface,
         mac: Mac,
-        mtu: usize,
         checksums: Checksums,
         addresses: Option<BorrowedAddresses>,
         shared: Arc<Shared>,
+        speaks: bool,
     ) -> io::Result<Xdp> {
+        let largest = frame_bytes(interface) - xdp::HEADROOM - ethernet::HEADER;
         Ok(Xdp {
             queues,
             first: 0,
             mac,
             interface: interface.index,
-            mtu,
+            mtu: interface.mtu.min(largest),
+            largest,
             checksums,
-            completes: checksums == Checksums::Full && xdp::is_veth(&shared.interface),
+            completes: checksums == Checksums::Full && xdp::is_software(&shared.interface),
             neighbours: Neighbours::new(),
             netlink: Netlink::open()?,
             looked_for: Vec::new(),
@@ -174,6 +193,13 @@ impl Xdp {
             clock: Clock::default(),
             counts: XdpCounts::default(),
             addresses,
+            monitor: Monitor::open(interface.index)?,
+            look_for_news: Time::ZERO,
+            is_up: true,
+            was_up: true,
+            unsure: true,
+            speaks,
+            said: VecDeque::new(),
             shared,
         })
     }

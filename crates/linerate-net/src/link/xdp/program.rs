@@ -3,10 +3,12 @@
 
 use std::net::IpAddr;
 
+use super::ethernet::Mac;
 use super::steer::{Ports, Rule};
 
 /// What the program says of a frame (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
+pub(super) const XDP_DROP: u32 = 1;
 
 /// The helper `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
@@ -129,31 +131,43 @@ const FRAME: Reg = 2;
 const END: Reg = 3;
 const PORT: Reg = 5;
 const SCRATCH: Reg = 0;
+/// Not zero: the segment is in a fragment.
+const FRAGMENT: Reg = 9;
 
 // Where things are in a frame, bytes from its start (Ethernet without a VLAN tag).
 const ETHER_TYPE: i16 = 12;
 const IP: i16 = 14;
 const IPV4_HEADER: i32 = 20;
 const IPV6_HEADER: i32 = 40;
-const TCP_HEADER: i32 = 20;
 const TCP: i32 = 6;
 const ICMP: i32 = 1;
 const ICMPV6: i32 = 58;
+/// The fragment header of IPv6: its number, and its bytes.
+const FRAGMENT_V6: i32 = 44;
+const FRAGMENT_HEADER: i16 = 8;
+/// Both ports of a segment, and where its destination port is.
+const PORTS: i32 = 4;
+const TO_PORT: i16 = 2;
 const ICMP_HEADER: i16 = 8;
 /// What is quoted of a segment at least: ports and sequence number.
 const QUOTED: i32 = 8;
 
-/// The program for these rules: TCP segments that one of them describes are ours, and so are the words of routers that one of ours was
-/// too large (ICMP "fragmentation needed", ICMPv6 "packet too big"): the kernel, which knows no connection that they are about,
-/// would drop them. All else goes on to it, fragments and IPv6 packets with extension headers among it.
-pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
+/// The program for these rules: TCP segments to our card that one of them describes are ours, and so are the words of routers that one
+/// of ours was too large (ICMP "fragmentation needed", ICMPv6 "packet too big"): the kernel, which knows no connection that they are
+/// about, would drop them. All else goes on to it, frames for other cards and for all, and IPv6 packets with extension headers among it.
+///
+/// The first fragment of a segment that would be ours is dropped: the kernel would put it together and answer by a reset, which ends
+/// a good connection. Of the other fragments alone it can make nothing.
+pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     let mut a = Assembler::default();
     let (pass, hit, v6) = (a.label(), a.label(), a.label());
-    let (icmp, icmpv6) = (a.label(), a.label());
+    let (icmp, icmpv6, drop) = (a.label(), a.label(), a.label());
     a.load(code::MOVE, CONTEXT, 1, 0);
     a.load(code::LOAD_U32, FRAME, CONTEXT, 0);
     a.load(code::LOAD_U32, END, CONTEXT, 4);
+    a.immediate(code::MOVE_IMM, FRAGMENT, 0);
     must_have(&mut a, i32::from(IP) + IPV4_HEADER, pass);
+    to_card(&mut a, mac, pass);
     a.load(code::LOAD_U16, SCRATCH, FRAME, ETHER_TYPE);
     a.immediate(code::TO_HOST, SCRATCH, 16);
     a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, 0x86dd, v6);
@@ -169,6 +183,7 @@ pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
     a.immediate(code::MOVE_IMM, 0, XDP_PASS as i32);
     a.put(code::EXIT, 0, 0, 0, 0);
     a.place(hit);
+    a.jump(code::JUMP_DIFFERENT_IMM, FRAGMENT, 0, 0, drop);
     match ours {
         Ours::ToSocket { map } => {
             a.load(code::LOAD_U32, 2, CONTEXT, 16); // rx_queue_index
@@ -181,7 +196,19 @@ pub(super) fn program(rules: &[Rule], ours: Ours) -> Vec<u64> {
         Ours::Say(verdict) => a.immediate(code::MOVE_IMM, 0, verdict as i32),
     }
     a.put(code::EXIT, 0, 0, 0, 0);
+    a.place(drop);
+    a.immediate(code::MOVE_IMM, 0, XDP_DROP as i32);
+    a.put(code::EXIT, 0, 0, 0, 0);
     a.finish()
+}
+
+/// Goes on only when the frame is for this card.
+fn to_card(a: &mut Assembler, Mac(mac): Mac, otherwise: Label) {
+    let [b0, b1, b2, b3, b4, b5] = mac;
+    a.load(code::LOAD_U32, SCRATCH, FRAME, 0);
+    a.jump(code::JUMP_DIFFERENT_IMM32, SCRATCH, 0, i32::from_ne_bytes([b0, b1, b2, b3]), otherwise);
+    a.load(code::LOAD_U16, SCRATCH, FRAME, 4);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, i32::from(u16::from_ne_bytes([b4, b5])), otherwise);
 }
 
 /// Goes on only when the frame has so many bytes.
@@ -194,10 +221,12 @@ fn must_have(a: &mut Assembler, bytes: i32, otherwise: Label) {
 fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 9);
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, icmp);
-    // No fragments: neither "more fragments" nor an offset.
+    // Only the first fragment has ports: no offset, but perhaps "more fragments".
     a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
     a.immediate(code::TO_HOST, SCRATCH, 16);
-    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x3fff, pass);
+    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x1fff, pass);
+    a.immediate(code::AND_IMM, SCRATCH, 0x2000);
+    a.load(code::MOVE, FRAGMENT, SCRATCH, 0);
     // Version 4, and a header of any length: options may be there.
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP);
     a.load(code::MOVE, 7, SCRATCH, 0);
@@ -210,18 +239,34 @@ fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label)
     a.put(code::ADD, 4, 7, 0, 0);
     a.immediate(code::ADD_IMM, 4, i32::from(IP));
     a.load(code::MOVE, 8, 4, 0);
-    a.immediate(code::ADD_IMM, 8, TCP_HEADER);
+    a.immediate(code::ADD_IMM, 8, PORTS);
     a.jump(code::JUMP_GREATER, 8, END, 0, pass);
-    a.load(code::LOAD_U16, PORT, 4, 2);
+    a.load(code::LOAD_U16, PORT, 4, TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
     compare_v4(a, rules, IP + 16, pass, hit);
 }
 
 fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
-    must_have(a, i32::from(IP) + IPV6_HEADER + TCP_HEADER, pass);
+    let (whole, fragment) = (a.label(), a.label());
+    must_have(a, i32::from(IP) + IPV6_HEADER + PORTS, pass);
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 6);
-    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, icmp);
-    a.load(code::LOAD_U16, PORT, FRAME, IP + 40 + 2);
+    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, TCP, whole);
+    a.jump(code::JUMP_EQUAL_IMM, SCRATCH, 0, FRAGMENT_V6, fragment);
+    a.jump(code::JUMP, 0, 0, 0, icmp);
+    a.place(whole);
+    a.load(code::LOAD_U16, PORT, FRAME, IP + IPV6_HEADER as i16 + TO_PORT);
+    a.immediate(code::TO_HOST, PORT, 16);
+    compare_v6(a, rules, IP + 24, pass, hit);
+    a.place(fragment);
+    const HEADER: i16 = IP + IPV6_HEADER as i16;
+    must_have(a, i32::from(HEADER + FRAGMENT_HEADER) + PORTS, pass);
+    a.load(code::LOAD_U8, SCRATCH, FRAME, HEADER);
+    a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, pass);
+    a.load(code::LOAD_U16, SCRATCH, FRAME, HEADER + 2);
+    a.immediate(code::TO_HOST, SCRATCH, 16);
+    a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0xfff8, pass);
+    a.immediate(code::MOVE_IMM, FRAGMENT, 1);
+    a.load(code::LOAD_U16, PORT, FRAME, HEADER + FRAGMENT_HEADER + TO_PORT);
     a.immediate(code::TO_HOST, PORT, 16);
     compare_v6(a, rules, IP + 24, pass, hit);
 }

@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::sys::xdp::Program;
 
 use super::Steer;
+use super::ethernet::Mac;
 use super::preflight;
-use super::program::{Ours, XDP_PASS, program};
+use super::program::{Ours, XDP_DROP, XDP_PASS, program};
 use super::steer::{Ports, Rule};
 
 const OURS: u32 = 4;
+const CARD: Mac = Mac([2; 6]);
 const US: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 const US6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 7);
 
@@ -22,7 +24,13 @@ impl Judge {
             println!("not run: {test}: {why}");
             return None;
         }
-        Some(Judge(Program::load(&program(rules, Ours::Say(OURS))).expect("a program the verifier takes")))
+        Some(Judge(
+            Program::load(&program(rules, CARD, Ours::Say(OURS))).expect("a program the verifier takes"),
+        ))
+    }
+
+    fn drops(&self, frame: &[u8]) -> bool {
+        self.0.verdict(frame).expect("a verdict") == XDP_DROP
     }
 
     fn takes(&self, frame: &[u8]) -> bool {
@@ -91,7 +99,6 @@ fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
         (v6(Ipv6Addr::new(0xfd01, 1, 2, 3, 4, 5, 6, 7), 8443, 6), "an address that differs at its start"),
         (v6(US6, 8443, 58), "ICMPv6"),
         (v6(US6, 8443, 0), "an extension header"),
-        (v6(US6, 8443, 44), "a fragment"),
         (ethernet(0x0806, &[0; 46]), "ARP"),
         (ethernet(0x8100, &[0; 46]), "a VLAN tag"),
     ] {
@@ -163,17 +170,61 @@ fn headers_of_any_length_are_read_and_fragments_are_not() {
         assert!(!judge.takes(&v4(US, 8081, options, |_| {})), "{options} bytes of options");
     }
     assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[0] = 0x44)), "a header too short to be one");
-    assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[6] = 0x20)), "a first fragment");
     assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[7] = 1)), "a later fragment");
     assert!(judge.takes(&v4(US, 8080, 0, |ip| ip[6] = 0)), "may be fragmented, is not");
     let whole = v4(US, 8080, 40, |_| {});
-    // The kernel refuses to test with less than a header.
-    for len in 14..whole.len() {
+    // The kernel refuses to test with less than a header. What has no whole header of TCP is malformed, and ours to drop.
+    for len in 14..14 + 60 + 4 {
         assert!(!judge.takes(&whole[..len]), "cut at {len}");
     }
     let whole = v6(US6, 8080, 6);
-    for len in 14..whole.len() {
+    for len in 14..14 + 40 + 4 {
         assert!(!judge.takes(&whole[..len]), "cut at {len}");
+    }
+}
+
+/// The kernel would put them together and reset the connection.
+#[test]
+fn fragments_of_our_segments_reach_nobody() {
+    let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8080).into()]));
+    let Some(judge) = Judge::new("fragments_of_our_segments_reach_nobody", &rules) else { return };
+    let first = |port, options| v4(US, port, options, |ip| ip[6] = 0x20);
+    for options in [0, 40] {
+        let whole = first(8080, options);
+        // Eight bytes of the segment are the least there can be.
+        assert!(judge.drops(&whole) && judge.drops(&whole[..14 + 20 + options + 8]));
+        assert!(!judge.drops(&first(22, options)) && !judge.takes(&first(22, options)), "another port");
+    }
+    let later = v4(US, 8080, 0, |ip| ip[7] = 1);
+    assert!(!judge.drops(&later) && !judge.takes(&later), "alone it is nothing to the kernel");
+    let six = |port: u16, next: u8, offset: u16| {
+        let mut frame = v6(US6, port, 44);
+        let header = [&[next, 0][..], &offset.to_be_bytes(), &[0; 4]].concat();
+        frame.splice(54..54, header);
+        frame
+    };
+    // The first of several, and one that is all there is (RFC 6946).
+    assert!(judge.drops(&six(8080, 6, 1)) && judge.drops(&six(8080, 6, 0)));
+    for other in [six(22, 6, 1), six(8080, 17, 1), six(8080, 6, 8 | 1)] {
+        assert!(!judge.drops(&other) && !judge.takes(&other));
+    }
+}
+
+#[test]
+fn frames_for_other_cards_and_for_all_are_the_kernels() {
+    let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8080).into()]));
+    let Some(judge) = Judge::new("frames_for_other_cards_and_for_all_are_the_kernels", &rules) else {
+        return;
+    };
+    for frame in [v4(US, 8080, 0, |_| {}), v6(US6, 8080, 6), too_big_v4(US, 8080, |_| {})] {
+        assert!(judge.takes(&frame));
+        for at in 0..6 {
+            let mut other = frame.clone();
+            other[at] ^= 0x10;
+            assert!(!judge.takes(&other) && !judge.drops(&other), "byte {at} differs");
+        }
+        let all = [&[0xff; 6][..], &frame[6..]].concat();
+        assert!(!judge.takes(&all) && !judge.drops(&all));
     }
 }
 

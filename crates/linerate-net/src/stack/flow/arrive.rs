@@ -71,6 +71,9 @@ impl Flow {
             told.add(Told::OVER);
             return told;
         }
+        if tcp.flags.has(Flags::URG) {
+            self.note_urgent(tcp);
+        }
         told.add(self.handle_payload(now, tcp, payload, shared));
         told
     }

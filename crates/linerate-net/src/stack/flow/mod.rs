@@ -12,6 +12,7 @@ mod receive;
 mod rtt;
 mod send;
 mod timer;
+mod urgent;
 mod view;
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ pub(crate) use self::path::believable;
 pub(crate) use self::receive::Reassembly;
 pub(crate) use self::rtt::Rtt;
 pub(crate) use self::timer::Timer;
+use self::urgent::Urgent;
 use super::pool::{Chain, Cursor};
 use super::shared::{Shared, timestamp};
 use super::tuple::Tuple;
@@ -190,6 +192,7 @@ pub(crate) struct Flow {
     early: Option<Box<Reassembly>>,
     /// Where the peer's FIN is, once it is known.
     fin_at: Option<Seq>,
+    urgent: Urgent,
     /// It was received in order.
     pub(crate) ended: bool,
     last_ack: Seq,
@@ -273,6 +276,7 @@ impl Flow {
             inbox: Chain::default(),
             early: None,
             fin_at: None,
+            urgent: Urgent::default(),
             ended: false,
             last_ack: Seq(0),
             ack_now: false,

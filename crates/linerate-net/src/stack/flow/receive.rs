@@ -1,6 +1,7 @@
 //! Bytes come in: in order, early, or again (RFC 9293 section 3.10.7.4, seventh check); and how large the window is that the
 //! peer is told of.
 
+use super::urgent::without;
 use super::{Flow, State, Told};
 use crate::Time;
 use crate::stack::piece::Piece;
@@ -324,7 +325,14 @@ impl Flow {
 
     /// Lends what was received to `take`, about `most` bytes of it.
     pub(crate) fn read(&mut self, now: Time, most: usize, shared: &mut Shared, take: impl FnMut(&mut [u8])) {
-        let len = shared.pool.take(&mut self.inbox, most, take);
+        let len = match self.urgent_places() {
+            None => shared.pool.take(&mut self.inbox, most, take),
+            Some(places) => {
+                let len = shared.pool.take(&mut self.inbox, most, without(places, take));
+                self.pass_urgent(places, len);
+                len
+            }
+        };
         self.rcv_taken = self.rcv_taken.saturating_add(len as u32);
         self.grow_window(now, shared);
     }

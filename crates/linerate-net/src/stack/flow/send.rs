@@ -113,6 +113,7 @@ impl Flow {
             ack: if answers { self.rcv_nxt } else { Seq(0) },
             flags: if answers { Flags::SYN | Flags::ACK } else { Flags::SYN },
             window: self.rcv_size.min(0xffff) as u16,
+            urgent: 0,
             options,
         };
         Outgoing { tcp, offset: 0, len: 0, kind: Kind::Syn, edge: self.rcv_nxt + self.rcv_size.min(0xffff) }
@@ -206,6 +207,7 @@ impl Flow {
             ack: self.rcv_nxt,
             flags,
             window: field as u16,
+            urgent: 0,
             options,
         };
         let edge = self.rcv_edge.max(self.rcv_nxt + (field << self.scale_in));

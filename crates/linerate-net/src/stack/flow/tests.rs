@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::stack::lab::{Lab, Seg, seg};
+use crate::stack::lab::{Lab, Seg, byte_at, seg};
 use crate::stack::wire::{Options, Sack, Seq};
 use crate::stack::{StackLimits, StackOptions};
 use crate::{Close, FlowState, NetErrorKind, Transport};
@@ -518,6 +518,59 @@ fn time_wait() {
     lab.hears(seg("S", 5000, 0, 0));
     let (syn_ack, _) = lab.take_out().pop().expect("a new connection");
     assert_eq!((lab.net.waiting(), syn_ack.flags.0), ((1, 0), 18));
+}
+
+/// RFC 9293 section 3.10.7.2, and Linux: a listener says nothing to what neither asks nor answers.
+#[test]
+fn scans_of_a_listener_are_not_answered() {
+    let mut lab = Lab::listening();
+    for flags in ["F", "-", "FPU", "SF", "SFPU", "P", "U"] {
+        lab.hears(seg(flags, 0, 0, 0));
+        assert_eq!((lab.out(), lab.net.waiting()), (Vec::<String>::new(), (0, 0)), "{flags}");
+    }
+    lab.hears(seg("A", 7, 99, 0));
+    assert_eq!(lab.out(), ["R 99"], "an ACK is of a connection that nobody knows");
+    lab.hears(seg("S", 0, 0, 0));
+    assert_eq!(lab.out(), ["SA 0 ack 1"]);
+}
+
+/// RFC 9293 section 3.7.1: a peer that says nothing of sizes takes 536 bytes; 0 says nothing.
+#[test]
+fn a_segment_size_of_nothing_is_the_usual_one() {
+    let mut lab = Lab::accepted(Options { mss: Some(0), ..Options::default() });
+    lab.send(5000);
+    assert_eq!(lab.out().first().map(String::as_str), Some("A 1:537 ack 1"));
+}
+
+/// As Linux does it without SO_OOBINLINE: the byte before the pointer is not in the stream, and only the last of several.
+#[test]
+fn urgent_data_is_out_of_line() {
+    let expect = |lab: &Lab, without: &[u32], last: u32| {
+        let stream: Vec<u8> = (1..=last).filter(|n| !without.contains(n)).map(byte_at).collect();
+        assert!(lab.received == stream, "{:?} without {without:?}", lab.received.len());
+    };
+    let mut lab = Lab::accepted(with_sack());
+    // Within a segment, at its end, announced before it comes, and in a segment that comes out of order.
+    lab.hears(seg("APU", 1, 1, 10).urgent(4));
+    expect(&lab, &[4], 10);
+    lab.hears(seg("APU", 11, 1, 10).urgent(10));
+    expect(&lab, &[4, 20], 20);
+    lab.hears(seg("APU", 21, 1, 10).urgent(15));
+    lab.hears(seg("AP", 31, 1, 10));
+    expect(&lab, &[4, 20, 35], 40);
+    lab.hears(seg("APU", 51, 1, 10).urgent(3));
+    lab.hears(seg("AP", 41, 1, 10));
+    expect(&lab, &[4, 20, 35, 53], 60);
+    // One that was read already means nothing, nor does a pointer without the flag.
+    lab.hears(seg("APU", 51, 1, 10).urgent(3));
+    lab.hears(seg("AP", 61, 1, 10).urgent(3));
+    expect(&lab, &[4, 20, 35, 53], 70);
+    // Two before the first is reached: the first stays.
+    lab.hears(seg("AU", 71, 1, 0).urgent(3));
+    lab.hears(seg("AU", 71, 1, 0).urgent(5));
+    lab.hears(seg("APF", 71, 1, 10));
+    expect(&lab, &[4, 20, 35, 53, 75], 80);
+    assert!(lab.ended);
 }
 
 /// RFC 9293 section 3.10.7.1: resets for strangers, made so that they are believed.

@@ -79,6 +79,8 @@ impl Options {
     /// Options of an unexpected length are ignored like unknown ones.
     fn take(&mut self, kind: u8, value: &[u8]) {
         match (kind, value) {
+            // A size of 0 says nothing, as in Linux: what is usual holds then (RFC 9293 section 3.7.1).
+            (MSS, &[0, 0]) => {}
             (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
             (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_SHIFT)),
             (SACK_PERMITTED, []) => self.sack_permitted = true,

@@ -19,6 +19,7 @@ impl Flags {
     pub(crate) const RST: Flags = Flags(4);
     pub(crate) const PSH: Flags = Flags(8);
     pub(crate) const ACK: Flags = Flags(16);
+    pub(crate) const URG: Flags = Flags(32);
 
     /// Whether one of `other`'s is set.
     pub(crate) fn has(self, other: Flags) -> bool {
@@ -43,6 +44,8 @@ pub(crate) struct TcpHeader {
     pub(crate) flags: Flags,
     /// As it is in the header, not scaled.
     pub(crate) window: u16,
+    /// Means something with [`Flags::URG`] alone.
+    pub(crate) urgent: u16,
     pub(crate) options: Options,
 }
 
@@ -50,7 +53,7 @@ impl TcpHeader {
     /// Reads a header and says how long it was.
     pub(crate) fn parse(bytes: &[u8]) -> Result<(TcpHeader, usize), Malformed> {
         let fixed: &[u8; TCP_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
-        let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, ..] = *fixed;
+        let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1] = *fixed;
         let len = usize::from(offset >> 4) * 4;
         if len < TCP_HEADER {
             return Err(Malformed::Header);
@@ -63,6 +66,7 @@ impl TcpHeader {
             ack: Seq(u32::from_be_bytes([a0, a1, a2, a3])),
             flags: Flags(flags),
             window: u16::from_be_bytes([w0, w1]),
+            urgent: u16::from_be_bytes([u0, u1]),
             options,
         };
         Ok((header, len))
@@ -82,7 +86,8 @@ impl TcpHeader {
         out[12] = ((self.len() / 4) << 4) as u8;
         out[13] = self.flags.0;
         out[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out[16..20].fill(0);
+        out[16..18].fill(0);
+        out[18..20].copy_from_slice(&self.urgent.to_be_bytes());
         self.options.emit(&mut out[TCP_HEADER..]);
     }
 }

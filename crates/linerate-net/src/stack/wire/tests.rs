@@ -32,7 +32,8 @@ proptest! {
     ) {
         let (src, dst) = (addr(v4, 1), addr(v4, 2));
         let tcp = TcpHeader {
-            src_port: ports.0, dst_port: ports.1, seq: Seq(seq), ack: Seq(ack), flags: Flags(flags), window, options,
+            src_port: ports.0, dst_port: ports.1, seq: Seq(seq), ack: Seq(ack), flags: Flags(flags), window,
+            urgent: window ^ 0x5a5a, options,
         };
         let mut bytes = vec![0xaa; headers_len(&dst, &tcp) + payload.len()];
         emit(&src, &dst, &tcp, &mut bytes, |out| out.copy_from_slice(&payload));

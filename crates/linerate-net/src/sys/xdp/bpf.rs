@@ -12,6 +12,7 @@ const PROG_LOAD: libc::c_int = 5;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_int = 10;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
@@ -208,7 +209,7 @@ pub(crate) enum Mode {
 /// Holds a program to an interface. The kernel takes it away with the last descriptor, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Attachment {
-    _link: OwnedFd,
+    link: OwnedFd,
 }
 
 impl Attachment {
@@ -234,7 +235,26 @@ impl Attachment {
             ..LinkAttr::default()
         };
         // SAFETY: the structure has no addresses; the command returns a descriptor.
-        unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(|link| Attachment { _link: link })
+        unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(|link| Attachment { link })
+    }
+
+    /// Another program takes the place, without a packet in between that neither sees.
+    pub(crate) fn replace(&self, program: &Program) -> io::Result<()> {
+        #[repr(C)]
+        #[derive(Default)]
+        struct UpdateAttr {
+            link_fd: u32,
+            new_prog_fd: u32,
+            flags: u32,
+            old_prog_fd: u32,
+        }
+        let mut attr = UpdateAttr {
+            link_fd: self.link.as_raw_fd() as u32,
+            new_prog_fd: program.0.as_raw_fd() as u32,
+            ..UpdateAttr::default()
+        };
+        // SAFETY: the structure has no addresses.
+        unsafe { bpf(LINK_UPDATE, &mut attr) }.map(|_| ())
     }
 }
 

@@ -61,9 +61,20 @@ pub(crate) fn receive_queues(interface: &str) -> io::Result<u32> {
     }
 }
 
+/// Whether no card is behind it (macvlan, a bridge, a veth), so that peers on this machine may leave checksums to one. The driver of a
+/// card says where the card is.
+pub(crate) fn is_software(interface: &str) -> bool {
+    // `version` and `fw_version` come before `bus_info`, 32 bytes each.
+    driver(interface).is_none_or(|driver| driver.rest[64] == 0)
+}
+
 /// Whether it is one end of a pair of virtual interfaces.
 pub(crate) fn is_veth(interface: &str) -> bool {
+    driver(interface).is_some_and(|driver| driver.name.starts_with(b"veth\0"))
+}
+
+fn driver(interface: &str) -> Option<Driver> {
     let mut driver = Driver { command: ETHTOOL_GDRVINFO, name: [0; 32], rest: [0; 160] };
     // SAFETY: the structure is the command's.
-    unsafe { ask(interface, &mut driver) }.is_ok() && driver.name.starts_with(b"veth\0")
+    unsafe { ask(interface, &mut driver) }.is_ok().then_some(driver)
 }

@@ -6,11 +6,13 @@
 
 mod bpf;
 mod ethtool;
+mod netlink;
 mod ring;
 mod socket;
 mod umem;
 
 pub(crate) use bpf::{Attachment, Mode, Program, XskMap, memory_limit_raised};
-pub(crate) use ethtool::{is_veth, receive_queues};
+pub(crate) use ethtool::{is_software, is_veth, receive_queues};
+pub(crate) use netlink::join_group;
 pub(crate) use socket::{Config, HEADROOM, QueueSocket, SOCKETS_PER_WAIT, wait_any};
 use umem::{Frame, Umem};

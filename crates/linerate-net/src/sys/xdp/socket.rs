@@ -320,22 +320,29 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result
 /// Sockets of one wait, at most. Reason: a thread has few; the list lives on the stack of the call.
 pub(crate) const SOCKETS_PER_WAIT: usize = 64;
 
-/// Waits until one of the sockets has received something, or `wake` was signalled, at most `limit` (`None`: as long as it takes).
-/// What was transmitted is sent by this call as well, where the kernel copies. A signal ends it.
-pub(crate) fn wait_any(sockets: &[QueueSocket], wake: &EventFd, limit: Option<Duration>) -> io::Result<()> {
+/// Waits until one of the sockets has received something, `wake` was signalled, or there is something to read from `news`, at most
+/// `limit` (`None`: as long as it takes). What was transmitted is sent by this call as well, where the kernel copies. A signal
+/// ends it. Whether there is something to read from `news`.
+pub(crate) fn wait_any(
+    sockets: &[QueueSocket],
+    wake: &EventFd,
+    news: BorrowedFd<'_>,
+    limit: Option<Duration>,
+) -> io::Result<bool> {
     let nobody = libc::pollfd { fd: -1, events: 0, revents: 0 };
-    let mut polled = [nobody; SOCKETS_PER_WAIT + 1];
+    let mut polled = [nobody; SOCKETS_PER_WAIT + 2];
     polled[0] = libc::pollfd { fd: wake.as_raw_fd(), events: libc::POLLIN, ..nobody };
-    for (poll, socket) in polled[1..].iter_mut().zip(sockets) {
+    polled[1] = libc::pollfd { fd: news.as_raw_fd(), events: libc::POLLIN, ..nobody };
+    for (poll, socket) in polled[2..].iter_mut().zip(sockets) {
         *poll = libc::pollfd { fd: socket.fd.as_raw_fd(), events: libc::POLLIN, ..nobody };
     }
-    let count = 1 + sockets.len().min(SOCKETS_PER_WAIT);
+    let count = 2 + sockets.len().min(SOCKETS_PER_WAIT);
     let spec = limit.map(timespec);
     let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the list has at least `count` entries; the time lives through the call; no signal mask is given.
     let result = unsafe { libc::ppoll(polled.as_mut_ptr(), count as libc::nfds_t, spec, std::ptr::null()) };
     match check(result) {
-        Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(()),
-        result => result.map(|_| ()),
+        Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(false),
+        result => result.map(|_| polled[1].revents != 0),
     }
 }
