@@ -13,7 +13,8 @@ fn it_serves_files_and_routes_and_drains_at_sigterm() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("index.html"), "<p>here").unwrap();
     let log = dir.path().join("access.log");
-    let server = serve(&["--dir", dir.path().to_str().unwrap(), "--access-log", log.to_str().unwrap()]);
+    let at = dir.path().to_str().unwrap();
+    let server = serve(&["--dir", at, "--demo-routes", "--access-log", log.to_str().unwrap()]);
     assert!(server.get("/").ends_with("<p>here"));
     assert!(server.get("/status/418").starts_with("HTTP/1.1 418"));
     // Of the kernel's connections other tools tell.
@@ -33,6 +34,37 @@ fn it_serves_files_and_routes_and_drains_at_sigterm() {
     assert!(said.starts_with("answered "), "{said}");
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("\"GET / HTTP/1.1\" 200 7 ") && log.contains("/delay/700 HTTP/1.1\" 200"), "{log}");
+}
+
+/// A directory is served without what is there for tests: `/block/MS` would hold everybody up, and `/stats` tell strangers.
+#[test]
+fn demo_routes_are_there_when_nothing_else_is_or_when_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("index.html"), "<p>here").unwrap();
+    std::fs::write(dir.path().join("serve.toml"), "").unwrap();
+    let (at, config) = (dir.path().to_str().unwrap(), dir.path().join("serve.toml"));
+    let config = config.to_str().unwrap();
+    for (flags, routes, says) in [
+        (&[][..], true, "answering with the demo routes (/, /bytes/N, "),
+        (&["--dir", at], false, "answering with the files of "),
+        (&["--dir", at, "--demo-routes"], true, ", the demo routes ("),
+        (&["--dir", at, "--files-only"], false, ", no demo routes"),
+        (&["--config", config], false, "answering with 404 alone"),
+        (&["--config", config, "--demo-routes"], true, "answering with the demo routes"),
+        (&["--demo-routes=false"], false, "answering with 404 alone"),
+    ] {
+        let server = serve(flags);
+        let said = server.answering();
+        assert!(said.contains(says), "{flags:?}: {said}");
+        for (path, good) in
+            [("/stats", "200"), ("/block/1", "200"), ("/delay/1", "200"), ("/stream/1", "200")]
+        {
+            let answer = server.get(path);
+            let wanted = if routes { good } else { "404" };
+            assert!(answer.starts_with(&format!("HTTP/1.1 {wanted}")), "{flags:?} {path}: {answer}");
+        }
+        assert_eq!(server.stop().0, Some(0));
+    }
 }
 
 #[test]
@@ -59,6 +91,7 @@ fn bad_input_is_named() {
         (&["--dir", "/no/such/directory"], "the directory /no/such/directory cannot be served"),
         (&["--access-log", "/no/such/directory/log"], "cannot be written"),
         (&["--header-timeout", "0s"], "no time at all"),
+        (&["--dir", "/", "--files-only", "--demo-routes"], "say opposite things"),
         (&["--misbehave", "stall=5", "--dir", "/"], "without files, routes of a file and log"),
     ] {
         let output = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))

@@ -68,7 +68,7 @@ fn routes_by_prefix() {
     std::fs::write(folder.path().join("two/a b.txt"), "spaced").unwrap();
     std::fs::create_dir(folder.path().join("two/sub")).unwrap();
     folder.write(&(file.to_owned() + routes));
-    let server = folder.serve(&["--threads", "1"]);
+    let server = folder.serve(&["--threads", "1", "--demo-routes"]);
     let mut stream = server.connect();
     for (path, wanted) in [
         ("/", "200 one"),
@@ -118,7 +118,7 @@ fn listeners_come_and_go_and_the_directory_changes() {
     for io in serving::transports() {
         folder
             .write("listen = [\"127.0.0.1:0\", \"127.0.0.2:0\"]\ndir = \"one\"\naccess_log = \"one.log\"\n");
-        let server = folder.serve(&["--io", io, "--threads", "2"]);
+        let server = folder.serve(&["--io", io, "--threads", "2", "--demo-routes"]);
         let second = server.listening();
         assert!(server.get("/").ends_with("one"));
         let mut stays = connect(&server.address);
@@ -168,9 +168,9 @@ fn listeners_come_and_go_and_the_directory_changes() {
 fn listeners_with_sites_of_their_own() {
     let folder = Folder::new();
     let head = "listen = \"127.0.0.1:0\"\ndir = \"one\"\nfiles_only = true\n";
-    let own = "[[listener]]\nlisten = [\"127.0.0.2:0\", \"127.0.0.2:0\"]\ndir = \"two\"\n\
+    let own = "[[listener]]\nlisten = [\"127.0.0.2:0\", \"127.0.0.2:0\"]\ndir = \"two\"\ndemo_routes = true\n\
         [[listener.route]]\nprefix = \"/private\"\nstatus = 403\n\
-        [[listener]]\nlisten = \"127.0.0.3:0\"\n";
+        [[listener]]\nlisten = \"127.0.0.3:0\"\ndemo_routes = true\n";
     for io in serving::transports() {
         folder.write(&(head.to_owned() + own));
         let server = folder.serve(&["--io", io, "--threads", "2"]);
@@ -371,7 +371,7 @@ fn deferring_comes_and_goes_with_the_file() {
     for io in serving::transports() {
         let folder = Folder::new();
         folder.write("listen = \"127.0.0.1:0\"\n");
-        let server = folder.serve(&["--io", io, "--threads", "1"]);
+        let server = folder.serve(&["--io", io, "--threads", "1", "--demo-routes"]);
         let mut silent = Vec::new();
         for deferred in [false, true, false] {
             folder.write(&format!("listen = \"127.0.0.1:0\"\ndefer_accept = {deferred}\n"));

@@ -34,7 +34,7 @@ fn it_stays_available_under_slowhttptest() {
     for io in transports() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("large.txt"), "x".repeat(2 << 20)).unwrap();
-        let server = serve(&["--io", io, "--dir", folder.path().to_str().unwrap()]);
+        let server = serve(&["--io", io, "--demo-routes", "--dir", folder.path().to_str().unwrap()]);
         // All at once: each has its own connections.
         let mut attacks = Vec::new();
         for (name, mode) in MODES {

@@ -17,9 +17,9 @@ const LIMITS: &str = "Limits";
 
 /// Answer requests: files, built-in routes, on an event loop per core
 ///
-/// Without --dir it answers the built-in routes alone: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /block/MS (blocks,
+/// Without --dir and --config it answers the demo routes: / (hello), /bytes/N, /delay/MS (waits as a coroutine), /block/MS (blocks,
 /// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats, and with --io xdp /stats/flows (its connections, as
-/// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back.
+/// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back. --demo-routes adds them to files.
 ///
 /// SIGTERM and Ctrl-C: no more connections are accepted, what was received is answered, then it ends; a second one ends it at
 /// once. SIGHUP: the configuration file is read again and the access log opened anew; when its terminal is closed, it ends.
@@ -70,10 +70,15 @@ pub(crate) struct ServeArgs {
     /// for packets that come in or go out alone.
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) fault: Option<FaultOptions>,
-    /// Serve the files of this directory; what is not there falls to the built-in routes
+    /// Serve the files of this directory, and no demo routes unless --demo-routes asks for them
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Answer with files alone: no built-in routes, for servers that others can reach
+    /// Answer the demo routes (on only without --dir and --config)
+    ///
+    /// They are for tests: /block/MS holds a whole thread, and /stats tells strangers of the server.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) demo_routes: Option<bool>,
+    /// Answer with files alone, never with demo routes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) files_only: Option<bool>,
     /// Write a line per answer to this file, - for standard output
@@ -152,7 +157,7 @@ pub(crate) struct ServeArgs {
 pub(super) struct Place {
     pub(super) listen: Vec<Address>,
     pub(super) dir: Option<PathBuf>,
-    pub(super) files_only: bool,
+    pub(super) demo_routes: bool,
     pub(super) routes: Vec<Route>,
 }
 
@@ -189,6 +194,7 @@ impl ServeArgs {
             fault: self.fault.or(others.fault),
             dir: self.dir.or(others.dir),
             files_only: self.files_only.or(others.files_only),
+            demo_routes: self.demo_routes.or(others.demo_routes),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),
@@ -209,6 +215,12 @@ impl ServeArgs {
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),
         }
+    }
+
+    /// Whether the usual site answers the demo routes.
+    pub(super) fn has_demo_routes(&self) -> bool {
+        let alone = self.dir.is_none() && self.config.is_none() && self.files_only != Some(true);
+        self.demo_routes.unwrap_or(alone)
     }
 
     /// Every address: those of the usual site, then those of listeners, in the order of the file.

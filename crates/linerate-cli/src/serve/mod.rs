@@ -64,15 +64,20 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
         args.listen.push(SocketAddr::from(([127, 0, 0, 1], 8080)).into());
     }
-    let usual = args.dir.is_some() || args.files_only == Some(true) || !args.routes.is_empty();
+    let says = |flag: Option<bool>| flag == Some(true);
+    let usual =
+        args.dir.is_some() || says(args.files_only) || says(args.demo_routes) || !args.routes.is_empty();
     if args.listen.is_empty() && args.sockets.is_empty() && usual {
         return Err(Fault::input(
-            "dir, files_only and [[route]] outside of [[listener]] are for the addresses of listen, and there are none",
+            "dir, files_only, demo_routes and [[route]] outside of [[listener]] are for the addresses of listen, and there are none",
         )
         .hint("name one by listen, or write them in a [[listener]]"));
     }
     apart(&args)?;
-    if args.files_only == Some(true) && args.dir.is_none() && args.routes.is_empty() {
+    if says(args.files_only) && says(args.demo_routes) {
+        return Err(Fault::input("--files-only and --demo-routes say opposite things").hint("leave out one"));
+    }
+    if says(args.files_only) && args.dir.is_none() && args.routes.is_empty() {
         return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
     }
     match (args.io, &args.interface) {

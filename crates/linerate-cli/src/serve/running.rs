@@ -20,6 +20,8 @@ use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
 
+const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
+
 /// How long the end waits for the last lines of the access log. Reason: a disk that stands still must not hold it for ever.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -113,10 +115,24 @@ impl Running {
         }
     }
 
-    /// Says where it listens.
+    /// Says where it listens, and what it answers there.
     pub(super) fn announce(&self) {
-        for address in self.server.addrs() {
+        let addresses = self.server.addrs();
+        for address in addresses {
             say(&listening(address));
+        }
+        let args = &self.args;
+        let own: usize = args.places.iter().map(|place| place.listen.len()).sum();
+        if addresses.len() > own {
+            let has = answers(args.dir.as_deref(), args.routes.len(), args.has_demo_routes());
+            say(&format!("answering with {has}"));
+        }
+        let addresses = resolved(args, &self.server);
+        let mut rest = addresses.iter().skip(args.listen.len());
+        for place in &args.places {
+            let has = answers(place.dir.as_deref(), place.routes.len(), place.demo_routes);
+            let at: Vec<String> = rest.by_ref().take(place.listen.len()).map(ToString::to_string).collect();
+            say(&format!("answering at {} with {has}", at.join(", ")));
         }
         if let Some(metrics) = &self.metrics {
             say(&format!("metrics on http://{}/metrics", metrics.addr()));
@@ -167,9 +183,9 @@ struct Sites {
 
 impl Sites {
     fn open(args: &ServeArgs) -> Result<Sites, Fault> {
-        let usual = content(args.dir.as_deref(), args.files_only == Some(true), &args.routes)?;
+        let usual = content(args.dir.as_deref(), args.has_demo_routes(), &args.routes)?;
         let place = |place: &Place| {
-            let content = content(place.dir.as_deref(), place.files_only, &place.routes)?;
+            let content = content(place.dir.as_deref(), place.demo_routes, &place.routes)?;
             Ok((place.listen.len(), content))
         };
         Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, Fault>>()? })
@@ -186,7 +202,24 @@ impl Sites {
     }
 }
 
-fn content(dir: Option<&Path>, files_only: bool, routes: &[Route]) -> Result<Content, Fault> {
+/// What a site answers with.
+fn answers(dir: Option<&Path>, routes: usize, demo_routes: bool) -> String {
+    let mut all = Vec::new();
+    match routes {
+        0 => {}
+        1 => all.push("1 [[route]]".to_owned()),
+        n => all.push(format!("{n} [[route]]s")),
+    }
+    all.extend(dir.map(|dir| format!("the files of {}", dir.display())));
+    match (demo_routes, all.is_empty()) {
+        (true, _) => all.push(format!("the demo routes ({DEMO_ROUTES})")),
+        (false, true) => return "404 alone: no dir, no [[route]], and demo_routes is off".to_owned(),
+        (false, false) => all.push("no demo routes".to_owned()),
+    }
+    all.join(", ")
+}
+
+fn content(dir: Option<&Path>, demo_routes: bool, routes: &[Route]) -> Result<Content, Fault> {
     let open = |dir: &Path| {
         FileRoot::open(dir).map_err(|e| {
             let fault =
@@ -200,7 +233,7 @@ fn content(dir: Option<&Path>, files_only: bool, routes: &[Route]) -> Result<Con
     let root = dir.map(open).transpose()?;
     let rules: Result<Vec<Rule>, Fault> = routes.iter().map(rule).collect();
     let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
-    Ok(Content { root, routes: !files_only, table })
+    Ok(Content { root, routes: demo_routes, table })
 }
 
 /// Checked before; only a directory can have gone since.

@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a test waits for something that must come.
@@ -15,6 +15,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Server {
     child: Child,
     lines: Mutex<Receiver<String>>,
+    /// What it says that it answers with, which is no line of the others.
+    answering: Arc<Mutex<Vec<String>>>,
     /// Where it listens first.
     pub(crate) address: String,
 }
@@ -41,13 +43,19 @@ pub(crate) fn started(mut command: Command) -> Server {
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
     let (say, lines) = mpsc::channel();
+    let answering: Arc<Mutex<Vec<String>>> = Arc::default();
+    let answers = Arc::clone(&answering);
     std::thread::spawn(move || {
         for line in stderr.lines().map_while(Result::ok) {
+            if line.starts_with("answering ") {
+                answers.lock().unwrap().push(line);
+                continue;
+            }
             // The test may be over.
             let _ = say.send(line);
         }
     });
-    let mut server = Server { child, lines: Mutex::new(lines), address: String::new() };
+    let mut server = Server { child, lines: Mutex::new(lines), answering, address: String::new() };
     server.address = server.listening();
     server
 }
@@ -63,6 +71,18 @@ impl Server {
         let line = self.line();
         let place = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
         place.strip_prefix("http://").unwrap_or(place).to_owned()
+    }
+
+    /// The first line of what it answers with.
+    pub(crate) fn answering(&self) -> String {
+        let begin = std::time::Instant::now();
+        loop {
+            if let Some(line) = self.answering.lock().unwrap().first() {
+                return line.clone();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it says what it answers with");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -163,7 +163,7 @@ fn configuration(number: usize) -> String {
     let odd = number % 2 == 1;
     let listen = if number % 3 == 1 { "\"127.0.0.1:0\", \"127.0.0.2:0\"" } else { "\"127.0.0.1:0\"" };
     format!(
-        "listen = [{listen}]\ndir = \"public\"\naccess_log = \"access.log\"\nlog_format = \"{}\"\n\
+        "listen = [{listen}]\ndir = \"public\"\ndemo_routes = true\naccess_log = \"access.log\"\nlog_format = \"{}\"\n\
          max_fields = {}\nheader_timeout = \"2s\"\nbody_timeout = \"5s\"\nidle_timeout = \"{}s\"\nwrite_timeout = \"5s\"\n",
         if odd { "json" } else { "common" },
         if odd { 100 } else { 120 },

@@ -75,6 +75,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         pcap_out: top.read("pcap_out", |i| beside(i, path))?,
         fault: top.read("fault", parsed_word)?,
         dir: top.read("dir", |i| directory(i, path))?,
+        demo_routes: flag("demo_routes")?,
         files_only: flag("files_only")?,
         access_log: top.read("access_log", |i| log(i, path))?,
         log_format: top.read("log_format", parsed_word)?,

@@ -17,13 +17,16 @@ const ROUTE: Keys = Keys {
     known: &[&["prefix", "dir", "redirect", "status"]],
     elsewhere: &[
         (&["access_log"], "is said for the whole server, not for a route"),
-        (&["listen", "files_only"], "is said for the whole server or in [[listener]], not for a route"),
+        (
+            &["listen", "demo_routes", "files_only"],
+            "is said for the whole server or in [[listener]], not for a route",
+        ),
         (&["host", "server_name"], "makes no difference here: a route is for every host"),
     ],
 };
 
 /// Keys of one site: the usual one, at the top of the file, and each listener's.
-pub(super) const KEYS: &[&str] = &["listen", "dir", "files_only", "route"];
+pub(super) const KEYS: &[&str] = &["listen", "dir", "demo_routes", "files_only", "route"];
 
 const LISTENER: Keys = Keys {
     known: &[KEYS],
@@ -64,13 +67,17 @@ fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Resul
     let place = Place {
         listen,
         dir: table.read("dir", |i| directory(i, config))?,
-        files_only: table.read("files_only", Item::flag)?.unwrap_or(false),
+        demo_routes: table.read("demo_routes", Item::flag)?.unwrap_or(false),
         routes: routes(table, config)?,
     };
+    let files_only = table.read("files_only", Item::flag)? == Some(true);
     match table.get("files_only") {
-        Some(item) if place.files_only && place.dir.is_none() && place.routes.is_empty() => Err(item.error(
+        Some(item) if files_only && place.dir.is_none() && place.routes.is_empty() => Err(item.error(
             "files_only: there is nothing else to answer with; name a directory, as in dir = \"public\"",
         )),
+        Some(item) if files_only && place.demo_routes => {
+            Err(item.error("files_only: demo_routes = true says the opposite; leave out one of them"))
+        }
         _ => Ok(place),
     }
 }
