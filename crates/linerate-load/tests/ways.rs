@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use linerate_load::plan::{Expectation, Plan, Stop, Target, Way};
 use linerate_load::{Outcome, start};
 
+/// How long the server waits for a client.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A server of threads that closes a connection after so many answers (`None`: never; 0 answers: never answers at all).
 fn server(close_after: Option<u64>) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
@@ -26,6 +29,10 @@ fn server(close_after: Option<u64>) -> (SocketAddr, Arc<AtomicU64>) {
 }
 
 fn answer(mut stream: TcpStream, close_after: Option<u64>, counted: &AtomicU64) {
+    // One that waits for bytes that never come fails its test instead of holding it.
+    for set in [stream.set_read_timeout(Some(PATIENCE)), stream.set_write_timeout(Some(PATIENCE))] {
+        set.expect("a time limit");
+    }
     let (mut carry, mut answers) = (Vec::new(), 0);
     let mut buffer = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer) {

@@ -108,6 +108,14 @@ fn waits(local: u16, remote: u16) -> bool {
     })
 }
 
+/// Who has connected, with a limit on the waits for it.
+fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let (peer, from) = listener.accept().expect("it is there");
+    peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    peer.set_write_timeout(Some(PATIENCE)).expect("a time limit");
+    (peer, from)
+}
+
 fn time_wait<T: Transport>(make: Make<'_, T>) {
     let mut net = make(Limits::default());
     let listener = TcpListener::bind(HERE).expect("binds");
@@ -115,7 +123,7 @@ fn time_wait<T: Transport>(make: Make<'_, T>) {
     let conn = net.connect(at, &ConnectOptions::default()).expect("asked for");
     net.send(conn, b"bye").expect("can send");
     wait_for(&mut net, "the connection", |_, event| matches!(event, Event::Connected { .. }).then_some(()));
-    let (mut peer, from) = listener.accept().expect("it is there");
+    let (mut peer, from) = accept(&listener);
     peer.read_exact(&mut [0; 3]).expect("bye");
     net.close(conn, Close::AfterPeer);
     let mut events = Vec::new();
@@ -142,7 +150,7 @@ fn short_sends<T: Transport>(make: Make<'_, T>) {
     let mut events = Vec::new();
     net.turn(Some(Time::ZERO), &mut events).expect("a turn");
     net.send(conn, b"three").expect("can send");
-    let (mut peer, _) = listener.accept().expect("it is there");
+    let (mut peer, _) = accept(&listener);
     peer.write_all(b"answer in ").expect("can send");
     let mut got = Vec::new();
     let mut ended = false;
@@ -174,7 +182,7 @@ fn short_large_send<T: Transport>(make: Make<'_, T>) {
     let at = listener.local_addr().expect("bound");
     let whole: Vec<u8> = (0..200_001u32).map(|i| i as u8).collect();
     let reader = std::thread::spawn(move || {
-        let (mut peer, _) = listener.accept().expect("it is there");
+        let (mut peer, _) = accept(&listener);
         let mut all = Vec::new();
         peer.read_to_end(&mut all).expect("to the end");
         all
@@ -255,8 +263,7 @@ fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
     let reader = std::thread::spawn(move || {
         let mut whole = 0;
         for _ in 0..400 {
-            let (mut peer, _) = listener.accept().expect("it is there");
-            peer.set_read_timeout(Some(PATIENCE)).expect("sets");
+            let (mut peer, _) = accept(&listener);
             let mut all = Vec::new();
             // Those that were given up early say little or nothing, and may be reset.
             let _ = peer.read_to_end(&mut all);

@@ -70,6 +70,9 @@ pub(crate) fn nobody() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port")
 }
 
+/// How long a test's server waits for a client: one that waits for bytes that never come fails its test instead of holding it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A server that does `with` each connection; it lives as long as the test.
 pub(crate) fn server(with: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -77,6 +80,8 @@ pub(crate) fn server(with: impl Fn(TcpStream) + Clone + Send + 'static) -> Socke
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let with = with.clone();
+            let limits = [stream.set_read_timeout(Some(PATIENCE)), stream.set_write_timeout(Some(PATIENCE))];
+            limits.into_iter().for_each(|set| set.expect("a time limit"));
             thread::spawn(move || with(stream));
         }
     });
