@@ -211,6 +211,12 @@ pub trait Transport {
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);
 
+    /// No new connection begins at it, and those that are established or nearly so are accepted still, until [`Transport::unlisten`].
+    /// `false` where there is no such thing: then only `unlisten` ends it.
+    fn refuse_new(&mut self, _listener: Listener) -> bool {
+        false
+    }
+
     /// As [`ListenOptions::defer`], for one that listens already. Where it was not possible then, nothing changes.
     fn set_defer(&mut self, _listener: Listener, _defer: Option<Duration>) {}
 

@@ -114,12 +114,16 @@ pub(crate) const BUFFER_KEPT: usize = 256 << 10;
 /// How long a stopped server waits for answers that are on their way. Reason: a deploy must end.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(10);
 
+/// How long beyond `drain` a server's threads may take to end, before they are left behind. Reason: they see to it themselves, unless a
+/// handler holds one; a busy machine may be late by as much.
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_millis(250);
+
 /// Finished coroutines' boxes that a thread keeps for the next ones. Reason: a handler that does not wait must cost no
 /// allocation; more than this many rarely wait and end in one turn.
 pub(crate) const TASKS_KEPT: usize = 4096;
 
-/// Turns in which a stopped server accepts who waits already, before it stops listening. Reason: a crowd that goes on coming must
-/// not keep it.
+/// Turns in which a stopped server accepts who waits already, before it lets nobody new begin. Reason: a crowd that goes on coming
+/// must not keep it.
 pub(crate) const LAST_ACCEPTS: usize = 64;
 
 /// Bytes written on a connection that was handed over and not sent yet; beyond it, its writer waits. Reason: back-pressure, as for

@@ -89,6 +89,7 @@ impl Handle {
         for gone in self.bound.extract_if(.., |socket| !self.asked.contains(socket.address())) {
             gone.remove_file();
         }
+        self.drain = options.drain;
         let settled = ServerOptions { listen: self.addresses.clone(), ..options.clone() };
         self.posts().for_each(|post| post.send(Order::Settle(Box::new(settled.clone()))));
         self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));

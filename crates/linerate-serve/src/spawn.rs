@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_net::epoll::Epoll;
 use linerate_net::link::Middlewares;
@@ -157,6 +157,8 @@ pub struct Handle {
     threads: Vec<Running>,
     /// Ends when the last thread has.
     ending: Mutex<Option<mpsc::Receiver<()>>>,
+    /// How long it waits for them at its end.
+    pub(crate) drain: Duration,
     /// What each address was asked as: port 0 stands for the one that was chosen.
     pub(crate) asked: Vec<Address>,
     /// The Unix sockets among them.
@@ -202,7 +204,7 @@ impl Handle {
     }
 
     /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
-    /// options' `drain`, and returns the final counts.
+    /// options' `drain`, and returns the final counts. A thread that a handler holds beyond that is left behind.
     pub fn stop(mut self) -> Counts {
         self.shut_down();
         sum(&self.counts)
@@ -258,9 +260,16 @@ impl Handle {
         for running in &self.threads {
             running.post.waker.wake();
         }
+        let until = Instant::now() + self.drain + limits::DRAIN_GRACE;
         for running in self.threads.drain(..) {
-            // It can only have panicked, which was printed already.
-            let _ = running.thread.join();
+            // Nothing can wait for a thread with a limit; its end is seen soon enough.
+            while !running.thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if running.thread.is_finished() {
+                // It can only have panicked, which was printed already.
+                let _ = running.thread.join();
+            }
         }
     }
 }
@@ -341,6 +350,7 @@ where
         stop: Arc::new(AtomicBool::new(false)),
         threads: Vec::new(),
         ending: Mutex::new(None),
+        drain: options.drain,
         asked,
         bound,
         sockets: options.sockets.clone(),
@@ -624,7 +634,7 @@ impl Thread {
         server.drain();
         let until = machine::monotonic_now() + self.options.drain;
         // Last answers, too, are still on their way when no connection is open any more.
-        while server.unfinished() > 0 && machine::monotonic_now() < until {
+        while (server.unfinished() > 0 || server.is_closing_listeners()) && machine::monotonic_now() < until {
             server.turn(if self.scans.is_empty() { Some(until) } else { Some(Time::ZERO) })?;
             self.hear(server, true);
         }

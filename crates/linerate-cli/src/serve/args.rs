@@ -21,8 +21,9 @@ const LIMITS: &str = "Limits";
 /// to be caught at it), /echo, /upper (POST), /status/CODE, /stream/N, /stats, and with --io xdp /stats/flows (its connections, as
 /// ss shows the kernel's; ?text for people, ?skip=N&max=M). POST / gives the body back. --demo-routes adds them to files.
 ///
-/// SIGTERM and Ctrl-C: no more connections are accepted, what was received is answered, then it ends; a second one ends it at
-/// once. SIGHUP: the configuration file is read again and the access log opened anew; when its terminal is closed, it ends.
+/// SIGTERM, SIGQUIT and Ctrl-C: no more connections are accepted, what was received is answered, then it ends, after --drain at the
+/// latest; a second one ends it at once. SIGHUP: the configuration file is read again and the access log opened anew; when its
+/// terminal is closed, it ends. SIGUSR1: the access log is opened anew. SIGUSR2: nothing happens.
 #[derive(Args, Clone, Debug, Default)]
 #[command(
     after_long_help = "Examples:\n  linerate serve --dir public --access-log access.log --metrics 127.0.0.1:9090\n  \
@@ -193,8 +194,8 @@ impl ServeArgs {
             pcap_out: self.pcap_out.or(others.pcap_out),
             fault: self.fault.or(others.fault),
             dir: self.dir.or(others.dir),
-            files_only: self.files_only.or(others.files_only),
             demo_routes: self.demo_routes.or(others.demo_routes),
+            files_only: self.files_only.or(others.files_only),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),

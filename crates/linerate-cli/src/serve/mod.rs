@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
 use linerate_serve::{Address, Counts, Io, Limits, ListeningSocket, ServerOptions, ServiceState};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 pub(crate) use args::ServeArgs;
@@ -35,7 +35,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     events::print();
     // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
     let args = settled(typed)?;
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
     let counts = if args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_))) {
         well(typed, args, &mut signals)?
@@ -74,12 +74,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         .hint("name one by listen, or write them in a [[listener]]"));
     }
     apart(&args)?;
-    if says(args.files_only) && says(args.demo_routes) {
-        return Err(Fault::input("--files-only and --demo-routes say opposite things").hint("leave out one"));
-    }
-    if says(args.files_only) && args.dir.is_none() && args.routes.is_empty() {
-        return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
-    }
+    files_alone(&args)?;
     match (args.io, &args.interface) {
         (Some(Io::Xdp), None) => {
             return Err(Fault::input("--io xdp goes past the kernel, so it needs --interface")
@@ -128,6 +123,20 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     Ok(args)
 }
 
+/// Files alone need files, and no demo routes.
+fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
+    if args.files_only != Some(true) {
+        return Ok(());
+    }
+    if args.demo_routes == Some(true) {
+        return Err(Fault::input("--files-only and --demo-routes say opposite things").hint("leave out one"));
+    }
+    if args.dir.is_none() && args.routes.is_empty() {
+        return Err(Fault::input("--files-only needs files to serve").hint("name a directory by --dir"));
+    }
+    Ok(())
+}
+
 /// No two sockets of ours are to have the same place.
 fn apart(args: &ServeArgs) -> Result<(), Fault> {
     let addresses = args.addresses();
@@ -164,8 +173,15 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
     tell(ServiceState::Ready);
     let terminal = Terminal::of_now();
     for signal in signals.forever() {
-        if signal != SIGHUP || terminal.is_gone() {
-            break;
+        match signal {
+            SIGUSR1 => {
+                running.reopen_log();
+                continue;
+            }
+            // Elsewhere it begins an upgrade, which is another process beside this one here (--share-port).
+            SIGUSR2 => continue,
+            SIGHUP if !terminal.is_gone() => {}
+            _ => break,
         }
         if typed.config.is_none() {
             running.reopen_log();
@@ -230,12 +246,16 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     let servers = servers?;
     servers.iter().for_each(|server| say(&format!("listening on http://{}", server.addr())));
     let terminal = Terminal::of_now();
-    signals.forever().find(|signal| *signal != SIGHUP || terminal.is_gone());
+    signals.forever().find(|signal| is_end(*signal) || *signal == SIGHUP && terminal.is_gone());
     Ok(while_second_signal_kills(signals, || {
         let mut counts = Counts::default();
         servers.into_iter().for_each(|server| counts.merge(&server.counts()));
         counts
     }))
+}
+
+fn is_end(signal: i32) -> bool {
+    matches!(signal, SIGTERM | SIGINT | SIGQUIT)
 }
 
 /// Where it was started by hand, perhaps: a window that is closed says SIGHUP too, and there it means the end.
@@ -261,7 +281,7 @@ fn while_second_signal_kills<T>(signals: &mut Signals, end: impl FnOnce() -> T) 
         scope.spawn(|| {
             signals
                 .forever()
-                .find(|s| *s != SIGHUP && first.elapsed() > TOLD_TWICE)
+                .find(|s| is_end(*s) && first.elapsed() > TOLD_TWICE)
                 .is_some_and(|_| std::process::exit(Exit::Interrupted as i32))
         });
         let result = end();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::{
@@ -22,8 +22,11 @@ use crate::fault::{Fault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
 
-/// How long the end waits for the last lines of the access log. Reason: a disk that stands still must not hold it for ever.
-const LOG_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the end waits for the last lines of the access log beyond --drain. Reason: a disk that stands still must not hold it for
+/// ever.
+const LOG_PATIENCE: Duration = Duration::from_millis(500);
+/// How long scrapes of the metrics are waited for at the end. Reason: they are small, and come again.
+const METRICS_DRAIN: Duration = Duration::from_millis(250);
 
 /// The server and what it was told.
 pub(super) struct Running {
@@ -153,9 +156,10 @@ impl Running {
     }
 
     pub(super) fn stop(self) -> Counts {
+        let until = Instant::now() + options(&self.args, self.threads).drain + LOG_PATIENCE;
         let counts = self.server.stop();
         if let Some(log) = &self.log {
-            log.flush(LOG_PATIENCE);
+            log.flush(until.saturating_duration_since(Instant::now()));
             if log.dropped() > 0 {
                 say(&format!(
                     "{} lines of the access log were lost: it was written too slowly",
@@ -289,7 +293,7 @@ pub(super) fn cannot_listen(error: &io::Error) -> Fault {
 
 fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
     let (counter, metrics) = (server.counter(), server.metrics());
-    let options = ServerOptions { listen: vec![at.into()], ..ServerOptions::default() };
+    let options = ServerOptions { listen: vec![at.into()], drain: METRICS_DRAIN, ..ServerOptions::default() };
     spawn_with(options, move || {
         let (counter, metrics) = (counter.clone(), metrics.clone());
         move |request: Request| {

@@ -393,6 +393,11 @@ impl Transport for Epoll {
         self.add_listener(fd, Interest::Shared)
     }
 
+    fn refuse_new(&mut self, listener: Listener) -> bool {
+        let fd = self.listeners.get(listener.0 as usize).and_then(Option::as_ref);
+        fd.is_some_and(|fd| socket::drop_syns(fd).is_ok())
+    }
+
     fn unlisten(&mut self, listener: Listener) {
         self.accepting.retain(|l| *l != listener);
         if let Some(fd) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take) {

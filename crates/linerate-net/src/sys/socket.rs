@@ -6,7 +6,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockFilter, SockRef, Socket, Type};
 
 use super::{check, check_size};
 use crate::{ListenOptions, TcpInfo};
@@ -82,6 +82,23 @@ pub(crate) fn adopt(fd: &OwnedFd) -> io::Result<()> {
         socket.set_tcp_nodelay(true)?;
     }
     Ok(())
+}
+
+/// From now on no handshake begins at a listening socket; those under way go on. A SYN that is dropped comes again after a second, when
+/// the socket is closed or another one has the port: nobody is reset whose connection is established.
+pub(crate) fn drop_syns(socket: &impl AsFd) -> io::Result<()> {
+    // A socket's filter sees a TCP packet from its TCP header on. SYN and not ACK: 0 bytes of it are let through.
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    let step = |code: u32, jt, jf, k| SockFilter::new(code as u16, jt, jf, k);
+    SockRef::from(socket).attach_filter(&[
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, FLAGS_AT),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, SYN | ACK),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SYN),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ])
 }
 
 /// Connections are accepted when their first bytes are there; after so long (`None`: at once) without.

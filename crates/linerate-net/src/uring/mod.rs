@@ -207,6 +207,11 @@ impl Transport for Uring {
         Ok(Listener(self.listeners.len() as u32 - 1))
     }
 
+    fn refuse_new(&mut self, listener: Listener) -> bool {
+        let fd = self.listeners.get(listener.0 as usize).and_then(|listening| listening.fd.as_ref());
+        fd.is_some_and(|fd| socket::drop_syns(fd).is_ok())
+    }
+
     fn unlisten(&mut self, listener: Listener) {
         if let Some(listening) = self.listeners.get_mut(listener.0 as usize)
             && let Some(fd) = listening.fd.take()

@@ -16,6 +16,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
         let (listener, address) = self.transport.listen(at, options)?;
         self.remember(listener, Address::Tcp(address));
+        self.own.push(listener);
         Ok(address)
     }
 
@@ -45,6 +46,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     pub(super) fn accept(&mut self, conn: Conn, listener: Listener, peer: SocketAddr) {
         self.engine.counts.accepted();
+        self.accepted += 1;
         if self.open >= self.engine.limits.connections {
             self.engine.counts.refused();
             self.engine.counts.closed();

@@ -15,6 +15,12 @@ const DRAIN_QUIET: Duration = Duration::from_millis(100);
 /// received is answered, but there must be a last.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(300);
 
+/// How long a listener that accepts nobody new stays open. Reason: a handshake that has begun ends within a round trip, and closing the
+/// listener would reset it; most round trips are shorter.
+const LAST_CALL: Duration = Duration::from_millis(100);
+/// And how long beyond the last that was accepted. Reason: those that wait may be more than one turn takes.
+const LAST_CALL_MORE: Duration = Duration::from_millis(20);
+
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Stops listening at an address that [`Server::listen`] gave. Its connections are told to close behind the answers that are
     /// due; those that have not ended after `drain` are cut.
@@ -22,6 +28,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let now = self.transport.now();
         for (_, gone) in self.listeners.extract_if(.., |(address, _)| address == at) {
             self.transport.unlisten(gone);
+            self.own.retain(|listener| *listener != gone);
             for c in self.connections.iter_mut().flatten().filter(|c| c.listener == gone && !c.leaving) {
                 c.leaving = true;
                 self.leaving += 1;
@@ -31,13 +38,45 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// Stops accepting; every answer from now on says that its connection ends, and idle ones are closed.
+    /// Stops listening; every answer from now on says that its connection ends, and idle ones are closed. Connections that wait to be
+    /// accepted, or whose handshake is under way, are accepted still, for a moment.
     pub fn drain(&mut self) {
+        let now = self.transport.now();
         self.engine.draining = true;
         self.engine.goodbye.begin();
-        self.drain_hard_at = self.transport.now() + DRAIN_PATIENCE;
+        self.drain_hard_at = now + DRAIN_PATIENCE;
+        self.last_call = now + LAST_CALL;
         for (_, listener) in self.listeners.drain(..) {
-            self.transport.unlisten(listener);
+            // A socket that others hold too goes on without us, and what waits at it is theirs.
+            if self.own.contains(&listener) && self.transport.refuse_new(listener) {
+                self.closing.push(listener);
+            } else {
+                self.transport.unlisten(listener);
+            }
+        }
+    }
+
+    /// Whether connections may still come although it drains.
+    pub(crate) fn is_closing_listeners(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// When listeners are to be closed.
+    pub(super) fn last_call(&self) -> Option<Time> {
+        self.is_closing_listeners().then_some(self.last_call)
+    }
+
+    /// Closes listeners at which nobody has been accepted for a moment.
+    pub(super) fn close_listeners(&mut self, accepted_before: u64) {
+        let (now, calm) = (self.engine.now, self.accepted == accepted_before);
+        if !self.is_closing_listeners() {
+            return;
+        }
+        if !calm || self.transport.accept_trouble().is_some() {
+            // More may wait than one turn takes.
+            self.last_call = self.last_call.max(now + LAST_CALL_MORE);
+        } else if now >= self.last_call {
+            self.closing.drain(..).for_each(|listener| self.transport.unlisten(listener));
         }
     }
 

@@ -53,6 +53,13 @@ pub struct Server<T: Transport, H: Handler> {
     connections: Vec<Option<Connection>>,
     open: usize,
     listeners: Vec<(Address, Listener)>,
+    /// Of these, those that are no one else's.
+    own: Vec<Listener>,
+    /// Those that let nobody new begin, and when they are closed.
+    closing: Vec<Listener>,
+    last_call: Time,
+    /// Connections accepted.
+    accepted: u64,
     /// Connections whose listener is gone, and when they are cut.
     leaving: usize,
     leaving_until: Time,
@@ -96,6 +103,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
             connections: Vec::new(),
             open: 0,
             listeners: Vec::new(),
+            own: Vec::new(),
+            closing: Vec::new(),
+            last_call: Time::NEVER,
+            accepted: 0,
             leaving: 0,
             leaving_until: Time::NEVER,
             drain_hard_at: Time::NEVER,
@@ -152,8 +163,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     pub fn turn(&mut self, until: Option<Time>) -> io::Result<()> {
         let until = if self.again.is_empty() && !self.has_woken() && self.ready.fall_asleep() {
             let log = self.engine.log.as_ref().and_then(LogBuffer::due);
-            let own =
-                [self.timers.borrow().next(), self.deadlines.next(), self.drain_tick(), log, self.lacking];
+            let (timer, last_call) = (self.timers.borrow().next(), self.last_call());
+            let own = [timer, self.deadlines.next(), self.drain_tick(), last_call, log, self.lacking];
             own.into_iter().flatten().chain(until).min()
         } else {
             Some(Time::ZERO)
@@ -162,6 +173,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.ready.wake_up();
         turned?;
         self.begin_turn();
+        let accepted = self.accepted;
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             self.event(event);
@@ -171,6 +183,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.run_woken();
         self.look_at_deadlines();
         self.look_at_accepting();
+        self.close_listeners(accepted);
         let mut again = std::mem::take(&mut self.again);
         again.append(&mut self.dirty);
         for conn in again {
