@@ -321,7 +321,10 @@ impl Core {
                 }
             }
             Verdict::Reset => {
-                self.forget(index);
+                // A late segment with a cookie would make the connection again.
+                if self.cookies_at.is_none_or(|at| self.now.nanos_since(at) > COOKIES_NS) {
+                    self.forget(index);
+                }
                 self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
             }
             Verdict::Forget => self.forget(index),

@@ -80,6 +80,11 @@ impl Net {
             self.stats.astray += 1;
             return self.give_back(packet);
         };
+        let path = if self.options.path_mtu == 0 { usize::MAX } else { self.options.path_mtu };
+        if packet.len() > self.options.mtu.min(path) {
+            self.stats.too_large += 1;
+            return self.give_back(packet);
+        }
         let faults = self.options.faults();
         if self.stats.sent == self.options.lose || self.dice.loses(&faults) {
             self.stats.lost += 1;

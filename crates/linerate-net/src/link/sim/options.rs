@@ -30,8 +30,10 @@ pub struct SimOptions {
     /// Packets arrive together, at multiples of this: as behind a card or a machine that looks only so often. Zero: each in its
     /// time.
     pub together: Duration,
-    /// The largest packet, IP header included.
+    /// The largest packet, IP header included. Larger ones are lost: one that was under way when it became smaller.
     pub mtu: usize,
+    /// The largest packet that the path behind the link takes; larger ones are lost without a word. Zero: as the link.
+    pub path_mtu: usize,
     /// Who makes and checks checksums.
     pub checksums: Checksums,
 }
@@ -51,6 +53,7 @@ impl Default for SimOptions {
             lose: 0,
             together: Duration::ZERO,
             mtu: 1500,
+            path_mtu: 0,
             checksums: Checksums::Full,
         }
     }
@@ -85,6 +88,8 @@ pub struct SimStats {
     pub duplicated: u64,
     /// Changed.
     pub corrupted: u64,
+    /// Too large.
+    pub too_large: u64,
     /// For an address that no end has.
     pub astray: u64,
 }

@@ -89,6 +89,7 @@ impl Flow {
     /// Everything before `ack` has arrived.
     fn advance(&mut self, now: Time, ack: Seq, acked: &mut Acked, shared: &mut Shared) {
         acked.bytes = ack - self.una;
+        let mut again = false;
         while let Some(first) = self.sent.front_mut() {
             if first.start.ge(ack) {
                 break;
@@ -107,9 +108,14 @@ impl Flow {
             } else {
                 first.start = end;
             }
+            again |= was.again;
             if !was.sacked && end == was.end {
                 self.note_delivered(now, &was, acked);
             }
+        }
+        if again {
+            // Those behind it may have waited for it: their time is not that of a round trip.
+            acked.sample = None;
         }
         let bytes = self.out.len().min(acked.bytes as usize);
         shared.pool.consume(&mut self.out, bytes);

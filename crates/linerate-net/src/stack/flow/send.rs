@@ -196,8 +196,11 @@ impl Flow {
         let field = ((window + up) >> self.scale_in).min(0xffff);
         let options = Options {
             timestamps: self.timestamps.then(|| (timestamp(now, self.ts_offset), self.ts_recent)),
-            // A full segment that is sent again has no room for them; an ACK of its own follows.
-            sack: if len > self.payload_room() { Sack::default() } else { self.sack_blocks() },
+            // What is sent again may have been cut to what its path takes: nothing is added to it. An ACK of its own follows.
+            sack: match kind {
+                Kind::Again(_) if len > 0 => Sack::default(),
+                _ => self.sack_blocks(),
+            },
             ..Options::default()
         };
         let tcp = TcpHeader {

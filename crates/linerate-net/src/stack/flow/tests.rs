@@ -354,6 +354,20 @@ fn time_outs_double_and_end() {
     assert!(lab.out().len() < 12);
 }
 
+/// RFC 6298 section 3: what arrived long ago is acknowledged only when a gap before it is filled; that was no round trip.
+#[test]
+fn an_ack_behind_a_filled_gap_is_no_sample() {
+    let mut lab = warm(Options { mss: Some(1000), ..Options::default() });
+    lab.send(3000);
+    assert_eq!(lab.out().len(), 3);
+    lab.pass_ms(5000);
+    lab.drop_out();
+    lab.hears(seg("A", 1, 3011, 0));
+    let mut rto_us = 0;
+    lab.net.flows(0, 1, |flow| rto_us = flow.rto_us);
+    assert!(rto_us < 300_000, "{rto_us}");
+}
+
 /// RFC 5681 section 3.2 and RFC 6582: a peer without SACK: three duplicate ACKs, then a partial one.
 #[test]
 fn without_sack() {
