@@ -75,3 +75,11 @@ pub(crate) const DIRECT_DESCRIPTORS: u32 = 1 << 16;
 
 /// Sockets that are taken over from a service manager. Reason: each thread accepts from each of them.
 pub(crate) const INHERITED: u32 = 64;
+
+/// Size of the buffers that files are read into where a transport cannot send them by itself. Reason: as much as is handed over
+/// at a time; it fits L2.
+pub(crate) const FILE_BUFFER: usize = 128 << 10;
+
+/// Such buffers that a thread keeps when they have left. Reason: fresh ones cost page faults; 8 MiB are enough for the downloads
+/// that a thread has under way at the same moment.
+pub(crate) const FILE_BUFFERS_KEPT: usize = 64;

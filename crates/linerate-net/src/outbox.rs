@@ -1,6 +1,7 @@
 //! What was handed over to send and could not leave yet, in order.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::IoSlice;
 use std::mem;
 use std::ops::Range;
@@ -20,6 +21,7 @@ enum Piece {
     Copied { bytes: Vec<u8>, from: usize },
     Lent { lent: u32, range: Range<usize> },
     Shared(Bytes),
+    File { file: Arc<File>, range: Range<u64> },
 }
 
 /// Everything lent to a transport, for its whole life.
@@ -47,7 +49,7 @@ impl LentTable {
     }
 }
 
-/// A queue of copied, lent and shared bytes.
+/// A queue of copied, lent and shared bytes and of ranges of files.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
@@ -105,20 +107,45 @@ impl Outbox {
         }
     }
 
-    /// The waiting bytes, piece by piece.
+    /// `range` must fit a `usize`.
+    pub(crate) fn push_file(&mut self, file: &Arc<File>, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        self.unsent += (range.end - range.start) as usize;
+        if let Some(Piece::File { file: last, range: before }) = self.pieces.back_mut()
+            && Arc::ptr_eq(last, file)
+            && before.end == range.start
+        {
+            before.end = range.end;
+            return;
+        }
+        self.pieces.push_back(Piece::File { file: Arc::clone(file), range });
+    }
+
+    /// The file that is to leave next, if that is what stands at the front.
+    pub(crate) fn file(&self) -> Option<(&File, Range<u64>)> {
+        match self.pieces.front()? {
+            Piece::File { file, range } => Some((file, range.clone())),
+            _ => None,
+        }
+    }
+
+    /// The waiting bytes, piece by piece, as far as they are in memory.
     pub(crate) fn pieces<'a>(&'a self, lent: &'a LentTable) -> impl Iterator<Item = &'a [u8]> {
-        self.pieces.iter().map(|piece| match piece {
-            Piece::Copied { bytes, from } => &bytes[*from..],
-            Piece::Lent { lent: index, range } => lent.bytes(*index, range),
-            Piece::Shared(bytes) => bytes,
+        self.pieces.iter().map_while(|piece| match piece {
+            Piece::Copied { bytes, from } => Some(&bytes[*from..]),
+            Piece::Lent { lent: index, range } => Some(lent.bytes(*index, range)),
+            Piece::Shared(bytes) => Some(bytes),
+            Piece::File { .. } => None,
         })
     }
 
-    /// Hands the first pieces to `send`, which says how many bytes it took.
+    /// Hands the first pieces to `send`, and whether a file follows them; it says how many bytes it took.
     pub(crate) fn offer<E>(
         &mut self,
         lent: &LentTable,
-        send: impl FnOnce(&[IoSlice<'_>]) -> Result<usize, E>,
+        send: impl FnOnce(&[IoSlice<'_>], bool) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let mut gathered = [IoSlice::new(&[]); GATHER];
         let mut count = 0;
@@ -126,7 +153,8 @@ impl Outbox {
             *slice = IoSlice::new(piece);
             count += 1;
         }
-        let taken = send(&gathered[..count])?;
+        let file_follows = matches!(self.pieces.get(count), Some(Piece::File { .. }));
+        let taken = send(&gathered[..count], file_follows)?;
         self.advance(taken);
         Ok(taken)
     }
@@ -139,12 +167,14 @@ impl Outbox {
                 Piece::Copied { bytes, from } => bytes.len() - *from,
                 Piece::Lent { range, .. } => range.len(),
                 Piece::Shared(bytes) => bytes.len(),
+                Piece::File { range, .. } => (range.end - range.start) as usize,
             };
             if taken < left {
                 match piece {
                     Piece::Copied { from, .. } => *from += taken,
                     Piece::Lent { range, .. } => range.start += taken,
                     Piece::Shared(bytes) => bytes.advance(taken),
+                    Piece::File { range, .. } => range.start += taken as u64,
                 }
                 return;
             }
@@ -168,6 +198,9 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -176,12 +209,15 @@ mod tests {
         /// Whatever the wire takes each time, what leaves is what was handed over, in order.
         #[test]
         fn order_is_kept(
-            pushes in prop::collection::vec((0u8..3, 0usize..300, 0usize..50), 0..40),
+            pushes in prop::collection::vec((0u8..4, 0usize..300, 0usize..50), 0..40),
             takes in prop::collection::vec(1usize..500, 1..20),
         ) {
             let mut lent = LentTable::default();
             let source: Arc<[u8]> = (0..400).map(|i| i as u8).collect();
             let handle = lent.add(source.clone());
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&source).expect("written");
+            let file = Arc::new(file);
             let (mut outbox, mut expected, mut left) = (Outbox::default(), Vec::new(), Vec::new());
             for (how, start, len) in pushes {
                 let range = start..start + len;
@@ -189,6 +225,7 @@ mod tests {
                 match how {
                     0 => outbox.push_copy(&source[range]),
                     1 => outbox.push_lent(handle, range),
+                    2 => outbox.push_file(&file, range.start as u64..range.end as u64),
                     _ => outbox.push_shared(Bytes::copy_from_slice(&source[range])),
                 }
             }
@@ -196,13 +233,23 @@ mod tests {
             let mut takes = takes.into_iter().cycle();
             while !outbox.is_empty() {
                 let take = takes.next().unwrap_or(1);
-                let taken = outbox.offer(&lent, |slices| {
+                if let Some((file, range)) = outbox.file() {
+                    let mut some = vec![0; take.min((range.end - range.start) as usize)];
+                    file.read_exact_at(&mut some, range.start).expect("read");
+                    outbox.advance(some.len());
+                    left.extend_from_slice(&some);
+                    continue;
+                }
+                let mut follows = false;
+                let taken = outbox.offer(&lent, |slices, file_follows| {
+                    follows = file_follows && take >= slices.iter().map(|s| s.len()).sum();
                     let all: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
                     let n = take.min(all.len());
                     left.extend_from_slice(&all[..n]);
                     Ok::<_, ()>(n)
                 });
                 prop_assert!(taken.is_ok_and(|n| n > 0));
+                prop_assert!(!follows || outbox.file().is_some());
                 prop_assert_eq!(outbox.unsent(), expected.len() - left.len());
             }
             prop_assert_eq!(left, expected);

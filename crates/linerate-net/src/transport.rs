@@ -30,6 +30,7 @@
 //! 6. After `pause`, bytes already queued may still arrive.
 //! 7. A call takes effect on the wire at once or with the next `turn`.
 
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -260,6 +261,27 @@ pub trait Transport {
 
     /// Sends a range of lent bytes without copying them.
     fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError>;
+
+    /// Sends `head`, then a range of a file. The range counts as bytes handed over, and its end must not be before its start. What has
+    /// to wait is read when it leaves: should the file then be shorter, the connection fails, since a part must not pass for the
+    /// whole. Where the kernel sends from its own copy of the file, bytes that the peer has not received yet change with it. See
+    /// [`is_cached`](crate::file::is_cached) for files that a disk would have to be waited for.
+    fn send_file(
+        &mut self,
+        conn: Conn,
+        head: &[u8],
+        file: &Arc<File>,
+        range: Range<u64>,
+    ) -> Result<(), NetError> {
+        let bytes = crate::file::read(file, range)?;
+        self.send(conn, head)?;
+        self.send_shared(conn, bytes)
+    }
+
+    /// Whether files leave without being read into memory of ours. Where they are, little at a time is better.
+    fn sends_files(&self) -> bool {
+        false
+    }
 
     /// Bytes handed over that have not left yet.
     fn unsent(&self, conn: Conn) -> usize;

@@ -5,12 +5,14 @@
 
 mod bed;
 mod closing;
+mod files;
 mod flow;
 mod life;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::closing::*;
+pub use self::files::*;
 pub use self::flow::*;
 pub use self::life::*;
 use crate::{Limits, Transport};
@@ -93,6 +95,10 @@ macro_rules! conformance_tests {
             the_other_direction_works_after_the_end sending_to_one_that_is_gone_fails
             bytes_before_a_reset_are_not_reordered a_reset_behind_the_bytes_is_told a_reset_is_told_though_nothing_is_read closing_while_connecting a_paused_connection_may_be_closed
             closing_many_at_once
+            files_keep_their_order_among_other_bytes what_waits_of_a_file_is_counted_and_drained
+            the_limit_of_unsent_bytes_holds_for_files closing_sends_what_waits_of_a_file a_file_that_shrinks_ends_the_connection
+            a_file_that_is_too_short_is_refused a_reset_in_the_middle_of_a_file files_of_many_connections
+            a_file_may_be_the_first_that_is_sent
         );
     };
     (@ $module:ident, $subject:path, $($case:ident)*) => {

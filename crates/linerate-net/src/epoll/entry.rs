@@ -1,13 +1,16 @@
 //! One connection of the epoll transport.
 
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use crate::closing::Closing;
 use crate::limits::ONE_SEGMENT;
 use crate::outbox::{LentTable, Outbox};
-use crate::sys::{Interest, Ready, socket};
+use crate::sys::{self, Interest, Ready, socket};
 use crate::{After, NetError, NetErrorKind};
 
 /// The state of a connection. Invariants: bytes wait in `outbox` only while the socket takes none (or is connecting);
@@ -150,7 +153,11 @@ impl Entry {
             self.before_send(self.outbox.unsent());
             let fd = &self.fd;
             let before = self.outbox.unsent();
-            match self.outbox.offer(lent, |pieces| socket::send_all(fd, pieces)) {
+            let sent = match self.outbox.file() {
+                Some((file, range)) => send_file(fd, file, range).inspect(|n| self.outbox.advance(*n)),
+                None => self.outbox.offer(lent, |pieces, more| socket::send_all(fd, pieces, more)),
+            };
+            match sent {
                 Ok(n) if n < before => {}
                 Ok(_) => return Flushed::All,
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
@@ -186,7 +193,8 @@ impl Entry {
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN) => {
                         self.readable = false;
-                        return After::Open;
+                        // A send may have failed of which the socket knows nothing: a file was shorter than it should be.
+                        return self.error.map_or(After::Open, After::Failed);
                     }
                     Some(libc::EINTR) => {}
                     errno => {
@@ -223,5 +231,26 @@ impl Entry {
         self.connecting = false;
         self.outbox.clear();
         error
+    }
+}
+
+/// Bytes of a file that are read where it cannot be sent without: a few file systems have no way to. Reason: what fits the stack.
+const READ: usize = 16 << 10;
+
+/// Sends what the socket takes of a range that is not empty. A file that ends before is an error: what follows would be taken for
+/// what is missing.
+fn send_file(socket: &OwnedFd, file: &File, range: Range<u64>) -> io::Result<usize> {
+    let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let sent = match sys::file::send(socket, file, range.start, len) {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP)) => {
+            let mut bytes = [0; READ];
+            let read = file.read_at(&mut bytes[..len.min(READ)], range.start)?;
+            if read == 0 { Ok(0) } else { socket::send(socket, &bytes[..read], read < len) }
+        }
+        sent => sent,
+    };
+    match sent {
+        Ok(0) => Err(io::Error::from_raw_os_error(libc::EIO)),
+        sent => sent,
     }
 }

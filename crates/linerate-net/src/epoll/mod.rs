@@ -7,6 +7,7 @@
 mod entry;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
@@ -506,6 +507,43 @@ impl Transport for Epoll {
 
     fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError> {
         self.send_or_keep(conn, Load::Lent(lent, range))
+    }
+
+    fn send_file(
+        &mut self,
+        conn: Conn,
+        head: &[u8],
+        file: &Arc<File>,
+        range: Range<u64>,
+    ) -> Result<(), NetError> {
+        let limit = self.limits.unsent_bytes;
+        let Some(entry) = self.table.get_mut(conn).filter(|entry| entry.closing.is_none()) else {
+            return Ok(());
+        };
+        if let Some(error) = entry.error {
+            return Err(error);
+        }
+        let before = entry.outbox.unsent();
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        if before.saturating_add(head.len()).saturating_add(len) > limit {
+            return Err(NetError::of(NetErrorKind::NoMemory));
+        }
+        entry.outbox.push_copy(head);
+        entry.outbox.push_file(file, range);
+        if before > 0 || entry.connecting {
+            Self::ask_for_room(&self.poll, conn, entry);
+            return Ok(());
+        }
+        match entry.flush(&self.lent) {
+            Flushed::All => {}
+            Flushed::Some => Self::ask_for_room(&self.poll, conn, entry),
+            Flushed::Failed => return Err(entry.error.unwrap_or(NetError::of(NetErrorKind::Other))),
+        }
+        Ok(())
+    }
+
+    fn sends_files(&self) -> bool {
+        true
     }
 
     fn unsent(&self, conn: Conn) -> usize {

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod event_fd;
+pub(crate) mod file;
 mod inherited;
 pub(crate) mod instrument;
 pub(crate) mod packet_ring;

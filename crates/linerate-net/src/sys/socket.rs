@@ -176,14 +176,15 @@ pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8], more: bool) -> io::Result<us
 }
 
 /// The same for several pieces in order.
-pub(crate) fn send_all(fd: &impl AsRawFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn send_all(fd: &impl AsRawFd, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
     // SAFETY: msghdr is plain data: all zeros is a value (no address, no control data).
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = pieces.as_ptr().cast_mut().cast();
     message.msg_iovlen = pieces.len() as _;
+    let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: std guarantees IoSlice to have iovec's layout; sendmsg only reads through it, and all lives through the
     // call.
-    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) })
 }
 
 /// TCP_NODELAY.
