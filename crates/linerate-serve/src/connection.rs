@@ -10,6 +10,7 @@ use linerate_net::{Close, Conn, Listener, Time};
 
 use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
+use crate::file_body::FileBody;
 use crate::limits::{BUFFER_KEPT, PIPELINED};
 use crate::queue::AnswerQueue;
 use crate::response::Streamed;
@@ -44,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) handed: u64,
     pub(crate) left_at_since: u64,
     pub(crate) unsent: usize,
+    /// The last of what was handed over is so much of a file that the transport sends by itself: it takes no memory.
+    pub(crate) of_file: usize,
 }
 
 /// What a connection waits for.
@@ -152,6 +155,8 @@ pub(crate) enum Answer {
     Large { head: Vec<u8>, body: Bytes, at: usize, last: bool },
     /// A body that is made while it is sent.
     Stream { task: u32, head: Vec<u8>, stream: Streamed, end: StreamEnd, last: bool },
+    /// Ranges of a file; the task is woken when what was not in memory is.
+    File { task: u32, head: Vec<u8>, body: FileBody, last: bool },
 }
 
 /// How a streamed body ends.
@@ -171,7 +176,7 @@ impl Answer {
             Answer::Waiting { .. } => 0,
             Answer::Bytes { bytes, .. } => bytes.len(),
             Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
-            Answer::Stream { head, .. } => head.len(),
+            Answer::Stream { head, .. } | Answer::File { head, .. } => head.len(),
         }
     }
 }
@@ -183,6 +188,7 @@ impl std::fmt::Debug for Answer {
             Answer::Bytes { bytes, .. } => write!(f, "Bytes({})", bytes.len()),
             Answer::Large { body, at, .. } => write!(f, "Large({at} of {})", body.len()),
             Answer::Stream { end, .. } => write!(f, "Stream({end:?})"),
+            Answer::File { body, .. } => write!(f, "File({})", body.len()),
         }
     }
 }
@@ -208,12 +214,18 @@ impl Connection {
             handed: 0,
             left_at_since: 0,
             unsent: 0,
+            of_file: 0,
         }
     }
 
     /// Nothing of it is kept, nothing is decided about it: there is but what the engine has ready to send.
     pub(crate) fn is_plain(&self) -> bool {
         self.work.is_none() && self.closing.is_none() && !self.peer_ended && !self.held
+    }
+
+    /// Bytes in memory that have not left.
+    pub(crate) fn held(&self) -> usize {
+        self.unsent.saturating_sub(self.of_file)
     }
 
     pub(crate) fn queue_is_empty(&self) -> bool {

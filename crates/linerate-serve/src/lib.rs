@@ -25,6 +25,7 @@ mod connection;
 mod counts;
 mod draining;
 mod engine;
+mod file_body;
 mod files;
 mod flows;
 mod handler;

@@ -163,3 +163,14 @@ pub(crate) const BINDING_WAIT: Duration = Duration::from_millis(10);
 
 /// Names of routes that metrics tell apart. Reason: each is some 300 bytes of every thread once it is used, and some twenty time series.
 pub(crate) const ROUTE_NAMES: usize = 1024;
+
+/// Bytes of a file that the transport is handed at a time where it sends files by itself. Reason: nothing of it takes memory, and
+/// a call costs little beside so much; other connections have their turn.
+pub(crate) const FILE_SLICE: usize = 1 << 20;
+
+/// Bytes of a file that are brought into memory at a time where they are not. Reason: each time costs two changes of thread.
+pub(crate) const FILE_AHEAD: u64 = 1 << 20;
+
+/// How long a file waits before the pool is asked again that had too much to do. Reason: a download under way can wait, a new request
+/// is refused.
+pub(crate) const POOL_BUSY: Duration = Duration::from_millis(5);

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::fs::File;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::Route;
 use crate::body::Shared;
+use crate::file_body::FileBody;
 use crate::limits::FIELDS_KEPT;
 use crate::tower::FromBody;
 
@@ -106,6 +109,12 @@ impl Response {
         let mut stream = match std::mem::take(&mut self.body) {
             ResponseBody::Whole(body) if body.len() > limit => return Err(too_large()),
             ResponseBody::Whole(body) => return Ok(body),
+            ResponseBody::File(file) if file.len() > limit as u64 => return Err(too_large()),
+            ResponseBody::File(file) => {
+                let all = file.read(limit);
+                let whole = all.len() as u64 == file.len();
+                return if whole { Ok(all.into()) } else { Err("the file is shorter than it was".into()) };
+            }
             ResponseBody::Stream(stream) => stream,
         };
         let mut all = Vec::new();
@@ -130,6 +139,15 @@ impl Response {
     #[must_use]
     pub fn with_stream(mut self, stream: impl BodyStream + 'static) -> Response {
         self.body = ResponseBody::Stream(Streamed::new(stream));
+        self
+    }
+
+    /// With a range of a file as its body. On epoll the bytes go from the kernel's memory to the wire (sendfile); what is not in
+    /// memory is read on the pool of [`blocking`](crate::blocking()), not on the loop. A file that turns out to be shorter cuts the
+    /// connection.
+    #[must_use]
+    pub fn with_file(mut self, file: File, range: Range<u64>) -> Response {
+        self.body = ResponseBody::File(FileBody::new(file, range));
         self
     }
 
@@ -211,6 +229,8 @@ pub(crate) enum ResponseBody {
     Whole(Bytes),
     /// Made while it is sent: chunked, or by length when the stream knows it.
     Stream(Streamed),
+    /// Ranges of a file; sent with Content-Length.
+    File(FileBody),
 }
 
 impl Default for ResponseBody {
@@ -225,6 +245,7 @@ impl fmt::Debug for ResponseBody {
         match self {
             ResponseBody::Whole(bytes) => write!(f, "Whole({} bytes)", bytes.len()),
             ResponseBody::Stream(_) => f.write_str("Stream"),
+            ResponseBody::File(body) => write!(f, "File({} bytes)", body.len()),
         }
     }
 }

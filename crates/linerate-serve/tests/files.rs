@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use linerate_serve::{Content, FileRoot, Handle, ServerOptions, SharedContent, spawn_site};
+use linerate_serve::{Content, FileRoot, Handle, Io, ServerOptions, SharedContent, spawn_site};
 
 struct Site {
     server: Handle,
@@ -25,6 +25,16 @@ impl Site {
         let root = Some(FileRoot::open(&dir.path().join("www")).unwrap());
         let content = SharedContent::new(Content { root, routes: true, ..Content::default() });
         Site { server: spawn_site(ServerOptions::default(), content).unwrap(), dir }
+    }
+
+    /// `None`: this machine does not have it.
+    fn over(io: Io) -> Option<Site> {
+        let dir = Site::new().dir;
+        let root = Some(FileRoot::open(&dir.path().join("www")).unwrap());
+        let content = SharedContent::new(Content { root, ..Content::default() });
+        let options = ServerOptions { io, threads: 1, ..ServerOptions::default() };
+        let server = spawn_site(options, content).inspect_err(|e| println!("skipped: {e}")).ok()?;
+        Some(Site { server, dir })
     }
 
     fn www(&self) -> std::path::PathBuf {
@@ -271,6 +281,42 @@ fn conditions_and_ranges() {
     assert_eq!((fresh.body.len(), fresh.field("etag")), (0, &etag[..]));
 }
 
+/// RFC 9110 sections 14.6 and 15.3.7.2.
+#[test]
+fn several_ranges_in_one_response() {
+    let site = Site::new();
+    site.put("a.bin", "0123456789");
+    let source = vec![b'x'; 400_000];
+    site.put("large.txt", &source);
+    let many = site.ask("GET", "/a.bin", "Range: bytes=0-1, -3,4-4\r\n");
+    assert_eq!(many.status, 206);
+    let boundary = many.field("content-type").strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let part = |range: &str, text: &str| {
+        format!(
+            "--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {range}/10\r\n\r\n{text}\r\n"
+        )
+    };
+    let expected =
+        part("0-1", "01") + &part("7-9", "789") + &part("4-4", "4") + &format!("--{boundary}--\r\n");
+    assert_eq!(String::from_utf8_lossy(&many.body), expected);
+    assert_eq!(many.field("content-length"), expected.len().to_string());
+    assert!(!many.head.contains("content-range"), "{}", many.head);
+    let head = site.ask("HEAD", "/a.bin", "Range: bytes=0-1,3-4\r\n");
+    assert_eq!((head.status, head.field("content-length")), (200, "10"));
+    // Large parts, and none that is a copy of another.
+    let large = site.ask("GET", "/large.txt", "Range: bytes=0-149999,200000-349999\r\n");
+    assert!(large.status == 206 && large.body.len() > 300_000 && large.body.len() < 300_500);
+    for attack in
+        ["0-,0-,0-", "0-9,5-9", "1-1,2-2,3-3,4-4,5-5,6-6,7-7,8-8,9-9,0-0,1-1,2-2,3-3,4-4,5-5,6-6,7-7"]
+    {
+        let whole = site.ask("GET", "/a.bin", &format!("Range: bytes={attack}\r\n"));
+        assert_eq!((whole.status, whole.body.len()), (200, 10), "{attack}");
+    }
+    // What lies behind the end is left out.
+    let one = site.ask("GET", "/a.bin", "Range: bytes=2-3,50-\r\n");
+    assert_eq!((one.status, one.field("content-range"), &one.body[..]), (206, "bytes 2-3/10", &b"23"[..]));
+}
+
 #[test]
 fn compression() {
     let site = Site::new();
@@ -302,6 +348,68 @@ fn compression() {
     // A range is one of the file itself.
     let part = site.ask("GET", "/a.txt", "Accept-Encoding: gzip\r\nRange: bytes=0-4\r\n");
     assert_eq!((part.status, &part.body[..]), (206, &b"hello"[..]));
+}
+
+/// Files go to the wire by ranges; what is asked for behind one waits for its end.
+#[test]
+fn files_of_all_sizes_arrive_whole_over_each_transport() {
+    let source: Vec<u8> =
+        (0..3_000_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    for io in [Io::Epoll, Io::Uring] {
+        let Some(site) = Site::over(io) else { continue };
+        let sizes = [1, 16_383, 16_384, 16_385, 65_536, 131_073, 262_144, 1_000_000, 5_000_001];
+        sizes.iter().for_each(|size| site.put(&format!("{size}.bin"), &source[..*size]));
+        let mut stream = TcpStream::connect(site.server.addr()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let ask = |size: &usize| format!("GET /{size}.bin HTTP/1.1\r\nHost: h\r\n\r\n");
+        let mut asked: String = sizes.iter().map(ask).collect();
+        asked += "GET /5000001.bin HTTP/1.1\r\nHost: h\r\nRange: bytes=999999-4000000\r\nConnection: close\r\n\r\n";
+        stream.write_all(asked.as_bytes()).unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        let mut rest = &all[..];
+        let bodies = sizes.iter().map(|size| 0..*size).chain(std::iter::once(999_999..4_000_001));
+        for range in bodies {
+            let at = rest.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+            let (body, behind) = rest[at..].split_at(range.len());
+            assert!(body == &source[range.clone()], "{range:?} over {io:?}");
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+    }
+}
+
+/// A client that goes in the middle of a file leaves nothing behind: no descriptor, no allowance.
+#[test]
+fn clients_that_go_in_the_middle_of_a_file() {
+    for io in [Io::Epoll, Io::Uring] {
+        let Some(site) = Site::over(io) else { continue };
+        let size = 8 << 20;
+        site.put("large.bin", vec![1; size]);
+        for round in 0..40 {
+            let mut stream = TcpStream::connect(site.server.addr()).unwrap();
+            stream.write_all(b"GET /large.bin HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            let mut some = vec![0; 1 + round * 5000];
+            stream.read_exact(&mut some).unwrap();
+            if round % 2 == 0 {
+                // With bytes unread: a reset.
+                drop(stream);
+            } else {
+                stream.shutdown(Shutdown::Both).unwrap();
+            }
+        }
+        let held = || {
+            let names = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let path = site.www().join("large.bin");
+            names.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+        };
+        let until = Instant::now() + Duration::from_secs(20);
+        while held() > 0 {
+            assert!(Instant::now() < until, "{} descriptors are kept over {io:?}", held());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(site.get("/large.bin").body.len(), size);
+    }
 }
 
 #[test]

@@ -57,7 +57,8 @@ fn at() -> SocketAddr {
 /// A server of one file of so many bytes.
 fn server(window: usize, bytes: u64) -> (Server<Mem, impl Handler>, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::File::create(dir.path().join("file")).unwrap().set_len(bytes).unwrap();
+    // Written, so that it is in memory: what is not is read on other threads, in real time.
+    std::fs::write(dir.path().join("file"), vec![0; bytes as usize]).unwrap();
     let files = FileRoot::open(dir.path()).unwrap().files();
     let handler = move |request| files.clone().answer(request);
     let transport = Mem::new(MemOptions { window, ..MemOptions::default() }).unwrap();

@@ -10,6 +10,7 @@ use super::Engine;
 use crate::access_log::Line;
 use crate::body::Shared;
 use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd};
+use crate::file_body::FileBody;
 use crate::response::{self, ResponseBody, Streamed};
 use crate::{Handler, Response};
 
@@ -27,6 +28,7 @@ impl<H: Handler> Engine<H> {
                 _ if asked.head_only => Some(0),
                 ResponseBody::Whole(body) => Some(body.len() as u64),
                 ResponseBody::Stream(stream) => stream.length(),
+                ResponseBody::File(file) => Some(file.len()),
             };
             let line = Line { peer: c.peer, head: asked.head.as_deref(), status: response.status, bytes };
             log.add(self.now, &self.date, &line);
@@ -59,7 +61,8 @@ impl<H: Handler> Engine<H> {
         if direct && later.is_none() {
             return last;
         }
-        let task = matches!(later, Some(Later::Stream(..))).then(|| self.tasks.reserve(c.conn));
+        let task =
+            matches!(later, Some(Later::Stream(..) | Later::File(..))).then(|| self.tasks.reserve(c.conn));
         if let Some(task) = task {
             self.watch_room(c, task);
         }
@@ -69,6 +72,7 @@ impl<H: Handler> Engine<H> {
             (Some(Later::Stream(stream, end)), Some(task)) => {
                 Answer::Stream { task, head, stream, end, last }
             }
+            (Some(Later::File(body)), Some(task)) => Answer::File { task, head, body, last },
             _ => Answer::Bytes { bytes: head, last },
         };
         work.queue.push_back(answer);
@@ -135,6 +139,10 @@ impl<H: Handler> Engine<H> {
                 let end = if asked.head_only { StreamEnd::Nothing } else { end };
                 (framing, Some(Later::Stream(stream, end)))
             }
+            ResponseBody::File(body) => {
+                let framing = AnswerFraming::Length(body.len());
+                (framing, (!asked.head_only && body.len() > 0).then_some(Later::File(body)))
+            }
         };
         self.writer.write(&response.head(persistence, framing), out, &self.date);
         response::keep_buffer(response.fields);
@@ -195,6 +203,7 @@ fn persistence(keep: bool, http10: bool) -> Persistence {
 enum Later {
     Large(Bytes),
     Stream(Streamed, StreamEnd),
+    File(FileBody),
 }
 
 /// What is wrong, and where that is written.

@@ -119,7 +119,9 @@ impl<H: Handler> Engine<H> {
         while work.queue.len() > from
             && let Some(answer) = work.queue.pop_back()
         {
-            if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } = answer {
+            if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } | Answer::File { task, .. } =
+                answer
+            {
                 self.tasks.cancel(task);
             }
         }

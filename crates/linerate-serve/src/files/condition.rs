@@ -6,6 +6,7 @@ use linerate_http::server::{HttpDate, Method};
 
 use super::list;
 use super::negotiate::Encoding;
+use super::ranges::{self, Ranges};
 use crate::Request;
 
 /// What tells one state of a file from another.
@@ -36,7 +37,8 @@ impl Validators {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Whole,
-    Part(Range<u64>),
+    /// One or several, none of them empty.
+    Parts(Vec<Range<u64>>),
     NotModified,
     Failed,
     Unsatisfiable,
@@ -69,7 +71,11 @@ pub(super) fn evaluate(request: &Request, now: &Validators, size: u64) -> Outcom
         Some(tag) if tag.contains('"') => matches(tag, &now.etag, true),
         Some(date) => HttpDate::parse(date).is_some_and(|d| d.unix() == now.modified.unix()),
     };
-    if same { part(range, size) } else { Outcome::Whole }
+    match ranges::parse(range, size) {
+        Ranges::Parts(parts) if same => Outcome::Parts(parts),
+        Ranges::Unsatisfiable if same => Outcome::Unsatisfiable,
+        _ => Outcome::Whole,
+    }
 }
 
 /// Whether a list of entity tags has this one (RFC 9110 section 8.8.3.2).
@@ -85,53 +91,9 @@ fn matches(list: &str, etag: &str, strong: bool) -> bool {
         })
 }
 
-/// One range. Several, and those that are not understood, are ignored, as section 14.2 allows: many small ones are an attack.
-fn part(range: &str, size: u64) -> Outcome {
-    let Some((unit, spec)) = range.split_once('=') else { return Outcome::Whole };
-    if !unit.trim().eq_ignore_ascii_case("bytes") || spec.contains(',') {
-        return Outcome::Whole;
-    }
-    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    let Some((first, last)) = spec.trim().split_once('-').filter(|(a, b)| digits(a) && digits(b)) else {
-        return Outcome::Whole;
-    };
-    let number = |s: &str| s.parse::<u64>().unwrap_or(u64::MAX);
-    let (start, end) = match (first, last) {
-        ("", "") => return Outcome::Whole,
-        ("", suffix) => (size.saturating_sub(number(suffix)), if number(suffix) == 0 { 0 } else { size }),
-        (first, "") => (number(first), size),
-        (first, last) if number(last) < number(first) => return Outcome::Whole,
-        (first, last) => (number(first), number(last).saturating_add(1).min(size)),
-    };
-    if start < end { Outcome::Part(start..end) } else { Outcome::Unsatisfiable }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts() {
-        let cases = [
-            ("bytes=0-4", Outcome::Part(0..5)),
-            ("bytes=5-", Outcome::Part(5..10)),
-            ("bytes=-3", Outcome::Part(7..10)),
-            ("bytes=-30", Outcome::Part(0..10)),
-            ("bytes=8-99999999999999999999", Outcome::Part(8..10)),
-            ("bytes=10-", Outcome::Unsatisfiable),
-            ("bytes=-0", Outcome::Unsatisfiable),
-            ("bytes=4-2", Outcome::Whole),
-            ("bytes=0-1,3-4", Outcome::Whole),
-            ("bytes=a-b", Outcome::Whole),
-            ("bytes=-", Outcome::Whole),
-            ("lines=1-2", Outcome::Whole),
-            ("bytes", Outcome::Whole),
-        ];
-        for (range, outcome) in cases {
-            assert_eq!(part(range, 10), outcome, "{range}");
-        }
-        assert_eq!(part("bytes=0-", 0), Outcome::Unsatisfiable);
-    }
 
     #[test]
     fn tags() {

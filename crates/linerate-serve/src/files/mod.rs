@@ -6,40 +6,40 @@
 mod condition;
 mod kind;
 mod negotiate;
+mod ranges;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use linerate_http::server::Method;
 use linerate_net::Time;
+use linerate_net::file::read_cached;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
 use rustix::io::Errno;
 
 use self::condition::{Outcome, Validators};
 use self::negotiate::Encoding;
-use crate::allowance;
+use self::ranges::Multipart;
 use crate::blocking::blocking;
 use crate::engine::explained;
-use crate::response::BodyStream;
+use crate::file_body::FileBody;
+use crate::response::ResponseBody;
 use crate::{Request, Response};
 
-/// Files up to this size are read at once and leave beside their head, those that a connection may have on their way. Reason: one
-/// read, one send.
-const WHOLE: u64 = 64 << 10;
-/// Bytes read at a time of larger ones, at most. Reason: as much as a fast wire takes in a turn.
-const PIECE: usize = 128 << 10;
+/// Files up to this size are read at once and leave beside their head. Reason: one read, one send; the copies cost less than what
+/// larger ones need.
+const WHOLE: u64 = 16 << 10;
 /// Texts of these sizes are compressed on the fly. Reason: smaller ones don't gain, larger ones should lie there compressed.
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
 /// Bytes of compressed texts that each thread keeps. Reason: compressing once is slow, every time is waste.
@@ -235,7 +235,7 @@ impl Files {
         if let Some(encoding) = encoding {
             let _ = response.fields.add("content-encoding", encoding.name());
         }
-        let part = match condition::evaluate(request, &validators, found.size) {
+        let parts = match condition::evaluate(request, &validators, found.size) {
             Outcome::NotModified => return Response { status: 304, content_type: None, ..response },
             Outcome::Failed => return explained(412, "the file has changed"),
             Outcome::Unsatisfiable => {
@@ -243,18 +243,24 @@ impl Files {
                 let _ = answer.fields.add("content-range", format!("bytes */{}", found.size));
                 return answer;
             }
-            Outcome::Whole => 0..found.size,
-            Outcome::Part(part) => {
+            Outcome::Whole => Vec::new(),
+            Outcome::Parts(parts) => {
                 response.status = 206;
-                let range = format!("bytes {}-{}/{}", part.start, part.end - 1, found.size);
-                let _ = response.fields.add("content-range", range);
-                part
+                parts
             }
         };
         if on_the_fly {
             return self.compress(found, name, &validators.etag, response).await;
         }
-        body(found.file, part, response)
+        match &parts[..] {
+            [] => body(found.file, 0..found.size, response, request.method()).await,
+            [part] => {
+                let range = format!("bytes {}-{}/{}", part.start, part.end - 1, found.size);
+                let _ = response.fields.add("content-range", range);
+                body(found.file, part.clone(), response, request.method()).await
+            }
+            _ => several(found, parts, kind.name, response),
+        }
     }
 
     async fn compress(&self, found: Found, name: &[u8], etag: &str, response: Response) -> Response {
@@ -383,47 +389,30 @@ fn allow(mut response: Response) -> Response {
     response
 }
 
-fn body(file: File, part: std::ops::Range<u64>, response: Response) -> Response {
+/// Several ranges of a file in one body.
+fn several(found: Found, parts: Vec<Range<u64>>, kind: &str, mut response: Response) -> Response {
+    let many = Multipart::new(parts, found.size, kind);
+    response.content_type = None;
+    let _ = response.fields.add("content-type", format!("multipart/byteranges; boundary={}", many.boundary));
+    response.body = ResponseBody::File(FileBody::of_parts(found.file, many.parts));
+    response
+}
+
+async fn body(file: File, part: Range<u64>, response: Response, method: Method) -> Response {
     let size = part.end - part.start;
-    if size > WHOLE.min(allowance::current() as u64) {
-        return response.with_stream(Piecewise { file, at: part.start, end: part.end });
+    if size > WHOLE || method == Method::Head {
+        return response.with_file(file, part);
     }
     let mut bytes = vec![0; size as usize];
-    match file.read_exact_at(&mut bytes, part.start) {
-        Ok(()) => response.with_body(bytes),
-        Err(_) => explained(500, "the file changed while it was read"),
+    if matches!(read_cached(&file, &mut bytes, part.start), Ok(n) if n == bytes.len()) {
+        return response.with_body(bytes);
     }
-}
-
-/// A file, piece by piece. When it ends before its size the stream fails, which cuts the connection: the peer must not take a
-/// part for the whole.
-struct Piecewise {
-    file: File,
-    at: u64,
-    end: u64,
-}
-
-impl BodyStream for Piecewise {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
-        let n = (self.end - self.at).min(PIECE.min(allowance::current()) as u64);
-        if n == 0 {
-            return Poll::Ready(None);
-        }
-        let mut piece = vec![0; n as usize];
-        match self.file.read_exact_at(&mut piece, self.at) {
-            Ok(()) => {
-                self.at += n;
-                Poll::Ready(Some(Ok(Bytes::from(piece))))
-            }
-            Err(error) => Poll::Ready(Some(Err(Box::new(error)))),
-        }
-    }
-
-    fn length(&self) -> Option<u64> {
-        Some(self.end - self.at)
+    // A disk has to be waited for.
+    let read = blocking(move || file.read_exact_at(&mut bytes, part.start).map(|()| bytes));
+    match read.await {
+        Ok(Ok(bytes)) => response.with_body(bytes),
+        Ok(Err(_)) => explained(500, "the file changed while it was read"),
+        Err(error) => error.into(),
     }
 }
 

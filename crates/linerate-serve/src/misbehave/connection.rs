@@ -244,6 +244,7 @@ fn gather(body: ResponseBody) -> Bytes {
     const LARGEST: usize = 64 << 20;
     match body {
         ResponseBody::Whole(bytes) => bytes,
+        ResponseBody::File(file) => Bytes::from(file.read(LARGEST)),
         ResponseBody::Stream(mut stream) => {
             let mut all = Vec::new();
             while all.len() < LARGEST {

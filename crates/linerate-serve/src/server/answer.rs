@@ -6,6 +6,7 @@ use linerate_http::server::{write_chunk, write_interim, write_last_chunk};
 use linerate_net::{Close, Transport};
 
 use super::Server;
+use crate::allowance::Allowance;
 use crate::connection::{Answer, Connection, StreamEnd};
 use crate::{Handler, limits};
 
@@ -40,6 +41,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 }
                 Answer::Large { .. } => self.pump_large(c, budget)?,
                 Answer::Stream { .. } => self.pump_stream(c, budget)?,
+                Answer::File { .. } => self.pump_file(c, budget)?,
             };
             match pumped {
                 Pumped::More => {}
@@ -55,7 +57,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Pumped::Done { last: false } => {
                     c.progressed = true;
                     let done = c.work.as_mut().and_then(|work| work.queue.pop_front());
-                    if let Some(Answer::Stream { task, .. }) = done {
+                    if let Some(Answer::Stream { task, .. } | Answer::File { task, .. }) = done {
                         self.engine.tasks.cancel(task);
                     }
                 }
@@ -69,6 +71,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let out = &mut self.engine.out;
         if !out.is_empty() {
             let sent = self.transport.send(c.conn, out);
+            count_file(c, &mut self.engine.allowance, 0);
             c.handed += out.len() as u64;
             self.engine.counts.sent(out.len());
             out.clear();
@@ -83,9 +86,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// Asks how much of what was handed over has not left.
     pub(super) fn look_at_unsent(&mut self, c: &mut Connection) {
-        let unsent = self.transport.unsent(c.conn);
-        self.engine.allowance.changed(c.unsent, unsent);
-        c.unsent = unsent;
+        let before = c.held();
+        c.unsent = self.transport.unsent(c.conn);
+        self.engine.allowance.changed(before, c.held());
     }
 
     /// Whether what is in `out` ends the connection, and nothing else is to be waited for.
@@ -130,12 +133,47 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.flush(c)?;
         let len = slice.len();
         let sent = self.transport.send_shared(c.conn, slice);
+        count_file(c, &mut self.engine.allowance, 0);
         c.handed += len as u64;
         self.engine.counts.sent(len);
         sent.map_err(|_| Gone)?;
         self.look_at_unsent(c);
         *budget = budget.saturating_sub(len);
         Ok(if done { Pumped::Done { last } } else { Pumped::More })
+    }
+
+    /// A range of a file goes to the transport, with what is before it.
+    fn pump_file(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
+        let Some(Answer::File { task, head, body, last }) = c.work.as_mut().and_then(|w| w.queue.front_mut())
+        else {
+            return Ok(Pumped::Waits);
+        };
+        let out = &mut self.engine.out;
+        out.append(head);
+        let Some(waker) = self.engine.tasks.waker(*task) else { return Err(Gone) };
+        let unread = self.transport.sends_files();
+        let slice =
+            if unread { limits::FILE_SLICE } else { limits::BODY_SLICE.min(self.engine.allowance.each()) };
+        let slice = match body.poll_slice(slice, &mut Context::from_waker(&waker)) {
+            Poll::Pending => return Ok(Pumped::Waits),
+            Poll::Ready(Ok(Some(slice))) => slice,
+            Poll::Ready(Ok(None)) => return Ok(Pumped::Done { last: *last }),
+            // It is shorter than it was, or the disk fails.
+            Poll::Ready(Err(_)) => return Ok(Pumped::Broken(Close::Lingering)),
+        };
+        let pumped = if body.is_over() { Pumped::Done { last: *last } } else { Pumped::More };
+        out.extend_from_slice(&slice.lead);
+        let of_file = (slice.range.end - slice.range.start) as usize;
+        let len = out.len() + of_file;
+        let sent = self.transport.send_file(c.conn, out, &slice.file, slice.range);
+        out.clear();
+        count_file(c, &mut self.engine.allowance, if unread { of_file } else { 0 });
+        c.handed += len as u64;
+        self.engine.counts.sent(len);
+        sent.map_err(|_| Gone)?;
+        self.look_at_unsent(c);
+        *budget = budget.saturating_sub(len);
+        Ok(pumped)
     }
 
     /// Polls a streamed body once.
@@ -179,6 +217,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
 /// The connection failed or had to be cut.
 pub(super) struct Gone;
+
+/// The last of what was handed over is so much of a file that takes no memory.
+fn count_file(c: &mut Connection, allowance: &mut Allowance, bytes: usize) {
+    let before = c.held();
+    c.of_file = bytes;
+    allowance.changed(before, c.held());
+}
 
 /// How far the answer at the front of a queue has come.
 enum Pumped {

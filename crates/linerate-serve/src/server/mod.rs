@@ -218,7 +218,6 @@ impl<T: Transport, H: Handler> Server<T, H> {
             meter.begin_turn(&self.engine.counts.measured, now);
         }
         timers::enter(&self.timers);
-        self.engine.allowance.enter();
         self.timers.borrow_mut().advance(now);
     }
 
@@ -269,7 +268,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             work.input.clear();
         }
         self.engine.rest(&mut c);
-        self.engine.allowance.changed(c.unsent, 0);
+        self.engine.allowance.changed(c.held(), 0);
         if c.read_elsewhere {
             self.engine.read_elsewhere.retain(|conn| *conn != c.conn);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, NETTY, THREADS};
+use super::scenario::{AXUM_NODELAY, BARE, BARE_URING, FILES, FILES_URING, NETTY, THREADS};
 use crate::bench::Tools;
 use crate::bench::server::wrapper;
 use crate::{nginx, shell};
@@ -22,6 +22,8 @@ const CLOCK_TICKS: f64 = 100.0;
 pub(crate) enum Peer {
     /// `linerate serve` with these flags.
     Linerate(&'static str, &'static str),
+    /// The same, with a directory of files.
+    Files(&'static str, &'static str),
     /// A server of bench/peers, by its name there.
     Rust(&'static str, &'static str),
     /// A server of bench/raw, by its command there.
@@ -36,13 +38,15 @@ pub(crate) enum Peer {
     Swoole,
 }
 
-use Peer::{Go, Linerate, Netty, Nginx, Raw, Rust, Swoole};
+use Peer::{Files, Go, Linerate, Netty, Nginx, Raw, Rust, Swoole};
 
-const PEERS: [Peer; 20] = [
+const PEERS: [Peer; 22] = [
     Linerate("linerate epoll", "--io epoll"),
     Linerate("linerate uring", "--io uring"),
     Linerate("linerate epoll deferred", "--io epoll --defer-accept"),
     Linerate("linerate uring deferred", "--io uring --defer-accept"),
+    Files(FILES, "--io epoll"),
+    Files(FILES_URING, "--io uring"),
     Rust("linerate epoll tokio", "linerate-tokio-epoll"),
     Rust("linerate uring tokio", "linerate-tokio-uring"),
     Rust("linerate epoll axum", "linerate-axum-epoll"),
@@ -120,7 +124,12 @@ impl Peer {
     /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Linerate(name, _) | Rust(name, _) | Raw(name, _) | Nginx(name, _) | Netty(name, _) => name,
+            Linerate(name, _)
+            | Files(name, _)
+            | Rust(name, _)
+            | Raw(name, _)
+            | Nginx(name, _)
+            | Netty(name, _) => name,
             Go => "go",
             Swoole => "swoole",
         }
@@ -129,7 +138,7 @@ impl Peer {
     /// Why it is not there, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
         let there = match self {
-            Linerate(..) | Rust(..) | Raw(..) => true,
+            Linerate(..) | Files(..) | Rust(..) | Raw(..) => true,
             Nginx(..) => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
@@ -154,6 +163,11 @@ impl Peer {
         Ok(match self {
             Linerate(_, flags) => {
                 words(format!("{} serve --listen {at} --threads 1 {flags} {}", t.linerate.display(), t.flags))
+            }
+            Files(_, flags) => {
+                let www = www(dir)?;
+                let dir = format!("--dir {}", www.display());
+                Linerate("", flags).command(t, at, &www)?.into_iter().chain(words(dir)).collect()
             }
             Rust(_, name) => words(format!("{} {name} {at}", release.display())),
             Raw(_, command) => words(format!("{} {command} --listen {at} --body 14", t.raw.display())),
@@ -199,7 +213,18 @@ fn locations(dir: &Path) -> Result<String> {
             file.display()
         );
     }
+    all += &format!("\n        location /file/ {{ root {}; }}", www(dir)?.display());
     Ok(all)
+}
+
+/// The files that are asked for, in a folder for servers of files.
+fn www(dir: &Path) -> Result<PathBuf> {
+    let www = dir.join("www");
+    std::fs::create_dir_all(www.join("file"))?;
+    for bytes in [32_000, 1_000_000, 100_000_000] {
+        std::fs::write(www.join(format!("file/{bytes}.bin")), vec![b'x'; bytes])?;
+    }
+    Ok(www)
 }
 
 /// A server that runs, pinned and favoured.

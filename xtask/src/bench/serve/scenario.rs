@@ -78,6 +78,8 @@ const AXUM: &str = "linerate epoll axum";
 /// `axum::serve` with TCP_NODELAY, as all the others here have it: its default lets Nagle gather a pipeline's answers.
 pub(super) const AXUM_NODELAY: &str = "axum nodelay";
 const AXUM_URING: &str = "linerate uring axum";
+pub(super) const FILES: &str = "linerate epoll files";
+pub(super) const FILES_URING: &str = "linerate uring files";
 /// What large answers must reach.
 const NO_MORE_THAN_NGINX: &[Want] = &[cpu(EPOLL, "nginx", 1.0), aim(cpu(URING, "nginx", 1.0))];
 
@@ -91,6 +93,14 @@ const fn body(
     // Megabytes in a pipeline are asked for on few connections.
     let connections = if depth > 1 { 8 } else { 64 };
     turns(name, what, Shape { path, body, depth, connections, ..KEEP }, BESIDE_NGINX, NO_MORE_THAN_NGINX)
+}
+
+const FILES_BESIDE_NGINX: &[&str] = &[FILES, FILES_URING, "nginx"];
+const FILES_AT_NGINX: &[Want] = &[cpu(FILES, "nginx", 1.2), aim(cpu(FILES_URING, "nginx", 1.2))];
+
+/// Static files; the ratio of CPU per request is that of CPU per GB.
+const fn file(name: &'static str, what: &'static str, path: &'static str, body: usize) -> Scenario {
+    turns(name, what, Shape { path, body, connections: 8, ..KEEP }, FILES_BESIDE_NGINX, FILES_AT_NGINX)
 }
 
 /// All of them, in the table's order.
@@ -171,6 +181,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     body("pipe3k7", "3.7 kB, pipelined 8 x 16 (nginx: from memory)", "/bytes/3700", 3_700, 16),
     body("pipe32k", "32 kB, pipelined 8 x 16 (nginx: sendfile)", "/bytes/32000", 32_000, 16),
     body("pipe1m", "1 MB, pipelined 8 x 16 (nginx: sendfile)", "/bytes/1000000", 1_000_000, 16),
+    file("file32k", "a file of 32 kB, keep-alive c=8 (nginx: sendfile)", "/file/32000.bin", 32_000),
+    file("file1m", "a file of 1 MB, keep-alive c=8 (nginx: sendfile)", "/file/1000000.bin", 1_000_000),
+    file(
+        "file100m",
+        "a file of 100 MB, keep-alive c=8 (nginx: sendfile)",
+        "/file/100000000.bin",
+        100_000_000,
+    ),
     Scenario {
         name: "idle10k",
         what: "10,000 idle keep-alive connections",

@@ -1,0 +1,236 @@
+//! A body that is a file, or ranges of one with text between them. It is handed to the transport by ranges: the bytes need not pass
+//! through this process. What a disk has to be waited for is read on the pool before, so that the loop never waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use linerate_net::file::is_cached;
+
+use crate::blocking::{Blocking, BlockingError, blocking};
+use crate::limits::{FILE_AHEAD, POOL_BUSY};
+use crate::timers::{Sleep, sleep};
+
+/// A file's bytes, as a body.
+pub(crate) struct FileBody {
+    file: Arc<File>,
+    parts: VecDeque<Part>,
+    /// The first part was found in memory, or brought there, up to here.
+    warm: u64,
+    warming: Warming,
+}
+
+/// Text, and what of the file follows it.
+struct Part {
+    lead: Bytes,
+    range: Range<u64>,
+}
+
+/// Bytes on their way from a disk into memory.
+enum Warming {
+    No,
+    Reading(u64, Blocking<io::Result<()>>),
+    /// The pool has too much to do: it is asked again.
+    Later(Sleep),
+}
+
+/// What can be handed over now.
+pub(crate) struct Slice {
+    pub(crate) file: Arc<File>,
+    pub(crate) lead: Bytes,
+    pub(crate) range: Range<u64>,
+}
+
+impl FileBody {
+    /// A range of a file.
+    pub(crate) fn new(file: File, range: Range<u64>) -> FileBody {
+        FileBody::of_parts(file, [(Bytes::new(), range)])
+    }
+
+    /// Texts, and the ranges behind each.
+    pub(crate) fn of_parts(file: File, parts: impl IntoIterator<Item = (Bytes, Range<u64>)>) -> FileBody {
+        let parts = parts
+            .into_iter()
+            .map(|(lead, range)| Part { lead, range: range.start..range.end.max(range.start) });
+        FileBody { file: Arc::new(file), parts: parts.collect(), warm: 0, warming: Warming::No }
+    }
+
+    /// Bytes that are still to be handed over.
+    pub(crate) fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.lead.len() as u64 + (part.range.end - part.range.start)).sum()
+    }
+
+    /// The next piece, of at most `most` bytes of the file; `None` at the end. It waits for what is not in memory.
+    pub(crate) fn poll_slice(
+        &mut self,
+        most: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Slice>>> {
+        ready!(self.poll_warm(context))?;
+        let Some(part) = self.parts.front_mut() else { return Poll::Ready(Ok(None)) };
+        let from = part.range.start;
+        let mut to = part.range.end.min(from + most as u64);
+        if from < to && self.warm <= from {
+            if !is_cached(&self.file, from..to) {
+                let ahead = part.range.end.min(from + FILE_AHEAD.max(most as u64));
+                self.warming = Warming::Reading(ahead, warm(&self.file, from..ahead));
+                return self.poll_slice(most, context);
+            }
+            self.warm = to;
+        }
+        to = to.min(self.warm.max(from));
+        let lead = std::mem::take(&mut part.lead);
+        part.range.start = to;
+        if part.range.is_empty() {
+            self.parts.pop_front();
+            self.warm = 0;
+        }
+        Poll::Ready(Ok(Some(Slice { file: Arc::clone(&self.file), lead, range: from..to })))
+    }
+
+    /// Whether all of it was handed over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn poll_warm(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.warming {
+                Warming::No => return Poll::Ready(Ok(())),
+                Warming::Later(sleep) => {
+                    ready!(Pin::new(sleep).poll(context));
+                    self.warming = Warming::No;
+                }
+                Warming::Reading(to, reading) => match ready!(Pin::new(reading).poll(context)) {
+                    Ok(read) => {
+                        self.warm = *to;
+                        self.warming = Warming::No;
+                        read?;
+                    }
+                    Err(BlockingError::Busy) => self.warming = Warming::Later(sleep(POOL_BUSY)),
+                    Err(e @ BlockingError::Panicked) => return Poll::Ready(Err(io::Error::other(e))),
+                },
+            }
+        }
+    }
+
+    /// All of it at once, by waiting: for servers that do one thing at a time.
+    pub(crate) fn read(&self, most: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.extend_from_slice(&part.lead);
+            let len = (part.range.end - part.range.start).min(most.saturating_sub(all.len()) as u64);
+            let from = all.len();
+            all.resize(from + len as usize, 0);
+            if self.file.read_exact_at(&mut all[from..], part.range.start).is_err() {
+                all.truncate(from);
+                break;
+            }
+        }
+        all
+    }
+}
+
+/// Brings a range into memory.
+fn warm(file: &Arc<File>, range: Range<u64>) -> Blocking<io::Result<()>> {
+    let file = Arc::clone(file);
+    blocking(move || {
+        let mut bytes = vec![0; 64 << 10];
+        let mut at = range.start;
+        while at < range.end {
+            let len = bytes.len().min((range.end - at) as usize);
+            file.read_exact_at(&mut bytes[..len], at)?;
+            at += len as u64;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::task::Waker;
+
+    use super::*;
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(bytes).expect("written");
+        file
+    }
+
+    #[test]
+    fn parts_come_in_order_and_in_slices() {
+        let source: Vec<u8> = (0..=255).collect();
+        let parts = [("a", 10..20), ("b", 5..5), ("c", 0..3), ("end", 0..0)];
+        let parts = parts.map(|(lead, range)| (Bytes::from(lead), range));
+        let mut body = FileBody::of_parts(file(&source), parts);
+        assert_eq!(body.len(), 10 + 3 + 6);
+        let (mut all, mut context) = (Vec::new(), Context::from_waker(Waker::noop()));
+        assert_eq!(body.read(1000).len(), 19);
+        while let Poll::Ready(Ok(Some(slice))) = body.poll_slice(4, &mut context) {
+            assert!(slice.range.end - slice.range.start <= 4);
+            all.extend_from_slice(&slice.lead);
+            all.extend_from_slice(&source[slice.range.start as usize..slice.range.end as usize]);
+        }
+        assert!(body.is_over() && body.len() == 0);
+        assert_eq!(all, [b"a", &source[10..20], b"bc", &source[..3], b"end"].concat());
+    }
+
+    /// The disk is waited for elsewhere: the first poll only asks for it.
+    #[test]
+    fn what_is_not_in_memory_is_read_on_the_pool() {
+        let bytes = vec![7; 3 << 20];
+        let file = file(&bytes);
+        file.sync_all().expect("on the disk");
+        let advice = rustix::fs::Advice::DontNeed;
+        rustix::fs::fadvise(&file, 0, None, advice).expect("dropped");
+        if is_cached(&file, 0..3 << 20) {
+            println!("skipped: files are in memory here, whatever is said");
+            return;
+        }
+        let mut body = FileBody::new(file, 0..3 << 20);
+        let mut context = Context::from_waker(Waker::noop());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let (mut waits, mut at) = (0, 0);
+        while at < 3 << 20 {
+            assert!(std::time::Instant::now() < until, "the pool does not answer");
+            match body.poll_slice(256 << 10, &mut context) {
+                Poll::Ready(Ok(Some(slice))) => {
+                    assert_eq!(slice.range.start, at);
+                    assert!(is_cached(&slice.file, slice.range.clone()), "{:?}", slice.range);
+                    at = slice.range.end;
+                }
+                Poll::Ready(_) => panic!("there is more"),
+                Poll::Pending => {
+                    waits += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+        }
+        assert!(waits > 0);
+    }
+
+    /// What is not there any more is no news of the cache: the pool's read says so.
+    #[test]
+    fn a_file_that_has_shrunk_is_an_error() {
+        let mut body = FileBody::new(file(b"0123456789"), 0..100_000);
+        let mut context = Context::from_waker(Waker::noop());
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            match body.poll_slice(1 << 20, &mut context) {
+                Poll::Ready(Err(e)) => return assert_eq!(e.kind(), io::ErrorKind::UnexpectedEof),
+                Poll::Ready(Ok(_)) => panic!("there are no such bytes"),
+                Poll::Pending => assert!(std::time::Instant::now() < until, "the pool does not answer"),
+            }
+            std::thread::yield_now();
+        }
+    }
+}
