@@ -177,6 +177,7 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::PerConnection => "several connections, some calls on each",
             Experiment::Origin => "with and without the proxy",
             Experiment::SourcePort => "from other source ports",
+            Experiment::Paced => "after a pause, in turns with right away",
             Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };

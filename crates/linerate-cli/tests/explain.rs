@@ -236,8 +236,9 @@ fn a_proxy_is_told_from_the_server_behind_it() {
     // Without the proxy it takes as long.
     let (document, _, _) = explained(&["--origin", &url(&proxy, "/"), &url(&proxy, "/")]);
     no_transport(&document);
-    let ruled_out = document["ruled_out"].to_string();
-    assert!(ruled_out.contains("without the proxy the first byte comes after"), "{ruled_out}");
+    // Where other tests take the processor, times may vary too much for that to be ruled out.
+    let said = format!("{}{}", document["ruled_out"], document["limits"]);
+    assert!(said.contains("without the proxy the first byte comes after"), "{said}");
     // What is behind cannot be reached: that is said, and not held against the server.
     let nowhere = format!("http://{}/", nobody());
     let (document, _, _) = explained(&["--origin", &nowhere, &url(&proxy, "/")]);
@@ -261,7 +262,9 @@ fn connections_that_end() {
     let server = misbehaving(&["no-keep-alive"]);
     let (document, _, _) = explained(&[&url(&server, "/")]);
     sound(&document);
-    assert!(ids(&document).contains(&"no-keep-alive"), "{document:#}");
+    // Near by that costs some microseconds: a note.
+    assert!(!ids(&document).contains(&"no-keep-alive"), "{document:#}");
+    assert!(document["limits"].to_string().contains("no-keep-alive: "), "{document:#}");
 }
 
 #[test]

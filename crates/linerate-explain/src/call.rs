@@ -137,6 +137,16 @@ pub struct Call {
     /// Connections that the kernel turned away at a full accept queue meanwhile (TcpExt ListenOverflows), where the server is
     /// on this machine.
     pub overflows: u64,
+    /// Where it turned any away meanwhile: the accept queue of this very port was seen full.
+    pub queue_full: bool,
+    /// Connections of other callers at the server's port meanwhile, where that is known.
+    pub others: Option<u16>,
+    /// How long our own thread was ready to run and waited for a processor, from before the call to after it.
+    pub starved: Duration,
+    /// How long after the response's last byte had arrived at this machine we read it.
+    pub read_late: Duration,
+    /// When the peer closed, for a response that ends so, since the last byte before.
+    pub closed_after: Option<Duration>,
     /// What the server's process did meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,
 }

@@ -1,6 +1,6 @@
 //! What a verdict stands on. There is no way to a [`Verdict`](crate::verdict::Verdict) but through [`Grounds`].
 
-use crate::stats::{Estimate, median, p_value, shift};
+use crate::stats::{Estimate, median, more_often, p_value, shift};
 
 /// Two arms of an experiment that differ in one thing, run in turns in random order.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,9 +48,76 @@ impl Trial {
         let least = self.without.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.with.iter().copied().fold(0.0, f64::max);
         let apart = least > 2.0 * most;
-        self.effect.value >= ms
-            && self.effect.low > 0.0
-            && (self.p_value <= 0.03 || (apart && self.p_value <= 0.11))
+        let all = self.effect.low > 0.0 && (self.p_value <= 0.03 || (apart && self.p_value <= 0.11));
+        self.effect.value >= ms && (all || self.moved_often())
+    }
+
+    /// Not every call without the change is slow (a stall that a busy machine spares some calls), and with it hardly one is: then
+    /// the interval of the shift reaches to 0, and how often calls are slow decides (Fisher's exact test).
+    fn moved_often(&self) -> bool {
+        let half = self.effect.value / 2.0;
+        let slow = |times: &[f64]| times.iter().filter(|t| **t > half + median(&self.with)).count();
+        let (without, with) = (slow(&self.without), slow(&self.with));
+        2 * without >= self.without.len()
+            && self.p_value <= 0.03
+            && more_often(without, self.without.len(), with, self.with.len()) <= 0.01
+    }
+
+    /// The interval excludes that the change takes away `ms` milliseconds or more.
+    pub fn excludes(&self, ms: f64) -> bool {
+        let enough = self.without.len().min(self.with.len()) >= LEAST_CALLS;
+        enough && self.effect.high < ms && !self.moved(ms)
+    }
+
+    /// Neither did it move, nor is it excluded that it takes away `ms` milliseconds.
+    pub fn is_unclear(&self, ms: f64) -> bool {
+        !self.moved(ms) && !self.excludes(ms)
+    }
+
+    /// Calls that would tell whether it takes away `ms` milliseconds, where these do not: the interval narrows with their root.
+    pub fn calls_to_tell(&self, ms: f64) -> usize {
+        let made = self.without.len() + self.with.len();
+        let half = (self.effect.high - self.effect.low) / 2.0;
+        let times = (half / (ms / 2.0).max(1e-3)).powi(2).clamp(1.0, 50.0);
+        ((made as f64 * times) as usize).saturating_sub(made).max(2 * LEAST_CALLS)
+    }
+}
+
+/// Calls in each arm from which on an interval says anything.
+const LEAST_CALLS: usize = 3;
+
+/// Why a cause is excluded. That nothing was seen of it makes none: it takes an interval that does not hold the effect, or something
+/// that was seen and cannot be where the cause is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exclusion(String);
+
+impl Exclusion {
+    /// The experiment's interval does not hold an effect of `ms` milliseconds.
+    ///
+    /// # Errors
+    /// It does: what would tell, in words.
+    pub(crate) fn by_interval(trial: &Trial, ms: f64, words: &str) -> Result<Exclusion, String> {
+        if trial.excludes(ms) {
+            return Ok(Exclusion(words.to_owned()));
+        }
+        Err(format!("unclear: {words}; {} more calls would tell", trial.calls_to_tell(ms)))
+    }
+
+    /// Of `events` none was of the kind. What that cannot exclude is told: a share that would have shown with a chance of 95 %.
+    pub(crate) fn none_of(events: u64, words: &str) -> Exclusion {
+        // The rule of three: the upper end of the interval for a share of which none was seen.
+        let most = 300.0 / events.max(3) as f64;
+        Exclusion(format!("{words} (a share of more than {most:.1} % would have shown)"))
+    }
+
+    /// Something was seen that cannot be where the cause is.
+    pub(crate) fn seen(words: impl Into<String>) -> Exclusion {
+        Exclusion(words.into())
+    }
+
+    /// In words.
+    pub fn words(&self) -> &str {
+        &self.0
     }
 }
 
@@ -117,6 +184,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_is_ruled_out_without_an_interval() {
+        let trial = |without: &[f64], with: &[f64]| {
+            Trial::of("t", "c", without.to_vec(), with.to_vec()).expect("enough")
+        };
+        let quiet = trial(&[50.1, 50.2, 50.0, 50.3], &[50.2, 50.1, 50.0, 50.2]);
+        assert!(quiet.excludes(4.0) && Exclusion::by_interval(&quiet, 4.0, "w").is_ok());
+        // On a busy machine: half of the calls stall, and with the lever hardly one.
+        let busy = trial(&[50.8, 0.1, 51.0, 0.1], &[0.05, 0.05, 0.04, 30.0]);
+        assert!(busy.is_unclear(4.0), "{busy:?}");
+        let word = Exclusion::by_interval(&busy, 4.0, "w").expect_err("too wide");
+        assert!(word.starts_with("unclear: w; ") && word.ends_with(" more calls would tell"), "{word}");
+        assert!(!trial(&[1.0, 1.0], &[1.0, 1.0]).excludes(4.0), "two calls exclude nothing");
+        let none = Exclusion::none_of(100, "none lost");
+        assert_eq!(none.words(), "none lost (a share of more than 3.0 % would have shown)");
+    }
+
+    #[test]
     fn what_proves_and_what_does_not() {
         let trial = |without: &[f64], with: &[f64]| {
             Trial::of("t", "c", without.to_vec(), with.to_vec()).expect("enough")
@@ -132,6 +216,10 @@ mod tests {
         );
         assert!(!trial(&[1000.0, 1001.0, 2.0], &[1.0, 2.0, 3.0]).moved(5.0));
         assert_eq!(Trial::of("t", "c", vec![1.0], vec![2.0, 3.0]), None);
+        let sometimes = [43.0, 43.2, 0.1, 43.1, 42.9, 0.1, 43.4, 43.0, 43.3, 0.1];
+        let never = [0.1; 10];
+        assert!(trial(&sometimes, &never).moved(5.0), "{:?}", trial(&sometimes, &never));
+        assert!(!trial(&never, &sometimes).moved(0.0));
         let counted = |share| Grounds::Counted { words: "w".to_owned(), share }.proof();
         assert_eq!((counted(0.8), counted(0.79)), (Proof::Proved, Proof::Likely));
     }

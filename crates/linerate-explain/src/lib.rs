@@ -25,6 +25,7 @@ pub mod process;
 mod random;
 pub mod record;
 pub mod shown;
+mod signs;
 pub mod stats;
 mod steady;
 pub mod verdict;

@@ -34,6 +34,28 @@ impl Packets {
     }
 }
 
+/// Marks of a segment that was sent again.
+const LOST: [&str; 2] = ["retransmission", "fast retransmission"];
+
+impl Packets {
+    /// What the packets of our calls show of a cause that experiments ruled out, in words: enough to doubt that.
+    pub(crate) fn shown_of(&self, cause: &str) -> Option<String> {
+        if cause == "packet-loss" {
+            let lost: Vec<String> = self
+                .marks
+                .iter()
+                .filter(|(words, n)| LOST.contains(words) && *n > 0)
+                .map(|(words, n)| format!("{words} {n}"))
+                .collect();
+            return (!lost.is_empty()).then(|| lost.join(", "));
+        }
+        if cause == "server-nagle-delayed-ack" {
+            return self.seen_of(cause).map(str::to_owned);
+        }
+        None
+    }
+}
+
 /// Keeps what belongs to our connections, and nothing else.
 #[derive(Debug)]
 pub(crate) struct Sorter {

@@ -13,8 +13,9 @@ use crate::causes::{self, Block, Judgement, say};
 use crate::limits;
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
-use crate::record::{Record, Settings};
-use crate::verdict::{Diagnosis, RuledOut, Verdict, Whole};
+use crate::record::{Record, Settings, median_of};
+use crate::signs::{at_once, pace};
+use crate::verdict::{Diagnosis, Machine, RuledOut, Verdict, Whole};
 use crate::{shown, steady};
 
 /// Where in the plan we are.
@@ -36,10 +37,19 @@ pub struct Planner {
     random: Random,
     /// How often the first look was begun.
     looks: u8,
+    /// How often the server asked for fewer calls, and how long to wait before the next one.
+    refused: u8,
+    hold: Duration,
 }
 
 /// Looks at a server that is warming up, at most.
 const LOOKS: u8 = 3;
+/// Refusals (429) after which no more calls are made.
+const REFUSALS: u8 = 3;
+/// What a cause must cost: so many milliseconds, and of the call this share or so many milliseconds. Less is told as a note.
+const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
+/// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from both on times are less certain.
+const BUSY: (f64, f64) = (0.1, 1.0);
 /// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
@@ -53,6 +63,8 @@ impl Planner {
             phase: Phase::Name,
             random,
             looks: 0,
+            refused: 0,
+            hold: Duration::ZERO,
         }
     }
 
@@ -75,7 +87,10 @@ impl Planner {
             if elapsed >= self.until() || self.left() == 0 {
                 self.give_up();
             }
-            if let Some(probe) = self.queue.pop_front() {
+            if let Some(mut probe) = self.queue.pop_front() {
+                if let Probe::Call(call) = &mut probe {
+                    call.pause += std::mem::take(&mut self.hold);
+                }
                 return Some(probe);
             }
             if !self.advance() {
@@ -86,9 +101,28 @@ impl Planner {
 
     /// What came of the probe that was asked for last.
     pub fn handle_observation(&mut self, probe: Probe, observation: Observation) {
+        self.obey(&observation);
         self.record.push(probe, observation);
         if matches!(self.phase, Phase::Look) {
             self.shorten_look();
+        }
+    }
+
+    /// A server that refuses calls because too many come is asked again when it says, and not often.
+    fn obey(&mut self, observation: &Observation) {
+        let calls: &[Call] = match observation {
+            Observation::Call(call) => std::slice::from_ref(call),
+            Observation::Burst(calls) => calls,
+            _ => return,
+        };
+        let Some(after) = calls.iter().filter_map(|c| pace::refused(c.answer()?)).max() else { return };
+        self.refused += 1;
+        let left = self.until().saturating_sub(self.record.elapsed);
+        if self.refused >= REFUSALS || after > left / 2 || calls.len() > 1 {
+            self.queue.clear();
+            self.phase = Phase::Done;
+        } else {
+            self.hold = after;
         }
     }
 
@@ -234,12 +268,16 @@ impl Planner {
         for cause in causes::ALL {
             match (cause.judge)(record) {
                 Judgement::Named(verdict) => named.push(*verdict),
-                Judgement::RuledOut(why) => ruled_out.push(RuledOut { id: cause.id, why }),
+                Judgement::RuledOut(why) => {
+                    ruled_out.push(RuledOut { id: cause.id, why: why.words().to_owned() })
+                }
                 Judgement::Open(why) => limits.push(format!("{}: {why}", cause.id)),
                 Judgement::Silent => {}
             }
         }
         let changed = steady::weigh(record, &mut named, &mut ruled_out);
+        limits.extend(trifles(record, &mut named));
+        limits.extend(on_a_busy_machine(record, &mut named));
         named.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
         limits.extend(doubts(record));
         let whole = match (named.is_empty(), changed.or_else(|| self.complaint())) {
@@ -265,6 +303,8 @@ impl Planner {
             limits,
             calls: record.calls_made(),
             took_s: record.elapsed.as_secs_f64(),
+            served_at_once: at_once::served(record),
+            machine: Machine { waited_share: record.waited_share(), ..Machine::default() },
             shown,
         }
     }
@@ -283,13 +323,23 @@ impl Planner {
         if let Some(failure) = failed.first().filter(|_| failed.len() > 1 || record.group().is_empty()) {
             return Some(format!("{} of {} calls failed: {}", failed.len(), observed.len(), failure.words));
         }
+        if let Some(status) = record.group().first().and_then(|c| c.answer()).map(|a| a.status)
+            && status >= 400
+        {
+            return Some(format!("the call fails with {status}"));
+        }
         // One may be a hiccup of this machine.
         if let Some((_, words)) = steady::now_and_then(record).filter(|(slow, _)| *slow > 1) {
             return Some(format!("{words}, and no cause was found for it"));
         }
-        let total = record.typical(|c| c.total);
+        let pause = median_of(&record.group(), Call::longest_gap);
         let body = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes)
             + record.settings.body_bytes;
+        // A small answer leaves at once, however far it goes.
+        if pause >= causes::WORK_MS && body < 10_000 {
+            return Some(format!("the answer pauses for {} on the way, and why is unclear", say(pause)));
+        }
+        let total = record.typical(|c| c.total);
         // What a large body takes is the path's rate; without one, time beyond some round trips wants a reason.
         let explained = 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
         (total > explained && body < 100_000)
@@ -332,12 +382,6 @@ fn doubts(record: &Record) -> Vec<String> {
             say(ms(s.budget))
         ));
     }
-    if let Some(answer) = record.group().first().and_then(|c| c.answer()).filter(|a| a.status >= 400) {
-        doubts.push(format!(
-            "the answer's status is {}: what is explained is the call that fails",
-            answer.status
-        ));
-    }
     let mut statuses: Vec<u16> = record.observed().filter_map(|c| c.answer()).map(|a| a.status).collect();
     statuses.sort_unstable();
     statuses.dedup();
@@ -353,6 +397,37 @@ fn doubts(record: &Record) -> Vec<String> {
         doubts.push(format!("{failed} of {} calls failed: {words}", record.observed().count()));
     }
     doubts
+}
+
+/// Takes out what costs too little to be a cause: notes.
+fn trifles(record: &Record, named: &mut Vec<Verdict>) -> Vec<String> {
+    let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
+    let total = record.typical(|c| c.total) + lookup;
+    let (least, share, always) = COSTS;
+    let counts = |v: &Verdict| v.cost_ms() >= least && v.cost_ms() >= (share * total).min(always);
+    let (causes, small): (Vec<_>, Vec<_>) = std::mem::take(named).into_iter().partition(counts);
+    *named = causes;
+    small
+        .iter()
+        .map(|v| {
+            format!("{}: {}; that costs {} a call, a note and no cause", v.id(), v.title(), say(v.cost_ms()))
+        })
+        .collect()
+}
+
+/// Where our own calls waited for a processor, what stands on times alone is less certain; arms in random order are not touched by it.
+fn on_a_busy_machine(record: &Record, named: &mut [Verdict]) -> Option<String> {
+    let share = record.waited_share();
+    if share < BUSY.0 || record.waited_ms() < BUSY.1 {
+        return None;
+    }
+    for verdict in named.iter_mut().filter(|v| v.is_by_time()) {
+        *verdict = verdict.clone().less_sure();
+    }
+    Some(format!(
+        "this machine was busy: our own calls waited {:.0} % of their time for a processor, so that times are less certain",
+        100.0 * share
+    ))
 }
 
 /// The call in the middle of those that are explained; else the first that was made.

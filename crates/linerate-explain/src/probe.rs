@@ -6,6 +6,7 @@ use std::time::Duration;
 use linerate_net::instrument::{Facts, Levers};
 
 use crate::call::Call;
+use crate::limits;
 
 /// What a probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +43,8 @@ pub enum Experiment {
     Origin,
     /// From source ports that were not used lately (1) against those that the system takes (0).
     SourcePort,
+    /// After a pause (1) against right after the call before (0): whether it is our own pace that calls wait for.
+    Paced,
 }
 
 impl Experiment {
@@ -64,6 +67,7 @@ impl Experiment {
             Experiment::PerConnection => "several calls on each of several connections",
             Experiment::Origin => "calls to the server behind the proxy",
             Experiment::SourcePort => "calls from ports that were not used lately",
+            Experiment::Paced => "calls at a slower pace",
         }
     }
 }
@@ -127,6 +131,8 @@ pub struct CallProbe {
     pub pause: Duration,
     /// The connection is closed after it.
     pub closes: bool,
+    /// How long it may take.
+    pub patience: Duration,
 }
 
 impl CallProbe {
@@ -141,7 +147,18 @@ impl CallProbe {
             variation: Variation::None,
             pause: Duration::ZERO,
             closes: false,
+            patience: limits::CALL_TIME,
         }
+    }
+
+    /// Nothing is changed about it: it is a call as an ordinary client makes it, whatever it is for.
+    pub fn is_plain(&self) -> bool {
+        let apart = self.experiment == Experiment::Apart && self.arm == 1;
+        self.levers == Levers::default()
+            && self.variation == Variation::None
+            && self.pause.is_zero()
+            && self.experiment != Experiment::Redirect
+            && !apart
     }
 }
 

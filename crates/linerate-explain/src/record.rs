@@ -236,6 +236,25 @@ impl Record {
         if best.is_finite() { best } else { 0.0 }
     }
 
+    /// Share of our calls' time in which our own threads waited for a processor.
+    pub fn waited_share(&self) -> f64 {
+        let sums = self.calls().fold((0.0, 0.0), |(waited, all), (_, c)| {
+            (waited + c.starved.as_secs_f64().min(c.total.as_secs_f64()), all + c.total.as_secs_f64())
+        });
+        sums.0 / sums.1.max(1e-9)
+    }
+
+    /// What our own threads waited for a processor in a call, on average, milliseconds.
+    pub fn waited_ms(&self) -> f64 {
+        let all: f64 = self.calls().map(|(_, c)| ms(c.starved)).sum();
+        all / self.calls().count().max(1) as f64
+    }
+
+    /// It is called at a loopback address: there is no way on which packets queue or get lost.
+    pub fn is_loopback(&self) -> bool {
+        self.addresses().get(self.chosen()).is_some_and(|to| to.ip().is_loopback())
+    }
+
     /// Lookups of the name.
     pub fn lookups(&self) -> Vec<&Resolved> {
         self.entries

@@ -94,6 +94,24 @@ fn sampled(mut ranks: Vec<f64>, k: usize) -> f64 {
     (far + 1) as f64 / (ARRANGEMENTS + 1) as f64
 }
 
+/// How likely it is that at least `a` of `m` happen where `b` of `n` did, when both happen equally often (Fisher's exact test, one
+/// side).
+pub fn more_often(a: usize, m: usize, b: usize, n: usize) -> f64 {
+    let all = a + b;
+    // The hypergeometric distribution by its ratios, from the least that `a` can be.
+    let least = all.saturating_sub(n);
+    let (mut weight, mut sum, mut above) = (1.0, 0.0, 0.0);
+    for k in least..=all.min(m) {
+        sum += weight;
+        if k >= a {
+            above += weight;
+        }
+        let (k, m, n, all) = (k as f64, m as f64, n as f64, all as f64);
+        weight *= (m - k) * (all - k) / ((k + 1.0) * (n - all + k + 1.0));
+    }
+    above / sum
+}
+
 /// How likely it is that values in random order differ as little from one to the next as these do (von Neumann's ratio on ranks,
 /// Bartels 1982; permutation test over a sample of the arrangements). Small: they follow one another, as a queue that fills.
 pub fn order_p_value(values: &[f64]) -> f64 {
@@ -199,6 +217,9 @@ mod tests {
         let exact = slope(&[(8.0, 12.0), (16.0, 20.0), (24.0, 28.0), (32.0, 36.0)]).expect("a slope");
         assert_eq!((exact.value, exact.low, exact.high), (1.0, 1.0, 1.0));
         assert_eq!(slope(&[(1.0, 1.0), (1.0, 2.0)]), None);
+        // scipy.stats.fisher_exact([[7, 3], [0, 10]], alternative="greater").pvalue
+        assert!((more_often(7, 10, 0, 10) - 120.0 / 77_520.0).abs() < 1e-9);
+        assert!((more_often(3, 4, 2, 5) - 0.357_142_857).abs() < 1e-6);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::verdict::{RuledOut, Verdict};
 /// Causes that lie before the server: what it does later does not touch them.
 const BEFORE: [&str; 4] = ["dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted"];
 /// Causes that make calls differ.
-const CHANGES: [&str; 2] = ["bufferbloat", "pinned-to-busy-worker"];
+const CHANGES: [&str; 3] = ["bufferbloat", "pinned-to-busy-worker", "rate-limit"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
 const FAILED: usize = 3;
 /// Calls on each side of a moment.
@@ -30,9 +30,12 @@ pub(crate) fn weigh(
     let told = named.iter().any(|verdict| CHANGES.contains(&verdict.id()));
     // A queue on the way fills with each call; which connection a call is on knows no order.
     let fills = named.iter().any(|verdict| verdict.id() == "bufferbloat");
+    // A limiter answers by how many calls there were.
+    let limited = named.iter().any(|verdict| verdict.id() == "rate-limit");
     let how = statuses(record)
+        .filter(|_| !limited)
         .or_else(|| failures(record))
-        .or_else(|| slows_down(record).filter(|_| !fills))
+        .or_else(|| slows_down(record).filter(|_| !fills && !limited))
         .or_else(|| times(record).filter(|_| !told))?;
     named.retain(|verdict| BEFORE.contains(&verdict.id()));
     ruled_out.retain(|cause| BEFORE.contains(&cause.id));
@@ -335,7 +338,7 @@ mod tests {
         });
         assert!(changed(&limited).contains("503"), "{:?}", limited.limits);
         let redirected = explained(|_, _, fresh| Call { fresh, ..status(404) });
-        assert_eq!(redirected.whole, Whole::Healthy, "the same each time: {:?}", redirected.limits);
+        assert_eq!(redirected.limits[0], "the call fails with 404", "the same each time");
     }
 
     #[test]

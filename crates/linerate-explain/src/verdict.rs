@@ -15,6 +15,7 @@ pub struct Verdict {
     proof: Proof,
     trials: Vec<Trial>,
     dose: Option<Estimate>,
+    by_time: bool,
     behind: bool,
     evidence: Vec<String>,
     fixes: &'static [Fix],
@@ -25,6 +26,7 @@ impl Verdict {
     /// `cause` costs so many milliseconds a call, on these grounds.
     pub(crate) fn new(cause: &'static Cause, cost_ms: f64, grounds: Grounds) -> Verdict {
         let proof = grounds.proof();
+        let by_time = matches!(grounds, Grounds::Seen { .. });
         let (mut trials, mut evidence) = (Vec::new(), Vec::new());
         match grounds {
             Grounds::Moved(trial) => trials.push(trial),
@@ -37,6 +39,7 @@ impl Verdict {
             proof,
             trials,
             dose: None,
+            by_time,
             behind: false,
             evidence,
             fixes: cause.fixes,
@@ -60,6 +63,20 @@ impl Verdict {
     pub(crate) fn at_most(mut self, proof: Proof) -> Verdict {
         self.proof = self.proof.min(proof);
         self
+    }
+
+    /// One step less sure.
+    pub(crate) fn less_sure(mut self) -> Verdict {
+        self.proof = match self.proof {
+            Proof::Proved => Proof::Likely,
+            Proof::Likely | Proof::Possible => Proof::Possible,
+        };
+        self
+    }
+
+    /// It stands on times that were seen, and on no experiment or counter.
+    pub(crate) fn is_by_time(&self) -> bool {
+        self.by_time
     }
 
     /// Behind another that is the reason for it.
@@ -165,6 +182,19 @@ impl Whole {
     }
 }
 
+/// The machine that calls, while it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Share of our calls' time in which we were ready to run and waited for a processor.
+    pub waited_share: f64,
+    /// Share of the time in which something on the machine waited for a processor (/proc/pressure/cpu, `some`).
+    pub pressure: Option<f64>,
+    /// Load of the last minute for each processor.
+    pub load: Option<f64>,
+    /// Share of the processors' time that another machine of the same host took (steal).
+    pub steal: Option<f64>,
+}
+
 /// What `explain` found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
@@ -190,6 +220,10 @@ pub struct Diagnosis {
     pub calls: usize,
     /// Seconds it took.
     pub took_s: f64,
+    /// How many calls the server serves at once, where several at once showed it.
+    pub served_at_once: Option<usize>,
+    /// The machine that calls.
+    pub machine: Machine,
     /// What is shown beside it.
     pub shown: Shown,
 }

@@ -3,7 +3,7 @@
 //! Symptom: the first call of a connection waits for its answer, later ones on it do not; several connections at once lose SYNs,
 //! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
 
-use super::{Block, Cause, Fix, Judgement, connection_limit, pinned, say};
+use super::{Block, Cause, Fix, Judgement, connection_limit, excluded, pinned, say};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{Experiment, Probe};
@@ -93,9 +93,20 @@ fn later_calls_lose_nothing(record: &Record) -> bool {
     record.calls().filter(|(_, c)| !c.fresh).all(|(_, c)| c.answer().is_some() && !c.lossy())
 }
 
+/// Connections that were turned away at a full accept queue, as far as that was ours: the kernel counts those of all ports, so that
+/// only where a SYN of ours was sent again meanwhile, or the port's own queue was seen full, it says anything of this server.
 fn overflows(record: &Record) -> u64 {
-    record.calls().map(|(_, c)| c.overflows).sum::<u64>()
-        + record.bursts().map(|b| b.first().map_or(0, |c| c.overflows)).sum::<u64>()
+    let one = |call: &Call, ours: bool| if ours || call.queue_full { call.overflows } else { 0 };
+    let calls: u64 = record.calls().map(|(_, c)| one(c, c.syn_again() && !c.collided())).sum();
+    // The first one's count is that of all of them.
+    let again = |burst: &[Call]| burst.iter().any(|c| c.syn_again() && !c.collided());
+    let bursts: u64 = record.bursts().map(|b| b.first().map_or(0, |c| one(c, again(b)))).sum();
+    calls + bursts
+}
+
+/// The port's own queue was full, or a SYN of ours was sent again while the kernel counted one that it turned away.
+fn ran_over(record: &Record) -> bool {
+    overflows(record) > 0
 }
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -140,11 +151,11 @@ fn judge(record: &Record) -> Judgement {
         again.len(),
         say(lost)
     );
-    if waited < WAITED_MS && (again.is_empty() || overflows == 0) {
+    if waited < WAITED_MS && !ran_over(record) {
         return if !again.is_empty() && later_calls_lose_nothing(record) {
             turned_away(record, lost, syn_words)
         } else if again.is_empty() && record.fresh().len() >= 2 && record.reused().len() >= 2 {
-            Judgement::RuledOut(
+            excluded(
                 "the first call of a connection waits no longer than later ones, and no SYN was lost"
                     .to_owned(),
             )
@@ -157,12 +168,13 @@ fn judge(record: &Record) -> Judgement {
             "the kernel counted {overflows} connections turned away at a full accept queue (TcpExt ListenOverflows)"
         );
         let cost = waited.max(lost);
-        return Judgement::Named(Box::new(
-            Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 }).saying(syn_words),
-        ));
+        let verdict = Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 });
+        let full = "the port's own queue was seen full (sock_diag)";
+        let verdict = if again.is_empty() { verdict.saying(full) } else { verdict.saying(syn_words) };
+        return Judgement::Named(Box::new(verdict));
     }
     if again.is_empty() && !grows(record) {
-        return Judgement::RuledOut(
+        return excluded(
             "the first call of a connection waits, but several at once wait no longer than one".to_owned(),
         );
     }

@@ -5,7 +5,7 @@
 //! the course of seconds; a radio's or a machine's hiccups come one by one. Evidence: a call on a new connection waits for its answer
 //! as long as its own handshake took, so the wait is the network's.
 
-use super::{Block, Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, excluded, say};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::probe::{Observation, Probe};
@@ -126,7 +126,7 @@ impl Path {
 fn wants(record: &Record) -> Vec<Block> {
     let times = handshakes(record);
     let most = times.iter().copied().fold(0.0, f64::max);
-    let sign = times.len() >= 3 && most - record.rtt_ms() >= SIGN_MS;
+    let sign = times.len() >= 3 && most - record.rtt_ms() >= SIGN_MS && !record.is_loopback();
     if !sign || !record.settings.may_repeat || record.connects().len() >= HANDSHAKES {
         return Vec::new();
     }
@@ -160,18 +160,21 @@ fn share(record: &Record, least: f64) -> f64 {
 }
 
 fn judge(record: &Record) -> Judgement {
+    if record.is_loopback() {
+        return excluded("a loopback address has no queue on the way");
+    }
     let Some(path) = Path::of(record) else {
         let times = handshakes(record);
         let most = times.iter().copied().fold(0.0, f64::max);
         return if times.len() >= 3 && most - record.rtt_ms() < SIGN_MS {
-            Judgement::RuledOut(format!("{} handshakes took {} at most", times.len(), say(most)))
+            excluded(format!("{} handshakes took {} at most", times.len(), say(most)))
         } else {
             Judgement::Silent
         };
     };
     let range = format!("between {} and {}", say(path.low), say(path.high));
     if !path.varies() {
-        return Judgement::RuledOut(format!("{} handshakes took {range}", path.samples));
+        return excluded(format!("{} handshakes took {range}", path.samples));
     }
     let chance = path.chance();
     if chance > CHANCE {

@@ -4,7 +4,7 @@
 //! Symptom: a request with a body takes about 40 ms more until its first byte comes. Experiment: TCP_NODELAY, nothing else changed.
 //! How the user's client writes is not known to us: it is explained as told (`--writes`), and what the other way would cost is said.
 
-use super::{Block, Cause, Fix, Judgement, arms, say, side_by_side};
+use super::{Block, Cause, Fix, Judgement, arms, not_moved, say, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Experiment, Writes};
@@ -62,14 +62,14 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     match record.settings.writes {
-        Writes::Apart if !record.tried(Experiment::NoDelay) => {
+        Writes::Apart if super::again(record, Experiment::NoDelay, trial(record).as_ref(), HOLD_MS) => {
             let arms = arms(Experiment::NoDelay, 2, 2, 2, |p| {
                 p.writes = Writes::Apart;
                 p.levers.nodelay = p.arm == 1;
                 // In both arms, so that they still differ in one thing.
                 p.levers.stamps = true;
             });
-            side_by_side(record, arms)
+            side_by_side(record, super::on_new_lanes(record, arms))
         }
         Writes::One if !record.tried(Experiment::Apart) => {
             let arms = arms(Experiment::Apart, 2, 1, 4, |p| {
@@ -110,11 +110,12 @@ fn judge(record: &Record) -> Judgement {
     }
     let Some(trial) = trial(record) else { return Judgement::Silent };
     if !trial.moved(HOLD_MS) {
-        return Judgement::RuledOut(format!(
-            "with TCP_NODELAY the first byte comes no earlier: {} without, {} with",
+        let words = format!(
+            "the first byte comes after {} without TCP_NODELAY, after {} with it",
             say(trial.before_ms()),
             say(trial.after_ms())
-        ));
+        );
+        return not_moved(&trial, HOLD_MS, &words);
     }
     let words = format!(
         "the first byte of the answer comes {} after the first write; with TCP_NODELAY after {}",

@@ -2,7 +2,7 @@
 //!
 //! Experiment: the same call with the other `Accept-Encoding`.
 
-use super::{Block, Cause, Fix, Judgement, arms, say};
+use super::{Block, Cause, Fix, Judgement, arms, not_moved, say};
 use crate::evidence::Grounds;
 use crate::probe::{Experiment, Probe, Variation};
 use crate::record::Record;
@@ -92,11 +92,12 @@ fn judge(record: &Record) -> Judgement {
     let trial = record.trial(Experiment::Coding, "the other coding", changed, |c| c.wait + c.receive);
     let Some(trial) = trial else { return Judgement::Silent };
     if !trial.moved(GAIN_MS) {
-        return Judgement::RuledOut(format!(
+        let words = format!(
             "with {changed} the answer takes {} instead of {}",
             say(trial.after_ms()),
             say(trial.before_ms())
-        ));
+        );
+        return not_moved(&trial, GAIN_MS, &words);
     }
     Judgement::Named(Box::new(Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial))))
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, accept_queue, say};
+use super::{Block, Cause, Fix, Judgement, accept_queue, excluded, say};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
@@ -150,7 +150,7 @@ fn judge(record: &Record) -> Judgement {
     let most = record.held().map(|h| h.idle).max();
     let Some((trial, dose, idle)) = found(record) else {
         return match most {
-            Some(most) => Judgement::RuledOut(format!(
+            Some(most) => excluded(format!(
                 "the first call of a connection waits, but {most} idle connections of ours beside it do not make it wait for their end"
             )),
             None => Judgement::Silent,

@@ -2,7 +2,7 @@
 //!
 //! Experiment: the address is known beforehand; what is left of the call is what was measured beside the lookup.
 
-use super::{Cause, Fix, Judgement, dns_timeout, nothing, say};
+use super::{Cause, Fix, Judgement, dns_timeout, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
@@ -44,7 +44,7 @@ fn judge(record: &Record) -> Judgement {
     let Some(took) = lookup_ms(record).filter(|_| record.settings.named) else { return Judgement::Silent };
     let rest = record.typical(|c| c.total);
     if took < SLOW_MS || took < 0.3 * rest {
-        return Judgement::RuledOut(format!("the name is looked up in {}", say(took)));
+        return excluded(format!("the name is looked up in {}", say(took)));
     }
     if dns_timeout::unanswered(record).is_some() {
         return Judgement::Silent;

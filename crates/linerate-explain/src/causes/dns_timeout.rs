@@ -2,7 +2,7 @@
 //!
 //! Symptom: lookups of whole seconds (5 s by default). Experiment: each name server is asked directly.
 
-use super::{Block, Cause, Judgement, dns_slow, say};
+use super::{Block, Cause, Judgement, dns_slow, excluded, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::{NameServer, Probe};
@@ -43,7 +43,7 @@ fn judge(record: &Record) -> Judgement {
     let Some(silent) = unanswered(record) else {
         return match record.name_servers() {
             Some(servers) if !servers.is_empty() => {
-                Judgement::RuledOut(format!("all {} name servers answer", servers.len()))
+                excluded(format!("all {} name servers answer", servers.len()))
             }
             _ => Judgement::Silent,
         };

@@ -2,7 +2,7 @@
 //!
 //! Experiment: the same request without `Expect`.
 
-use super::{Block, Cause, Fix, Judgement, say};
+use super::{Block, Cause, Fix, Judgement, excluded, not_moved, say};
 use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::probe::{CallProbe, Experiment, Lane, Probe, Variation};
@@ -33,6 +33,9 @@ const FIXES: &[Fix] = &[
         change: "answer 100 Continue as soon as the head is read (RFC 9110, section 10.1.1); proxies must pass it on",
     },
 ];
+
+/// What holding the body back must cost at least.
+const LEAST_MS: f64 = 5.0;
 
 fn wants(record: &Record) -> Vec<Block> {
     let s = &record.settings;
@@ -69,8 +72,12 @@ fn judge(record: &Record) -> Judgement {
     };
     let held: Vec<f64> = record.observed().filter_map(|c| c.held_for_continue).map(crate::call::ms).collect();
     let held = crate::stats::median(&held);
-    if !trial.moved(5.0) || held < 5.0 {
-        return Judgement::RuledOut(format!("the server says 100 Continue after {}", say(held)));
+    let words = format!("the server says 100 Continue after {}", say(held));
+    if held < LEAST_MS {
+        return excluded(words);
+    }
+    if !trial.moved(LEAST_MS) {
+        return not_moved(&trial, LEAST_MS, &words);
     }
     let in_vain =
         record.observed().filter(|c| c.held_for_continue.is_some() && c.continued.is_none()).count();

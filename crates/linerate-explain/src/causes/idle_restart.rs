@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, say, slow_start};
+use super::{Block, Cause, Fix, Judgement, not_moved, say, slow_start};
 use crate::call::Call;
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
@@ -73,12 +73,13 @@ fn trial(record: &Record) -> Option<Trial> {
 fn judge(record: &Record) -> Judgement {
     let Some(trial) = trial(record) else { return Judgement::Silent };
     if !trial.moved(0.7 * record.rtt_ms()) {
-        return Judgement::RuledOut(format!(
+        let words = format!(
             "after a pause of {:.1} s a call takes {}, without one {}",
             PAUSE.as_secs_f64(),
             say(trial.before_ms()),
             say(trial.after_ms())
-        ));
+        );
+        return not_moved(&trial, 0.7 * record.rtt_ms(), &words);
     }
     let words = format!(
         "after a pause of {:.1} s the answer takes {}, right after another {}",

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Cause, Fix, Judgement, nothing, say};
+use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::local::Spent;
@@ -76,7 +76,7 @@ pub(super) static CONTENDED: Cause = Cause {
         // A busy thread always waits a little.
         let (ran, waited) = ran_and_waited(record);
         if ran > waited {
-            return Judgement::RuledOut(format!(
+            return excluded(format!(
                 "in slow calls the server's busiest thread ran for {} and waited for a processor for {}",
                 say(ran),
                 say(waited)
@@ -155,7 +155,7 @@ fn counter(record: &Record, cause: &'static Cause, what: &str, of: fn(&Spent) ->
     let share = owned.iter().sum::<f64>() / all.max(1e-6);
     let hit: Vec<f64> = owned.iter().copied().filter(|t| *t >= LEAST_MS).collect();
     if hit.is_empty() || share < 0.25 {
-        return Judgement::RuledOut(format!("of all calls' time {:.0} % was {what}", 100.0 * share));
+        return excluded(format!("of all calls' time {:.0} % was {what}", 100.0 * share));
     }
     let words = format!(
         "in {} of {} calls the server was {what}, for {} in the middle; that is {:.0} % of all their time beyond the network's",
@@ -183,7 +183,7 @@ fn blocked(record: &Record) -> Judgement {
     let at_work = |s: &Spent| ms(s.busiest.ran + s.busiest.waited);
     let busy: Vec<_> = slow.iter().filter(|(c, s)| at_work(s) >= 0.7 * beyond(record, c)).collect();
     if busy.len() * 3 < slow.len() * 2 {
-        return Judgement::RuledOut(format!(
+        return excluded(format!(
             "in {} slow calls no thread of the server was busy all the time",
             slow.len()
         ));

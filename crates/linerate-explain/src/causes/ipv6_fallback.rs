@@ -2,7 +2,7 @@
 //!
 //! Experiment: a connection to each address on its own.
 
-use super::{Cause, Fix, Judgement, nothing, say};
+use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::probe::Connected;
@@ -49,7 +49,7 @@ fn judge(record: &Record) -> Judgement {
         let both = record.connects().iter().any(|c| c.address.is_ipv4())
             && record.connects().iter().any(|c| c.address.is_ipv6());
         return if both {
-            Judgement::RuledOut("the address that is tried first can be reached".to_owned())
+            excluded("the address that is tried first can be reached".to_owned())
         } else {
             Judgement::Silent
         };
@@ -58,7 +58,7 @@ fn judge(record: &Record) -> Judgement {
     let first = lost[0];
     let why = first.error.as_deref().unwrap_or_default();
     if cost < LOST_MS {
-        return Judgement::RuledOut(format!("{} fails at once ({why}): little is lost", first.address.ip()));
+        return excluded(format!("{} fails at once ({why}): little is lost", first.address.ip()));
     }
     let words = format!(
         "{} is tried first and does not connect within {} ({why}); {} connects in {}",

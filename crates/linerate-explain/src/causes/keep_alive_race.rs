@@ -3,7 +3,7 @@
 //! Symptom: a call on a kept connection ends with a reset or a FIN before the first byte, though the answer before it allowed
 //! another. Experiment: calls after a pause.
 
-use super::{Cause, Fix, Judgement, nothing};
+use super::{Cause, Fix, Judgement, excluded, nothing};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
@@ -58,7 +58,7 @@ fn judge(record: &Record) -> Judgement {
     let fresh = record.calls().filter(|(_, c)| c.fresh).count();
     let new = record.calls().filter(|(_, c)| c.fresh && dropped(c)).count();
     if new > 0 {
-        return Judgement::RuledOut(format!(
+        return excluded(format!(
             "{new} of {fresh} calls on new connections got no answer either, and {} of {reused} on kept ones",
             lost.len()
         ));

@@ -19,6 +19,7 @@ mod path_mtu;
 mod pinned;
 mod ports_exhausted;
 mod proxy_buffering;
+mod rate_limit;
 mod redirects;
 mod reverse_dns;
 mod send_buffer;
@@ -31,6 +32,7 @@ mod time_wait;
 mod tiny_writes;
 mod zero_window;
 
+use crate::evidence::{Exclusion, Trial};
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
 use crate::record::Record;
 use crate::verdict::Verdict;
@@ -50,11 +52,33 @@ pub enum Judgement {
     /// It is the cause, or one of them.
     Named(Box<Verdict>),
     /// It was tested, or what was seen excludes it.
-    RuledOut(String),
+    RuledOut(Exclusion),
     /// It could not be tested here; what would be needed.
     Open(String),
     /// There was no sign of it.
     Silent,
+}
+
+/// Something was seen that cannot be where the cause is.
+fn excluded(words: impl Into<String>) -> Judgement {
+    Judgement::RuledOut(Exclusion::seen(words))
+}
+
+/// An experiment that did not move `ms` milliseconds: ruled out where its interval excludes them, else unclear.
+fn not_moved(trial: &Trial, ms: f64, words: &str) -> Judgement {
+    Exclusion::by_interval(trial, ms, words).map_or_else(Judgement::Open, Judgement::RuledOut)
+}
+
+/// Whether an experiment is to be made: the first time, and once more where a busy machine makes its noise too wide to tell.
+fn again(record: &Record, experiment: Experiment, trial: Option<&Trial>, ms: f64) -> bool {
+    const ENOUGH: usize = 10;
+    match trial {
+        None => !record.tried(experiment),
+        Some(trial) => {
+            let few = trial.without.len().max(trial.with.len()) < ENOUGH;
+            trial.is_unclear(ms) && few && !record.given_up.contains(&experiment)
+        }
+    }
 }
 
 /// A cause and its rule.
@@ -82,7 +106,7 @@ pub(crate) use time_wait::seen_in_packets;
 pub(crate) const AGAIN: &str = "linerate explain {url}";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 32] = [
+pub static ALL: [&Cause; 33] = [
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
@@ -93,6 +117,7 @@ pub static ALL: [&Cause; 32] = [
     &expect_continue::CAUSE,
     &server_nagle::CAUSE,
     &client_nagle::CAUSE,
+    &rate_limit::CAUSE,
     &proxy_buffering::CAUSE,
     &time_wait::CAUSE,
     &accept_queue::CAUSE,
@@ -148,6 +173,24 @@ pub(crate) fn arms(
     (0..blocks).flat_map(|b| (0..arms).map(move |arm| (arm, b))).map(|(arm, b)| block(arm, b)).collect()
 }
 
+/// The same blocks on connections that their experiment has not used yet.
+pub(crate) fn on_new_lanes(record: &Record, mut blocks: Vec<Block>) -> Vec<Block> {
+    let used = |experiment: Experiment| {
+        let calls = record.calls().filter(|(p, _)| p.experiment == experiment);
+        let lanes =
+            calls.filter_map(|(p, _)| if let Lane::Kept(lane) = p.lane { Some(lane + 1) } else { None });
+        lanes.max().map_or(0, |next| next - lane_of(experiment))
+    };
+    for probe in blocks.iter_mut().flatten() {
+        if let Probe::Call(call) = probe
+            && let Lane::Kept(lane) = &mut call.lane
+        {
+            *lane += used(call.experiment);
+        }
+    }
+    blocks
+}
+
 /// A round trip from which on it pays to make calls side by side, milliseconds.
 const FAR_MS: f64 = 10.0;
 
@@ -172,7 +215,7 @@ fn lane_of(experiment: Experiment) -> u8 {
     match experiment {
         Experiment::Observe | Experiment::Tail | Experiment::Held | Experiment::SourcePort => 0,
         Experiment::QuickAck => 10,
-        Experiment::Dose => 20,
+        Experiment::Dose => 160,
         Experiment::NoDelay => 30,
         Experiment::Apart => 40,
         Experiment::Expect => 60,
@@ -183,6 +226,7 @@ fn lane_of(experiment: Experiment) -> u8 {
         Experiment::Segment => 110,
         Experiment::PerConnection => 120,
         Experiment::Origin => 140,
+        Experiment::Paced => 150,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Symptom: every call on what should be a kept connection had to open it. Evidence: the answers say `Connection: close` (or are
 //! HTTP/1.0, or end by closing), or the peer's FIN follows each. Cost: the handshake, measured.
 
-use super::{Cause, Fix, Judgement, nothing, say};
+use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
 use crate::verdict::Verdict;
@@ -50,9 +50,7 @@ fn judge(record: &Record) -> Judgement {
     }
     if closing < answered {
         return match (closing, record.reused().len()) {
-            (0, n) if n > 0 => {
-                Judgement::RuledOut(format!("the server keeps connections: {n} calls reused one"))
-            }
+            (0, n) if n > 0 => excluded(format!("the server keeps connections: {n} calls reused one")),
             _ => Judgement::Silent,
         };
     }

@@ -5,7 +5,7 @@
 
 use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, ms};
-use crate::evidence::Grounds;
+use crate::evidence::{Exclusion, Grounds};
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
 use crate::record::{Record, median_of};
 use crate::stats::median;
@@ -38,13 +38,44 @@ const FIXES: &[Fix] = &[
 /// What a call must take longer than the usual one to count as slow.
 const SLOW_MS: f64 = 5.0;
 
+/// All calls, whatever was changed about them: a lever does not lose packets.
+fn all(record: &Record) -> impl Iterator<Item = &Call> {
+    let held = record.held().map(|h| &h.call);
+    // How a SYN was lost is told by its own rules.
+    record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).chain(held).filter(|c| !c.syn_again())
+}
+
+/// Segments with data that went either way.
+fn segments<'a>(calls: impl Iterator<Item = &'a Call>) -> u64 {
+    calls.map(|c| u64::from(c.facts.data_segs_in) + u64::from(c.facts.data_segs_out)).sum()
+}
+
+/// None of those that may be compared was lossy: what the others say.
+fn elsewhere(record: &Record) -> Judgement {
+    let calls = all(record).count();
+    let lossy = all(record).filter(|c| c.lossy()).count();
+    if let Some(each) = calls.checked_div(lossy) {
+        return Judgement::Open(format!(
+            "{lossy} of {calls} calls lost a segment, and none of them was an ordinary one whose time could be compared; {} more calls \
+             would tell what that costs",
+            (6 * each).max(calls)
+        ));
+    }
+    if calls < 5 {
+        return Judgement::Silent;
+    }
+    let sent = segments(all(record));
+    let words = format!("no segment was lost in {calls} calls with {sent} segments of data");
+    Judgement::RuledOut(Exclusion::none_of(sent, &words))
+}
+
 /// Calls that may be compared: as an ordinary client makes them on a kept connection, else on new ones.
 fn comparable(record: &Record) -> Vec<&Call> {
     let kept = record.reused().len() >= 2;
     record
         .calls()
-        .filter(|(p, _)| matches!(p.experiment, Experiment::Observe | Experiment::Tail))
-        .filter(|(_, c)| c.answer().is_some() && (!c.syn_again()) && (!kept || !c.fresh))
+        .filter(|(p, _)| p.is_plain() && p.experiment != Experiment::Paced)
+        .filter(|(_, c)| c.answer().is_some() && !c.syn_again() && kept != c.fresh)
         .map(|(_, c)| c)
         .collect()
 }
@@ -71,19 +102,15 @@ fn judge(record: &Record) -> Judgement {
     let usual = median_of(&calls.iter().copied().filter(|c| !c.lossy()).collect::<Vec<_>>(), |c| c.total);
     let (lossy, clean): (Vec<&Call>, Vec<&Call>) = calls.iter().partition(|c| c.lossy());
     if lossy.is_empty() {
-        return if calls.len() >= 5 {
-            Judgement::RuledOut(format!("no segment was lost in {} calls", calls.len()))
-        } else {
-            Judgement::Silent
-        };
+        return elsewhere(record);
     }
     let beyond = |calls: &[&Call]| -> Vec<f64> {
         calls.iter().map(|c| ms(c.total) - usual).filter(|t| *t > SLOW_MS).collect()
     };
     let (slow, others) = (beyond(&lossy), beyond(&clean));
     if slow.is_empty() {
-        return Judgement::RuledOut(format!(
-            "{} of {} calls lost a segment, and were not slower for it",
+        return Judgement::Open(format!(
+            "{} of {} calls lost a segment; those were not slower for it, others may be",
             lossy.len(),
             calls.len()
         ));

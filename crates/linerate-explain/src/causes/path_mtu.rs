@@ -1,8 +1,11 @@
 //! Packets of full size vanish on the way, and nobody says so (a path-MTU black hole).
 //!
-//! Symptom: the handshake works, small things pass, large ones hang. Experiment: smaller segments (TCP_MAXSEG).
+//! Symptom: the handshake works, small things pass, large ones hang. Experiment: smaller segments (TCP_MAXSEG), in turns with calls as
+//! they are, where a packet of full size can have been sent at all.
 
-use super::{Block, Cause, Fix, Judgement, say};
+use std::time::Duration;
+
+use super::{Block, Cause, Fix, Judgement, excluded, say};
 use crate::call::{Call, Stage, Why, ms};
 use crate::evidence::{Grounds, Proof};
 use crate::probe::{CallProbe, Experiment, Lane, Probe};
@@ -38,33 +41,74 @@ pub(crate) const SMALLEST: u32 = 536;
 /// A stall that mends itself by probing takes this long at least.
 const STALL_MS: f64 = 600.0;
 
+/// What a packet needs for its headers (IPv6, TCP with timestamps): less than this beside the data is lost nowhere.
+const HEADERS: u64 = 100;
+/// How long a call that may hang again is waited for: so many times what one with smaller segments takes, and that long besides.
+const CONTROL: (u32, Duration) = (5, Duration::from_millis(700));
+
 /// Calls that connected and then hung, and those that stood still for a long time within.
 fn stuck(record: &Record) -> Vec<&Call> {
-    record
-        .observed()
-        .filter(|c| {
-            let hung = c.failure().is_some_and(|f| f.why == Why::TimedOut && f.stage != Stage::Connect);
-            let stood =
-                ms(c.longest_gap().max(c.wait)) > STALL_MS && c.facts.total_retrans + c.facts.rcv_ooopack > 0;
-            hung || stood
-        })
-        .collect()
+    record.observed().filter(|c| hangs(c)).collect()
+}
+
+fn hangs(c: &Call) -> bool {
+    let hung = c.failure().is_some_and(|f| f.why == Why::TimedOut && f.stage != Stage::Connect);
+    let stood = ms(c.longest_gap().max(c.wait)) > STALL_MS && c.facts.total_retrans + c.facts.rcv_ooopack > 0;
+    hung || stood
+}
+
+/// Whether a packet of full size can have been sent at all. What is called at a loopback address passes no path; and messages that
+/// fit into the smaller segments leave in the same packets with them.
+fn plausible(record: &Record) -> Result<(), String> {
+    if record.is_loopback() {
+        return Err("a loopback address has no path that could lose large packets".to_owned());
+    }
+    let answered = record.calls().filter_map(|(_, c)| c.answer().map(|_| c.facts.bytes_received)).max();
+    let request = record.settings.body_bytes + HEADERS;
+    match answered {
+        Some(answer) if answer.max(request) + HEADERS < u64::from(SMALL) => Err(format!(
+            "neither the request nor the answer ({answer} bytes) fills a packet that a path could be too narrow for"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn wants(record: &Record) -> Vec<Block> {
     let observed = record.observed().count();
     let stuck = stuck(record).len();
-    if stuck == 0 || 2 * stuck < observed || !record.settings.may_repeat || record.tried(Experiment::Segment)
-    {
+    let enough = stuck == 0 || 2 * stuck < observed || !record.settings.may_repeat;
+    if enough || record.given_up.contains(&Experiment::Segment) || plausible(record).is_err() {
         return Vec::new();
     }
-    let probe = |arm: u8, bytes| {
+    let probe = |arm: u8, bytes: Option<u32>| {
         let mut probe = CallProbe::plain(Experiment::Segment, arm, Lane::Fresh);
         probe.writes = record.settings.writes;
-        probe.levers.max_segment = Some(bytes);
-        Probe::Call(Box::new(probe))
+        probe.levers.max_segment = bytes;
+        probe
     };
-    super::singles(vec![probe(1, SMALL), probe(1, SMALL), probe(2, SMALLEST), probe(1, SMALL)])
+    let small = record.arm(Experiment::Segment, 1);
+    if !record.tried(Experiment::Segment) {
+        return super::singles(vec![Probe::Call(Box::new(probe(1, Some(SMALL))))]);
+    }
+    let tried = record.calls().filter(|(p, _)| p.experiment == Experiment::Segment).count();
+    if tried > 1 || small.is_empty() {
+        return Vec::new();
+    }
+    // In turns with calls as they are: a server that hung at first, and does not any more, answers those as well.
+    let took = small.iter().map(|c| c.total).max().unwrap_or_default();
+    let mut control = probe(0, None);
+    control.patience = (CONTROL.0 * took + CONTROL.1).min(control.patience);
+    let control = Probe::Call(Box::new(control));
+    let small = |arm, bytes| Probe::Call(Box::new(probe(arm, Some(bytes))));
+    vec![vec![control.clone(), small(1, SMALL), control, small(2, SMALLEST), small(1, SMALL)]]
+}
+
+/// Calls of an arm, answered or not: how many there are, and how many of them hung.
+fn arm(record: &Record, arm: u8) -> (usize, usize) {
+    let cut = |c: &Call| c.failure().is_some_and(|f| f.why == Why::Cut);
+    let calls =
+        record.calls().filter(|(p, c)| p.experiment == Experiment::Segment && p.arm == arm && !cut(c));
+    calls.fold((0, 0), |(all, hung), (_, c)| (all + 1, hung + usize::from(hangs(c))))
 }
 
 fn judge(record: &Record) -> Judgement {
@@ -72,25 +116,42 @@ fn judge(record: &Record) -> Judgement {
     if stuck.is_empty() {
         return Judgement::Silent;
     }
+    if let Err(why) = plausible(record) {
+        return excluded(why);
+    }
     let small: Vec<&Call> = [1, 2].into_iter().flat_map(|arm| record.arm(Experiment::Segment, arm)).collect();
-    let tried = record.calls().filter(|(p, _)| p.experiment == Experiment::Segment).count();
+    let tried = arm(record, 1).0 + arm(record, 2).0;
     if tried == 0 {
         return Judgement::Open("calls hang after the handshake; telling a path-MTU black hole needs them repeated (--repeat-unsafe)".to_owned());
     }
     let took = median_of(&small, |c| c.total);
     let hung = median(&stuck.iter().map(|c| ms(c.total)).collect::<Vec<_>>());
     if small.len() * 2 < tried || took > hung / 3.0 {
-        return Judgement::RuledOut(format!("smaller segments (TCP_MAXSEG {SMALL}) do not help either"));
+        return excluded(format!("smaller segments (TCP_MAXSEG {SMALL}) do not help either"));
+    }
+    let (controls, hung_again) = arm(record, 0);
+    if controls == 0 {
+        return Judgement::Open(
+            "unclear: smaller segments are answered where calls hung before; 2 calls with nothing changed between them would tell"
+                .to_owned(),
+        );
+    }
+    if hung_again < controls {
+        return excluded(format!(
+            "with nothing changed {} of {controls} calls between those with smaller segments were answered, too",
+            controls - hung_again
+        ));
     }
     let words = format!(
-        "{} of {} calls hang ({} and no further); with segments of {SMALL} bytes {} of {tried} are answered, in {}",
+        "{} of {} calls hang ({} and no further); with segments of {SMALL} bytes {} of {tried} are answered, in {}, and between them \
+         {hung_again} of {controls} with nothing changed hang again",
         stuck.len(),
         record.observed().count(),
         say(hung),
         small.len(),
         say(took)
     );
-    let share = if small.len() == tried { 1.0 } else { 0.5 };
+    let share = if small.len() == tried && controls >= 2 { 1.0 } else { 0.5 };
     let verdict = Verdict::new(&CAUSE, hung - took, Grounds::Counted { words, share });
     Judgement::Named(Box::new(if share < 1.0 { verdict.at_most(Proof::Likely) } else { verdict }))
 }

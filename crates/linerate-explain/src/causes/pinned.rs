@@ -6,7 +6,8 @@
 
 use super::server_think::WORK_MS;
 use super::{
-    Block, Cause, Fix, Judgement, accept_queue, bufferbloat, connection_limit, say, server_queueing,
+    Block, Cause, Fix, Judgement, accept_queue, bufferbloat, connection_limit, excluded, not_moved, say,
+    server_queueing,
 };
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
@@ -51,10 +52,13 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// New connections of a round and calls on each. There is a second round where the connections of the first happened to be alike
-/// though others were not: by a hash or by chance all six can meet workers of one kind.
+/// New connections of a round and calls on each: the first sorts the connection, the second tests that. Always a second round where the
+/// first shows something: calls on one connection are no independent samples, so that each connection counts once, and one that is slow
+/// may be chance. By a hash all six of a round can meet workers of one kind, too.
 const CONNECTIONS: u8 = 6;
-const CALLS: usize = 3;
+const CALLS: usize = 2;
+/// Connections of either kind that it takes.
+const EACH: usize = 2;
 
 /// What a call waits beyond a round trip.
 fn beyond(record: &Record, call: &Call) -> f64 {
@@ -106,7 +110,7 @@ fn round(record: &Record) -> Vec<Block> {
     let made = record.by_connection(Experiment::PerConnection).len();
     let enough = match made {
         0 => record.tried(Experiment::PerConnection),
-        _ => made > usize::from(CONNECTIONS) || named(record) || !two_kinds(record),
+        _ => made > usize::from(CONNECTIONS) || !(two_kinds(record) || seems(record)),
     };
     // The second round takes what is left.
     let left = record.settings.calls.saturating_sub(record.calls_made()) / CALLS;
@@ -144,6 +148,8 @@ enum Sorted {
     Untried,
     /// The connections' first calls do not differ.
     Alike,
+    /// There are fewer of one kind than can be compared.
+    Single(usize),
     /// Later calls on slow connections against later calls on quick ones; how many connections there were of each.
     Apart(Trial, usize, usize),
 }
@@ -171,7 +177,7 @@ fn sorted(record: &Record) -> Sorted {
     let name = "calls on another connection";
     match Trial::of(name, "a connection whose first call was quick", later(&slow), later(&quick)) {
         Some(trial) => Sorted::Apart(trial, slow.len(), quick.len()),
-        None => Sorted::Alike,
+        None => Sorted::Single(slow.len() + quick.len()),
     }
 }
 
@@ -187,9 +193,32 @@ fn decides(trial: &Trial) -> bool {
     trial.moved(WORK_MS) && apart
 }
 
+/// A first round that a second one is worth.
+fn seems(record: &Record) -> bool {
+    match sorted(record) {
+        Sorted::Apart(trial, ..) => trial.effect.value >= WORK_MS,
+        Sorted::Single(_) => true,
+        Sorted::Untried | Sorted::Alike => false,
+    }
+}
+
+/// Enough connections of either kind, in two rounds.
+fn enough(record: &Record, slow: usize, quick: usize) -> bool {
+    let made = record.by_connection(Experiment::PerConnection).len();
+    slow >= EACH && quick >= EACH && made > usize::from(CONNECTIONS)
+}
+
 /// It is why calls are slow.
 pub(super) fn named(record: &Record) -> bool {
-    matches!(sorted(record), Sorted::Apart(trial, ..) if decides(&trial))
+    matches!(sorted(record), Sorted::Apart(trial, slow, quick) if decides(&trial) && enough(record, slow, quick))
+}
+
+fn unclear(few: usize, made: usize) -> Judgement {
+    Judgement::Open(format!(
+        "unclear: {few} of {made} connections differed from the others; it takes {EACH} of either kind in two rounds, and {} more calls \
+         would tell",
+        usize::from(CONNECTIONS) * CALLS
+    ))
 }
 
 fn judge(record: &Record) -> Judgement {
@@ -197,19 +226,24 @@ fn judge(record: &Record) -> Judgement {
         Sorted::Untried => return Judgement::Silent,
         Sorted::Alike => {
             let made = record.by_connection(Experiment::PerConnection).len();
-            return Judgement::RuledOut(format!("the first calls of {made} connections take alike"));
+            return excluded(format!("the first calls of {made} connections take alike"));
         }
+        Sorted::Single(made) => return unclear(1, made),
         Sorted::Apart(trial, ..) if !decides(&trial) => {
-            return Judgement::RuledOut(format!(
-                "it does not depend on the connection: where its first call was slow the others took {}, else {}",
+            let words = format!(
+                "it does not depend on the connection: where its first call was slow the next one took {}, else {}",
                 say(trial.before_ms()),
                 say(trial.after_ms())
-            ));
+            );
+            return not_moved(&trial, WORK_MS, &words);
+        }
+        Sorted::Apart(_, slow, quick) if !enough(record, slow, quick) => {
+            return unclear(slow.min(quick), slow + quick);
         }
         Sorted::Apart(trial, slow, quick) => (trial, slow, quick),
     };
     let words = format!(
-        "{slow} of {} new connections were slow at their first call and at all that followed ({} beyond a round trip), the others at none \
+        "{slow} of {} new connections were slow at their first call and at the next one ({} beyond a round trip), the others at none \
          ({})",
         slow + quick,
         say(trial.before_ms()),

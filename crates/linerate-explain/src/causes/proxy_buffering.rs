@@ -5,7 +5,7 @@
 //! proxy held the beginning back. Without that nothing is named.
 
 use super::server_think::WORK_MS;
-use super::{Block, Cause, Fix, Judgement, arms, say, server_think};
+use super::{Block, Cause, Fix, Judgement, arms, excluded, not_moved, say, server_think};
 use crate::call::{Answer, Call};
 use crate::evidence::{Grounds, Trial};
 use crate::probe::{Experiment, Variation};
@@ -46,15 +46,17 @@ const FIXES: &[Fix] = &[
 fn wants(record: &Record) -> Vec<Block> {
     let slow = server_think::beyond_rtt(record) >= WORK_MS;
     let asked = record.settings.origin.is_some() && record.settings.may_repeat;
-    if !slow || !asked || record.tried(Experiment::Origin) {
+    let first = trials(record).map(|(first, _)| first);
+    if !slow || !asked || !super::again(record, Experiment::Origin, first.as_ref(), WORK_MS) {
         return Vec::new();
     }
-    arms(Experiment::Origin, 2, 2, 3, |p| {
+    let arms = arms(Experiment::Origin, 2, 2, 3, |p| {
         p.writes = record.settings.writes;
         if p.arm == 1 {
             p.variation = Variation::Origin;
         }
-    })
+    });
+    super::on_new_lanes(record, arms)
 }
 
 /// How much sooner the first and the last byte come without the proxy.
@@ -109,13 +111,14 @@ fn judge(record: &Record) -> Judgement {
     // What of it the proxy takes of the whole answer is no buffering.
     let held = sooner - last.effect.value.max(0.0);
     if !first.moved(WORK_MS) || held < WORK_MS.max(0.3 * sooner) {
-        return Judgement::RuledOut(format!(
+        let words = format!(
             "without the proxy the first byte comes after {} instead of {}, the last one after {} instead of {}",
             say(first.after_ms()),
             say(first.before_ms()),
             say(last.after_ms()),
             say(last.before_ms())
-        ));
+        );
+        return if first.moved(WORK_MS) { excluded(words) } else { not_moved(&first, WORK_MS, &words) };
     }
     let words = format!(
         "through the proxy the first byte comes after {} and the last one after {}; from the server behind it after {} and {}",

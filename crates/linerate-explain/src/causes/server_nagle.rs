@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Block, Cause, Fix, Judgement, arms, say, side_by_side};
+use super::{Block, Cause, Fix, Judgement, arms, excluded, not_moved, say, side_by_side};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Proof, Trial};
 use crate::probe::{DOSES_MS, Experiment, Writes};
@@ -70,11 +70,42 @@ fn within(call: &Call) -> Duration {
 
 fn sign(record: &Record) -> bool {
     let reused = record.reused();
-    reused.len() >= 2 && median_of(&reused, Call::longest_gap) >= PAUSE_MS
+    // A busy machine spares some calls: two that pause are a sign, too.
+    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS).count();
+    reused.len() >= 2 && (2 * paused >= reused.len() || paused >= 2)
 }
 
 fn quick(record: &Record) -> Option<Trial> {
     record.trial(Experiment::QuickAck, "acknowledge at once", "TCP_QUICKACK after each receive", within)
+}
+
+/// What the lever must take away at least.
+const MOVED_MS: f64 = PAUSE_MS / 2.0;
+/// Times that more blocks are made where a machine is too busy for the first ones to tell.
+const AGAIN: usize = 3;
+
+/// Calls of an experiment, those that open a connection included.
+fn made(record: &Record, experiment: Experiment) -> usize {
+    record.calls().filter(|(p, _)| p.experiment == experiment).count()
+}
+
+/// Blocks of the two arms, on connections that no other block had.
+fn blocks(record: &Record, blocks: u8) -> Vec<Block> {
+    // Where the client's half is to be tested, too, there must be calls left for it.
+    let n = if record.settings.writes == Writes::Apart { 2 } else { 3 };
+    let arms = arms(Experiment::QuickAck, 2, blocks, n, |p| {
+        p.writes = record.settings.writes;
+        p.levers.quick_ack = p.arm == 1;
+    });
+    side_by_side(record, super::on_new_lanes(record, arms))
+}
+
+fn doses(record: &Record, blocks: u8) -> Vec<Block> {
+    let arms = arms(Experiment::Dose, DOSES_MS.len() as u8, blocks, 2, |p| {
+        p.writes = record.settings.writes;
+        p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
+    });
+    side_by_side(record, super::on_new_lanes(record, arms))
 }
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -82,23 +113,31 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     if !record.tried(Experiment::QuickAck) {
-        // Where the client's half is to be tested, too, there must be calls left for it.
-        let n = if record.settings.writes == Writes::Apart { 2 } else { 3 };
-        let arms = arms(Experiment::QuickAck, 2, 2, n, |p| {
-            p.writes = record.settings.writes;
-            p.levers.quick_ack = p.arm == 1;
-        });
-        return side_by_side(record, arms);
+        return blocks(record, 2);
     }
-    let moved = quick(record).is_some_and(|t| t.moved(PAUSE_MS / 2.0));
-    if moved && record.settings.delayed_ack_lever && !record.tried(Experiment::Dose) {
-        let arms = arms(Experiment::Dose, DOSES_MS.len() as u8, 2, 2, |p| {
-            p.writes = record.settings.writes;
-            p.levers.delayed_ack = Some(Duration::from_millis(DOSES_MS[usize::from(p.arm)]));
-        });
-        return side_by_side(record, arms);
+    let Some(trial) = quick(record) else { return Vec::new() };
+    if trial.is_unclear(MOVED_MS) {
+        // A busy machine makes the noise wide: more calls narrow it.
+        let again = made(record, Experiment::QuickAck) < 16 + 8 * AGAIN;
+        let given_up = record.given_up.contains(&Experiment::QuickAck);
+        return if again && !given_up { blocks(record, 1) } else { Vec::new() };
     }
-    Vec::new()
+    if !trial.moved(MOVED_MS)
+        || !record.settings.delayed_ack_lever
+        || record.given_up.contains(&Experiment::Dose)
+    {
+        return Vec::new();
+    }
+    match dose(record) {
+        None if !record.tried(Experiment::Dose) => doses(record, 2),
+        Some(dose) if follows(dose).is_none() && made(record, Experiment::Dose) < 36 => doses(record, 1),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the pause follows the acknowledgement. `None`: the interval holds both.
+fn follows(dose: Estimate) -> Option<bool> {
+    if dose.high < FOLLOWS { Some(false) } else { (dose.low > 0.0 && dose.value >= FOLLOWS).then_some(true) }
 }
 
 /// How much longer the answer takes for each millisecond the acknowledgement is later.
@@ -112,14 +151,7 @@ pub(crate) fn dose(record: &Record) -> Option<Estimate> {
 
 fn judge(record: &Record) -> Judgement {
     if !sign(record) {
-        if record.reused().len() >= 2 {
-            return Judgement::RuledOut(format!(
-                "no pause within the answers on a kept connection (the longest is {} in the middle of {} calls)",
-                say(median_of(&record.reused(), Call::longest_gap)),
-                record.reused().len()
-            ));
-        }
-        return Judgement::Silent;
+        return no_pause(record);
     }
     let Some(trial) = quick(record) else {
         return Judgement::Open(
@@ -128,20 +160,28 @@ fn judge(record: &Record) -> Judgement {
                 .to_owned(),
         );
     };
-    if !trial.moved(PAUSE_MS / 2.0) {
-        return Judgement::RuledOut(format!(
-            "the answer pauses on the way, and acknowledging at once does not change that: {} without, {} with",
-            say(trial.before_ms()),
-            say(trial.after_ms())
-        ));
+    if !trial.moved(MOVED_MS) {
+        let times = format!("{} without, {} with", say(trial.before_ms()), say(trial.after_ms()));
+        let words = if trial.excludes(MOVED_MS) {
+            format!("the answer pauses on the way, and acknowledging at once does not change that: {times}")
+        } else {
+            format!(
+                "the answer pauses on the way; acknowledging at once may change that: {times}, but times vary too much"
+            )
+        };
+        return not_moved(&trial, MOVED_MS, &words);
     }
     let dose = dose(record);
-    if let Some(dose) = dose.filter(|d| d.value < FOLLOWS || d.low <= 0.0) {
-        return Judgement::RuledOut(format!(
+    if let Some(dose) = dose.filter(|d| follows(*d) == Some(false)) {
+        return excluded(format!(
             "later acknowledgements do not make it later: slope {:.2} ({:.2} to {:.2})",
             dose.value, dose.low, dose.high
         ));
     }
+    Judgement::Named(Box::new(verdict(record, trial, dose)))
+}
+
+fn verdict(record: &Record, trial: Trial, dose: Option<Estimate>) -> Verdict {
     let cost = trial.effect.value;
     let (before, after) = (trial.before_ms(), trial.after_ms());
     let chance = trial.p_value;
@@ -159,16 +199,39 @@ fn judge(record: &Record) -> Judgement {
     } else {
         verdict
     };
-    let verdict = verdict.with_dose(dose);
-    Judgement::Named(Box::new(match dose {
-        Some(d) => verdict.saying(format!(
+    match dose {
+        Some(d) if follows(d) == Some(true) => verdict.with_dose(dose).saying(format!(
             "dose-response: each millisecond the acknowledgement is later makes the answer {:.2} ms later ({:.2} to {:.2}; \
              TCP_DELACK_MAX_US at {:?} ms)",
             d.value, d.low, d.high, DOSES_MS
         )),
+        Some(d) => verdict.at_most(Proof::Likely).saying(format!(
+            "how it follows later acknowledgements is unclear: slope {:.2} ({:.2} to {:.2}), since times vary too much",
+            d.value, d.low, d.high
+        )),
         None if chance <= 0.005 => verdict.saying(NO_LEVER),
         None => verdict.saying(NO_LEVER).at_most(Proof::Likely),
-    }))
+    }
+}
+
+/// What the look says where the answers do not pause.
+fn no_pause(record: &Record) -> Judgement {
+    let reused = record.reused();
+    let words = format!(
+        "no pause within the answers on a kept connection (the longest is {} in the middle of {} calls)",
+        say(median_of(&reused, Call::longest_gap)),
+        reused.len()
+    );
+    // Half of the calls without a pause are what a machine does that reads late; one in four with one is Nagle's.
+    let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS).count();
+    match reused.len() {
+        0 | 1 => Judgement::Silent,
+        all if 4 * paused >= all => Judgement::Open(format!(
+            "unclear: {paused} of {all} answers on a kept connection pause; {} more calls would tell",
+            2 * all
+        )),
+        _ => excluded(words),
+    }
 }
 
 const NO_LEVER: &str =

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use super::{
-    Cause, Fix, Judgement, bufferbloat, compression, in_the_process, pinned, say, send_buffer, server_nagle,
-    server_queueing, slow_start, tiny_writes, zero_window,
+    Cause, Fix, Judgement, bufferbloat, compression, excluded, in_the_process, pinned, rate_limit, say,
+    send_buffer, server_nagle, server_queueing, slow_start, tiny_writes, zero_window,
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
+use crate::signs::{at_once, pace};
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
@@ -80,7 +81,8 @@ fn pause(record: &Record) -> f64 {
         return record.typical(|c| c.receive);
     }
     let gap = median_of(&record.group(), Call::longest_gap);
-    let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_));
+    // Nor where it is unclear.
+    let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_) | Judgement::Open(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
     // A round trip between two bursts is the congestion window's, and a slow link spreads an answer evenly.
     let before = record.group().iter().map(|c| c.bytes_before_gap()).max().unwrap_or(0);
@@ -101,10 +103,16 @@ fn judge(record: &Record) -> Judgement {
     if calls.is_empty() {
         return Judgement::Silent;
     }
-    let (before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record));
+    let (mut before, within) = ((beyond_rtt(record) - held_here(record)).max(0.0), pause(record));
+    let limited = rate_limit::named(record);
+    if limited {
+        // What a call takes whose turn has come is what the server works.
+        let alone = pace::trial(record).map_or(0.0, |t| t.after_ms());
+        before = (alone - record.rtt_ms()).max(0.0);
+    }
     let work = before + within;
     if work < WORK_MS {
-        return Judgement::RuledOut(format!("the answer begins {} after a round trip", say(before)));
+        return excluded(format!("the answer begins {} after a round trip", say(before)));
     }
     let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_));
     // A server that reads slowly has not begun to work.
@@ -135,7 +143,13 @@ fn judge(record: &Record) -> Judgement {
         )
     };
     let mut verdict = Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true });
-    if let Some((alone, together)) = server_queueing::burst_of(record) {
+    if let Some(served) = at_once::served(record) {
+        verdict = verdict.saying(format!(
+            "it serves {served} at once: a call alone takes {}, and call {} waits until one of them has ended",
+            say(crate::stats::median(&at_once::alone(record))),
+            served + 1
+        ));
+    } else if let Some((alone, together)) = at_once::both(record) {
         verdict = verdict.saying(format!(
             "a call alone takes {}, one of several at once {} in the middle",
             say(crate::stats::median(&alone)),
@@ -144,6 +158,10 @@ fn judge(record: &Record) -> Judgement {
     }
     if let Some(server) = calls.first().and_then(|c| c.answer()).and_then(|a| a.field("server-timing")) {
         verdict = verdict.saying(format!("the server says of itself: Server-Timing: {server}"));
+    }
+    if !limited && pace::trial(record).is_none() {
+        let words = "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell";
+        return Judgement::Named(Box::new(verdict.saying(words).at_most(Proof::Possible)));
     }
     // From outside nothing tells work from waiting for somebody else.
     Judgement::Named(Box::new(verdict.at_most(Proof::Likely)))

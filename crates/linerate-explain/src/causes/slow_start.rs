@@ -2,7 +2,9 @@
 //!
 //! Experiment: the same answer on a connection that is warm. The control is what does not depend on the window: the first byte.
 
-use super::{Cause, Fix, Judgement, compression, idle_restart, nothing, say, send_buffer, zero_window};
+use super::{
+    Cause, Fix, Judgement, compression, idle_restart, not_moved, nothing, say, send_buffer, zero_window,
+};
 use crate::call::{Call, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::record::Record;
@@ -66,11 +68,12 @@ fn judge(record: &Record) -> Judgement {
         );
     };
     if !trial.moved(0.7 * rtt) {
-        return Judgement::RuledOut(format!(
+        let words = format!(
             "a new connection is as fast as a warm one: {} and {}",
             say(trial.before_ms()),
             say(trial.after_ms())
-        ));
+        );
+        return not_moved(&trial, 0.7 * rtt, &words);
     }
     let words = format!(
         "{} bytes take {} on a new connection and {} on a warm one: {:.1} round trips of {} more",

@@ -2,7 +2,7 @@
 //!
 //! Evidence: the kernel counts the SYN's retransmissions and the time they took (`tcpi_total_retrans`, `tcpi_total_rto_time`).
 
-use super::{Cause, Fix, Judgement, accept_queue, nothing, say};
+use super::{Cause, Fix, Judgement, accept_queue, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
@@ -34,7 +34,7 @@ fn judge(record: &Record) -> Judgement {
     let (again, all) = accept_queue::syns(record);
     if again.is_empty() {
         return if all >= 3 {
-            Judgement::RuledOut(format!("all of {all} SYNs were answered"))
+            excluded(format!("all of {all} SYNs were answered"))
         } else {
             Judgement::Silent
         };

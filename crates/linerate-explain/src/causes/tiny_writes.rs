@@ -2,7 +2,7 @@
 //!
 //! Evidence: segments received against bytes received (`tcpi_data_segs_in`).
 
-use super::{Cause, Fix, Judgement, nothing, say, server_nagle};
+use super::{Cause, Fix, Judgement, excluded, nothing, say, server_nagle};
 use crate::call::ms;
 use crate::evidence::{Grounds, Proof};
 use crate::record::{Record, median_of};
@@ -60,13 +60,13 @@ fn judge(record: &Record) -> Judgement {
     let segments = median(&calls.iter().map(|c| f64::from(c.facts.data_segs_in)).collect::<Vec<_>>());
     let bytes = median(&calls.iter().map(|c| c.facts.bytes_received as f64).collect::<Vec<_>>());
     if segments < SEGMENTS || bytes / segments > SMALL {
-        return Judgement::RuledOut(format!(
+        return excluded(format!(
             "an answer comes in {segments:.0} segments of {:.0} bytes",
             bytes / segments.max(1.0)
         ));
     }
     if let Some(apart) = apart_ms(record) {
-        return Judgement::RuledOut(format!(
+        return excluded(format!(
             "its {segments:.0} pieces come {} apart, which no round trip and no acknowledgement explains: the server makes them as it \
              goes",
             say(apart)

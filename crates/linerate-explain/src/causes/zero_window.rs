@@ -2,7 +2,7 @@
 //!
 //! Evidence: the kernel counts the time that the peer's window held us back (`tcpi_rwnd_limited`).
 
-use super::{Cause, Fix, Judgement, nothing, say};
+use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, ms};
 use crate::evidence::Grounds;
 use crate::record::Record;
@@ -53,7 +53,7 @@ pub(super) fn judge_counter(
     let excess: Vec<f64> = calls.iter().map(|c| (ms(c.total) - 2.0 * record.rtt_ms()).max(0.001)).collect();
     let (cost, share) = (median(&held), median(&held) / median(&excess).max(0.001));
     if cost < 5.0 || share < 0.2 {
-        return Judgement::RuledOut(format!("{what} held the request back for {} only", say(cost)));
+        return excluded(format!("{what} held the request back for {} only", say(cost)));
     }
     let words = format!(
         "the kernel counted {} of {} in which {what} held us back ({:.0} %)",

@@ -1,15 +1,17 @@
 //! One request and its answer over an instrumented connection.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
 use linerate_net::Time;
 use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, ProbeError, Stage as At, Stamped};
+use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
 use super::{failure, why_of};
-use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Received, Stage, Why};
+use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Stage, Why};
 use crate::limits;
+use crate::local::schedstat;
 use crate::probe::Writes;
 
 /// What is sent and how.
@@ -19,6 +21,7 @@ pub(super) struct Plan {
     pub(super) expect: Expect,
     pub(super) writes: Writes,
     pub(super) waits_for_continue: bool,
+    pub(super) patience: Duration,
 }
 
 /// On a new connection; the connection comes back when it may carry another request.
@@ -31,7 +34,7 @@ pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan, end: Time) -> (
             let connect = socket.connected() - start;
             let local = socket.local();
             let call = Call { fresh: true, connect, connect_facts, local, ..Call::default() };
-            Exchange { call, start, to, socket, plan, before: Facts::default(), end }.run()
+            Exchange { call, start, to, socket, plan, before: Facts::default(), end, wrote: start }.run()
         }
         Err(e) => {
             let mut why = if matches!(e.stage, At::Lever(_)) { Why::NoLever } else { why_of(&e.error) };
@@ -61,7 +64,13 @@ pub(super) fn again(mut socket: Socket, plan: &Plan, end: Time) -> (Call, Option
     let to = socket.peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
     let call = Call { local: socket.local(), ..Call::default() };
-    Exchange { call, start, to, socket, plan, before, end }.run()
+    Exchange { call, start, to, socket, plan, before, end, wrote: start }.run()
+}
+
+/// How receiving ended, and when the request had been written at the latest.
+struct Received {
+    end: Result<Answer, Failure>,
+    written: Time,
 }
 
 struct Exchange<'a> {
@@ -73,11 +82,13 @@ struct Exchange<'a> {
     before: Facts,
     /// When it is cut short.
     end: Time,
+    /// When the last write began.
+    wrote: Time,
 }
 
 impl Exchange<'_> {
     fn run(mut self) -> (Call, Option<Socket>) {
-        let deadline = self.end.min(instrument::now() + limits::CALL_TIME);
+        let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
         // What we do between the handshake and the first write (asking the kernel for its counters) is ours, not the call's.
@@ -86,10 +97,12 @@ impl Exchange<'_> {
         let sent = self.send(deadline, &mut answer);
         let written = instrument::now();
         self.call.send = written - began;
-        let mut end = match sent {
+        let received = match sent {
             Ok(()) => self.receive(deadline, written, &mut answer),
             Err(e) => self.refused_or(deadline, written, &mut answer, &e),
         };
+        let (mut end, written) = (received.end, received.written);
+        self.call.send = written - began;
         if let Err(failure) = &mut end
             && failure.why == Why::TimedOut
             && deadline == self.end
@@ -106,10 +119,15 @@ impl Exchange<'_> {
         (self.call, reusable.then_some(self.socket))
     }
 
+    fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<(), ProbeError> {
+        self.wrote = instrument::now();
+        self.socket.write(bytes, false, deadline).map(drop)
+    }
+
     fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), ProbeError> {
         let plan = self.plan;
         if plan.waits_for_continue {
-            self.socket.write(&plan.head, false, deadline)?;
+            self.write(&plan.head, deadline)?;
             let held = instrument::now();
             let patience = (held + limits::CONTINUE_TIME).min(deadline);
             let mut buffer = [0; 4096];
@@ -129,18 +147,18 @@ impl Exchange<'_> {
             }
             self.call.held_for_continue = Some(instrument::now() - held);
             if answer.interim || !answer.decided() {
-                self.socket.write(&plan.body, false, deadline)?;
+                self.write(&plan.body, deadline)?;
             }
             return Ok(());
         }
         match plan.writes {
             Writes::Apart if !plan.body.is_empty() => {
-                self.socket.write(&plan.head, false, deadline)?;
-                self.socket.write(&plan.body, false, deadline)?;
+                self.write(&plan.head, deadline)?;
+                self.write(&plan.body, deadline)?;
             }
             _ => {
                 let whole = [plan.head.as_slice(), plan.body.as_slice()].concat();
-                self.socket.write(&whole, false, deadline)?;
+                self.write(&whole, deadline)?;
             }
         }
         Ok(())
@@ -153,15 +171,16 @@ impl Exchange<'_> {
         written: Time,
         answer: &mut Answering,
         error: &ProbeError,
-    ) -> Result<Answer, Failure> {
+    ) -> Received {
         let sent = failure(Stage::Send, &error.error, self.to);
         if sent.why == Why::TimedOut {
-            return Err(sent);
+            return Received { end: Err(sent), written };
         }
-        self.receive(deadline, written, answer).map_err(|_| sent)
+        let received = self.receive(deadline, written, answer);
+        Received { end: received.end.map_err(|_| sent), ..received }
     }
 
-    fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> Result<Answer, Failure> {
+    fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> Received {
         let mut buffer = vec![0; 64 << 10];
         let mut first = None;
         let mut last = written;
@@ -172,13 +191,20 @@ impl Exchange<'_> {
             match self.socket.read(&mut buffer, deadline) {
                 Ok(read) => {
                     if read.bytes == 0 {
-                        break answer.closed(self.to);
+                        let end = answer.closed(self.to);
+                        if end.is_ok() && first.is_some() {
+                            // What ends with the connection is whole when that is closed.
+                            self.call.closed_after = Some(read.at - last);
+                            last = read.at;
+                        }
+                        break end;
                     }
                     first.get_or_insert(read.at);
                     last = read.at;
+                    self.call.read_late = read.read - read.at;
                     if self.call.receives.len() < limits::RECEIVES {
                         let bytes = u32::try_from(read.bytes).unwrap_or(u32::MAX);
-                        self.call.receives.push(Received { at: read.at - self.start, bytes });
+                        self.call.receives.push(crate::call::Received { at: read.at - self.start, bytes });
                     }
                     answer.take(&buffer[..read.bytes]);
                     if answer.bytes > limits::ANSWER_BYTES {
@@ -194,9 +220,11 @@ impl Exchange<'_> {
             }
         };
         let first = first.unwrap_or(last);
+        // It may arrive before we get the processor back to see that the request is written: then it left when the write began.
+        let written = if first < written { self.wrote.min(first) } else { written };
         self.call.wait = first - written;
         self.call.receive = last - first;
-        end
+        Received { end, written }
     }
 
     fn read_stamps(&mut self, written: Time) {
@@ -320,6 +348,22 @@ pub(super) fn overflows(to: SocketAddr) -> u64 {
         return 0;
     }
     std::fs::read_to_string("/proc/net/netstat").map_or(0, |text| counter(&text, "ListenOverflows"))
+}
+
+/// The accept queue of that very port is full, as the kernel lists it; nothing is known of other machines'.
+pub(super) fn queue_full(to: SocketAddr) -> bool {
+    let listens = |s: &TcpSocket| {
+        let here = s.local.ip() == to.ip() || s.local.ip().is_unspecified();
+        s.state == State::LISTEN && s.local.port() == to.port() && here
+    };
+    let full = |s: &TcpSocket| s.receive_queue > 0 && s.receive_queue >= s.send_queue;
+    tcp_sockets(limits::SOCKETS).is_ok_and(|(all, _)| all.iter().any(|s| listens(s) && full(s)))
+}
+
+/// How long the calling thread has been ready to run and waited for a processor.
+pub(super) fn waited_here() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    schedstat(&text).map_or(Duration::ZERO, |(_, waited)| waited)
 }
 
 /// A counter of `/proc/net/netstat`: a line of names, then one of values.

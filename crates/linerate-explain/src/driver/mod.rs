@@ -2,11 +2,12 @@
 
 mod dns;
 mod exchange;
+mod machine;
 mod packets;
 mod process;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_le
 use crate::call::{Call, Failure, Stage, Why};
 use crate::causes::{NO_PORT, seen_in_packets};
 use crate::limits;
+use crate::packets::Packets;
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Variation};
 use crate::record::Settings;
@@ -81,6 +83,7 @@ pub fn explain(
     hands.render(&Variation::None)?;
     let watch = settings.pid.map(|pid| view::Watch::new(pid, request.port));
     let mut film = Film::new(settings.capture);
+    let machine = machine::Clocked::begin();
     let start = instrument::now();
     let mut planner = Planner::new(settings);
     hands.end = start + planner.until();
@@ -109,6 +112,7 @@ pub fn explain(
         return Ok(Explained::Unreachable(why));
     }
     let mut diagnosis = planner.diagnose();
+    diagnosis.machine = machine.end(diagnosis.machine.waited_share);
     film.develop(&mut diagnosis);
     if let Some(watch) = watch {
         // With nothing to be compared any more it does not matter what looking costs.
@@ -171,6 +175,7 @@ impl Film {
             ));
         }
         seen_in_packets(&mut diagnosis.causes, packets.collisions);
+        contradicted(diagnosis, &packets);
         diagnosis.shown.packets = Some(Box::new(packets));
     }
 }
@@ -179,6 +184,20 @@ fn says_expect(spec: &RequestSpec) -> bool {
     spec.fields
         .iter()
         .any(|(n, v)| n.eq_ignore_ascii_case("expect") && v.trim().eq_ignore_ascii_case("100-continue"))
+}
+
+/// What the experiments ruled out and the packets show all the same is unclear, and that is said.
+fn contradicted(diagnosis: &mut Diagnosis, packets: &Packets) {
+    let limits = &mut diagnosis.limits;
+    diagnosis.ruled_out.retain(|ruled| {
+        let Some(shown) = packets.shown_of(ruled.id) else { return true };
+        limits.push(format!(
+            "{}: unclear: the experiments say that it is not ({}), and the packets of our calls show {shown}; a second diagnosis on a \
+             quieter machine would tell",
+            ruled.id, ruled.why
+        ));
+        false
+    });
 }
 
 /// A connection that is kept.
@@ -323,6 +342,7 @@ impl Hands<'_> {
             expect: template.expect(),
             writes: probe.writes,
             waits_for_continue: waits,
+            patience: probe.patience,
         })
     }
 
@@ -354,11 +374,14 @@ impl Hands<'_> {
         let kept = kept.filter(|k| !k.facts().peer_closed());
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::Process::look);
+        let starved = exchange::waited_here();
         let (mut call, socket) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
             None => exchange::anew(to, &probe.levers, &plan, self.end),
         };
+        call.starved = exchange::waited_here().saturating_sub(starved);
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
+        call.queue_full = call.overflows > 0 && exchange::queue_full(to);
         if let (Some(process), Some(before)) = (&self.process, before) {
             call.server = Some(Box::new(process.look().since(&before)));
         }
@@ -422,11 +445,17 @@ impl Hands<'_> {
         let plan = self.plan(&probe)?;
         let to = self.address(self.chosen);
         let overflows = exchange::overflows(to);
+        let pid = self.process.as_ref().map(process::Process::pid);
+        // Our own end of every connection that is open meanwhile.
+        let ours: HashSet<SocketAddr> = self.lanes.values().filter_map(|k| k.socket.local()).collect();
+        let others = machine::others(to, pid, &ours);
         let mut calls: Vec<(Time, Call)> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..n)
                 .map(|_| {
                     scope.spawn(|| {
-                        let (call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
+                        let starved = exchange::waited_here();
+                        let (mut call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
+                        call.starved = exchange::waited_here().saturating_sub(starved);
                         (instrument::now(), call)
                     })
                 })
@@ -436,7 +465,9 @@ impl Hands<'_> {
         calls.sort_by_key(|(ended, _)| *ended);
         let mut calls: Vec<Call> = calls.into_iter().map(|(_, call)| call).collect();
         if let Some(first) = calls.first_mut() {
+            first.others = others;
             first.overflows = exchange::overflows(to).saturating_sub(overflows);
+            first.queue_full = first.overflows > 0 && exchange::queue_full(to);
         }
         Ok(calls)
     }

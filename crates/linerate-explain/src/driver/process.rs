@@ -27,6 +27,10 @@ impl Process {
         Process { pid, stats, perf: perf_file(pid) }
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub(super) fn look(&self) -> Snapshot {
         let throttled =
             self.stats.iter().filter_map(|p| fs::read_to_string(p).ok()).map(|t| throttled(&t)).max();

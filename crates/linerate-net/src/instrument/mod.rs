@@ -85,8 +85,11 @@ pub struct ProbeError {
 /// What one receive gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// When it returned.
+    /// When the last of it arrived at this machine, by the kernel's stamp; where there is none, when it was read. A thread that waits
+    /// for a processor reads late, and that is not the peer's time.
     pub at: Time,
+    /// When it was read.
+    pub read: Time,
     /// How many bytes; 0: the peer has closed.
     pub bytes: usize,
 }
@@ -121,6 +124,8 @@ pub struct Probe {
     levers: Levers,
     asked: Time,
     connected: Time,
+    /// When the last bytes arrived.
+    last: Time,
 }
 
 impl Probe {
@@ -139,6 +144,8 @@ impl Probe {
             socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
         }
         set_levers(&fd, levers).map_err(|(name, e)| fail(Stage::Lever(name), e, Facts::default()))?;
+        // A kernel that has no stamps gives none.
+        let _ = sys::set_arrival_stamps(&fd);
         let asked = now();
         let failed = |e| fail(Stage::Connect, e, sys::facts(&fd).unwrap_or_default());
         if !socket::connect(&fd, to).map_err(failed)? {
@@ -156,7 +163,7 @@ impl Probe {
             // It can only fail on something that is no TCP socket.
             let _ = sys::set_quick_ack(&fd);
         }
-        Ok(Probe { fd, levers: *levers, asked, connected })
+        Ok(Probe { fd, levers: *levers, asked, connected, last: asked })
     }
 
     /// When the connection was asked for.
@@ -193,14 +200,17 @@ impl Probe {
     /// The connection failed, or the deadline came with nothing received.
     pub fn read(&mut self, buffer: &mut [u8], deadline: Time) -> Result<Read, ProbeError> {
         loop {
-            match socket::recv(&self.fd, buffer) {
-                Ok(bytes) => {
-                    let at = now();
+            match sys::recv_stamped(&self.fd, buffer) {
+                Ok((bytes, arrived)) => {
+                    let read = now();
+                    // Clocks are compared with some hundred nanoseconds of error.
+                    let at = arrived.filter(|_| bytes > 0).map_or(read, |at| at.clamp(self.last, read));
+                    self.last = at;
                     if self.levers.quick_ack {
                         // The kernel leaves the mode by itself: it is asked for after each receive.
                         let _ = sys::set_quick_ack(&self.fd);
                     }
-                    return Ok(Read { at, bytes });
+                    return Ok(Read { at, read, bytes });
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -321,6 +331,27 @@ mod tests {
         assert!(sent.at <= read.at && sent.at + Duration::from_secs(1) > written, "{stamps:?}");
         assert_eq!(probe.read(&mut buffer, soon()).expect("the end").bytes, 0);
         peer.join().expect("done");
+    }
+
+    #[test]
+    fn what_is_read_late_arrived_when_it_arrived() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let mut probe = Probe::connect(to, &Levers::default(), soon()).expect("connected");
+        let (mut stream, _) = listener.accept().expect("a connection");
+        // The kernel switches its stamps on a moment after they are first asked for.
+        let mut late = Duration::ZERO;
+        for _ in 0..20 {
+            stream.write_all(b"hello").expect("sent");
+            thread::sleep(Duration::from_millis(20));
+            let read = probe.read(&mut [0; 16], soon()).expect("five bytes");
+            assert_eq!(read.bytes, 5);
+            late = read.read - read.at;
+            if late > Duration::from_millis(10) {
+                break;
+            }
+        }
+        assert!(late > Duration::from_millis(10), "it lay there for 20 ms: {late:?}");
     }
 
     #[test]

@@ -91,8 +91,15 @@ pub(crate) fn set_send_buffer(fd: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
 }
 
+/// The kernel notes when what is received arrived.
+pub(crate) fn set_arrival_stamps(fd: &impl AsRawFd) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
 pub(crate) fn set_stamps(fd: &impl AsRawFd) -> io::Result<()> {
-    let flags = libc::SOF_TIMESTAMPING_TX_SCHED
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_ACK
         | libc::SOF_TIMESTAMPING_SOFTWARE
         | libc::SOF_TIMESTAMPING_OPT_ID
@@ -113,6 +120,42 @@ pub(crate) fn peer(fd: &impl AsFd) -> Option<SocketAddr> {
 /// Room for control data of one stamp.
 #[repr(align(8))]
 struct Control([u8; 256]);
+
+/// Receives what is there, and when the last of it arrived at this machine, where the kernel tells.
+pub(crate) fn recv_stamped(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Time>)> {
+    let mut control = Control([0; 256]);
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: msghdr is plain data: all zeros is a value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    // SAFETY: the one piece and the control buffer have the lengths told and live through the call.
+    let n = check_size(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) })?;
+    let mut at = None;
+    // SAFETY: the kernel filled `message`; the buffer it points to is alive and aligned as cmsghdr needs.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !header.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give headers within the buffer only.
+        let (level, kind, data) =
+            unsafe { ((*header).cmsg_level, (*header).cmsg_type, libc::CMSG_DATA(header)) };
+        if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPING {
+            // SAFETY: this message carries three timespecs, the first of which is the software stamp; any bytes are a value.
+            at = Some(unsafe { data.cast::<libc::timespec>().read_unaligned() });
+        }
+        // SAFETY: as above.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
+    }
+    // No stamp is a stamp of zero.
+    Ok((n, at.filter(|at| at.tv_sec > 0).map(monotonic)))
+}
+
+/// A stamp of the wall clock as one of the monotonic clock: how far they are apart now holds for the milliseconds of a call.
+fn monotonic(at: libc::timespec) -> Time {
+    let wall = (at.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(at.tv_nsec as u64);
+    Time::from_nanos(thread::monotonic_ns().saturating_sub(thread::wall_ns().saturating_sub(wall)))
+}
 
 /// Takes one message from the error queue; `Ok(None)`: it was no stamp.
 pub(crate) fn take_stamp(fd: &impl AsRawFd) -> io::Result<Option<Stamp>> {
@@ -154,10 +197,7 @@ fn stamp(at: libc::timespec, what: libc::sock_extended_err) -> Option<Stamp> {
         ACKNOWLEDGED => Stamped::Acknowledged,
         _ => return None,
     };
-    let wall = (at.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(at.tv_nsec as u64);
-    // Stamps are of the wall clock; how far it is from the monotonic one now holds for the milliseconds of a call.
-    let at = thread::monotonic_ns().saturating_sub(thread::wall_ns().saturating_sub(wall));
-    Some(Stamp { what: kind, last_byte: what.ee_data, at: Time::from_nanos(at) })
+    Some(Stamp { what: kind, last_byte: what.ee_data, at: monotonic(at) })
 }
 
 /// Room for TCP_INFO as the newest kernels give it; older ones fill a shorter prefix.

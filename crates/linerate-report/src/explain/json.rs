@@ -40,6 +40,13 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         limits: diagnosis.limits.clone(),
         calls: diagnosis.calls,
         took_s: round(diagnosis.took_s),
+        this_machine: schema::ThisMachine {
+            waited_share: round(diagnosis.machine.waited_share),
+            pressure: diagnosis.machine.pressure.map(round),
+            load: diagnosis.machine.load.map(round),
+            steal: diagnosis.machine.steal.map(round),
+        },
+        concurrency: diagnosis.served_at_once.map(|served_at_once| schema::Concurrency { served_at_once }),
         process: diagnosis.shown.process.as_deref().map(process),
         environment: schema::Environment {
             command: environment.command.clone(),

@@ -130,6 +130,9 @@ impl Page {
         }
         let (all, rtt) = (self.time(total), self.time(d.rtt_ms));
         self.line(&format!("  {:<24}{all:>10}  (network round trip {rtt})", "all"));
+        for words in words::at_once(d, self.style.unicode).into_iter().chain(words::this_machine(d)) {
+            self.paragraph("  ", 2, &words);
+        }
     }
 
     fn cause(&mut self, n: usize, cause: &Verdict, d: &Diagnosis) {

@@ -46,19 +46,19 @@ fn healthy(d: &Diagnosis, unicode: bool) -> Vec<String> {
         ],
         _ => vec![format!("Nothing is wrong: your call takes {took}")],
     };
-    if let Some(answer) = d.call.answer().filter(|a| a.status >= 400) {
-        lines.push(format!(
-            "Its answer is {}, though: what was looked at is the call that fails.",
-            answer.status
-        ));
-    }
     lines.extend(ruled_out(d));
     lines
 }
 
 fn inconclusive(d: &Diagnosis, unicode: bool) -> Vec<String> {
     let why = d.limits.first().map_or("something is wrong", String::as_str);
-    let mut lines = vec![format!("No cause can be named: {why}.")];
+    // That it fails is the finding: no cause of slowness is looked for behind it.
+    let mut lines = match d.call.answer().filter(|a| a.status >= 400) {
+        Some(answer) if why.starts_with("the call fails") => {
+            vec![format!("The call fails: the server answers {}.", answer.status)]
+        }
+        _ => vec![format!("No cause can be named: {why}.")],
+    };
     if d.call.answer().is_some() {
         lines.push(format!("The call took {} in the middle of those looked at.", time(total_ms(d), unicode)));
     }
@@ -75,7 +75,12 @@ fn ruled_out(d: &Diagnosis) -> Option<String> {
 fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     let t = |ms| time(ms, unicode);
     let total = total_ms(d).max(first.cost_ms());
-    let mut lines = vec![format!("{} of {}: {}.", t(first.cost_ms()), t(total), first.title())];
+    // A call that is refused takes no time: that it is refused is what it costs.
+    let refused = first.id() == "rate-limit" && first.trials().is_empty();
+    let mut lines = vec![match refused {
+        true => format!("Calls are refused: {}.", first.title()),
+        false => format!("{} of {}: {}.", t(first.cost_ms()), t(total), first.title()),
+    }];
     let by = if first.trials().is_empty() { "" } else { " by experiment" };
     let mut why = format!("{}{by} ({})", sure(first.proof()), first.id());
     match (first.trials().first(), first.evidence().first()) {
@@ -130,6 +135,38 @@ fn fix(d: &Diagnosis, cause: &Verdict) -> Option<&'static linerate_explain::caus
     let fixes = cause.fixes();
     let by_name = fixes.iter().find(|f| !server.is_empty() && named(f.software));
     by_name.or_else(|| fixes.iter().find(|f| f.software.starts_with("any "))).or(fixes.first())
+}
+
+/// What this machine was doing, where that matters to the times: in a sentence.
+pub(super) fn this_machine(d: &Diagnosis) -> Option<String> {
+    const SHOWN: f64 = 0.02;
+    let m = &d.machine;
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let waited = m.waited_share >= SHOWN;
+    let others = [
+        m.pressure.filter(|p| *p >= 0.1).map(|p| format!("something here waited {} of the time", percent(p))),
+        m.load.filter(|l| *l >= 1.0).map(|l| format!("load {l:.1} for each processor")),
+        m.steal.filter(|s| *s >= SHOWN).map(|s| format!("the host took {}", percent(s))),
+    ];
+    let others: Vec<String> = others.into_iter().flatten().collect();
+    if !waited && others.is_empty() {
+        return None;
+    }
+    let mut words = format!("This machine: waited {} of the calls' time for a core", percent(m.waited_share));
+    if !others.is_empty() {
+        words.push_str(&format!(" ({})", others.join(", ")));
+    }
+    Some(format!("{words}."))
+}
+
+/// What several calls at once showed, in a sentence.
+pub(super) fn at_once(d: &Diagnosis, unicode: bool) -> Option<String> {
+    let served = d.served_at_once?;
+    let alone = time(total_ms(d), unicode);
+    Some(format!(
+        "The server serves {served} at once: a call alone takes {alone}, and call {} waits.",
+        served + 1
+    ))
 }
 
 /// How sure, as a word that begins a sentence.

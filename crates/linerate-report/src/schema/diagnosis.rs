@@ -34,11 +34,36 @@ pub struct Document {
     pub calls: usize,
     /// Seconds it took.
     pub took_s: f64,
+    /// The machine that called, while it did.
+    pub this_machine: ThisMachine,
+    /// What several calls at once showed; absent where they showed no number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Concurrency>,
     /// The server's process, when it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
     /// Where it was run.
     pub environment: Environment,
+}
+
+/// The machine that calls.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThisMachine {
+    /// Share of our calls' time in which we waited for a processor.
+    pub waited_share: f64,
+    /// Share of the time in which something here waited for a processor; null where the kernel does not tell.
+    pub pressure: Option<f64>,
+    /// Load of the last minute for each processor.
+    pub load: Option<f64>,
+    /// Share of the processors' time that the host gave to others.
+    pub steal: Option<f64>,
+}
+
+/// Several calls at once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Concurrency {
+    /// Calls that the server serves at once.
+    pub served_at_once: usize,
 }
 
 /// Parts of a call, milliseconds; they add up to `total_ms`.

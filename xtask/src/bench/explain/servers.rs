@@ -189,7 +189,7 @@ fn nginx_conf(port: u16, lines: &str) -> String {
         "daemon off; master_process off; pid nginx.pid;
 events {{ worker_connections 1024; }}
 http {{
-    access_log off; keepalive_requests 1000000;
+    access_log off; keepalive_requests 1000000; limit_req_zone $binary_remote_addr zone=pace:1m rate=10r/s;
     client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
     server {{ listen {port}; {lines} }}
 }}
@@ -200,6 +200,7 @@ http {{
 /// A few megabytes of text that take a while to compress, for what is served from `www`.
 fn words_file(dir: &Path) -> Result<()> {
     std::fs::create_dir(dir.join("www"))?;
+    std::fs::write(dir.join("www/small"), "Hello, World!")?;
     let mut file = std::io::BufWriter::new(std::fs::File::create(dir.join("www/words"))?);
     let mut state = 1u32;
     for _ in 0..400_000 {

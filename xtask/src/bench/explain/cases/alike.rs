@@ -1,6 +1,6 @@
 //! Servers in which nothing is wrong, and servers that take their time in ways that look like a fault on the way.
 
-use crate::bench::explain::case::{Beside, Case, PLAIN, Server};
+use crate::bench::explain::case::{Beside, Case, PLAIN, Server, Share};
 
 /// nginx with nothing but an answer.
 const ANSWER: &str = "location / { return 200 'Hello, World!'; }";
@@ -72,12 +72,19 @@ pub(super) static CASES: &[Case] = &[
         watched: true,
         ..PLAIN
     },
+    // Pools of workers without other callers: nobody stood in a line.
+    Case { name: "pool-1", truth: "server-think", alike: true, server: Server::Python("pool=1"), ..PLAIN },
+    Case { name: "pool-2", truth: "server-think", alike: true, server: Server::Python("pool=2"), ..PLAIN },
+    Case { name: "pool-4", truth: "server-think", alike: true, server: Server::Python("pool=4"), ..PLAIN },
+    // Four loops that never sleep beside it on its processor.
+    Case { name: "healthy-contended", alike: true, share: Share::Contended(4), alone: true, ..PLAIN },
     Case {
         name: "queueing-41",
         truth: "server-queueing",
         alike: true,
         server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
         beside: &[Beside::LoadNear("/ -c 7")],
+        pid: true,
         ..PLAIN
     },
 ];

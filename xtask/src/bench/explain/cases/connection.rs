@@ -1,6 +1,6 @@
 //! Faults on the connection and before it.
 
-use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server};
+use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server, Share};
 
 /// An upload, which `explain` repeats only when told that it may.
 const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
@@ -13,6 +13,14 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { name: "jdk", truth: "server-nagle-delayed-ack", server: Server::Jdk("plain", &[]), ..PLAIN },
+    Case {
+        name: "jdk-contended",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Jdk("plain", &[]),
+        share: Share::Contended(4),
+        alone: true,
+        ..PLAIN
+    },
     Case {
         name: "python-split",
         truth: "server-nagle-delayed-ack",

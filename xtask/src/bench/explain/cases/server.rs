@@ -11,6 +11,22 @@ pub(super) static CASES: &[Case] = &[
         truth: "server-queueing",
         server: Server::Linerate(&["--misbehave", "lanes=1", "--misbehave", "think=5"]),
         beside: &[Beside::LoadNear("/ -c 8")],
+        // That others fill the line is seen at the server only.
+        pid: true,
+        ..PLAIN
+    },
+    Case {
+        name: "paced",
+        truth: "rate-limit",
+        server: Server::Nginx("location / { limit_req zone=pace burst=50; root www; }"),
+        path: "/small",
+        ..PLAIN
+    },
+    Case {
+        name: "refused",
+        truth: "rate-limit",
+        server: Server::Nginx("location / { limit_req zone=pace; limit_req_status 429; root www; }"),
+        path: "/small",
         ..PLAIN
     },
     Case {

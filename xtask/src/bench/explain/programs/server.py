@@ -3,10 +3,13 @@
 import http.server
 import socket
 import sys
+import threading
 import time
 
 PORT, MODE = int(sys.argv[1]), sys.argv[2]
 BODY = b"Hello, World!\n" * 20
+# "pool=K": so many calls are worked on at once, each for 100 ms.
+POOL = threading.Semaphore(int(MODE.removeprefix("pool="))) if MODE.startswith("pool=") else None
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -28,6 +31,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             until = time.process_time() + float(MODE.removeprefix("burn=")) / 1e3
             while time.process_time() < until:
                 pass
+        if POOL:
+            with POOL:
+                time.sleep(0.1)
         self.send_response(200)
         self.send_header("Content-Length", str(len(BODY)))
         self.end_headers()

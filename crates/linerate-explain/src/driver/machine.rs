@@ -1,0 +1,114 @@
+//! What this machine was doing while calls were made: whether somebody waited for a processor, and who else calls the server.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_net::Time;
+use linerate_net::instrument;
+use linerate_net::sock_diag::{TcpSocket, tcp_sockets};
+
+use crate::limits::SOCKETS;
+use crate::process::proc_net_tcp;
+use crate::verdict::Machine;
+
+/// Since the start of a diagnosis.
+#[derive(Debug)]
+pub(super) struct Clocked {
+    began: Time,
+    stalled: Option<Duration>,
+    ticks: Option<(u64, u64)>,
+}
+
+impl Clocked {
+    pub(super) fn begin() -> Clocked {
+        Clocked { began: instrument::now(), stalled: stalled(), ticks: ticks() }
+    }
+
+    /// What was counted since, beside what our own calls waited.
+    pub(super) fn end(&self, waited_share: f64) -> Machine {
+        let took = (instrument::now() - self.began).as_secs_f64().max(1e-9);
+        let since =
+            |(now, before): (Duration, Duration)| (now.saturating_sub(before).as_secs_f64() / took).min(1.0);
+        let stolen = ticks().zip(self.ticks).map(|(now, before)| {
+            (now.0.saturating_sub(before.0)) as f64 / (now.1.saturating_sub(before.1)).max(1) as f64
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Machine {
+            waited_share,
+            pressure: stalled().zip(self.stalled).map(since),
+            load: load().map(|load| load / cores as f64),
+            steal: stolen,
+        }
+    }
+}
+
+/// Time in which something waited for a processor (PSI).
+fn stalled() -> Option<Duration> {
+    let text = fs::read_to_string("/proc/pressure/cpu").ok()?;
+    pressure(&text)
+}
+
+fn pressure(text: &str) -> Option<Duration> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    total.parse().ok().map(Duration::from_micros)
+}
+
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Ticks stolen, and all.
+fn ticks() -> Option<(u64, u64)> {
+    steal(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn steal(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let all: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    // The guests' time is within the first two.
+    Some((*all.get(7)?, all.iter().take(8).sum()))
+}
+
+/// Connections that others have to the server's port: as its process sees them, or this machine where the server is on it.
+pub(super) fn others(to: SocketAddr, pid: Option<u32>, ours: &HashSet<SocketAddr>) -> Option<u16> {
+    let served = |s: &TcpSocket| s.state.name() == "established" && s.local.port() == to.port();
+    let foreign = |s: &TcpSocket| served(s) && !ours.contains(&s.peer);
+    let count = |all: Vec<TcpSocket>| u16::try_from(all.iter().filter(|s| foreign(s)).count()).ok();
+    match pid {
+        Some(pid) => {
+            let text = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+            let all = ["tcp", "tcp6"].map(text);
+            count(all.iter().flat_map(|t| proc_net_tcp(t)).take(SOCKETS).collect())
+        }
+        None if to.ip().is_loopback() => tcp_sockets(SOCKETS).ok().and_then(|(all, _)| count(all)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_files() {
+        let text = "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 total=1\n";
+        assert_eq!((pressure(text), pressure("")), (Some(Duration::from_millis(2500)), None));
+        assert_eq!(steal("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1\n"), Some((8, 36)));
+        assert_eq!(steal("cpu  1 2\n"), None);
+    }
+
+    #[test]
+    fn others_at_a_port_are_told_from_our_own() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let to = listener.local_addr().expect("an address");
+        let streams: Vec<_> = (0..3).map(|_| std::net::TcpStream::connect(to).expect("it listens")).collect();
+        let accepted: Vec<_> = (0..3).map(|_| listener.accept().expect("connected")).collect();
+        let ours = HashSet::from([streams[0].local_addr().expect("an address")]);
+        assert_eq!(others(to, None, &ours), Some(2), "{accepted:?}");
+        assert_eq!(others(to, Some(std::process::id()), &ours), Some(2));
+        assert_eq!(others(([192, 0, 2, 1], to.port()).into(), None, &ours), None);
+    }
+}

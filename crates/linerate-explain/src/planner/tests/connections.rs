@@ -1,0 +1,105 @@
+//! Worlds in which connections are what differs.
+
+use super::*;
+
+#[test]
+fn connections() {
+    let closing = explained(World { keep: false, rtt: 5.0, ..World::default() });
+    assert_eq!(ids(&closing), ["no-keep-alive"], "{closing:#?}");
+    let syn = explained(World { lose_syn: 3, ..World::default() });
+    // The server may have dropped them: from here that looks the same.
+    assert_eq!(ids(&syn), ["syn-loss", "accept-queue"], "{syn:#?}");
+    assert_eq!(syn.causes[1].proof(), Proof::Possible);
+    let queue = explained(World { accept: 300.0, ..World::default() });
+    assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
+    // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and on kept ones lose nothing, tells.
+    for seed in 0..20 {
+        let full = World { accept: 150.0, lose_syn: 3, rtt: 40.0, ..World::default() };
+        let full = explained_with(full, settings(), seed);
+        assert_eq!(ids(&full), ["accept-queue"], "{full:#?}");
+        let lost = explained_with(World { lose_syn: 3, rtt: 40.0, ..World::default() }, settings(), seed);
+        assert_eq!(ids(&lost), ["syn-loss", "accept-queue"], "{lost:#?}");
+    }
+    let setup = explained(World { setup: 200.0, ..World::default() });
+    assert_eq!(ids(&setup), ["reverse-dns"], "{setup:#?}");
+    assert_eq!(setup.causes[0].proof(), Proof::Possible);
+    let ports = explained(World { no_port: true, ..World::default() });
+    assert_eq!(ids(&ports), ["ports-exhausted"], "{ports:#?}");
+}
+
+#[test]
+fn only_so_many_connections() {
+    let turn: fn(&mut Noise) -> f64 = |noise| noise.between(60.0, 120.0);
+    for (limit, rtt) in [(2, 0.05), (2, 40.0), (10, 0.05), (30, 5.0)] {
+        for seed in 0..10 {
+            let full = explained_with(World { limit, rtt, turn, ..World::default() }, settings(), seed);
+            assert_eq!(ids(&full), ["connection-limit"], "{limit}, seed {seed}: {full:#?}");
+            assert_eq!(full.causes[0].proof(), Proof::Proved);
+            // An interval of 95 in 100 misses now and then, and not by much.
+            let dose = full.causes[0].dose().expect("a dose");
+            assert!(dose.low < 1.1 && dose.high > 0.9, "{full:#?}");
+        }
+    }
+    // What waits for its turn to be accepted, or for a lookup, does not care what we hold.
+    for world in [World { accept: 60.0, ..World::default() }, World { setup: 60.0, ..World::default() }] {
+        let diagnosis = explained(world);
+        assert!(!ids(&diagnosis).contains(&"connection-limit"), "{diagnosis:#?}");
+        assert!(diagnosis.ruled_out.iter().any(|r| r.id == "connection-limit"), "{diagnosis:#?}");
+    }
+}
+
+#[test]
+fn a_server_that_remembers_our_ports() {
+    for rtt in [0.05, 40.0] {
+        for seed in 0..10 {
+            let world = World { rtt, remembers: 1, ..World::default() };
+            let diagnosis = explained_with(world, settings(), seed);
+            assert_eq!(ids(&diagnosis), ["time-wait-collision"], "seed {seed}: {diagnosis:#?}");
+            let cause = &diagnosis.causes[0];
+            assert_eq!(cause.proof(), Proof::Proved);
+            assert!((rtt + 7.0..rtt + 13.0).contains(&cause.cost_ms()), "{}", cause.cost_ms());
+            assert!(diagnosis.shown.arms.is_some(), "both arms are shown");
+        }
+    }
+    // From whichever port: somebody answers SYNs that way. It is no loss, and not these ports.
+    let tried = explained(World { remembers: 2, ..World::default() });
+    assert!(tried.causes.is_empty(), "{:#?}", tried.causes);
+    assert!(tried.limits.iter().any(|l| l.starts_with("time-wait-collision: ")), "{:?}", tried.limits);
+    // A SYN that was lost takes a second.
+    let lost = explained(World { lose_syn: 2, ..World::default() });
+    assert!(!ids(&lost).contains(&"time-wait-collision"), "{lost:#?}");
+}
+
+#[test]
+fn a_connection_that_met_a_busy_worker() {
+    let every_other: fn(usize) -> bool = |which| which % 2 == 1;
+    let some: fn(usize) -> bool = |which| which % 3 == 2;
+    for rtt in [0.05, 40.0] {
+        for meets in [every_other, some] {
+            for seed in 0..20 {
+                let world = World { rtt, busy: (60.0, meets), ..World::default() };
+                let diagnosis = explained_with(world, settings(), seed);
+                assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
+                assert_eq!(diagnosis.causes[0].proof(), Proof::Proved);
+                assert!((55.0..65.0).contains(&diagnosis.causes[0].cost_ms()));
+            }
+        }
+    }
+    // Of the connections that the first look made some met a busy one, and none of the next six: then six more are made.
+    let late: fn(usize) -> bool = |which| which == 2 || which > 13;
+    for seed in 0..20 {
+        let diagnosis = explained_with(World { busy: (60.0, late), ..World::default() }, settings(), seed);
+        assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
+    }
+    // Times that differ from call to call are no worker's.
+    let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();
+    let either: fn(&mut Noise) -> f64 = |noise| if noise.unit() < 0.5 { 60.0 } else { 0.0 };
+    let mut named = 0;
+    for think in [chance, either] {
+        for seed in 0..100 {
+            let diagnosis = explained_with(World { think, ..World::default() }, settings(), seed);
+            named += usize::from(ids(&diagnosis).contains(&"pinned-to-busy-worker"));
+        }
+    }
+    assert!(named <= 2, "{named} of 200: more than chance explains");
+}

@@ -1,0 +1,159 @@
+//! Worlds in which a diagnosis was once sure of the wrong cause.
+
+use super::*;
+
+/// A server on this machine: there is no path to it.
+fn here() -> Settings {
+    Settings { addresses: vec![([127, 0, 0, 1], 80).into()], ..settings() }
+}
+
+fn limit(diagnosis: &Diagnosis, start: &str) -> bool {
+    diagnosis.limits.iter().any(|l| l.starts_with(start))
+}
+
+fn ruled_out(diagnosis: &Diagnosis, id: &str) -> bool {
+    diagnosis.ruled_out.iter().any(|r| r.id == id)
+}
+
+#[test]
+fn a_path_that_is_too_narrow_is_proved_by_turns() {
+    let narrow = World { rtt: 40.0, mtu: Some(1200), body: 3000, ..World::default() };
+    let diagnosis = explained_with(narrow, settings(), 1);
+    assert_eq!(ids(&diagnosis), ["path-mtu"], "{diagnosis:#?}");
+    assert_eq!(diagnosis.causes[0].proof(), Proof::Proved, "{diagnosis:#?}");
+}
+
+/// It booted its workers, or collected garbage, while the first calls were made: 43 bytes meet no limit of a path.
+#[test]
+fn a_server_that_hangs_at_first_has_no_narrow_path() {
+    for (body, settings) in [(43, settings()), (3000, settings()), (3000, here())] {
+        let world = World { hangs: 2, body, ..World::default() };
+        let diagnosis = explained_with(world, settings, 1);
+        assert!(!ids(&diagnosis).contains(&"path-mtu"), "{body}: {diagnosis:#?}");
+        assert!(ruled_out(&diagnosis, "path-mtu") || diagnosis.causes.is_empty(), "{body}: {diagnosis:#?}");
+    }
+}
+
+#[test]
+fn a_full_queue_of_another_program_is_not_this_servers() {
+    let call = |n: usize, overflows: u64, syns: u32| {
+        let mut call = Call {
+            fresh: true,
+            connect: t(0.1),
+            wait: t(12.0),
+            total: t(12.1),
+            overflows,
+            ..Call::default()
+        };
+        call.connect_facts.total_retrans = syns;
+        if syns > 0 {
+            call.connect = t(1040.0);
+        }
+        call.wait += t(n as f64 * 0.01);
+        call.end = Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, ..Answer::default() }));
+        call
+    };
+    let judged = |overflows: u64, syns: u32| {
+        let mut record = Record::new(settings());
+        for n in 0..6 {
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+            let made = call(n, overflows, if n == 3 { syns } else { 0 });
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(made)));
+        }
+        let rule = causes::find("accept-queue").expect("a rule");
+        (rule.judge)(&record)
+    };
+    assert!(!matches!(judged(9, 0), Judgement::Named(_)), "no SYN of ours was sent again");
+    let Judgement::Named(verdict) = judged(9, 1) else { unreachable!("ours was turned away") };
+    assert_eq!(verdict.proof(), Proof::Proved, "{verdict:#?}");
+}
+
+#[test]
+fn a_loss_in_any_call_is_none_that_is_ruled_out() {
+    for every in [7, 13, 19] {
+        for seed in 0..5 {
+            let lossy =
+                explained_with(World { lose: every, think: |_| 1.0, ..World::default() }, settings(), seed);
+            assert!(!ruled_out(&lossy, "packet-loss"), "{every}, {seed}: {lossy:#?}");
+        }
+    }
+    let clean = explained(World::default());
+    let why = &clean.ruled_out.iter().find(|r| r.id == "packet-loss").expect("none was lost").why;
+    assert!(why.contains("would have shown"), "{why}");
+}
+
+#[test]
+fn a_pool_of_workers_is_no_line() {
+    for pool in [1, 2, 4, 8] {
+        for rtt in [0.05, 40.0] {
+            for seed in 0..6 {
+                let world = World { think: |_| 100.0, pool, rtt, ..World::default() };
+                let diagnosis = explained_with(world, settings(), seed);
+                assert_eq!(ids(&diagnosis), ["server-think"], "{pool}, {rtt}: {diagnosis:#?}");
+                let served = (pool < 8).then_some(usize::from(pool));
+                assert_eq!(diagnosis.served_at_once, served, "{pool}, {rtt}: {diagnosis:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn our_own_pace_is_no_work_of_the_server() {
+    for every in [50.0, 101.0, 500.0] {
+        for rtt in [0.05, 40.0] {
+            let diagnosis = explained_with(World { every, rtt, ..World::default() }, settings(), 1);
+            assert_eq!(ids(&diagnosis), ["rate-limit"], "{every}, {rtt}: {diagnosis:#?}");
+            assert_eq!(diagnosis.causes[0].proof(), Proof::Proved, "{diagnosis:#?}");
+        }
+    }
+    let both = explained(World { every: 101.0, think: |_| 30.0, ..World::default() });
+    assert_eq!(ids(&both), ["rate-limit", "server-think"], "{both:#?}");
+    let work = explained(World { think: |_| 101.0, ..World::default() });
+    assert!(ruled_out(&work, "rate-limit") && ids(&work) == ["server-think"], "{work:#?}");
+}
+
+#[test]
+fn a_refusal_is_named_and_obeyed() {
+    let diagnosis = explained(World { refuses_from: 6, ..World::default() });
+    assert_eq!(ids(&diagnosis), ["rate-limit"], "{diagnosis:#?}");
+    assert!(diagnosis.calls <= 9, "it was asked not to call: {}", diagnosis.calls);
+    assert!(diagnosis.took_s >= 1.0, "it said when to call again");
+    assert!(diagnosis.causes[0].evidence()[0].contains("429 with Retry-After: 1"), "{diagnosis:#?}");
+}
+
+#[test]
+fn a_busy_machine_hides_no_stall() {
+    let mut named = 0;
+    for seed in 0..40 {
+        let world = World { nagle: true, busy_machine: 0.25, ..World::default() };
+        let diagnosis = explained_with(world, settings(), seed);
+        assert!(!ruled_out(&diagnosis, "server-nagle-delayed-ack"), "seed {seed}: {diagnosis:#?}");
+        named += usize::from(ids(&diagnosis).first() == Some(&"server-nagle-delayed-ack"));
+    }
+    assert!(named >= 38, "{named} of 40");
+}
+
+#[test]
+fn one_slow_connection_is_no_busy_worker() {
+    let one: fn(usize) -> bool = |which| which == 4;
+    for seed in 0..20 {
+        let diagnosis = explained_with(World { busy: (60.0, one), ..World::default() }, settings(), seed);
+        assert!(!ids(&diagnosis).contains(&"pinned-to-busy-worker"), "seed {seed}: {diagnosis:#?}");
+    }
+}
+
+#[test]
+fn a_trifle_is_a_note() {
+    let closing = explained(World { keep: false, rtt: 0.045, ..World::default() });
+    assert_eq!((closing.whole, closing.causes.len()), (Whole::Healthy, 0), "{closing:#?}");
+    assert!(limit(&closing, "no-keep-alive: "), "{:?}", closing.limits);
+}
+
+#[test]
+fn a_call_that_fails_is_not_fine() {
+    for status in [404, 500] {
+        let diagnosis = explained(World { status, ..World::default() });
+        assert_eq!(diagnosis.whole, Whole::Inconclusive, "{diagnosis:#?}");
+        assert_eq!(diagnosis.limits[0], format!("the call fails with {status}"));
+    }
+}
