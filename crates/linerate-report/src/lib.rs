@@ -22,6 +22,7 @@ pub mod summary;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod top;
 pub mod units;
 
 use linerate_load::plan::check::CheckResult;

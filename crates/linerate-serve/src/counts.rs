@@ -1,7 +1,7 @@
 //! What a server counts.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use linerate_net::TcpTotals;
@@ -29,6 +29,8 @@ pub(crate) struct ThreadCounts {
     /// Connections by what they wait for.
     states: [AtomicU64; Waits::ALL.len()],
     pub(crate) measured: Measured,
+    /// By which the kernel knows the thread; 0: unknown.
+    pub(crate) thread: AtomicU32,
     /// Of a TCP in user space; written some times a second.
     tcp: Mutex<Option<TcpTotals>>,
 }
@@ -55,6 +57,7 @@ impl Default for ThreadCounts {
             by_status: (0..STATUSES).map(|_| zero()).collect(),
             states: Default::default(),
             measured: Measured::default(),
+            thread: AtomicU32::new(0),
             tcp: Mutex::default(),
         }
     }

@@ -174,3 +174,6 @@ pub(crate) const FILE_AHEAD: u64 = 1 << 20;
 /// How long a file waits before the pool is asked again that had too much to do. Reason: a download under way can wait, a new request
 /// is refused.
 pub(crate) const POOL_BUSY: Duration = Duration::from_millis(5);
+
+/// Sockets of the kernel that are looked through for those of a server. Reason: the kernel lists so many in some ten milliseconds.
+pub(crate) const SOCKETS_LISTED: usize = 20_000;

@@ -32,6 +32,10 @@ impl Metrics {
         Metrics { threads }
     }
 
+    pub(crate) fn threads(&self) -> &[Arc<ThreadCounts>] {
+        &self.threads
+    }
+
     /// The media type of [`Metrics::to_prometheus`].
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -23,6 +23,7 @@ use crate::access_log::AccessLog;
 use crate::counts::{Counts, ThreadCounts};
 use crate::flows::{Desk, Scans};
 use crate::limits::{self, Limits};
+use crate::live_stats::LiveStats;
 use crate::metrics::Metrics;
 use crate::notice::{Lack, Notice, Notices};
 use crate::reload::{Order, Post};
@@ -165,6 +166,8 @@ pub struct Handle {
     pub(crate) bound: Vec<ListeningSocket>,
     /// What the caller supplied.
     pub(crate) sockets: Vec<ListeningSocket>,
+    /// TCP is not the kernel's.
+    own_tcp: bool,
     _tokio: Beside,
 }
 
@@ -201,6 +204,15 @@ impl Handle {
     /// What gives its metrics, for another thread or a handler.
     pub fn metrics(&self) -> Metrics {
         Metrics::new(Arc::clone(&self.counts))
+    }
+
+    /// What shows its loops and connections while it runs, for an address beside its own.
+    pub fn live_stats(&self) -> LiveStats {
+        let flows = self.own_tcp.then(Desk::default);
+        if let Some(desk) = &flows {
+            desk.open(self.posts());
+        }
+        LiveStats { metrics: self.metrics(), listening: self.addresses.clone(), flows }
     }
 
     /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
@@ -354,6 +366,7 @@ where
         asked,
         bound,
         sockets: options.sockets.clone(),
+        own_tcp: options.io == Io::Xdp,
         _tokio: tokio,
     };
     let (alive, ending) = mpsc::channel();
@@ -517,6 +530,7 @@ impl Thread {
             // Unpinned it is slower, not wrong.
             let _ = machine::pin_to_core(core);
         }
+        self.counts.thread.store(machine::thread_id().unwrap_or(0), Ordering::Relaxed);
         let waker = transport.waker();
         let mut server = Server::new(transport, handler, self.options.limits)
             .with_counts(Arc::clone(&self.counts))

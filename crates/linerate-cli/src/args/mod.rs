@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Serve(Box<crate::serve::ServeArgs>),
     Explain(Box<ExplainArgs>),
+    Top(crate::top::TopArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

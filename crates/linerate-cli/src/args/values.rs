@@ -71,6 +71,16 @@ pub(super) fn demo_time(text: &str) -> Result<Duration, String> {
     Err(format!("{} is not between 100ms and 5s", quoted(text)))
 }
 
+/// `top --interval`.
+pub(crate) fn top_interval(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(100), Duration::from_secs(3600));
+    let time = parse_duration(text)?;
+    if (least..=most).contains(&time) {
+        return Ok(time);
+    }
+    Err(format!("{} is not between 100ms and 1h", quoted(text)))
+}
+
 /// `explain --budget`.
 pub(super) fn budget(text: &str) -> Result<Duration, String> {
     let (least, most) = (Duration::from_secs(1), Duration::from_secs(300));

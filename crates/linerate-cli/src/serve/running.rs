@@ -292,19 +292,25 @@ pub(super) fn cannot_listen(error: &io::Error) -> Fault {
 }
 
 fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
-    let (counter, metrics) = (server.counter(), server.metrics());
+    let (counter, metrics, live) = (server.counter(), server.metrics(), server.live_stats());
     let options = ServerOptions { listen: vec![at.into()], drain: METRICS_DRAIN, ..ServerOptions::default() };
     spawn_with(options, move || {
-        let (counter, metrics) = (counter.clone(), metrics.clone());
+        let (counter, metrics, live) = (counter.clone(), metrics.clone(), live.clone());
         move |request: Request| {
             let answer = match request.path() {
                 "/metrics" | "/" => {
-                    Response::text(metrics.to_prometheus()).with_content_type(Metrics::CONTENT_TYPE)
+                    Some(Response::text(metrics.to_prometheus()).with_content_type(Metrics::CONTENT_TYPE))
                 }
-                "/stats" => Response::json(counter().to_json()),
-                _ => Response::status(404),
+                "/stats" => Some(Response::json(counter().to_json())),
+                _ => None,
             };
-            std::future::ready(answer)
+            let live = live.clone();
+            async move {
+                match answer {
+                    Some(answer) => answer,
+                    None => live.answer(request).await.unwrap_or(Response::status(404)),
+                }
+            }
         }
     })
     .map_err(|e| {

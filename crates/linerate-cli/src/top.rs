@@ -1,0 +1,125 @@
+//! `linerate top`: a running server, looked at once a second by what its metrics' address answers.
+
+use std::io::{IsTerminal, Read, Write, stdout};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use linerate_report::live::Screen;
+use linerate_report::top::{ServerLook, draw};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use serde::de::DeserializeOwned;
+
+use crate::args::values;
+use crate::fault::{Exit, Fault, said};
+use crate::load::Interrupt;
+
+/// How long the server may take for an answer. Reason: one whose metrics' thread stands still is to be said, not waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Largest document. Reason: 1024 loops are 400 kB.
+const MOST_BYTES: u64 = 4 << 20;
+/// Longest sleep between two looks at whether the user wants to leave.
+const NAP: Duration = Duration::from_millis(50);
+/// Rows and columns where no terminal says its size.
+const PLAIN: (u16, u16) = (200, 40);
+
+/// Watch a running server: its loops, connections and queues
+///
+/// Reads the address that the server was given by --metrics, on this machine or another, and changes nothing there. Rates are
+/// those of the last interval. Connections are listed by the length of their queues, the longest first. Ctrl-C ends it.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 & linerate top\n  linerate top 10.0.0.5:9090 --once"
+)]
+pub(crate) struct TopArgs {
+    /// The server's --metrics address
+    #[arg(value_name = "ADDR:PORT", default_value = "127.0.0.1:9090")]
+    address: SocketAddr,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::top_interval)]
+    interval: Duration,
+    /// Print one table and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// Watches until the user leaves.
+pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
+    let interrupt = Interrupt::listen()?;
+    let mut before = (look(args.address)?, Instant::now());
+    let mut screen = Screen::new();
+    let live = stdout().is_terminal() && !args.once;
+    loop {
+        while before.1.elapsed() < args.interval {
+            if interrupt.asked() {
+                return Ok(Exit::Fine);
+            }
+            std::thread::sleep(NAP.min(args.interval));
+        }
+        let after = (look(args.address)?, Instant::now());
+        let (columns, rows) = crossterm::terminal::size().ok().filter(|_| live).unwrap_or(PLAIN);
+        let area = Rect::new(0, 0, columns, rows.saturating_sub(1));
+        let mut picture = Buffer::empty(area);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+        let title = format!("linerate top {}", args.address);
+        draw(&title, &before.0, &after.0, after.1 - before.1, now, area, &mut picture);
+        if live {
+            let colour = std::env::var_os("NO_COLOR").is_none();
+            if screen.show(&used(&picture), columns, colour, &mut stdout()).is_err() {
+                // The terminal is gone.
+                return Ok(Exit::Fine);
+            }
+        } else {
+            crate::terminal::print(&text(&picture))?;
+        }
+        if args.once {
+            return Ok(Exit::Fine);
+        }
+        before = after;
+    }
+}
+
+/// The picture without empty rows at its end.
+fn used(picture: &Buffer) -> Buffer {
+    let blank = |y: &u16| (0..picture.area.width).all(|x| picture[(x, *y)].symbol().trim().is_empty());
+    let rows = picture.area.height - (0..picture.area.height).rev().take_while(blank).count() as u16;
+    let mut shown = picture.clone();
+    shown.resize(Rect { height: rows, ..picture.area });
+    shown
+}
+
+fn text(picture: &Buffer) -> String {
+    let picture = used(picture);
+    let row = |y: u16| (0..picture.area.width).map(|x| picture[(x, y)].symbol()).collect::<String>();
+    (0..picture.area.height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn look(at: SocketAddr) -> Result<ServerLook, Fault> {
+    Ok(ServerLook { loops: document(at, "/stats/loops")?, flows: document(at, "/stats/flows?max=100")? })
+}
+
+fn document<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, Fault> {
+    let unreachable = |e: std::io::Error| {
+        Fault::unreachable(format!("{at} does not answer: {}", said(&e)))
+            .hint("name the address that the server was given by --metrics")
+    };
+    let answer = get(at, path).map_err(unreachable)?;
+    let body =
+        answer.split_once("\r\n\r\n").filter(|_| answer.starts_with("HTTP/1.1 200 ")).map(|(_, body)| body);
+    let other = || {
+        Fault::input(format!("{at} is no metrics address of linerate: {path} is not there"))
+            .hint("start the server with --metrics ADDR:PORT, and name that address here")
+    };
+    serde_json::from_str(body.ok_or_else(other)?).map_err(|_| other())
+}
+
+fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,415 @@
+//! A running server while it runs: what `linerate top` shows. [`draw`] is a pure function of two looks at it.
+
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style as Look};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+use serde::Deserialize;
+
+use crate::units;
+
+/// `/stats/loops` of a server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Loops {
+    /// Each event loop.
+    pub loops: Vec<Loop>,
+    /// Connections over the limit.
+    pub refused: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+    /// Handlers that held their loop.
+    pub blocked: u64,
+    /// Where the server listens.
+    pub listening: Vec<String>,
+    /// The process.
+    pub process: Process,
+}
+
+/// One event loop.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Loop {
+    /// Requests read.
+    pub requests: u64,
+    /// Responses from 2xx to 5xx.
+    pub by_class: [u64; 4],
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections open now.
+    pub open: u64,
+    /// These by what they wait for.
+    pub states: States,
+    /// Handlers that wait.
+    pub waiting: u64,
+    /// Responses that are being made.
+    pub streaming: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Bytes sent.
+    pub sent: u64,
+    /// CPU time of its thread.
+    pub cpu_ns: u64,
+    /// Time in turns.
+    pub busy_ns: u64,
+    /// How long it has been in its turn now.
+    pub in_turn_us: u64,
+}
+
+/// Connections by what they wait for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct States {
+    /// The next request.
+    pub idle: u64,
+    /// The rest of a head.
+    pub head: u64,
+    /// The rest of a body.
+    pub body: u64,
+    /// A handler.
+    pub handler: u64,
+    /// The client, to take a response.
+    pub write: u64,
+}
+
+/// The server's process.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// CPU time used.
+    pub cpu_s: f64,
+    /// Start, in seconds since 1970.
+    pub started_at: f64,
+    /// Resident memory.
+    pub resident_bytes: u64,
+    /// Open file descriptors.
+    pub open_files: u64,
+    /// Most that may be open.
+    pub most_files: u64,
+}
+
+/// `/stats/flows` of a server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Flows {
+    /// Connections of the server.
+    pub total: u64,
+    /// Its listening sockets.
+    pub listeners: Vec<ListeningQueue>,
+    /// Some connections.
+    pub flows: Vec<Flow>,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ListeningQueue {
+    /// Its address.
+    pub local: String,
+    /// Connections that wait to be accepted.
+    pub waiting: u64,
+    /// How many may.
+    pub room: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Flow {
+    /// The server's end.
+    pub local: String,
+    /// The client's.
+    pub remote: String,
+    /// TCP's state.
+    pub state: String,
+    /// Received and not read by the server.
+    pub unread_bytes: u64,
+    /// Not sent yet; the kernel counts them among those not acknowledged.
+    pub unsent_bytes: u64,
+    /// Sent and not acknowledged.
+    pub unacked_bytes: u64,
+}
+
+impl Flow {
+    fn queued(&self) -> u64 {
+        self.unread_bytes + self.unsent_bytes + self.unacked_bytes
+    }
+}
+
+/// One look at a server.
+#[derive(Clone, Debug, Default)]
+pub struct ServerLook {
+    /// Its loops.
+    pub loops: Loops,
+    /// Its connections.
+    pub flows: Flows,
+}
+
+/// Rows above the tables, and the headings of both.
+const FIXED: usize = 9;
+
+/// Columns of the names of totals.
+const LABEL: usize = 13;
+
+/// Shows what happened between two looks that are `elapsed` apart; `now` is in seconds since 1970.
+pub fn draw(
+    title: &str,
+    before: &ServerLook,
+    after: &ServerLook,
+    elapsed: Duration,
+    now: f64,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let lines = lines(title, before, after, elapsed, now, usize::from(area.height));
+    for (y, line) in (area.top()..area.bottom()).zip(lines) {
+        line.render(Rect { y, height: 1, ..area }, buf);
+    }
+}
+
+/// The same as lines, at most `height`.
+fn lines(
+    title: &str,
+    before: &ServerLook,
+    after: &ServerLook,
+    elapsed: Duration,
+    now: f64,
+    height: usize,
+) -> Vec<Line<'static>> {
+    let change = Change { before: &before.loops, after: &after.loops, elapsed };
+    let (bold, dim) = (Look::new().add_modifier(Modifier::BOLD), Look::new().add_modifier(Modifier::DIM));
+    let mut lines = vec![
+        Line::from(vec![Span::styled(title.to_owned(), bold), Span::styled(head(&after.loops, now), dim)]),
+        labelled("requests", requests(&change)),
+        labelled("connections", connections(&change)),
+        labelled("bytes", bytes(&change)),
+        labelled("process", process(&change)),
+        labelled("queues", queues(&after.flows)),
+    ];
+    lines.push(Line::default());
+    lines.push(Line::styled(
+        format!(
+            "{:<5} {:>10} {:>9} {:>9} {:>7} {:>7} {:>12}",
+            "loop", "requests/s", "open", "waiting", "CPU", "busy", "turn now"
+        ),
+        bold,
+    ));
+    let own = before.loops.loops.iter().zip(&after.loops.loops).enumerate();
+    lines.extend(own.map(|(i, (before, after))| loop_row(i, before, after, elapsed)));
+    let room = height.saturating_sub(lines.len() + (FIXED - 8));
+    if !after.flows.flows.is_empty() && room > 1 {
+        lines.push(Line::styled(
+            format!("{:<24} {:<24} {:<12} {:>11} {:>11}", "local", "remote", "state", "unread", "unsent"),
+            bold,
+        ));
+        let mut flows: Vec<&Flow> = after.flows.flows.iter().collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.queued()));
+        lines.extend(flows.into_iter().take(room - 1).map(flow_row));
+    }
+    lines.truncate(height);
+    lines
+}
+
+fn labelled(label: &str, text: Vec<Span<'static>>) -> Line<'static> {
+    let mut spans = vec![Span::styled(format!("{label:<LABEL$}"), Look::new().add_modifier(Modifier::BOLD))];
+    spans.extend(text);
+    Line::from(spans)
+}
+
+/// Two looks at the loops.
+struct Change<'a> {
+    before: &'a Loops,
+    after: &'a Loops,
+    elapsed: Duration,
+}
+
+impl Change<'_> {
+    /// How much a counter of all loops grew in a second. A server that was started anew counts from 0.
+    fn rate(&self, of: impl Fn(&Loop) -> u64) -> f64 {
+        let sum = |loops: &Loops| loops.loops.iter().map(&of).sum::<u64>();
+        sum(self.after).saturating_sub(sum(self.before)) as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    fn now(&self, of: impl Fn(&Loop) -> u64) -> u64 {
+        self.after.loops.iter().map(of).sum()
+    }
+}
+
+fn head(loops: &Loops, now: f64) -> String {
+    let up = (now - loops.process.started_at).max(0.0) as u64;
+    let up = match up {
+        0..60 => format!("{up} s"),
+        60..3600 => format!("{} min", up / 60),
+        3600..86400 => format!("{} h {} min", up / 3600, up % 3600 / 60),
+        _ => format!("{} d {} h", up / 86400, up % 86400 / 3600),
+    };
+    format!("  up {up}  listening on {}", loops.listening.join(", "))
+}
+
+fn requests(change: &Change<'_>) -> Vec<Span<'static>> {
+    let mut spans = vec![Span::raw(format!("{}/s", units::rate(change.rate(|l| l.requests))))];
+    for (class, colour) in [Color::Green, Color::Green, Color::Yellow, Color::Red].into_iter().enumerate() {
+        let rate = change.rate(|l| l.by_class[class]);
+        if rate > 0.0 {
+            let text = format!("  {}xx {}/s", class + 2, units::rate(rate));
+            spans.push(Span::styled(text, Look::new().fg(colour)));
+        }
+    }
+    spans.push(Span::raw(format!(
+        "  {} handlers wait, {} responses are being made",
+        units::count(change.now(|l| l.waiting)),
+        units::count(change.now(|l| l.streaming))
+    )));
+    let grown = |of: fn(&Loops) -> u64| of(change.after).saturating_sub(of(change.before));
+    for (n, what) in [(grown(|l| l.panics), "panicked"), (grown(|l| l.blocked), "held their loop")] {
+        if n > 0 {
+            spans.push(Span::styled(format!("  {n} {what}"), Look::new().fg(Color::Red)));
+        }
+    }
+    spans
+}
+
+fn connections(change: &Change<'_>) -> Vec<Span<'static>> {
+    let states = [
+        ("idle", change.now(|l| l.states.idle)),
+        ("head", change.now(|l| l.states.head)),
+        ("body", change.now(|l| l.states.body)),
+        ("handler", change.now(|l| l.states.handler)),
+        ("write", change.now(|l| l.states.write)),
+    ];
+    let states: Vec<String> = states.iter().map(|(name, n)| format!("{name} {}", units::count(*n))).collect();
+    let mut spans = vec![Span::raw(format!(
+        "{} open ({})  {}/s accepted",
+        units::count(change.now(|l| l.open)),
+        states.join(", "),
+        units::rate(change.rate(|l| l.accepted))
+    ))];
+    let refused = change.after.refused.saturating_sub(change.before.refused);
+    if refused > 0 {
+        spans.push(Span::styled(format!("  {} refused", units::count(refused)), Look::new().fg(Color::Red)));
+    }
+    spans
+}
+
+fn bytes(change: &Change<'_>) -> Vec<Span<'static>> {
+    vec![Span::raw(format!(
+        "{}/s in, {}/s out",
+        units::bytes(change.rate(|l| l.received)),
+        units::bytes(change.rate(|l| l.sent))
+    ))]
+}
+
+fn process(change: &Change<'_>) -> Vec<Span<'static>> {
+    let (before, after) = (&change.before.process, &change.after.process);
+    let cpu = (after.cpu_s - before.cpu_s).max(0.0) / change.elapsed.as_secs_f64().max(1e-9);
+    let mut spans = vec![Span::raw(format!(
+        "CPU {}, {} resident, ",
+        units::percent(cpu),
+        units::bytes(after.resident_bytes as f64)
+    ))];
+    let files =
+        format!("{} of {} files open", units::count(after.open_files), units::count(after.most_files));
+    // Near the limit nobody can be accepted.
+    let near = after.most_files > 0 && after.open_files * 10 > after.most_files * 9;
+    spans.push(if near { Span::styled(files, Look::new().fg(Color::Red)) } else { Span::raw(files) });
+    spans
+}
+
+fn queues(flows: &Flows) -> Vec<Span<'static>> {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    for listener in &flows.listeners {
+        let text = format!(
+            "{}{}: {} of {} wait to be accepted",
+            if spans.is_empty() { "" } else { ", " },
+            listener.local,
+            units::count(listener.waiting),
+            units::count(listener.room)
+        );
+        let full = listener.room > 0 && listener.waiting * 2 > listener.room;
+        spans.push(if full { Span::styled(text, Look::new().fg(Color::Red)) } else { Span::raw(text) });
+    }
+    if spans.is_empty() {
+        spans.push(Span::raw(format!("{} TCP connections", units::count(flows.total))));
+    }
+    spans
+}
+
+fn loop_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration) -> Line<'static> {
+    let each =
+        |before: u64, after: u64| after.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(1e-9);
+    let cpu = each(before.cpu_ns, after.cpu_ns) / 1e9;
+    let busy = (each(before.busy_ns, after.busy_ns) / 1e9).min(1.0);
+    let text = format!(
+        "{number:<5} {:>10} {:>9} {:>9} {:>7} {:>7} ",
+        units::rate(each(before.requests, after.requests)),
+        units::count(after.open),
+        units::count(after.waiting),
+        units::percent(cpu),
+        units::percent(busy),
+    );
+    let turn = format!("{:>12}", units::time_ns(after.in_turn_us as f64 * 1000.0, false));
+    // What the watchdog calls held.
+    let look = if after.in_turn_us >= 5000 { Look::new().fg(Color::Red) } else { Look::new() };
+    Line::from(vec![Span::raw(text), Span::styled(turn, look)])
+}
+
+fn flow_row(flow: &Flow) -> Line<'static> {
+    Line::raw(format!(
+        "{:<24} {:<24} {:<12} {:>11} {:>11}",
+        flow.local,
+        flow.remote,
+        flow.state,
+        units::bytes(flow.unread_bytes as f64),
+        units::bytes((flow.unsent_bytes + flow.unacked_bytes) as f64)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(seconds: u64) -> ServerLook {
+        let text = format!(
+            "{{\"loops\":[{{\"requests\":{},\"by_class\":[{},0,0,{}],\"accepted\":{},\"open\":12,\"states\":{{\"idle\":9,\
+             \"head\":0,\"body\":0,\"handler\":2,\"write\":1}},\"waiting\":2,\"streaming\":1,\"received\":{},\"sent\":{},\
+             \"cpu_ns\":{},\"busy_ns\":{},\"in_turn_us\":7000}},{{\"new_key\":1}}],\"refused\":0,\"blocked\":{seconds},\
+             \"listening\":[\"127.0.0.1:8080\"],\"process\":{{\"cpu_s\":{seconds},\"started_at\":1000,\
+             \"resident_bytes\":20000000,\"open_files\":95,\"most_files\":100}}}}",
+            seconds * 1000,
+            seconds * 900,
+            seconds * 100,
+            seconds * 10,
+            seconds * 80_000,
+            seconds * 160_000,
+            seconds * 750_000_000,
+            seconds * 500_000_000,
+        );
+        let flows = "{\"total\":2,\"listeners\":[{\"local\":\"127.0.0.1:8080\",\"waiting\":3,\"room\":4096}],\"flows\":[\
+            {\"local\":\"127.0.0.1:8080\",\"remote\":\"127.0.0.1:5\",\"state\":\"established\",\"unread_bytes\":5},\
+            {\"local\":\"127.0.0.1:8080\",\"remote\":\"127.0.0.1:6\",\"state\":\"close-wait\",\"unacked_bytes\":2500000}]}";
+        ServerLook {
+            loops: serde_json::from_str(&text).expect("sound"),
+            flows: serde_json::from_str(flows).expect("sound"),
+        }
+    }
+
+    fn shown(before: &ServerLook, after: &ServerLook, height: usize) -> String {
+        let lines = lines("linerate top", before, after, Duration::from_secs(2), 4600.0, height);
+        lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn rates_are_per_second_and_the_longest_queue_is_first() {
+        insta::assert_snapshot!(shown(&look(4), &look(6), 40));
+    }
+
+    #[test]
+    fn a_server_that_was_started_anew_and_a_small_terminal_are_shown_too() {
+        let text = shown(&look(6), &look(0), 6);
+        assert!(text.lines().count() == 6 && text.contains("0/s"), "{text}");
+        shown(&ServerLook::default(), &ServerLook::default(), 24);
+    }
+}
