@@ -22,7 +22,17 @@ use args::{Cli, Command};
 use fault::{Exit, Fault};
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            if let Some(hint) = args::foreign::hint(&error) {
+                let _ = writeln!(std::io::stderr(), "hint: {hint}");
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let done = match cli.command {
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),

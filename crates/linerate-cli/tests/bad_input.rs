@@ -50,6 +50,9 @@ fn numbers_and_times() {
         &["load", "--rate", "0..5000", "http://127.0.0.1/"],
         &["load", "--rate", "0..5k@30s,fast@60s", "http://127.0.0.1/"],
         &["load", "--per-connection", "0", "http://127.0.0.1/"],
+        &["load", "-n", "-5", "http://127.0.0.1/"],
+        &["load", "-d", "-5s", "http://127.0.0.1/"],
+        &["load", "--seed", "abc", "http://127.0.0.1/"],
     ]));
 }
 
@@ -77,6 +80,11 @@ fn requests_and_checks() {
 fn what_does_not_go_together_or_does_not_exist() {
     snapshot!(all(&[
         &["load", "--connection", "5", "http://127.0.0.1/"],
+        &["load", "-z", "5s", "http://127.0.0.1/"],
+        &["load", "--vus", "5", "http://127.0.0.1/"],
+        &["load", "--latency", "http://127.0.0.1/"],
+        &["load", "--json", "{\"a\":1}", "http://127.0.0.1/"],
+        &["load", "--throughput", "--explain", "http://127.0.0.1/"],
         &["load", "--way", "loops", "http://127.0.0.1/"],
         &["load", "--io", "xdp", "http://127.0.0.1/"],
         &["load", "--arrival", "poisson", "http://127.0.0.1/"],

@@ -38,6 +38,19 @@ fn an_open_loop_counts_from_due() {
     assert!(document["client"]["lateness_us_p99"].is_number());
 }
 
+/// The last request of a second is due before it ends.
+#[test]
+fn an_open_loop_has_all_its_seconds() {
+    let url = format!("http://{}/", answering(HELLO));
+    let (document, said) = measured(&["--rate", "10", "-d", "2s", "-c", "2", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(document["duration_s"], 2.0, "{}", document["series"]);
+    let seconds = document["series"].as_array().expect("a series");
+    let rates: Vec<f64> = seconds.iter().filter_map(|s| s["rate_rps"].as_f64()).collect();
+    assert_eq!(rates.len(), 2, "{rates:?}");
+    assert!((rates.iter().sum::<f64>() - 20.0).abs() < 0.1, "{rates:?}");
+}
+
 #[test]
 fn checks_decide_the_exit_code_and_are_printed() {
     let url = format!("http://{}/", answering(HELLO));
@@ -57,13 +70,17 @@ fn checks_decide_the_exit_code_and_are_printed() {
 fn bad_answers_are_answered_and_counted() {
     let url = format!("http://{}/", answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
     let (document, said) = measured(&["-n", "20", "-c", "2", &url]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!((number(&document, "/requests/answered"), number(&document, "/bad/status")), (20, 20));
     assert!(said.err.contains("503: 20") && said.err.contains("HTTP/1.1 503 Busy"), "{said:?}");
-    let (document, _) = measured(&["-n", "20", "-c", "2", "--expect-status", "503", &url]);
+    let (document, said) = measured(&["-n", "20", "-c", "2", "--expect-status", "503", &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(number(&document, "/bad/status"), 0);
     let hello = format!("http://{}/", answering(HELLO));
-    let (document, _) = measured(&["-n", "20", "-c", "2", "--expect-body", "goodbye", &hello]);
+    let (document, said) = measured(&["-n", "20", "-c", "2", "--expect-body", "goodbye", &hello]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("not one response was good"), "{said:?}");
+    assert!(said.err.contains("body: hello\\n") && said.err.contains("sent: GET / HTTP/1.1"), "{said:?}");
     assert_eq!(number(&document, "/bad/body"), 20);
 }
 

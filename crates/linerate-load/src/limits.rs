@@ -62,6 +62,9 @@ pub(crate) const BAD_SAMPLES: usize = 8;
 /// Bytes of a head kept in a sample.
 pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
 
+/// Bytes of a bad answer's body kept in a sample.
+pub(crate) const SAMPLE_BODY_BYTES: usize = 200;
+
 /// In a run of short connections one connection of so many is asked for its TCP counters. Reason: asking each would cost a
 /// system call per request.
 pub(crate) const SHORT_INFO_EVERY: u32 = 64;

@@ -43,7 +43,8 @@ impl From<RequestError> for StartError {
 pub struct Running {
     boards: Vec<Arc<Board>>,
     workers: Vec<JoinHandle<Outcome>>,
-    collector: JoinHandle<()>,
+    collector: JoinHandle<Duration>,
+    plan: Plan,
     done: Arc<AtomicBool>,
     latest: Arc<Mutex<Snapshot>>,
     started: SystemTime,
@@ -65,9 +66,10 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
         let core = pinned.then(|| cores[i % cores.len()]);
+        let board = Arc::clone(&boards[i.min(boards.len() - 1)]);
         thread::Builder::new()
             .name(format!("load-{i}"))
-            .spawn(move || watched(core, own_descriptors, work))
+            .spawn(move || watched(core, own_descriptors, &board, work))
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))
     };
     let workers = works.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>, _>>()?;
@@ -82,11 +84,11 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))?
     };
     let warm_up = plan.warm_up;
-    Ok(Running { boards, workers, collector, done, latest, started, warm_up, warning, capture })
+    Ok(Running { boards, workers, collector, plan, done, latest, started, warm_up, warning, capture })
 }
 
 /// Runs a thread's part under its own observation.
-fn watched(core: Option<usize>, own_descriptors: bool, work: Work) -> Outcome {
+fn watched(core: Option<usize>, own_descriptors: bool, board: &Board, work: Work) -> Outcome {
     // Going without any of these costs some speed, nothing else.
     if let Some(core) = core {
         let _ = machine::pin_to_core(core);
@@ -95,14 +97,17 @@ fn watched(core: Option<usize>, own_descriptors: bool, work: Work) -> Outcome {
     if own_descriptors {
         let _ = machine::own_descriptors();
     }
+    if core.is_some() {
+        board.work_on(machine::thread_id());
+    }
     let watch = Watch::begin();
     let mut outcome = work().unwrap_or_else(|error| Outcome {
         warnings: vec![format!("a sending thread ended early: {error}")],
         broken: Some(error),
         ..Outcome::default()
     });
-    let client = if core.is_some() { watch.end_on_own_core() } else { watch.end() };
-    outcome.client.merge(&client);
+    board.work_on(None);
+    outcome.client.merge(&watch.end());
     outcome
 }
 
@@ -138,12 +143,12 @@ impl Running {
             }
         }
         self.done.store(true, Ordering::Relaxed);
-        let _ = self.collector.join();
+        outcome.client.disturbed = self.collector.join().unwrap_or_default();
         outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
         outcome.tidy_samples();
-        crate::watch::judge(&mut outcome);
+        crate::watch::judge(&self.plan, &mut outcome);
         if let Some(capture) = &self.capture
             && let Some(trouble) = capture.trouble()
         {
@@ -162,6 +167,10 @@ struct Collector {
     begun: Instant,
     parts: Vec<Snapshot>,
     waiting: Vec<VecDeque<Mark>>,
+    /// How long each sending thread has waited for its core so far, nanoseconds.
+    waited: Vec<Option<u64>>,
+    /// The most that any waited between two looks.
+    most: u64,
     last: Mark,
     series: Vec<Interval>,
     /// Seconds in an interval of the series.
@@ -178,6 +187,8 @@ impl Collector {
             begun: Instant::now(),
             parts: vec![Snapshot::default(); cores],
             waiting: vec![VecDeque::new(); cores],
+            waited: vec![None; cores],
+            most: 0,
             last: Mark::default(),
             series: Vec::new(),
             width: 1,
@@ -185,15 +196,29 @@ impl Collector {
         }
     }
 
-    fn run(&mut self, done: &AtomicBool) {
+    /// Until all is done. The bound on what this machine added to a latency.
+    fn run(&mut self, done: &AtomicBool) -> Duration {
         while !done.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(100));
             self.collect();
         }
         self.collect();
+        Duration::from_nanos(self.most)
+    }
+
+    /// A request that waits for our thread waits no longer than the thread waited for its core meanwhile.
+    fn look_at_cores(&mut self) {
+        for (board, before) in self.boards.iter().zip(&mut self.waited) {
+            let now = board.worker().and_then(machine::sched_stat_of).map(|s| s.waiting_ns);
+            if let (Some(before), Some(now)) = (*before, now) {
+                self.most = self.most.max(now.saturating_sub(before));
+            }
+            *before = now;
+        }
     }
 
     fn collect(&mut self) {
+        self.look_at_cores();
         for (i, board) in self.boards.iter().enumerate() {
             let (snapshot, marks) = board.collect();
             if let Some(snapshot) = snapshot {

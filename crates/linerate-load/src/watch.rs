@@ -1,15 +1,18 @@
-//! The load generator looked at by itself: was it the limit?
+//! The load generator looked at by itself: was it the limit, and was it disturbed?
 
 use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 
 use crate::outcome::{Client, Outcome};
+use crate::plan::{Pace, Plan, Way};
 
 /// Busy share of a core from which the client is held to be the limit.
 const BUSY: f64 = 0.95;
-/// Share of the time a thread waited for its core from which others are held to have taken it.
-const WAITED: f64 = 0.10;
+/// Busy share below which a closed loop waits for the server, not for its core.
+const ITS_PART: f64 = 0.3;
+/// Share of the requests due that never left, from which on the rate was missed.
+const MISSED: f64 = 0.001;
 /// Lateness at the 99th percentile from which an open loop was not kept, nanoseconds.
 const LATE_NS: u64 = 1_000_000;
 
@@ -54,42 +57,82 @@ impl Watch {
             ..Client::default()
         }
     }
-
-    /// The same, of a thread that has a core of its own: whoever kept it from that is named.
-    pub(crate) fn end_on_own_core(&self) -> Client {
-        let mut client = self.end();
-        let wall = self.begun.elapsed().as_secs_f64();
-        let share = if wall > 0.0 { client.run_queue_wait.as_secs_f64() / wall } else { 0.0 };
-        if share >= WAITED {
-            client.saturated = true;
-            client.reason = Some(format!(
-                "other work on this machine kept a sending thread from its core for {:.0} % of the time",
-                share * 100.0
-            ));
-        }
-        client
-    }
 }
 
-/// Says whether the client was the limit, once everything is known.
-pub(crate) fn judge(outcome: &mut Outcome) {
-    let client = &mut outcome.client;
+/// Says whether the client was the limit, once everything is known: a closed loop whose core had no time left, or an open loop that missed
+/// its rate because requests left late.
+pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
+    let client = &outcome.client;
     let late = client.lateness.percentile_ns(99.0);
-    let reason = if client.reason.is_some() {
-        return;
-    } else if client.core_busy >= BUSY {
-        format!(
-            "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
-            client.core_busy * 100.0
-        )
-    } else if late >= LATE_NS {
-        format!(
-            "requests left up to {:.1} ms late (99th percentile): the schedule was not kept",
-            late as f64 / 1e6
-        )
+    let missed = outcome.requests.unsent as f64 > MISSED * outcome.requests.due() as f64;
+    let reason = if plan.pace == Pace::Closed {
+        let waited = client.run_queue_wait.as_secs_f64()
+            / (outcome.duration.as_secs_f64() * f64::from(client.threads.max(1))).max(1e-9);
+        match client.core_busy {
+            busy if busy >= BUSY => Some(format!(
+                "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
+                busy * 100.0
+            )),
+            // Blocking threads share cores among themselves: that they wait says nothing.
+            busy if plan.way == Way::Loop && busy >= ITS_PART && busy + waited >= BUSY => Some(format!(
+                "other work took {:.0} % of the time of the sending threads, and they used the rest",
+                waited * 100.0
+            )),
+            _ => None,
+        }
+    } else if missed && late >= LATE_NS {
+        let ms = late as f64 / 1e6;
+        Some(format!("requests left up to {ms:.1} ms late (99th percentile), and the rate was not reached"))
     } else {
-        return;
+        None
     };
-    client.saturated = true;
-    client.reason = Some(reason);
+    outcome.client.saturated = reason.is_some();
+    outcome.client.reason = reason;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Rate, Target};
+
+    fn closed() -> Plan {
+        Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/")
+    }
+
+    fn limited(plan: &Plan, outcome: &Outcome) -> bool {
+        let mut outcome = outcome.clone();
+        judge(plan, &mut outcome);
+        assert_eq!(outcome.client.saturated, outcome.client.reason.is_some());
+        outcome.client.saturated
+    }
+
+    #[test]
+    fn waiting_for_a_core_alone_is_no_limit() {
+        let mut outcome = Outcome { duration: Duration::from_secs(10), ..Outcome::default() };
+        outcome.client.threads = 1;
+        outcome.client.core_busy = 0.002;
+        outcome.client.run_queue_wait = Duration::from_secs(9);
+        assert!(!limited(&closed(), &outcome));
+        outcome.client.core_busy = 0.6;
+        assert!(limited(&closed(), &outcome));
+        outcome.client.run_queue_wait = Duration::from_secs(1);
+        assert!(!limited(&closed(), &outcome));
+        outcome.client.core_busy = 0.96;
+        assert!(limited(&closed(), &outcome));
+    }
+
+    #[test]
+    fn an_open_loop_is_limited_where_it_misses_its_rate_by_leaving_late() {
+        let rate = Rate::constant(100.0);
+        let open = Plan { pace: Pace::Open { rate, arrival: Default::default() }, ..closed() };
+        let mut outcome = Outcome { duration: Duration::from_secs(10), ..Outcome::default() };
+        outcome.requests.sent = 1000;
+        outcome.client.core_busy = 1.0;
+        outcome.client.lateness.record(5_000_000, 1000);
+        assert!(!limited(&open, &outcome), "the rate was reached");
+        outcome.requests.unsent = 10;
+        assert!(limited(&open, &outcome));
+        outcome.client.lateness = Default::default();
+        assert!(!limited(&open, &outcome), "the server held them up");
+    }
 }

@@ -15,7 +15,7 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     }
     all.extend(few_samples(plan, outcome));
     all.extend(short(outcome));
-    all.extend(core_taken(outcome));
+    all.extend(disturbed(plan, outcome));
     all.extend(rate_missed(plan, outcome));
     all.extend(unsteady(plan, outcome));
     all.extend(mostly_bad(outcome));
@@ -48,15 +48,17 @@ fn short(outcome: &Outcome) -> Option<String> {
     })
 }
 
-fn core_taken(outcome: &Outcome) -> Option<String> {
-    let share = figures::wait_share(outcome);
-    let long_enough = outcome.client.run_queue_wait > Duration::from_millis(50);
-    // Where it set the limit, the client's own word on it is enough.
-    (share > 0.1 && long_enough && !outcome.client.saturated).then(|| {
+fn disturbed(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let most = outcome.client.disturbed;
+    let p99 = figures::main_latency(plan, outcome)?.percentile_ns(99.0);
+    // Below a tenth of what is slow anyway it changes no figure.
+    let matters = most >= Duration::from_millis(1) && most.as_nanos() >= u128::from(p99 / 10);
+    (matters && !outcome.client.saturated).then(|| {
         format!(
-            "something else used the load generator's cores: for {} of the time it wanted to run it had to wait \
-             (nothing else should run on its cores; --threads with fewer than all cores leaves room)",
-            units::percent(share)
+            "this machine added up to {} to some latencies: a sending thread waited for its core, in all {} of the time it \
+             wanted to run (--threads with fewer than all cores leaves room for other work)",
+            units::time_ns(most.as_nanos() as f64, false),
+            units::percent(figures::wait_share(outcome))
         )
     })
 }
@@ -95,7 +97,7 @@ fn unsteady(plan: &Plan, outcome: &Outcome) -> Option<String> {
 
 fn mostly_bad(outcome: &Outcome) -> Option<String> {
     let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
-    (answered > 0 && bad * 2 > answered).then(|| {
+    (answered > 0 && bad * 2 > answered && bad < answered).then(|| {
         format!(
             "{} of the answers were not what was expected: the rate and the latencies are mostly those of bad answers",
             units::percent(bad as f64 / answered as f64)
@@ -150,13 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_core_shared_with_others_is_said() {
+    fn what_this_machine_added_is_said_with_its_bound() {
         let mut outcome = testing::quiet_outcome();
-        outcome.client.cpu = Duration::from_secs(9);
-        outcome.client.run_queue_wait = Duration::from_millis(900);
-        assert!(!only(&outcome, &testing::plan_closed(), "something else used"));
-        outcome.client.run_queue_wait = Duration::from_millis(1100);
-        assert!(only(&outcome, &testing::plan_closed(), "something else used"));
+        outcome.client.disturbed = Duration::from_micros(900);
+        assert!(!only(&outcome, &testing::plan_closed(), "this machine added"));
+        outcome.client.disturbed = Duration::from_millis(12);
+        assert!(only(&outcome, &testing::plan_closed(), "this machine added up to 12.0 ms"));
+        outcome.latency.from_sent.record(1_000_000_000, 1_000_000);
+        assert!(!only(&outcome, &testing::plan_closed(), "this machine added"));
     }
 
     #[test]

@@ -191,6 +191,7 @@ fn client(report: &Report<'_>) -> schema::Client {
         core_busy: round3(c.core_busy),
         cpu_us_per_request: figures::cpu_us_per_request(report.outcome).map(round3),
         run_queue_wait_s: seconds(c.run_queue_wait),
+        disturbed_ms: round3(c.disturbed.as_secs_f64() * 1e3),
         context_switches: c.context_switches,
         lateness_us_p99: late.then(|| round3(c.lateness.percentile_ns(99.0) as f64 / 1e3)),
         threads: c.threads,
@@ -237,6 +238,8 @@ fn sample(s: &outcome::Sample, told: bool) -> schema::Sample {
         why: s.why.clone(),
         request: s.request.clone(),
         head: s.head.clone(),
+        body: s.body.clone(),
+        sent: s.sent.clone(),
     }
 }
 

@@ -140,6 +140,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             closed_by_peer: 1_000,
             requests_resent: 900,
             learnt_limit: Some(100),
+            learnt_on: 12,
             ..Connections::default()
         },
         tcp: Tcp {
@@ -178,6 +179,8 @@ pub(crate) fn outcome_closed() -> Outcome {
                 why: "bad status".to_owned(),
                 request: "GET /".to_owned(),
                 head: "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n".to_owned(),
+                body: String::new(),
+                sent: String::new(),
             },
             Sample {
                 due_us: 9_000.0,
@@ -186,6 +189,8 @@ pub(crate) fn outcome_closed() -> Outcome {
                 why: "timeout".to_owned(),
                 request: "GET /".to_owned(),
                 head: String::new(),
+                body: String::new(),
+                sent: String::new(),
             },
         ],
         ..quiet_outcome()

@@ -26,8 +26,8 @@ Examples:
   linerate load -X PUT --body '{\"n\":{{seq}}}' -H 'Content-Type: application/json' http://127.0.0.1:8080/items/{{seq}}
   linerate load --check 'p99<50ms' --check 'errors<0.1%' --json out.json http://127.0.0.1:8080/   in a pipeline
 
-Exit codes: 0 done and fine; 1 a check failed, or not one request was answered; 2 bad input, nothing was run; 3 the
-target could not be reached; 4 something failed here (a full disk, a missing capability); 130 interrupted.";
+Exit codes: 0 done and fine; 1 a check failed, a response was not as --expect-* wants it, not one response was good, or
+the server was unreachable for a second or at the end; 2 bad input, nothing was run; 3 the target was never reached; 4 something failed here (a full disk, a missing capability); 130 interrupted.";
 
 /// Send requests as fast as the network takes them, or at an exact rate; measure honestly
 ///
@@ -46,18 +46,18 @@ pub(crate) struct LoadArgs {
     pub(crate) url: Option<String>,
 
     /// Connections held open [default: 64]
-    #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, help_heading = HOW)]
+    #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) connections: Option<u32>,
 
     /// Requests in flight on each connection [default: 1]
     ///
     /// With more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
     /// 9.3.2). Should the server close early, idempotent requests go out again (--resend); others end as "unknown".
-    #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, help_heading = HOW)]
+    #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) pipeline: Option<u32>,
 
     /// Close a connection after N requests: 1 for short connections [default: as many as the server allows]
-    #[arg(long, value_name = "N", value_parser = values::per_connection, help_heading = HOW)]
+    #[arg(long, value_name = "N", value_parser = values::per_connection, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) per_connection: Option<u32>,
 
     /// Which requests go out again when the server closes their connection without a byte of their response [default: idle]
@@ -65,7 +65,7 @@ pub(crate) struct LoadArgs {
     pub(crate) resend: Option<Resend>,
 
     /// Threads to send from, each on a core of its own [default: one per core]
-    #[arg(short = 't', long, value_name = "N", value_parser = values::threads, help_heading = HOW)]
+    #[arg(short = 't', long, value_name = "N", value_parser = values::threads, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) threads: Option<u32>,
 
     /// Way of sending: ours, or a baseline to compare with [default: loop]
@@ -102,17 +102,17 @@ pub(crate) struct LoadArgs {
     pub(crate) throughput: bool,
 
     /// Stop after N requests
-    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests, help_heading = WHEN)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = values::requests, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) requests: Option<u64>,
 
     /// Stop after this time [default: 10s, without -n]; with -n, whichever comes first
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, help_heading = WHEN)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) duration: Option<Duration>,
 
     /// Open loop: R requests/s in total, whatever the answers do
     ///
     /// A number (500, 50k), or steps: 0..5000@30s,5000@60s goes from 0 to 5000 in 30s, then stays there for 60s.
-    #[arg(short = 'r', long, value_name = "R", value_parser = values::rate, help_heading = WHEN)]
+    #[arg(short = 'r', long, value_name = "R", value_parser = values::rate, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) rate: Option<Rate>,
 
     /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
@@ -120,11 +120,11 @@ pub(crate) struct LoadArgs {
     pub(crate) arrival: Option<Arrival>,
 
     /// Time at the start that is not in the figures [default: 0s]
-    #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = WHEN)]
+    #[arg(long, value_name = "TIME", value_parser = values::time, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) warm_up: Option<Duration>,
 
     /// Time an answer may take before its request counts as failed [default: 10s]
-    #[arg(long, value_name = "TIME", value_parser = values::timeout, help_heading = WHEN)]
+    #[arg(long, value_name = "TIME", value_parser = values::timeout, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) timeout: Option<Duration>,
 
     #[command(flatten)]
@@ -139,7 +139,7 @@ pub(crate) struct LoadArgs {
     pub(crate) tag: Option<String>,
 
     /// Seed of everything random: the same seed asks for the same again [default: 1]
-    #[arg(long, value_name = "N", help_heading = WHAT)]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_negative_numbers = true, help_heading = WHAT)]
     pub(crate) seed: Option<u64>,
 
     /// Plan file (TOML): several requests with weights, data, checks; flags given here override it

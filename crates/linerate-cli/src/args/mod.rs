@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod documented;
 mod explain;
+pub(crate) mod foreign;
 mod load;
 mod passive;
 mod request;

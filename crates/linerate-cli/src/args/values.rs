@@ -17,6 +17,13 @@ fn at_least_one(text: &str, most: u64, what: &str) -> Result<u64, String> {
     }
 }
 
+/// `--seed`.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.trim()
+        .parse()
+        .map_err(|_| format!("{} is no seed; write a whole number from 0 on, such as 42", quoted(text)))
+}
+
 /// `--connections`.
 pub(super) fn connections(text: &str) -> Result<u32, String> {
     at_least_one(text, MAX_CONNECTIONS, "connections").map(|n| n as u32)

@@ -31,6 +31,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
         let first = linerate_load::first_request(&meaning.plan)?;
         return terminal::print(&dry_run::to_string(&meaning.plan, &first)).map(|()| Exit::Fine);
     }
+    if let Some(right) = args.json.as_deref().and_then(crate::args::foreign::json_body) {
+        return Err(Fault::input("--json is followed by a body").hint(right));
+    }
     let sink = args.json.as_deref().map(Sink::new);
     sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
     if let Some(file) = &meaning.plan.pcap_out {
@@ -74,18 +77,21 @@ fn report(
             })?;
         }
     }
-    printed.map(|()| exit(outcome, &checks))
+    printed.map(|()| exit(plan, outcome, &checks))
 }
 
-fn exit(outcome: &Outcome, checks: &[CheckResult]) -> Exit {
+fn exit(plan: &Plan, outcome: &Outcome, checks: &[CheckResult]) -> Exit {
     let nothing_answered = outcome.requests.answered == 0 && outcome.requests.sent > 0;
+    let expects = plan.requests.iter().any(|r| !r.expect.status.is_empty() || r.expect.body.is_some());
+    let (bad, answered) = (outcome.bad.total(), outcome.requests.answered);
+    let is_bad = (expects && bad > 0) || (answered > 0 && bad == answered);
     if outcome.interrupted {
         Exit::Interrupted
     } else if outcome.unreachable.is_some() {
         Exit::Unreachable
     } else if outcome.broken.is_some() {
         Exit::Ours
-    } else if nothing_answered || outcome.was_down() || checks.iter().any(|check| !check.pass) {
+    } else if nothing_answered || is_bad || outcome.was_down() || checks.iter().any(|check| !check.pass) {
         Exit::CheckFailed
     } else {
         Exit::Fine
@@ -103,28 +109,40 @@ mod tests {
 
     #[test]
     fn exit_codes_by_rule() {
+        let mut plan = super::testing::plan("http://127.0.0.1/");
         let requests = Requests { sent: 1, answered: 1, ..Requests::default() };
         let fine = Outcome { requests, ..Outcome::default() };
-        assert_eq!(exit(&fine, &[check(true)]), Exit::Fine);
-        assert_eq!(exit(&fine, &[check(true), check(false)]), Exit::CheckFailed);
+        assert_eq!(exit(&plan, &fine, &[check(true)]), Exit::Fine);
+        assert_eq!(exit(&plan, &fine, &[check(true), check(false)]), Exit::CheckFailed);
         let none = Outcome {
             requests: Requests { sent: 1, failed: 1, ..Requests::default() },
             ..Outcome::default()
         };
-        assert_eq!(exit(&none, &[]), Exit::CheckFailed);
+        assert_eq!(exit(&plan, &none, &[]), Exit::CheckFailed);
         let mut down = Down { at_end: true, ..Down::default() };
         let with = |down: &Down| Outcome { down: Some(down.clone()), ..fine.clone() };
-        assert_eq!(exit(&with(&down), &[]), Exit::CheckFailed);
+        assert_eq!(exit(&plan, &with(&down), &[]), Exit::CheckFailed);
         down = Down::default();
         down.spans.push(0, 999_999_999);
-        assert_eq!(exit(&with(&down), &[]), Exit::Fine);
+        assert_eq!(exit(&plan, &with(&down), &[]), Exit::Fine);
         down.spans.push(2_000_000_000, 3_000_000_000);
-        assert_eq!(exit(&with(&down), &[]), Exit::CheckFailed);
+        assert_eq!(exit(&plan, &with(&down), &[]), Exit::CheckFailed);
         let unreachable = Outcome { unreachable: Some("refused".to_owned()), ..none.clone() };
-        assert_eq!(exit(&unreachable, &[]), Exit::Unreachable);
+        assert_eq!(exit(&plan, &unreachable, &[]), Exit::Unreachable);
         let broken = Outcome { broken: Some("the interface is gone".to_owned()), ..fine.clone() };
-        assert_eq!(exit(&broken, &[check(true)]), Exit::Ours);
-        assert_eq!(exit(&Outcome { interrupted: true, ..unreachable }, &[check(false)]), Exit::Interrupted);
-        assert_eq!(exit(&Outcome::default(), &[]), Exit::Fine);
+        assert_eq!(exit(&plan, &broken, &[check(true)]), Exit::Ours);
+        assert_eq!(
+            exit(&plan, &Outcome { interrupted: true, ..unreachable }, &[check(false)]),
+            Exit::Interrupted
+        );
+        assert_eq!(exit(&plan, &Outcome::default(), &[]), Exit::Fine);
+        let mut bad = Outcome { requests: Requests { answered: 2, ..fine.requests }, ..fine.clone() };
+        bad.bad.status = 1;
+        assert_eq!(exit(&plan, &bad, &[]), Exit::Fine);
+        plan.requests[0].expect.status = vec![200];
+        assert_eq!(exit(&plan, &bad, &[]), Exit::CheckFailed);
+        plan.requests[0].expect.status.clear();
+        bad.bad.status = 2;
+        assert_eq!(exit(&plan, &bad, &[]), Exit::CheckFailed);
     }
 }

@@ -312,6 +312,10 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
         return Err(Fault::input("-t counts the threads of event loops; --way poll has one thread and --way threads one for each connection")
             .hint("leave out -t, or say how many with -c"));
     }
+    if plan.throughput && args.explain {
+        return Err(Fault::input("--explain needs latencies, which --throughput does not record")
+            .hint("leave out one of the two"));
+    }
     if let Some(check) = plan.checks.iter().find(|c| plan.throughput && c.metric.is_latency()) {
         return Err(Fault::input(format!("--throughput gives latencies up, and {} needs them", check.expr))
             .hint("leave out one of the two"));

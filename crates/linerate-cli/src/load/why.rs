@@ -103,8 +103,8 @@ mod tests {
     use crate::load::testing::plan;
 
     fn sample(latency_us: Option<f64>, request: &str) -> Sample {
-        let (why, head) = (String::new(), String::new());
-        Sample { due_us: 0.0, latency_us, status: None, why, request: request.to_owned(), head }
+        let (why, head, body, sent) = Default::default();
+        Sample { due_us: 0.0, latency_us, status: None, why, request: request.to_owned(), head, body, sent }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where a core leaves word of how it is going, and where it finds the order to stop. Looked at once a turn; the lock is
 //! only taken when somebody asked, or a second has passed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linerate_net::{TcpTotals, Time};
@@ -19,6 +19,8 @@ pub(crate) struct Board {
     stop: AtomicBool,
     common: Arc<Common>,
     wanted: AtomicBool,
+    /// The thread that works, 0 when none does.
+    worker: AtomicU32,
     word: Mutex<Word>,
 }
 
@@ -51,6 +53,15 @@ impl Board {
     /// One that shares what all cores know.
     pub(crate) fn sharing(common: &Arc<Common>) -> Board {
         Board { common: Arc::clone(common), ..Board::default() }
+    }
+
+    /// Which thread works now.
+    pub(crate) fn work_on(&self, thread: Option<u32>) {
+        self.worker.store(thread.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn worker(&self) -> Option<u32> {
+        Some(self.worker.load(Ordering::Relaxed)).filter(|thread| *thread > 0)
     }
 
     pub(crate) fn say_reached(&self) {

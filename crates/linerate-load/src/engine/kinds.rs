@@ -6,7 +6,7 @@ use std::sync::Arc;
 use linerate_http::client::{CellError, Expect, RequestSpec, Template, TemplateError, Values};
 use linerate_net::{Conn, Lent, NetError, Transport};
 
-use crate::limits::{BATCH_BYTES, RENDERED_BYTES};
+use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::pick::Picker;
 use crate::plan::{DataSet, Expectation, Plan, Request};
 
@@ -239,6 +239,18 @@ impl Kinds {
         let kind = self.get(kind);
         let template = if closing { &kind.closing } else { &kind.usual };
         template.render(&Values { seq, now_ms, seed: self.seed, row }, out);
+    }
+
+    /// The head of a request for people to read: what is secret is left out.
+    pub(crate) fn shown(&self, kind: u16, local: u64) -> String {
+        const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
+        let mut bytes = Vec::new();
+        self.render(kind, local, false, 0, &mut bytes);
+        let text = String::from_utf8_lossy(&bytes);
+        let head = text.split("\r\n\r\n").next().unwrap_or_default();
+        let is_secret = |line: &str| SECRET.iter().any(|s| line.to_ascii_lowercase().starts_with(s));
+        let shown = head.lines().filter(|line| !is_secret(line)).collect::<Vec<_>>().join("\n");
+        shown.chars().take(SAMPLE_HEAD_BYTES).collect()
     }
 
     /// Sends `count` requests of a kind; the last of them says `Connection: close` when `closing`. Returns the bytes.

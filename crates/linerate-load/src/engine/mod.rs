@@ -582,6 +582,14 @@ impl<T: Transport> Engine<T> {
         let end =
             if self.stopping.is_some_and(|at| at >= planned) { planned.max(last) } else { last.max(from) };
         let interrupted = self.board.stop_asked();
+        // A schedule that has run to its planned end lasted until then, though its last request was due before.
+        let to_plan = self.orders.open_loop && planned != Time::NEVER && self.supply.ran_out_of_time();
+        let to_plan = to_plan && !interrupted && !broken;
+        let end = if to_plan { planned.max(last) } else { end };
+        while to_plan && self.next_mark <= planned {
+            self.next_mark = self.next_mark + Duration::from_secs(1);
+            self.board.mark(&self.recorder);
+        }
         let end = if interrupted || broken || last == Time::ZERO { now } else { end };
         let totals = if broken { self.transport.totals() } else { self.let_go() };
         if let Some(totals) = totals {

@@ -72,6 +72,11 @@ struct Tally {
     latency: Histogram,
 }
 
+/// Bytes as text that steers no terminal.
+fn escaped(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
 /// What was found wrong with an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -100,6 +105,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) verdict: Verdict,
     pub(crate) head: &'a [u8],
+    /// Beginning of the body, where it was kept.
+    pub(crate) body: &'a [u8],
 }
 
 impl Recorder {
@@ -206,7 +213,9 @@ impl Recorder {
             && self.bad_samples.len() < BAD_SAMPLES
         {
             let latency = answer.now.nanos_since(run.stamp.due);
-            let sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
+            let mut sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
+            sample.body = escaped(answer.body);
+            sample.sent = kinds.shown(run.kind, run.first);
             self.bad_samples.push(sample);
         }
     }
@@ -227,6 +236,8 @@ impl Recorder {
             why: why.to_owned(),
             request: kinds.get(run.kind).name.clone(),
             head: String::from_utf8_lossy(&head[..head.len().min(SAMPLE_HEAD_BYTES)]).into_owned(),
+            body: String::new(),
+            sent: String::new(),
         }
     }
 
@@ -276,7 +287,9 @@ impl Recorder {
                 status: None,
                 why: "unsolicited".to_owned(),
                 request: String::new(),
-                head: String::from_utf8_lossy(&bytes[..bytes.len().min(UNSOLICITED_BYTES)]).into_owned(),
+                head: escaped(&bytes[..bytes.len().min(UNSOLICITED_BYTES)]),
+                body: String::new(),
+                sent: String::new(),
             });
         }
     }

@@ -10,7 +10,7 @@ use memchr::memmem;
 use super::kinds::Kinds;
 use super::recorder::{Answer, Recorder, Verdict};
 use super::stamp::Stamp;
-use crate::limits::SAMPLE_HEAD_BYTES;
+use crate::limits::{SAMPLE_BODY_BYTES, SAMPLE_HEAD_BYTES};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,8 @@ struct Current {
     head: Vec<u8>,
     tag: Option<u64>,
     found: bool,
+    /// The first bytes of the body.
+    start: Vec<u8>,
     /// The last bytes of the body so far, as many as the text sought might have begun in.
     tail: Vec<u8>,
 }
@@ -221,7 +223,7 @@ impl Session {
         let mut record = |run: Run<Stamp>, first_byte: Option<Time>| {
             let bad_status = !kinds.get(run.kind).good_status(status);
             let verdict = Verdict { bad_status, ..Verdict::default() };
-            recorder.answered(&run, &Answer { now, first_byte, status, verdict, head }, kinds);
+            recorder.answered(&run, &Answer { now, first_byte, status, verdict, head, body: b"" }, kinds);
         };
         let mut rest = count;
         if let Some(first_byte) = self.first_byte.take() {
@@ -250,6 +252,7 @@ impl Session {
                 current.begin(&head, shared.judge.tag.as_deref());
             }
             Some(Part::Body(piece)) => {
+                current.keep(piece);
                 if let Some(Some(finder)) = shared.judge.bodies.get(kind as usize) {
                     current.search(finder, piece);
                 }
@@ -297,7 +300,7 @@ impl Session {
             bad_body: kind.expectation.body.is_some() && !current.found,
             bad_tag,
         };
-        let answer = Answer { now, first_byte, status, verdict, head: &current.head };
+        let answer = Answer { now, first_byte, status, verdict, head: &current.head, body: &current.start };
         shared.recorder.answered(&run, &answer, shared.kinds);
     }
 }
@@ -356,12 +359,21 @@ impl Current {
         self.status = head.status();
         self.found = false;
         self.tail.clear();
+        self.start.clear();
         self.head.clear();
         let raw = head.raw();
         self.head.extend_from_slice(&raw[..raw.len().min(SAMPLE_HEAD_BYTES)]);
         self.tag = tag
             .and_then(|name| head.get(name.as_bytes()))
             .and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
+    }
+
+    /// Keeps the first bytes of a body, for a sample.
+    fn keep(&mut self, piece: &[u8]) {
+        let room = SAMPLE_BODY_BYTES.saturating_sub(self.start.len());
+        if room > 0 {
+            self.start.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
     }
 
     /// Looks for the text in the body, also across pieces.

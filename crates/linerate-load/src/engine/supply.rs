@@ -122,6 +122,11 @@ impl Supply {
         }
     }
 
+    /// Whether the time ended it, not the number of requests.
+    pub(crate) fn ran_out_of_time(&self) -> bool {
+        self.remaining > 0
+    }
+
     /// When it stops by itself.
     pub(crate) fn stop_at(&self) -> Time {
         self.stop_at

@@ -145,6 +145,7 @@ impl Client {
         self.cpu += other.cpu;
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
+        self.disturbed = self.disturbed.max(other.disturbed);
         self.context_switches += other.context_switches;
         self.lateness.merge(&other.lateness);
         self.threads += other.threads;

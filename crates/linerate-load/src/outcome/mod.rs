@@ -270,6 +270,8 @@ pub struct Client {
     pub core_busy: f64,
     /// Time the sending threads were runnable and had to wait for a core (schedstat).
     pub run_queue_wait: Duration,
+    /// The longest that a sending thread waited for its core within a tenth of a second: this machine added no more than that to a latency.
+    pub disturbed: Duration,
     /// Context switches of the sending threads.
     pub context_switches: u64,
     /// How late requests left against when they were due and could have (open loop), nanoseconds.
@@ -323,6 +325,10 @@ pub struct Sample {
     pub request: String,
     /// Beginning of the answer's head (at most 1 kB), empty when none came.
     pub head: String,
+    /// Beginning of the answer's body (at most 200 bytes), where it was bad.
+    pub body: String,
+    /// The request as it was sent, without secrets, where the answer was bad.
+    pub sent: String,
 }
 
 /// How a run is going: cumulative, cheap to take.

@@ -13,7 +13,7 @@ use crate::engine::recorder::{Answer, Recorder, Verdict};
 use crate::engine::session::surplus;
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_BODY_BYTES, SAMPLE_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
 use crate::resend::{End, Fate, Unanswered, fate};
@@ -280,7 +280,8 @@ impl Caller {
             bad_tag: false,
         };
         desk.busy = desk.busy.saturating_sub(1);
-        let answer = Answer { now, first_byte, status, verdict, head: &self.head };
+        let body = &self.body[..self.body.len().min(SAMPLE_BODY_BYTES)];
+        let answer = Answer { now, first_byte, status, verdict, head: &self.head, body };
         desk.recorder.answered(&run, &answer, &desk.kinds);
     }
 

@@ -114,6 +114,12 @@ fn rate_now(scene: &Scene, snapshot: &Snapshot) -> f64 {
 pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
     let (_, progress) = scene.progress(snapshot);
     let r = &snapshot.requests;
+    if !snapshot.measuring && !scene.warm_up.is_zero() {
+        // Nothing of it is counted, which must not look like a server that is dead.
+        let open = units::several(snapshot.open, "connection", "connections");
+        let received = units::bytes(snapshot.bytes.received as f64);
+        return format!("{progress}: {open}, {received} received");
+    }
     let mut line = format!("{progress}: {}/s", units::rate(rate_now(scene, snapshot)));
     if !scene.throughput && snapshot.latency.count() > 0 {
         for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {

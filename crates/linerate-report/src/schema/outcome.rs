@@ -212,6 +212,9 @@ pub struct Client {
     pub cpu_us_per_request: Option<f64>,
     /// Time the sending threads waited for a core, seconds.
     pub run_queue_wait_s: f64,
+    /// What this machine added to a latency at most, milliseconds.
+    #[serde(default)]
+    pub disturbed_ms: f64,
     /// Context switches of the sending threads.
     pub context_switches: u64,
     /// 99th percentile of how late requests left in an open loop; null in a closed one.
@@ -278,6 +281,12 @@ pub struct Sample {
     pub request: String,
     /// Beginning of the answer's head.
     pub head: String,
+    /// Beginning of the answer's body, where it was bad.
+    #[serde(default)]
+    pub body: String,
+    /// The request as it was sent, without secrets, where the answer was bad.
+    #[serde(default)]
+    pub sent: String,
 }
 
 /// Where it happened.

@@ -32,7 +32,7 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
     sections::answers(&mut page, outcome);
     sections::names(&mut page, outcome);
     failures::write(&mut page, plan, outcome);
-    sections::connections(&mut page, outcome);
+    sections::connections(&mut page, plan, outcome);
     sections::client(&mut page, plan, outcome);
     notes(&mut page, plan, outcome);
     sections::checks(&mut page, checks);
@@ -126,6 +126,14 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         units::bytes(figures::per_second(outcome.bytes.sent, outcome)),
     ));
     unreachable(page, outcome);
+    let (bad, answered) = (outcome.bad.total(), requests.answered);
+    if answered > 0 && bad == answered {
+        page.blank();
+        page.marked(
+            Mark::Bad,
+            "not one response was good: the rate and the latencies are those of bad responses",
+        );
+    }
 }
 
 /// When the server could not be reached, in a line.
@@ -149,7 +157,7 @@ pub fn done(plan: &Plan, outcome: &Outcome) -> String {
         parts.push(format!("closed after {}", units::several(u64::from(n), "request", "requests")));
     }
     if outcome.client.threads > 0 && plan.way == Way::Loop {
-        parts.push(units::several(u64::from(outcome.client.threads), "core", "cores"));
+        parts.push(units::several(u64::from(outcome.client.threads), "thread", "threads"));
     }
     if !outcome.io.is_empty() {
         parts.push(outcome.io.clone());

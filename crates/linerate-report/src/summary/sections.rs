@@ -55,7 +55,20 @@ fn bad(page: &mut Page, outcome: &Outcome) {
             let shown = page.style.dim(&format!("                | {shown}"));
             page.line(&shown);
         }
+        quoted(page, "body", &sample.body);
+        quoted(page, "sent", sample.sent.lines().next().unwrap_or_default());
     }
+}
+
+/// What came or went, already escaped, as far as it fits.
+fn quoted(page: &mut Page, what: &str, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    let room = usize::from(page.style.width).saturating_sub(24);
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(room).collect();
+    let shown = page.style.dim(&format!("                {what}: {shown}"));
+    page.line(&shown);
 }
 
 pub(super) fn names(page: &mut Page, outcome: &Outcome) {
@@ -97,10 +110,13 @@ pub(super) fn names(page: &mut Page, outcome: &Outcome) {
     }
 }
 
-pub(super) fn connections(page: &mut Page, outcome: &Outcome) {
+pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     page.blank();
     let c = &outcome.connections;
     let mut text = format!("{} opened", units::count(c.opened));
+    if c.opened > u64::from(plan.connections) && !outcome.duration.is_zero() {
+        text += &format!(" ({}/s)", units::rate(figures::per_second(c.opened, outcome)));
+    }
     if c.failed > 0 {
         text += &format!(", {} could not be opened", units::count(c.failed));
         let kinds = [(c.refused, "refused"), (c.hanging, "never answered")];
