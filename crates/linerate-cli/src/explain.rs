@@ -108,7 +108,7 @@ fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
 }
 
 /// As [`parts::literal`], for bytes.
-fn literal_body(body: &[u8]) -> Vec<u8> {
+pub(crate) fn literal_body(body: &[u8]) -> Vec<u8> {
     let mut literal = Vec::with_capacity(body.len());
     let mut rest = body;
     while let Some(at) = rest.windows(2).position(|w| w == b"{{") {

@@ -51,7 +51,7 @@ fn numbers_and_times() {
         &["load", "--rate", "0..5k@30s,fast@60s", "http://127.0.0.1/"],
         &["load", "--per-connection", "0", "http://127.0.0.1/"],
         &["load", "-n", "-5", "http://127.0.0.1/"],
-        &["load", "-d", "-5s", "http://127.0.0.1/"],
+        &["load", "-d", "-5", "http://127.0.0.1/"],
         &["load", "--seed", "abc", "http://127.0.0.1/"],
     ]));
 }

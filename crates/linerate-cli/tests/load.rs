@@ -236,6 +236,37 @@ fn a_dry_run_says_what_is_left_out_as_the_run_would() {
     assert!(said.err.starts_with("note: ") && said.err.contains("POST /a"), "{said:?}");
 }
 
+/// A gzip file may hold any bytes, two braces among them.
+#[test]
+fn a_body_from_a_file_is_sent_as_it_is_unless_it_is_a_template() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("body");
+    let file = format!("@{}", path.display());
+    let bytes = b"\x1f\x8b {{seq}} {{ }} {{{{ \x1b[31m \xff";
+    std::fs::write(&path, bytes).expect("written");
+    let (sender, received) = std::sync::mpsc::channel();
+    let address = server(move |mut stream| {
+        use std::io::{Read, Write};
+        let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..n]);
+            if all.ends_with(bytes) {
+                let _ = sender.send(());
+                let _ = stream.write_all(HELLO.as_bytes());
+            }
+        }
+    });
+    let url = format!("http://{address}/");
+    let (_, said) = measured(&["-n", "1", "--timeout", "5s", "--body", &file, &url]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    received.try_recv().expect("the bytes came as they are");
+    std::fs::write(&path, "n={{seq}}").expect("written");
+    let said = run(&["load", "--dry-run", "--body-template", &file, "http://127.0.0.1/"]);
+    assert!(said.out.contains("POST / HTTP/1.1") && said.out.contains("n=0"), "{said:?}");
+    let said = run(&["load", "--dry-run", "--body-template", "text", "http://127.0.0.1/"]);
+    assert!(said.code == Some(2) && said.err.contains("write --body-template @FILE"), "{said:?}");
+}
+
 #[test]
 fn a_body_may_come_from_a_file_or_from_standard_input() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -130,6 +130,10 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) request: RequestFlags,
 
+    /// Body from a file in which slots are filled in, as they are in --body TEXT
+    #[arg(long, value_name = "@FILE", conflicts_with = "body", help_heading = WHAT)]
+    pub(crate) body_template: Option<String>,
+
     /// CSV file whose columns fill {{NAME.COLUMN}}; the name is "csv" without one; repeatable
     #[arg(long, value_name = "[NAME=]FILE", value_parser = values::data_file, help_heading = WHAT)]
     pub(crate) data: Vec<DataFile>,

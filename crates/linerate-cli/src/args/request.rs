@@ -23,7 +23,7 @@ pub(crate) struct RequestFlags {
     #[arg(short = 'H', long, value_name = "FIELD", value_parser = parts::parse_header, help_heading = WHAT)]
     pub(crate) header: Vec<(String, String)>,
 
-    /// Body: the text itself, @FILE for a file's bytes, @- for standard input
+    /// Body: the text itself, @FILE for a file's bytes as they are, @- for standard input
     #[arg(long, value_name = "TEXT|@FILE", help_heading = WHAT)]
     pub(crate) body: Option<String>,
 

@@ -241,17 +241,24 @@ impl Draft<'_> {
             }],
         };
         let args = self.args;
-        let of_one = [("--method", args.request.method.is_some()), ("--body", args.request.body.is_some())];
+        let of_one = [
+            ("--method", args.request.method.is_some()),
+            ("--body", args.request.body.is_some()),
+            ("--body-template", args.body_template.is_some()),
+        ];
         if let Some((flag, _)) = of_one.iter().find(|(_, given)| *given && requests.len() > 1) {
             let message = format!("{flag} would make all {} requests the same", requests.len());
             return Err(Fault::input(message).hint("write it in a plan file, at the request that is meant"));
         }
-        let body = args.request.body()?;
+        let body = body(args)?;
         for request in &mut requests {
             if let Some(body) = &body {
                 request.body = Some(body.clone());
             }
             request.method = args.request.method_over(&request.method);
+            if args.body_template.is_some() && args.request.method.is_none() && request.method == "GET" {
+                "POST".clone_into(&mut request.method);
+            }
             self.dress(request);
             // Names given elsewhere stay; one made here follows the method.
             if self.file.is_none() && self.source.is_none() {
@@ -277,6 +284,20 @@ impl Draft<'_> {
 /// How long a rate lasts after the warm-up, when it ends by itself.
 fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
     rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
+}
+
+/// The body that flags give, as a template: what comes from a file is sent as it is, unless it is said to be a template.
+fn body(args: &LoadArgs) -> Result<Option<Vec<u8>>, Fault> {
+    if let Some(template) = &args.body_template {
+        if !template.starts_with('@') {
+            return Err(Fault::input(format!("--body-template: {template} does not name a file"))
+                .hint("write --body-template @FILE, or --body TEXT"));
+        }
+        return read_body(template).map(Some);
+    }
+    let of_file = args.request.body.as_ref().is_some_and(|text| text.starts_with('@'));
+    let body = args.request.body()?;
+    Ok(if of_file { body.map(|bytes| crate::explain::literal_body(&bytes)) } else { body })
 }
 
 /// `TEXT`, `@FILE` or `@-`.
@@ -329,8 +350,8 @@ fn not_idempotent(plan: &Plan) -> Option<String> {
     let unsafe_one = plan.requests.iter().find(|r| !IDEMPOTENT.contains(&r.method.as_str()))?;
     (plan.depth > 1).then(|| {
         format!(
-            "{} is not idempotent: when the server closes a connection early, the requests in flight on it end as \
-             \"unknown\", since sending them again could do things twice (RFC 9112 section 9.3)",
+            "{} is not idempotent: when the server closes a connection without announcing it, the requests in flight on it \
+             end as \"unknown\", since sending them again could do things twice (RFC 9112 section 9.3)",
             unsafe_one.method
         )
     })
