@@ -89,7 +89,9 @@ fn a_dead_server_is_a_failure() {
     for way in WAYS {
         let server = Broken::start(|_| Reply::good());
         meanwhile(&server, &[(500, Broken::kill)], || {
+            let begun = Instant::now();
             let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
+            assert!(begun.elapsed() < Duration::from_secs(20), "{way:?} takes {:?}", begun.elapsed());
             run.exits(1);
             // Each of eight connections is tried every 20 ms for 1.5 s: 600 times, and less on a busy machine.
             assert!(run.failures("connect") >= 100, "{way:?} {}", run.words);

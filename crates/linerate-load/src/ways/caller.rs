@@ -356,6 +356,10 @@ impl Caller {
     pub(super) fn connect_failed(&mut self, asked: Time, now: Time, error: &NetError) -> bool {
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
+        // What was begun behind the end is nobody's failure, and must not go on for ever.
+        if asked >= desk.supply.stop_at() {
+            return false;
+        }
         let cut_short = error.kind == NetErrorKind::TimedOut && now - asked < HANGING;
         if cut_short && now >= desk.supply.stop_at() {
             return false;
