@@ -28,10 +28,8 @@ impl Addr {
     }
 
     pub(super) fn v4(bytes: [u8; 4]) -> Addr {
-        let mut addr = [0; 16];
-        addr[..12].copy_from_slice(&MAPPED);
-        addr[12..].copy_from_slice(&bytes);
-        Addr(addr)
+        let [a, b, c, d] = bytes;
+        Addr([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
     }
 
     pub(crate) fn ip(&self) -> IpAddr {
@@ -96,7 +94,7 @@ impl IpHeader {
 
     fn parse_v4(bytes: &[u8], checksums: Checksums) -> Result<IpHeader, Malformed> {
         let header: &[u8; IPV4_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
-        let [first, _, l0, l1, _, _, f0, f1, _, protocol, ..] = *header;
+        let [first, _, l0, l1, _, _, f0, f1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] = *header;
         let (from, to) = (usize::from(first & 15) * 4, usize::from(u16::from_be_bytes([l0, l1])));
         if from < IPV4_HEADER || to < from {
             return Err(Malformed::Header);
@@ -115,8 +113,7 @@ impl IpHeader {
                 return Err(Malformed::Checksum);
             }
         }
-        let addr = |at: usize| bytes[at..].first_chunk().map_or(Addr::default(), |c| Addr::v4(*c));
-        Ok(IpHeader { src: addr(12), dst: addr(16), from, to })
+        Ok(IpHeader { src: Addr::v4([s0, s1, s2, s3]), dst: Addr::v4([d0, d1, d2, d3]), from, to })
     }
 
     fn parse_v6(bytes: &[u8]) -> Result<IpHeader, Malformed> {
@@ -140,17 +137,15 @@ impl IpHeader {
     /// Writes the header of a packet with a payload of `len` bytes into `header`, which has its length.
     pub(crate) fn emit(src: &Addr, dst: &Addr, len: usize, header: &mut [u8]) {
         if dst.is_v4() {
-            let total = (IPV4_HEADER + len) as u16;
-            header[..2].copy_from_slice(&[0x45, 0]);
-            header[2..4].copy_from_slice(&total.to_be_bytes());
-            // Don't fragment; the identification of an atomic datagram means nothing (RFC 6864 section 4.1).
-            header[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
-            header[8..12].copy_from_slice(&[HOP_LIMIT, TCP, 0, 0]);
-            header[12..16].copy_from_slice(src.bytes());
-            header[16..20].copy_from_slice(dst.bytes());
+            let Some(header) = header.first_chunk_mut::<IPV4_HEADER>() else { return };
+            let [l0, l1] = ((IPV4_HEADER + len) as u16).to_be_bytes();
+            let ([.., s0, s1, s2, s3], [.., d0, d1, d2, d3]) = (src.0, dst.0);
+            // Don't fragment; the identification of an atomic datagram means nothing (RFC 6864 section 4.1). As one array: many
+            // small copies are many calls.
+            *header = [0x45, 0, l0, l1, 0, 0, 0x40, 0, HOP_LIMIT, TCP, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
             let mut sum = Sum::default();
-            sum.add(&header[..IPV4_HEADER]);
-            header[10..12].copy_from_slice(&sum.finish().to_be_bytes());
+            sum.add(header);
+            [header[10], header[11]] = sum.finish().to_be_bytes();
         } else {
             header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
             header[4..6].copy_from_slice(&(len as u16).to_be_bytes());

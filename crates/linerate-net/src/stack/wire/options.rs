@@ -124,6 +124,15 @@ impl Options {
     }
 
     pub(crate) fn emit(&self, mut out: &mut [u8]) {
+        // What nearly every segment of an established connection has, at once.
+        if let Some((value, echo)) = self.timestamps
+            && !self.sack_permitted
+            && let Ok(all) = <&mut [u8; 12]>::try_from(&mut *out)
+        {
+            let ([a, b, c, d], [e, f, g, h]) = (value.to_be_bytes(), echo.to_be_bytes());
+            *all = [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h];
+            return;
+        }
         let mut put = |bytes: &[u8]| {
             let (head, rest) = std::mem::take(&mut out).split_at_mut(bytes.len());
             head.copy_from_slice(bytes);

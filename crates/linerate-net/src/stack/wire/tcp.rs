@@ -79,15 +79,14 @@ impl TcpHeader {
 
     /// Writes the header into `out`, which has its length; the checksum stays zero.
     pub(crate) fn emit(&self, out: &mut [u8]) {
-        out[..2].copy_from_slice(&self.src_port.to_be_bytes());
-        out[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
-        out[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
-        out[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
-        out[12] = ((self.len() / 4) << 4) as u8;
-        out[13] = self.flags.0;
-        out[14..16].copy_from_slice(&self.window.to_be_bytes());
-        out[16..18].fill(0);
-        out[18..20].copy_from_slice(&self.urgent.to_be_bytes());
-        self.options.emit(&mut out[TCP_HEADER..]);
+        // As one array: many small copies are many calls.
+        let Some((fixed, options)) = out.split_first_chunk_mut::<TCP_HEADER>() else { return };
+        let ([s0, s1], [d0, d1]) = (self.src_port.to_be_bytes(), self.dst_port.to_be_bytes());
+        let [q0, q1, q2, q3] = self.seq.0.to_be_bytes();
+        let [a0, a1, a2, a3] = self.ack.0.to_be_bytes();
+        let offset = ((self.len() / 4) << 4) as u8;
+        let ([w0, w1], [u0, u1]) = (self.window.to_be_bytes(), self.urgent.to_be_bytes());
+        *fixed = [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, self.flags.0, w0, w1, 0, 0, u0, u1];
+        self.options.emit(options);
     }
 }
