@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             "every client that stayed got its responses, and nothing was left behind",
         ),
         None => options.seeds.run(
-            &["linerate-net", "--test", "stack_seeds", "--"],
+            &["linerate-net", "--test", "stack_seeds", "--test", "stack_hosts", "--"],
             "no hang, no byte lost, doubled or changed",
         ),
     }

@@ -74,7 +74,8 @@ pub trait Link {
         false
     }
 
-    /// Lets everything handed to [`Link::transmit`] go.
+    /// Lets everything handed to [`Link::transmit`] go. ENETDOWN: the link is down and has lost it, which may pass; other errors are for
+    /// good.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Waits for packets until `until` (`None`: as long as it takes; a time in the past: only looks). It may end early for

@@ -60,7 +60,11 @@ impl<L: Link> Stack<L> {
     /// Everything that was handed to the link leaves. Should that have taken long (a process that lost its core), timers of what
     /// leaves late begin late.
     fn let_go(&mut self) -> io::Result<()> {
-        self.link.flush()?;
+        match self.link.flush() {
+            // A link that is down has lost it, as a network would: the timers send it again.
+            Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => {}
+            flushed => flushed?,
+        }
         self.handed = 0;
         if self.leaving.is_empty() {
             return Ok(());

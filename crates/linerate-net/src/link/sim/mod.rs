@@ -5,6 +5,7 @@
 //! network with one end brings it its own packets back, so that a single [`Stack`](crate::stack::Stack) can be both ends of its
 //! connections.
 
+mod nat;
 mod net;
 mod options;
 
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::net::{Net, Status};
-pub use self::options::{SimOptions, SimStats};
+pub use self::options::{Nat, Outages, SimOptions, SimStats};
 use super::{Checksums, Link};
 use crate::sys::EventFd;
 use crate::{Time, Waker};
@@ -50,7 +51,7 @@ impl Sim {
     pub fn end(&self, addresses: &[IpAddr]) -> io::Result<SimEnd> {
         let wake = Arc::new(EventFd::new()?);
         let index = self.lock().add(addresses);
-        Ok(SimEnd { sim: self.clone(), index, wake, runs: false })
+        Ok(SimEnd { sim: self.clone(), index, wake, runs: false, has_sent: false })
     }
 
     /// Changes how the network behaves from now on.
@@ -76,6 +77,8 @@ pub struct SimEnd {
     wake: Arc<EventFd>,
     /// It has had its first turn.
     runs: bool,
+    /// Something was sent since the last flush.
+    has_sent: bool,
 }
 
 impl SimEnd {
@@ -157,10 +160,15 @@ impl Link for SimEnd {
         let mut packet = self.sim.lock().buffer(len);
         fill(&mut packet);
         self.sim.lock().carry(to, packet);
+        self.has_sent = true;
         true
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        let sends = std::mem::take(&mut self.has_sent);
+        if sends && self.sim.lock().is_down() {
+            return Err(io::Error::from_raw_os_error(libc::ENETDOWN));
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::nat::Mappings;
 use super::options::{SimOptions, SimStats};
 use crate::Time;
 use crate::link::faults::Dice;
@@ -33,6 +34,7 @@ pub(super) struct Net {
     pub(super) ends: Vec<End>,
     spare: Vec<Vec<u8>>,
     dice: Dice,
+    mappings: Mappings,
     /// Until when the way towards an address is taken.
     busy: Vec<(IpAddr, Time)>,
 }
@@ -46,6 +48,7 @@ impl Net {
             ends: Vec::new(),
             spare: Vec::new(),
             dice: Dice::new(options.seed),
+            mappings: Mappings::default(),
             busy: Vec::new(),
         }
     }
@@ -73,9 +76,25 @@ impl Net {
         self.ends.iter().position(|end| end.addresses.contains(&to)).or_else(|| alone.then_some(0))
     }
 
+    pub(super) fn is_down(&self) -> bool {
+        self.options.outages.is_some_and(|outages| outages.is_down(self.now))
+    }
+
     /// Takes a packet towards `to`, and decides its fate.
     pub(super) fn carry(&mut self, to: IpAddr, mut packet: Vec<u8>) {
         self.stats.sent += 1;
+        if self.is_down() {
+            self.stats.lost += 1;
+            return self.give_back(packet);
+        }
+        let to = match &self.options.nat {
+            Some(nat) => self.mappings.pass(nat, self.now, to, &mut packet),
+            None => Some(to),
+        };
+        let Some(to) = to else {
+            self.stats.astray += 1;
+            return self.give_back(packet);
+        };
         let Some(end) = self.end_of(to) else {
             self.stats.astray += 1;
             return self.give_back(packet);

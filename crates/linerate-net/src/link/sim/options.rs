@@ -1,8 +1,50 @@
 //! How a network in memory behaves, and what it counts.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::Time;
 use crate::link::{Checksums, Faults};
+
+/// When all links are down: packets are lost, and whoever sends is told so as by the kernel (ENETDOWN).
+#[derive(Clone, Copy, Debug)]
+pub struct Outages {
+    /// When the first begins.
+    pub first: Duration,
+    /// From one to the next.
+    pub every: Duration,
+    /// Each.
+    pub lasts: Duration,
+}
+
+impl Outages {
+    pub(super) fn is_down(&self, now: Time) -> bool {
+        let since = now.nanos_since(Time::ZERO + self.first);
+        let begun = now >= Time::ZERO + self.first;
+        begun && since % (self.every.as_nanos() as u64).max(1) < self.lasts.as_nanos() as u64
+    }
+}
+
+/// A NAT before the hosts of a network: to all others they have one address and few ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Nat {
+    /// The address that the others see.
+    pub outside: Ipv4Addr,
+    /// How the addresses behind it begin.
+    pub inside: [u8; 2],
+    /// The ports it has.
+    pub first_port: u16,
+    /// The last of them.
+    pub last_port: u16,
+    /// A port whose connection has ended, and that nothing passed for so long, is free.
+    pub forgets: Duration,
+}
+
+impl Nat {
+    pub(super) fn is_inside(&self, address: Ipv4Addr) -> bool {
+        address.octets()[..2] == self.inside
+    }
+}
 
 /// How the network behaves. The default is a perfect one: 100 microseconds one way, and nothing goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +72,10 @@ pub struct SimOptions {
     /// Packets arrive together, at multiples of this: as behind a card or a machine that looks only so often. Zero: each in its
     /// time.
     pub together: Duration,
+    /// When links are down.
+    pub outages: Option<Outages>,
+    /// Who is behind a NAT.
+    pub nat: Option<Nat>,
     /// The largest packet, IP header included. Larger ones are lost: one that was under way when it became smaller.
     pub mtu: usize,
     /// The largest packet that the path behind the link takes; larger ones are lost without a word. Zero: as the link.
@@ -51,6 +97,8 @@ impl Default for SimOptions {
             duplicate_ppm: 0,
             corrupt_ppm: 0,
             lose: 0,
+            outages: None,
+            nat: None,
             together: Duration::ZERO,
             mtu: 1500,
             path_mtu: 0,
