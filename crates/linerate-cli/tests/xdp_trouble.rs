@@ -239,3 +239,23 @@ fn the_target_is_no_source() {
     assert!(said.err.contains("--from is 10.77.0.2, which is the target itself"), "{}", said.err);
     assert!(begun.elapsed() < Duration::from_secs(2), "before anything is looked for");
 }
+
+/// The kernel needs a moment to take the program and the queue from a process that was killed; nothing else is waited for.
+#[test]
+fn after_a_kill_a_new_server_answers_soon() {
+    let Some(cable) = Cable::new("after_a_kill_a_new_server_answers_soon", 1) else { return };
+    let mut serving = Serving::xdp(&cable, "");
+    assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
+    let mut soonest = Duration::MAX;
+    // A busy machine may be slow several times, but hardly always.
+    for _ in 0..5 {
+        serving.signal("-KILL");
+        let killed = Instant::now();
+        serving.0.wait().expect("it is gone");
+        serving = Serving::xdp(&cable, "");
+        assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
+        soonest = soonest.min(killed.elapsed());
+    }
+    println!("the soonest answer came {soonest:?} after the kill");
+    assert!(soonest < Duration::from_millis(500), "{soonest:?}");
+}

@@ -6,6 +6,13 @@ use std::time::Duration;
 /// thousand packets; more would only be memory that falls out of the cache.
 pub(super) const FRAMES: u32 = 2048;
 
+/// Frames, and entries of the rings, for receiving in a flood. Reason: at 64,000 packets a second they hold what comes in 128 ms in
+/// which the thread has no core; a real client whose SYN is lost asks again after a second.
+pub(super) const FLOOD_FRAMES: u32 = 8192;
+
+/// Shared memory of all queues with so many frames, at most, bytes. Reason: it is pinned; a card may have a hundred queues.
+pub(super) const FLOOD_MEMORY: usize = 512 << 20;
+
 /// Addresses and ports that packets are compared with one by one. Reason: it costs a nanosecond or so for each packet and rule.
 pub(super) const RULES: usize = 128;
 

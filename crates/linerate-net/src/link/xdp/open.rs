@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -288,15 +289,6 @@ struct Taken {
     note: Option<String>,
 }
 
-/// One way of taking an interface: where the program runs, and whether the card uses our memory.
-type Way = (Mode, bool, &'static str);
-
-const WAYS: [Way; 3] = [
-    (Mode::Native, true, "native, zero-copy"),
-    (Mode::Native, false, "native, copy"),
-    (Mode::Generic, false, "generic, copy"),
-];
-
 /// Opens a socket on each queue and attaches the program, in the best way that works.
 fn take(
     options: &XdpOptions,
@@ -304,73 +296,93 @@ fn take(
     queues: u32,
     program: impl Fn(u32) -> Vec<u64>,
 ) -> Result<Taken, XdpError> {
-    let ways = match options.mode {
-        XdpMode::Auto => &WAYS[..],
-        XdpMode::Native => &WAYS[1..2],
-        XdpMode::Generic => &WAYS[2..],
+    let (map, sockets) = sockets(options, interface, queues)?;
+    let zero_copy = sockets.iter().all(QueueSocket::is_zero_copy);
+    let loaded =
+        Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
+    let modes = match options.mode {
+        XdpMode::Auto => &[Mode::Native, Mode::Generic][..],
+        XdpMode::Native => &[Mode::Native],
+        XdpMode::Generic => &[Mode::Generic],
     };
-    let mut first_refusal: Option<io::Error> = None;
-    for &way in ways {
-        match take_by(options, interface, queues, &program, way)? {
-            Ok(mut taken) => {
-                taken.note = first_refusal.filter(|_| way.0 == Mode::Generic).map(|e| {
+    let mut refusal: Option<io::Error> = None;
+    for &mode in modes {
+        match patiently(|| Attachment::new(&loaded, interface.index, mode), busy) {
+            Ok(attachment) => {
+                let how = match mode {
+                    Mode::Native if zero_copy => "native, zero-copy",
+                    Mode::Native => "native, copy",
+                    Mode::Generic => "generic, copy",
+                };
+                let note = refusal.map(|e| {
                     format!(
                         "the driver of {} cannot run XDP programs ({}): generic mode, slower",
                         options.interface,
                         preflight::in_words(&e)
                     )
                 });
-                return Ok(taken);
+                return Ok(Taken { sockets, map, attachment, how, note });
             }
-            // What the copying way in the driver says tells most.
-            Err(e) => first_refusal = Some(e),
+            Err(e) if busy(&e) => return Err(preflight::has_program(&options.interface)),
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                return Err(preflight::refused("the XDP program", &e));
+            }
+            // What the driver says tells most.
+            Err(e) => refusal = refusal.or(Some(e)),
         }
     }
-    let error = first_refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
+    let error = refusal.unwrap_or_else(|| io::ErrorKind::Unsupported.into());
     Err(preflight::refused(&format!("an XDP program on {}", options.interface), &error))
 }
 
-/// Tries one way. The inner error means: another way may work.
-fn take_by(
+/// A socket on each queue: with room for floods where there is memory for it, else with what is usual.
+fn sockets(
     options: &XdpOptions,
     interface: &Interface,
     queues: u32,
-    program: impl Fn(u32) -> Vec<u64>,
-    (mode, zero_copy, how): Way,
-) -> Result<Result<Taken, io::Error>, XdpError> {
-    let config = Config {
+) -> Result<(XskMap, Vec<QueueSocket>), XdpError> {
+    let config = |receive_frames| Config {
         frames: limits::FRAMES,
+        receive_frames,
         frame_bytes: frame_bytes(interface),
-        zero_copy,
+        zero_copy: options.mode == XdpMode::Auto,
         busy_poll: options.busy_poll,
     };
+    let (large, usual) = (config(limits::FLOOD_FRAMES), config(limits::FRAMES));
+    let name = &options.interface;
+    if large.memory() * queues as usize <= limits::FLOOD_MEMORY
+        && let Some(sockets) = sockets_of(name, interface.index, queues, &large, false)?
+    {
+        return Ok(sockets);
+    }
+    let sockets = sockets_of(name, interface.index, queues, &usual, true)?;
+    sockets.ok_or_else(|| preflight::too_little_memory(name, queues, usual.memory()))
+}
+
+/// `None`: there is too little memory. `waits`: what others just gave back is waited for.
+fn sockets_of(
+    name: &str,
+    interface: u32,
+    queues: u32,
+    config: &Config,
+    waits: bool,
+) -> Result<Option<(XskMap, Vec<QueueSocket>)>, XdpError> {
     let map = XskMap::new(queues).map_err(|e| preflight::refused("a BPF map", &e))?;
     let mut sockets = Vec::new();
+    let no_memory = |e: &io::Error| e.raw_os_error() == Some(libc::ENOBUFS);
     for queue in 0..queues {
-        // The memory of sockets that were tried another way is given back a little later.
-        let leaving = |e: &io::Error| busy(e) || e.raw_os_error() == Some(libc::ENOBUFS);
-        match patiently(|| QueueSocket::open(interface.index, queue, &config), leaving) {
+        let leaving = |e: &io::Error| busy(e) || (waits && no_memory(e));
+        match patiently(|| QueueSocket::open(interface, queue, config), leaving) {
             Ok(socket) => {
-                use std::os::fd::AsFd;
                 map.set(queue, socket.as_fd()).map_err(|e| preflight::refused("the map of sockets", &e))?;
                 sockets.push(socket);
             }
-            Err(e) if busy(&e) => return Err(preflight::queue_busy(&options.interface, queue)),
-            Err(e) if zero_copy => return Ok(Err(e)),
-            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
-                return Err(preflight::too_little_memory(&options.interface, queues, config.memory()));
-            }
+            Err(e) if busy(&e) => return Err(preflight::queue_busy(name, queue)),
+            Err(e) if no_memory(&e) => return Ok(None),
             Err(e) => return Err(preflight::refused("an AF_XDP socket", &e)),
         }
     }
-    let loaded =
-        Program::load(&program(map.number())).map_err(|e| preflight::refused("the XDP program", &e))?;
-    match patiently(|| Attachment::new(&loaded, interface.index, mode), busy) {
-        Ok(attachment) => Ok(Ok(Taken { sockets, map, attachment, how, note: None })),
-        Err(e) if busy(&e) => Err(preflight::has_program(&options.interface)),
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(preflight::refused("the XDP program", &e)),
-        Err(e) => Ok(Err(e)),
-    }
+    Ok(Some((map, sockets)))
 }
 
 /// Tries again for a while when what is in the way is just leaving.

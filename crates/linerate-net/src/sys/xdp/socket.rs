@@ -12,11 +12,13 @@ use crate::sys::{EventFd, check};
 /// How a socket is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// Frames, and entries of the rings, for each direction: a power of two.
+    /// Frames, and entries of the rings, for sending, and for receiving when all is calm: a power of two.
     pub(crate) frames: u32,
+    /// Frames, and entries of the rings, for receiving in a flood: a power of two, `frames` at least.
+    pub(crate) receive_frames: u32,
     /// Bytes of a frame: a power of two from 2048 to the page size. The kernel keeps [`HEADROOM`] of them when it receives.
     pub(crate) frame_bytes: usize,
-    /// Have the card itself read and write the shared memory.
+    /// Have the card itself read and write the shared memory where it can.
     pub(crate) zero_copy: bool,
     /// Poll the queue from this thread, for so long at a time (SO_PREFER_BUSY_POLL).
     pub(crate) busy_poll: Option<Duration>,
@@ -25,7 +27,7 @@ pub(crate) struct Config {
 impl Config {
     /// Frames of both directions.
     fn all_frames(&self) -> u32 {
-        self.frames * 2
+        self.frames + self.receive_frames
     }
 
     /// Memory that a socket shares with the kernel, bytes.
@@ -46,6 +48,10 @@ const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
 /// Packets of one poll of the queue: what a poll by interrupt takes (NAPI_POLL_WEIGHT).
 const POLLED: u32 = 64;
+
+/// It is a flood when this part of the frames of calm times waits to be taken (a half), and calm again when it is this part (a 16th).
+const FLOOD: u32 = 2;
+const CALM: u32 = 16;
 
 /// Calls for one `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must not hold us.
 const CALLS_PER_KICK: u32 = 512;
@@ -71,6 +77,13 @@ pub(crate) struct QueueSocket {
     transmit: Ring<Packet>,
     /// Free for sending.
     free: Vec<Frame>,
+    /// Free for receiving, and kept back while all is calm: fewer frames go round, and those stay in the cache.
+    reserve: Vec<Frame>,
+    /// Frames that the kernel has for receiving, or that wait to be taken; and so many when all is calm.
+    posted: u32,
+    calm: u32,
+    /// The card uses our memory.
+    zero_copy: bool,
     /// Pushed since the last `kick`.
     pushed: bool,
     /// This thread polls the queue.
@@ -86,23 +99,27 @@ impl QueueSocket {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (umem, mut frames) = Umem::new(config.all_frames(), config.frame_bytes)?;
         register(&fd, &umem)?;
-        for ring in
-            [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING]
-        {
-            set(&fd, libc::SOL_XDP, ring, &config.frames)?;
+        let (size, received) = (config.frames, config.receive_frames);
+        for (ring, entries) in [
+            (libc::XDP_UMEM_FILL_RING, received),
+            (libc::XDP_RX_RING, received),
+            (libc::XDP_UMEM_COMPLETION_RING, size),
+            (libc::XDP_TX_RING, size),
+        ] {
+            set(&fd, libc::SOL_XDP, ring, &entries)?;
         }
         let at = ring_offsets(&fd)?;
-        let size = config.frames;
         let mut fill =
-            Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), size)?;
+            Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, at.fr.into(), received)?;
         let completion =
             Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, at.cr.into(), size)?;
-        let receive = Ring::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, at.rx.into(), size)?;
+        let receive = Ring::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, at.rx.into(), received)?;
         let transmit = Ring::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, at.tx.into(), size)?;
         for frame in frames.drain(..size as usize) {
             fill.push(umem.address(&frame));
         }
         fill.publish();
+        let reserve = frames.drain(..(received - size) as usize).collect();
         if let Some(time) = config.busy_poll {
             let micros = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX).max(1);
             set(&fd, libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, &1)?;
@@ -111,17 +128,47 @@ impl QueueSocket {
         }
         // Older kernels do without.
         let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
-        bind(&fd, interface, queue, config.zero_copy)?;
-        let polls = config.busy_poll.is_some();
-        Ok(QueueSocket { fd, umem, fill, completion, receive, transmit, free: frames, pushed: false, polls })
+        // The same memory serves either way: what it costs to pin it is paid once.
+        let zero_copy = match bind(&fd, interface, queue, config.zero_copy) {
+            Err(e) if config.zero_copy && e.raw_os_error() != Some(libc::EBUSY) => {
+                bind(&fd, interface, queue, false)?;
+                false
+            }
+            bound => bound.map(|()| config.zero_copy)?,
+        };
+        Ok(QueueSocket {
+            fd,
+            umem,
+            fill,
+            completion,
+            receive,
+            transmit,
+            free: frames,
+            reserve,
+            posted: size,
+            calm: size,
+            zero_copy,
+            pushed: false,
+            polls: config.busy_poll.is_some(),
+        })
+    }
+
+    /// Whether the card uses our memory.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        self.zero_copy
     }
 
     /// Lends up to `max` received frames to `take`. Returns how many.
     pub(crate) fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
-        let count = self.receive.available(u32::try_from(max).unwrap_or(u32::MAX));
+        let waiting = self.receive.available(u32::MAX);
+        let count = waiting.min(u32::try_from(max).unwrap_or(u32::MAX));
         if count == 0 {
             return 0;
         }
+        if waiting >= self.calm / FLOOD {
+            self.post_reserve();
+        }
+        let is_calm = waiting < self.calm / CALM;
         self.umem.prefetch(self.receive.peek(0).address);
         for i in 0..count {
             let packet = self.receive.peek(i);
@@ -134,11 +181,24 @@ impl QueueSocket {
                 take(bytes);
             }
             // There are as many frames for receiving as the fill ring has room for.
-            self.fill.push(self.umem.address(&frame));
+            if is_calm && self.posted > self.calm {
+                self.posted -= 1;
+                self.reserve.push(frame);
+            } else {
+                self.fill.push(self.umem.address(&frame));
+            }
         }
         self.receive.release(count);
         self.fill.publish();
         count as usize
+    }
+
+    /// Packets come faster than they are taken: all frames are for receiving.
+    fn post_reserve(&mut self) {
+        self.posted += self.reserve.len() as u32;
+        for frame in self.reserve.drain(..) {
+            self.fill.push(self.umem.address(&frame));
+        }
     }
 
     /// Whether frames wait to be received.
