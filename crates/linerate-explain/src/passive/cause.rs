@@ -16,6 +16,12 @@ pub const CLIENT_POOL: &str = "client-pool";
 pub const CLIENT_SLOW_READER: &str = "client-slow-reader";
 /// The server did not read the request as fast as it came.
 pub const ZERO_WINDOW: &str = "zero-window";
+/// The answer ends with its connection, which is closed late.
+pub const LATE_CLOSE: &str = "late-close";
+/// The server refused connections.
+pub const REFUSED: &str = "connection-refused";
+/// A connection died: one end sent again and again and heard nothing.
+pub const DIED: &str = "connection-died";
 /// The client waited for 100 Continue.
 pub const EXPECT_CONTINUE: &str = "expect-continue";
 /// Each call paid for a connection.

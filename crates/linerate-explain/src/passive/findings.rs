@@ -2,7 +2,7 @@
 
 use super::cause;
 use super::flow::ms;
-use super::observation::{Call, Observation, Sums};
+use super::observation::{Call, Fault, FaultKind, Observation, Sums};
 
 /// Something that was seen to cost time.
 #[derive(Clone, Debug)]
@@ -59,6 +59,7 @@ const THINK_NS: i64 = 10_000_000;
 /// What was seen to cost time, most costly first.
 pub fn of(seen: &Observation) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen.seen.iter().filter_map(|s| from_notes(seen, s)).collect();
+    found.extend(from_faults(seen));
     found.extend(server_think(seen, &found));
     found.extend(head_of_line(seen));
     found.extend(no_keep_alive(seen));
@@ -68,8 +69,8 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
 }
 
 fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
-    let calls = i64::try_from(s.calls.max(1)).unwrap_or(i64::MAX);
-    let cost_ns = s.cost_ns / calls;
+    // In the middle: one outlier is no cost of all.
+    let cost_ns = s.median_ns;
     if cost_ns < LEAST_NS || (s.cost_ns as f64) < SHARE * s.total_ns as f64 {
         return None;
     }
@@ -101,28 +102,35 @@ fn per(sum: i64, n: u64) -> i64 {
 /// The server's own time, when it is most of the calls' time and long.
 fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     let s: &Sums = &seen.sums;
-    let cost_ns = per(s.think_ns, s.answered);
+    let cost_ns = s.slow_think_median_ns;
     // What holds back the first byte otherwise is not thinking.
     let others = found.iter().filter(|f| f.id != cause::PACKET_LOSS);
     let explained = others.fold(0i64, |sum, f| sum.saturating_add(f.all_ns));
-    if cost_ns < THINK_NS || (s.think_ns as f64) < 0.4 * s.total_ns as f64 || explained > s.think_ns {
+    let most = (s.slow_think_ns as f64) < 0.4 * s.total_ns as f64;
+    if s.slow_thinks == 0 || cost_ns < THINK_NS || most || explained > s.slow_think_ns {
         return None;
     }
     let example = seen.slowest.iter().max_by_key(|c| c.think_ns);
-    let [median, _, p99, most] = s.think_quantiles_ns;
+    let [median, _, p99, longest] = s.think_quantiles_ns;
     Some(Finding {
         id: cause::SERVER_THINK,
         title: "the server takes its time before the first byte of its answer",
-        calls: s.answered,
+        calls: s.slow_thinks,
         of: s.answered,
         cost_ns,
-        all_ns: s.think_ns,
-        confidence: if s.rtt_min_ns.is_some() { Confidence::Likely } else { Confidence::Possible },
+        all_ns: s.slow_think_ns,
+        // One slow call of many may be anything.
+        confidence: if s.rtt_min_ns.is_some() && (s.slow_thinks > 1 || s.answered == 1) {
+            Confidence::Likely
+        } else {
+            Confidence::Possible
+        },
         evidence: vec![format!(
-            "from the request's last byte to the answer's first, the network's round trip taken off: median {}, 99 % within {}, at most {}",
+            "from the request's last byte to the answer's first, the network's round trip taken off: median {}, 99 % within {}, at most {}{}",
             ms(median),
             ms(p99),
-            ms(most)
+            ms(longest),
+            bound(s)
         )],
         fixes: vec![Fix {
             software: "the server",
@@ -132,6 +140,110 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
         example: example.cloned(),
     })
 }
+
+/// How the round trip is known where no handshake tells it, in words.
+fn bound(s: &Sums) -> String {
+    match (s.rtt_min_ns, s.rtt_bound_ns) {
+        (None, Some(bound)) => format!(
+            "; no opening is in the capture: the round trip is at most {}, the shortest time until a server acknowledged anything",
+            ms(bound)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// Connections that never opened, died, or closed their window for good.
+fn from_faults(seen: &Observation) -> Vec<Finding> {
+    let kinds: [(fn(FaultKind) -> bool, &'static str, &'static str); 6] = [
+        (
+            |k| matches!(k, FaultKind::NotOpened { .. }),
+            cause::SYN_LOSS,
+            "connections were asked for and never opened: no SYN got an answer",
+        ),
+        (|k| k == FaultKind::Refused, cause::REFUSED, "connections were refused: nobody listens there"),
+        (
+            |k| k == FaultKind::WindowClosed { of_client: false },
+            cause::ZERO_WINDOW,
+            "the server's window closed, and never opened again: it stopped reading",
+        ),
+        (
+            |k| k == FaultKind::WindowClosed { of_client: true },
+            cause::CLIENT_SLOW_READER,
+            "the client's window closed, and never opened again: it stopped reading",
+        ),
+        (
+            |k| matches!(k, FaultKind::Died { .. }),
+            cause::DIED,
+            "connections died: one end sent the same again and again and heard nothing any more",
+        ),
+        (|k| k == FaultKind::Lossy, cause::PACKET_LOSS, "segments were lost and had to be sent again"),
+    ];
+    // One refused beside others that were not is what a client does that tries ::1 before 127.0.0.1.
+    let matters = |f: &Finding| f.id != cause::REFUSED || f.calls == f.of || 2 * f.calls > f.of;
+    kinds.iter().filter_map(|(is, id, title)| of_kind(seen, *is, id, title)).filter(matters).collect()
+}
+
+fn of_kind(
+    seen: &Observation,
+    is: fn(FaultKind) -> bool,
+    id: &'static str,
+    title: &'static str,
+) -> Option<Finding> {
+    let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
+    let first = all.first()?;
+    let mut costs: Vec<i64> = all.iter().map(|f| f.cost_ns).collect();
+    costs.sort_unstable();
+    let (client, server) = first.ends;
+    let syns: u32 =
+        all.iter().map(|f| if let FaultKind::NotOpened { syns } = f.kind { syns } else { 0 }).sum();
+    let segments: u64 = all.iter().map(|f| f.segments).sum();
+    let mut words = format!(
+        "{} of {} connections, {client} to {server} first; the longest for {}",
+        all.len(),
+        seen.sums.connections,
+        ms(*costs.last()?)
+    );
+    if syns > 0 {
+        words.push_str(&format!("; {syns} SYNs got no answer"));
+    }
+    if segments > 0 {
+        words.push_str(&format!("; {segments} segments were sent again"));
+    }
+    let known = KNOWN.iter().find(|k| k.id == id);
+    Some(Finding {
+        id,
+        title,
+        calls: all.len() as u64,
+        of: seen.sums.connections,
+        cost_ns: costs[costs.len() / 2],
+        all_ns: costs.iter().fold(0, |sum: i64, c| sum.saturating_add(*c)),
+        // A SYN or two without an answer at the capture's end may be answered after it.
+        confidence: if matches!(first.kind, FaultKind::NotOpened { .. }) && syns < 3 {
+            Confidence::Possible
+        } else {
+            Confidence::Likely
+        },
+        evidence: vec![words],
+        fixes: known
+            .map_or(FAULT_FIXES, |k| k.fixes)
+            .iter()
+            .map(|(software, change)| Fix { software, change })
+            .collect(),
+        verify: "capture again after the change: the connections open, and end with a FIN".to_owned(),
+        example: None,
+    })
+}
+
+const FAULT_FIXES: &[(&str, &str)] = &[
+    (
+        "the server",
+        "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
+    ),
+    (
+        "the network",
+        "a path or a NAT entry that went away: keep-alive (SO_KEEPALIVE) shorter than its time-out",
+    ),
+];
 
 fn head_of_line(seen: &Observation) -> Option<Finding> {
     let s = &seen.sums;
@@ -282,7 +394,22 @@ struct Known {
     verify: &'static str,
 }
 
-const KNOWN: [Known; 8] = [
+const KNOWN: [Known; 9] = [
+    Known {
+        id: cause::LATE_CLOSE,
+        title: "the answer ends when its connection is closed, and the server closes it late",
+        fixes: &[
+            (
+                "any server",
+                "Content-Length or chunked with each answer, so that its end is known when it is there",
+            ),
+            (
+                "HTTP/1.0 servers, CGI",
+                "close (and shut down) right after the last byte, not after cleaning up",
+            ),
+        ],
+        verify: "capture again after the change: the FIN comes with the last byte, or is not waited for",
+    },
     Known {
         id: cause::SERVER_NAGLE,
         title: "the server's answer leaves in parts, and the rest waits for the client's delayed ACK (Nagle's algorithm)",

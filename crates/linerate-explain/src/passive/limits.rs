@@ -84,3 +84,9 @@ pub const EVIDENCE: usize = 4;
 
 /// Notes kept of one call. Reason: each is a line on the screen.
 pub const NOTES: usize = 16;
+/// Costs kept of each kind of trouble, for their median. Reason: memory; more change it little.
+pub const COSTS: usize = 4096;
+/// Time of the server from which on a call is slow, nanoseconds. Reason: below it a server does its job.
+pub const SLOW_NS: i64 = 10_000_000;
+/// Packets among which one that was captured twice is looked for. Reason: two copies are next to each other, but for what came between.
+pub const LATELY: usize = 32;

@@ -31,11 +31,12 @@ pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks};
 pub use limits::Limits;
 pub use observation::{
-    Call, Carried, ConnectionSummary, Handshake, Note, Observation, Packets, Pool, Seen, Sums, Traced,
+    Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, Note, Observation, Packets, Pool, Seen,
+    Sums, Traced,
 };
 pub use packet::{LinkType, Packet};
 
-use flow::Flows;
+use flow::{Flows, Lately};
 use packet::{Skip, segment};
 
 /// Watches packets.
@@ -45,12 +46,19 @@ pub struct Observer {
     packets: Packets,
     /// Only connections with this port, when set.
     port: Option<u16>,
+    /// The last packets, by which one that was captured twice is known.
+    last: Lately,
 }
 
 impl Observer {
     /// That has seen nothing yet.
     pub fn new(limits: Limits) -> Observer {
-        Observer { flows: Flows::new(limits), packets: Packets::default(), port: None }
+        Observer {
+            flows: Flows::new(limits),
+            packets: Packets::default(),
+            port: None,
+            last: Lately::default(),
+        }
     }
 
     /// Looks only at connections that have this port at one end.
@@ -74,6 +82,10 @@ impl Observer {
         match segment(packet) {
             Ok(s) => {
                 p.tcp += 1;
+                if self.last.is_again(&s, packet.time_ns) {
+                    p.twice += 1;
+                    return;
+                }
                 if self.port.is_none_or(|port| s.src.port() == port || s.dst.port() == port) {
                     self.flows.segment(&s, packet.time_ns);
                 }

@@ -22,8 +22,47 @@ pub struct Observation {
     pub seen: Vec<Seen>,
     /// How many connections of each client were busy at once.
     pub pools: Vec<Pool>,
+    /// Connections that went wrong as such, whatever they carried; at most [`Limits::listed`](super::Limits::listed).
+    pub faults: Vec<Fault>,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
+}
+
+/// What went wrong with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// So many SYNs got no answer.
+    NotOpened {
+        /// SYNs.
+        syns: u32,
+    },
+    /// The SYN was answered by a reset.
+    Refused,
+    /// The window of one end was closed, and never opened again.
+    WindowClosed {
+        /// The client's.
+        of_client: bool,
+    },
+    /// One end sent the same again and again, and heard nothing any more.
+    Died {
+        /// The client did.
+        from_client: bool,
+    },
+    /// Segments were lost, and no call came to its end.
+    Lossy,
+}
+
+/// A connection that went wrong as such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// Client and server.
+    pub ends: (SocketAddr, SocketAddr),
+    /// How long it was seen to last, nanoseconds.
+    pub cost_ns: i64,
+    /// Segments with data that were sent again.
+    pub segments: u64,
 }
 
 /// Packets of a capture.
@@ -43,6 +82,8 @@ pub struct Packets {
     pub malformed: u64,
     /// Kept only in part (a snap length).
     pub cut: u64,
+    /// Captured twice (the same IP identification within a millisecond, as where two interfaces are captured), and left out.
+    pub twice: u64,
     /// With an earlier time than the packet before.
     pub backwards: u64,
     /// Lost before they could be captured, as far as known.
@@ -122,6 +163,14 @@ pub struct Sums {
     pub think_quantiles_ns: [i64; 4],
     /// Least round trip seen, of handshakes, nanoseconds.
     pub rtt_min_ns: Option<i64>,
+    /// The shortest time in which a server acknowledged anything: a bound for where no handshake tells.
+    pub rtt_bound_ns: Option<i64>,
+    /// Calls for which the server took 10 ms or more, what that was all together, and in the middle, nanoseconds.
+    pub slow_thinks: u64,
+    /// Their sum.
+    pub slow_think_ns: i64,
+    /// Their median.
+    pub slow_think_median_ns: i64,
 }
 
 /// What a connection carried.
@@ -300,6 +349,8 @@ pub struct Seen {
     pub cost_ns: i64,
     /// The most it cost one call.
     pub worst_ns: i64,
+    /// What it cost in the middle of them.
+    pub median_ns: i64,
     /// Total time of those calls.
     pub total_ns: i64,
     /// The first few, in words.

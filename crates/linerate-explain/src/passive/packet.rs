@@ -121,6 +121,8 @@ pub struct Segment<'a> {
     pub mss: Option<u16>,
     /// Window scale, from a SYN's option.
     pub scale: Option<u8>,
+    /// The IPv4 identification, by which a packet that was captured twice is known; 0 where there is none.
+    pub id: u16,
 }
 
 impl Segment<'_> {
@@ -244,7 +246,8 @@ fn ipv4(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
     let ends = |ports: (u16, u16)| {
         (Endpoint::v4(header.source(), ports.0), Endpoint::v4(header.destination(), ports.1))
     };
-    tcp(&data[start..total.min(data.len()).max(start)], wire, ends)
+    let id = header.identification();
+    tcp(&data[start..total.min(data.len()).max(start)], wire, ends).map(|s| Segment { id, ..s })
 }
 
 fn ipv6(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
@@ -326,6 +329,7 @@ fn tcp(
         data: &data[start..],
         mss,
         scale,
+        id: 0,
     })
 }
 

@@ -212,3 +212,155 @@ fn a_window_that_stays_small_far_away() {
         }
     }
 }
+
+/// 1,380 bytes of each answer arrive together, and the client acknowledges late what is not much: slow start, and no held segment.
+#[test]
+fn full_segments_after_an_ack_were_not_held_back() {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 40_000);
+    wire.asks(50_000, 40_000, 0);
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 13000\r\n\r\n";
+    let mut first = head.to_vec();
+    first.resize(1_380, b'x');
+    let q = 1_000 + REQUEST.len() as u32;
+    let full = [b'x'; 1_380];
+    let mut next = 5_000;
+    let mut at = 100_000;
+    for (n, round) in [2u32, 3, 4].into_iter().enumerate() {
+        for i in 0..round {
+            let data: &[u8] = if n == 0 && i == 0 { &first } else { &full };
+            wire.segment(at, (false, 40_000), ACK, [next, q], 509, data);
+            next += 1_380;
+            at += 100;
+        }
+        at += 80_000;
+        wire.segment(at, (true, 40_000), ACK, [q, next], 502, b"");
+        at += 40_050;
+    }
+    let seen = wire.finish();
+    assert!(!ids(&seen).contains(&"server-nagle-delayed-ack"), "{:#?}", seen.seen);
+}
+
+#[test]
+fn connections_that_went_wrong_are_told_without_a_call() {
+    let mut silent = Wire::new();
+    for n in 0..31 {
+        for again in 0..3 {
+            silent.segment(again * 1_000_000, (true, 40_000 + n), SYN, [999, 0], 64_240, b"");
+        }
+    }
+    let seen = silent.finish();
+    let found = findings::of(&seen);
+    assert_eq!(ids(&seen), ["syn-loss"]);
+    assert!(found[0].evidence[0].contains("93 SYNs got no answer"), "{:?}", found[0].evidence);
+    assert_eq!(super::words::verdict(&seen, &found), super::words::Verdict::Caused);
+
+    let mut refused = Wire::new();
+    refused.segment(0, (true, 40_000), SYN, [999, 0], 64_240, b"");
+    refused.segment(100, (false, 40_000), RST | ACK, [0, 1_000], 0, b"");
+    assert_eq!(ids(&refused.finish()), ["connection-refused"]);
+
+    let mut died = Wire::new();
+    died.opens(0, 40_000, 100);
+    for again in 0..5 {
+        died.asks(1_000 + again * 400_000, 40_000, 0);
+    }
+    assert_eq!(ids(&died.finish()), ["connection-died"]);
+
+    let mut closed = Wire::new();
+    closed.opens(0, 40_000, 100);
+    closed.asks(1_000, 40_000, 0);
+    let q = 1_000 + REQUEST.len() as u32;
+    closed.segment(
+        2_000,
+        (false, 40_000),
+        ACK,
+        [5_000, q],
+        509,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n",
+    );
+    closed.segment(3_000, (true, 40_000), ACK, [q, 5_042], 0, b"");
+    closed.segment(900_000, (true, 40_000), ACK, [q, 5_042], 0, b"");
+    assert_eq!(ids(&closed.finish()), ["client-slow-reader"]);
+}
+
+#[test]
+fn an_answer_that_ends_late_with_its_connection() {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 100);
+    wire.asks(1_000, 40_000, 0);
+    let q = 1_000 + REQUEST.len() as u32;
+    let answer = b"HTTP/1.0 200 OK\r\n\r\nhello";
+    wire.segment(2_000, (false, 40_000), ACK, [5_000, q], 509, answer);
+    let end = 5_000 + answer.len() as u32;
+    wire.segment(2_100, (true, 40_000), ACK, [q, end], 502, b"");
+    wire.segment(502_000, (false, 40_000), FIN | ACK, [end, q], 509, b"");
+    let seen = wire.finish();
+    assert_eq!(ids(&seen), ["late-close"], "{:#?}", seen.seen);
+    assert_eq!(findings::of(&seen)[0].cost_ns, 500_000_000);
+}
+
+#[test]
+fn without_the_opening_the_round_trip_is_bounded() {
+    let mut wire = Wire::new();
+    for n in 0..5 {
+        let at = i64::from(n) * 1_000_000;
+        wire.asks(at, 40_000, n);
+        let q = 1_000 + (n + 1) * REQUEST.len() as u32;
+        // A bare ACK after a round trip, the answer 130 ms later.
+        wire.segment(at + 69_000, (false, 40_000), ACK, [5_000 + n * ANSWER.len() as u32, q], 509, b"");
+        wire.answers(at + 199_000, 40_000, n);
+    }
+    let seen = wire.finish();
+    assert_eq!(seen.sums.rtt_bound_ns, Some(69_000_000));
+    let found = findings::of(&seen);
+    assert_eq!((found[0].id, found[0].cost_ns / 1_000_000), ("server-think", 130), "{found:#?}");
+}
+
+#[test]
+fn one_outlier_is_not_said_of_all() {
+    let mut wire = Wire::new();
+    wire.opens(0, 40_000, 100);
+    for n in 0..5 {
+        let at = 1_000_000 + i64::from(n) * 5_000_000;
+        wire.asks(at, 40_000, n);
+        wire.answers(at + if n == 3 { 1_600_000 } else { 1_000 }, 40_000, n);
+    }
+    let seen = wire.finish();
+    let found = findings::of(&seen);
+    assert_eq!((found[0].id, found[0].calls, found[0].of), ("server-think", 1, 5));
+    assert_eq!(found[0].confidence, findings::Confidence::Possible);
+    assert!((1_599_000_000..1_601_000_000).contains(&found[0].cost_ns), "{}", found[0].cost_ns);
+}
+
+/// Two interfaces were captured: each packet is there twice, with the same identification.
+#[test]
+fn packets_that_were_captured_twice_are_no_retransmissions() {
+    let mut wire = Wire::new();
+    let packet = |id: u16, seq: u32, data: &[u8]| {
+        let mut p = vec![0x45, 0];
+        p.extend((40 + data.len() as u16).to_be_bytes());
+        p.extend(id.to_be_bytes());
+        p.extend([0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x9c, 0x40, 0, 80]);
+        p.extend(seq.to_be_bytes());
+        p.extend([0, 0, 0, 1, 0x50, ACK, 1, 0xf6, 0, 0, 0, 0]);
+        p.extend(data);
+        p
+    };
+    let mut give = |at_us: i64, p: &[u8]| {
+        let time_ns = 1_700_000_000_000_000_000 + at_us * 1_000;
+        wire.0.packet(&Packet { time_ns, link: LinkType::Raw, data: p, wire_len: p.len() as u32 });
+    };
+    for n in 0..10u16 {
+        let p = packet(100 + n, 1_000 + u32::from(n) * 4, b"data");
+        give(i64::from(n) * 10_000, &p);
+        give(i64::from(n) * 10_000 + 40, &p);
+    }
+    // The same bytes, under another identification and later: a retransmission.
+    give(500_000, &packet(200, 1_036, b"data"));
+    let seen = wire.finish();
+    assert_eq!(seen.packets.twice, 10);
+    let again = seen.marks.seen().find(|(name, _)| *name == "retransmission").map(|(_, n)| n);
+    assert_eq!(again, Some(1));
+    assert!(super::words::limits(&seen).iter().any(|l| l.contains("captured twice")));
+}

@@ -38,6 +38,11 @@ pub fn verdict(seen: &Observation, findings: &[Finding]) -> Verdict {
     }
 }
 
+fn capital(words: &str) -> String {
+    let mut rest = words.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 fn several(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
@@ -56,6 +61,9 @@ pub fn headline(seen: &Observation, findings: &[Finding]) -> Vec<String> {
     match (verdict(seen, findings), findings.first()) {
         (Verdict::Healthy, _) => {
             lines.push(format!("Nothing in the packets is wrong: {calls} on {connections}; {worst}."));
+        }
+        (_, Some(f)) if f.example.is_none() && f.of == s.connections && s.answered == 0 => {
+            lines.push(format!("{}: {}.", capital(f.title), f.evidence.first().map_or("", String::as_str)));
         }
         (_, Some(f)) => {
             let lost = if f.confidence == Confidence::Possible { "perhaps lost" } else { "lost" };
@@ -180,7 +188,18 @@ fn about_packets(seen: &Observation, told: &mut Vec<String>) {
         "packets",
         " found no room and were dropped by the kernel: calls may look cut off",
     );
-    say(p.cut, "packet", "packets", " captured only in part (snap length)");
+    say(
+        p.cut,
+        "packet",
+        "packets",
+        " captured only in part (a small snap length): what is missing of them was not lost on the way",
+    );
+    say(
+        p.twice,
+        "packet",
+        "packets",
+        " captured twice (the same IP identification within 1 ms) and counted once: no retransmissions",
+    );
     say(
         p.fragments,
         "IP fragment of TCP was",
@@ -215,7 +234,10 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
         many,
         " of which only one direction is in the capture: nothing is said of the other",
     );
-    say(s.holes, "hole", "holes", " in the streams: the capture lacks packets that arrived");
+    let cut = "what was cut off by the snap length, or packets that the capture lacks";
+    let lacks = "the capture lacks packets that arrived";
+    let holes = format!(" in the streams: {}", if seen.packets.cut > 0 { cut } else { lacks });
+    say(s.holes, "hole", "holes", &holes);
     say(s.unanswered, "request", "requests", " without a whole answer in the capture");
     say(s.orphans, "answer", "answers", " to requests that are not in the capture");
     say(s.evicted, "quiet connection", "quiet connections", " summed up early, to hold memory bounded");

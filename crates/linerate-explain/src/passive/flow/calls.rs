@@ -19,6 +19,8 @@ pub(super) struct Times {
     pub(super) client: usize,
     pub(super) ends: (SocketAddr, SocketAddr),
     pub(super) handshake: Option<Handshake>,
+    /// The shortest time in which the server acknowledged anything: the round trip to it is no longer. For where no handshake tells.
+    pub(super) rtt_bound: Option<i64>,
 }
 
 /// A request without its whole answer.
@@ -40,6 +42,9 @@ struct Pending {
     small: [Small; 2],
     notes: Vec<Note>,
 }
+
+/// A connection that is closed sooner after its last byte is closed at once, nanoseconds.
+const LATE_NS: i64 = 10_000_000;
 
 /// Segments that had to be sent again, in one direction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,6 +86,23 @@ impl Calls {
     /// When the last whole answer ended.
     pub(super) fn last_end(&self) -> Option<i64> {
         self.last_end
+    }
+
+    /// A call came to its end.
+    pub(super) fn any_whole(&self) -> bool {
+        self.answered > 0
+    }
+
+    /// The answer ended with its connection, so long after its last byte.
+    pub(super) fn closed_late(&mut self, last: i64, cost: i64) {
+        if cost < LATE_NS || self.pending.front().is_none_or(|p| p.answer.is_none()) {
+            return;
+        }
+        let text = format!(
+            "the answer says nowhere how long it is: its end is the connection's, which the server closed {} after the last byte",
+            ms(cost)
+        );
+        self.note(Note { id: cause::LATE_CLOSE, at_ns: last, cost_ns: cost, text });
     }
 
     /// No request waits for its answer.
@@ -189,7 +211,7 @@ impl Calls {
         let queued = self.last_end.map_or(0, |last| (last - sent).clamp(0, answered - sent));
         let waited = (answered - sent - queued).max(0);
         let to_server = times.handshake.and_then(|h| h.to_server_ns);
-        let network = to_server.unwrap_or(0).clamp(0, waited);
+        let network = to_server.or(times.rtt_bound).unwrap_or(0).clamp(0, waited);
         let opening = times.handshake.filter(|_| first);
         let connect = opening.and_then(|h| h.whole_ns).unwrap_or(0);
         let start = opening.map_or(done.begun, |h| h.syn_ns.min(done.begun));

@@ -2,7 +2,7 @@
 
 use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
 use crate::passive::limits::Limits;
-use crate::passive::observation::{Carried, ConnectionSummary, Handshake, Traced};
+use crate::passive::observation::{Carried, ConnectionSummary, Fault, FaultKind, Handshake, Traced};
 use crate::passive::packet::{Endpoint, Segment, flag};
 
 use super::Record;
@@ -61,6 +61,18 @@ impl Direction {
     }
 }
 
+/// Segments sent again one after the other, with nothing from the other end, after which a connection is dead.
+const UNHEARD: u32 = 3;
+/// Time that lost segments take on a connection without a whole call before that is named, nanoseconds.
+const LOST_NS: i64 = 200_000_000;
+
+/// Segments with data that were sent again, and the time before each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    segments: u64,
+    cost_ns: i64,
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) id: u64,
@@ -76,6 +88,16 @@ pub(super) struct Connection {
     busy: bool,
     carried: Carried,
     reset: bool,
+    /// What ends now ends since its connection does.
+    closing: bool,
+    /// The SYN was answered by a reset.
+    refused: bool,
+    /// What was lost on it, within calls and outside of them.
+    lost: Lost,
+    /// Data of the client and when it was sent, until it is acknowledged: the round trip to the server is no longer than that takes.
+    timed: Option<(u32, i64)>,
+    /// What each direction sent again, and how often, since anything came from the other.
+    unheard: [(u32, u32); 2],
     fins: [bool; 2],
     first_ns: i64,
     last_ns: i64,
@@ -101,6 +123,11 @@ impl Connection {
             busy: false,
             carried: Carried::Nothing,
             reset: false,
+            closing: false,
+            refused: false,
+            lost: Lost::default(),
+            timed: None,
+            unheard: [(0, 0); 2],
             fins: [false; 2],
             first_ns: now,
             last_ns: now,
@@ -148,6 +175,7 @@ impl Connection {
             self.opened(dir, s, now, shared);
         }
         self.keep(dir, s, now, marks, shared.limits.trace);
+        self.follow(dir, s, now, marks, shared);
         self.time_losses(dir, s, now, since_last, marks);
         self.bytes(dir, s, now, shared);
         self.ending(dir, s, now, shared);
@@ -184,8 +212,11 @@ impl Connection {
 
     fn opening(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks) {
         self.directions[dir].bytes.start(s.seq.wrapping_add(1));
-        // What the one can receive limits the other.
-        self.directions[1 - dir].watch.mss = s.mss;
+        // What the one can receive limits the other, and its own size as well.
+        for direction in &mut self.directions {
+            let known = direction.watch.mss;
+            direction.watch.mss = known.zip(s.mss).map(|(a, b)| a.min(b)).or(known).or(s.mss);
+        }
         if !s.has(flag::ACK) {
             self.client = dir;
             self.client_known = true;
@@ -223,10 +254,46 @@ impl Connection {
         }
     }
 
+    /// What bounds the round trip where no handshake tells it, and whether the other end is still heard of.
+    fn follow(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, shared: &mut Shared<'_>) {
+        let opening = self.handshake.is_some_and(|h| h.to_server_ns.is_none());
+        if s.has(flag::RST) && opening && dir != self.client && self.directions[dir].segments == 1 {
+            self.refused = true;
+        }
+        let resent = marks.has(Marks::RESENT) && s.len > 0;
+        if resent {
+            // Several segments that are sent again one after another repair a burst; the same one again and again is not heard.
+            let (seq, times) = self.unheard[dir];
+            self.unheard[dir] = (s.seq, if seq == s.seq { times + 1 } else { 1 });
+        }
+        // Anything from the other end shows that it is there.
+        self.unheard[1 - dir] = (0, 0);
+        if dir != self.client {
+            if let Some((end, sent)) = self.timed.filter(|(end, _)| s.has(flag::ACK) && !before(s.ack, *end))
+            {
+                let _ = end;
+                self.timed = None;
+                shared.record.round_trip(self.ends[1 - self.client].addr(), (now - sent).max(0));
+            }
+        } else if resent {
+            // Which of the two is acknowledged is not known (Karn's rule).
+            self.timed = None;
+        } else if s.len > 0 && self.timed.is_none() {
+            self.timed = Some((s.seq.wrapping_add(s.len), now));
+        }
+    }
+
     /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall into.
     fn time_losses(&mut self, dir: usize, s: &Segment<'_>, now: i64, since_last: i64, marks: Marks) {
         let from_client = dir == self.client;
-        let lost = marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0;
+        // What is sent again into a closed window asks whether it is open; what it held is told by the window's rule.
+        let closed = self.directions[1 - dir].closed_since.is_some();
+        let lost =
+            marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0 && !closed;
+        if lost {
+            self.lost.segments += 1;
+            self.lost.cost_ns = self.lost.cost_ns.saturating_add(since_last.max(0));
+        }
         if lost {
             self.calls.lost_segment(
                 now,
@@ -369,7 +436,13 @@ impl Connection {
             Event::End { cut, holed } => {
                 shared.record.sums.answers_incomplete +=
                     u64::from((cut || holed) && !self.calls.in_interim());
-                let times = self.times();
+                let server = self.ends[1 - self.client].addr();
+                let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
+                if let Some(last) =
+                    self.directions[dir].sent.filter(|_| self.closing && self.fins[dir] && !cut)
+                {
+                    self.calls.closed_late(last, now - last);
+                }
                 self.calls.answer_end(now, cut, &times, &mut self.trace, shared);
             }
             Event::Foreign(kind) => {
@@ -431,6 +504,7 @@ impl Connection {
             client: self.client,
             ends: (self.ends[self.client].addr(), self.ends[1 - self.client].addr()),
             handshake: self.handshake,
+            rtt_bound: None,
         }
     }
 
@@ -458,12 +532,15 @@ impl Connection {
             self.read(dir, now, shared, |bytes, budget, each| bytes.end(budget, each));
         }
         let event = self.directions[dir].messages.close(shared.budget);
+        self.closing = true;
         event.into_iter().for_each(|e| self.event(dir, e, now, shared));
+        self.closing = false;
     }
 
     /// The capture ends, or the connection is to be forgotten: what is open is closed, and all is summed up.
     pub(super) fn finish(mut self, shared: &mut Shared<'_>) {
         let now = self.last_ns;
+        shared.record.faults.extend(self.fault(shared.limits.listed, shared.record.faults.len()));
         self.close(0, now, shared);
         self.close(1, now, shared);
         self.calls.finish(shared);
@@ -486,6 +563,40 @@ impl Connection {
             Carried::Other => sums.other += 1,
         }
         shared.record.list(self.summary(), shared.limits.listed);
+    }
+
+    /// What went wrong with the connection itself, whatever it carried.
+    fn fault(&self, most: usize, has: usize) -> Option<Fault> {
+        if has >= most {
+            return None;
+        }
+        let ends = (self.ends[self.client].addr(), self.ends[1 - self.client].addr());
+        let lasted = self.last_ns - self.first_ns;
+        let fault = |kind, cost_ns| Some(Fault { kind, ends, cost_ns, segments: self.lost.segments });
+        if let Some(h) = self.handshake {
+            if self.refused {
+                return fault(FaultKind::Refused, 0);
+            }
+            // More than SYNs shows that there were answers, which the capture does not have.
+            let only_syns = self.directions[self.client].segments == u64::from(h.syns);
+            if h.to_server_ns.is_none() && self.directions[1 - self.client].segments == 0 && only_syns {
+                return fault(FaultKind::NotOpened { syns: h.syns }, lasted);
+            }
+        }
+        let closed = self.directions.iter().position(|d| d.closed_since.is_some_and(|at| self.last_ns > at));
+        if let Some(dir) = closed.filter(|_| !self.reset && self.fins == [false; 2]) {
+            let since = self.directions[dir].closed_since.unwrap_or(self.last_ns);
+            return fault(FaultKind::WindowClosed { of_client: dir == self.client }, self.last_ns - since);
+        }
+        if let Some(dir) = self.unheard.iter().position(|(_, times)| *times >= UNHEARD) {
+            return fault(FaultKind::Died { from_client: dir == self.client }, lasted);
+        }
+        // Calls tell what they lost themselves.
+        let both = self.directions.iter().all(|d| d.segments > 0);
+        let none = both && !self.calls.any_whole();
+        (none && self.lost.cost_ns >= LOST_NS)
+            .then_some(())
+            .and_then(|()| fault(FaultKind::Lossy, self.lost.cost_ns))
     }
 
     fn summary(&self) -> ConnectionSummary {

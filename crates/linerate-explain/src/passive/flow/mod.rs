@@ -3,6 +3,7 @@
 mod calls;
 mod connection;
 mod demand;
+mod lately;
 mod reassembly;
 mod sequence;
 mod stall;
@@ -10,18 +11,20 @@ mod trace;
 mod window;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use hdrhistogram::Histogram;
 
 pub(crate) use calls::ms;
+pub(super) use lately::Lately;
 pub(crate) use reassembly::Budget;
 pub use sequence::{MarkCounts, Marks};
 
 use connection::{Connection, Shared};
 use demand::Demand;
 
-use super::limits::{EVIDENCE, Limits};
-use super::observation::{Call, ConnectionSummary, Observation, Seen, Sums};
+use super::limits::{CLIENTS, COSTS, EVIDENCE, Limits, SLOW_NS};
+use super::observation::{Call, ConnectionSummary, Fault, Observation, Seen, Sums};
 use super::packet::{Endpoint, Segment};
 
 /// What is kept of all connections.
@@ -33,6 +36,11 @@ pub(super) struct Record {
     connections: Vec<ConnectionSummary>,
     slowest: Vec<Call>,
     seen: Vec<Seen>,
+    /// What each kind of trouble cost, call by call, as far as kept.
+    costs: Vec<Vec<i64>>,
+    pub(super) faults: Vec<Fault>,
+    /// The shortest time in which each server acknowledged anything.
+    bounds: Vec<(SocketAddr, i64)>,
     totals: Histogram<u64>,
     thinks: Histogram<u64>,
 }
@@ -53,6 +61,9 @@ impl Record {
             connections: Vec::new(),
             slowest: Vec::new(),
             seen: Vec::new(),
+            costs: Vec::new(),
+            faults: Vec::new(),
+            bounds: Vec::new(),
             totals: histogram(),
             thinks: histogram(),
         }
@@ -61,6 +72,20 @@ impl Record {
     /// A handshake's round trip.
     fn opened(&mut self, rtt_ns: i64) {
         self.sums.rtt_min_ns = Some(self.sums.rtt_min_ns.map_or(rtt_ns, |least| least.min(rtt_ns)));
+    }
+
+    /// Data for that server was acknowledged so long after it was sent.
+    pub(super) fn round_trip(&mut self, server: SocketAddr, took_ns: i64) {
+        match self.bounds.iter_mut().find(|(known, _)| *known == server) {
+            Some((_, least)) => *least = took_ns.min(*least),
+            None => self.bounds.push((server, took_ns)),
+        }
+        self.bounds.truncate(CLIENTS);
+    }
+
+    /// The round trip to that server is no longer than this.
+    pub(super) fn rtt_bound(&self, server: SocketAddr) -> Option<i64> {
+        self.bounds.iter().find(|(known, _)| *known == server).map(|(_, least)| *least)
     }
 
     /// A call is whole. `trace` gives its segments, when they are wanted.
@@ -77,6 +102,10 @@ impl Record {
         sums.receive_ns = sums.receive_ns.saturating_add(call.receive_ns);
         self.totals.saturating_record(micros(call.total_ns));
         self.thinks.saturating_record(micros(call.think_ns));
+        if call.think_ns >= SLOW_NS {
+            self.sums.slow_thinks += 1;
+            self.sums.slow_think_ns = self.sums.slow_think_ns.saturating_add(call.think_ns);
+        }
         let mut traced = false;
         let mut wanted = |call: &mut Call| {
             if !std::mem::replace(&mut traced, true) {
@@ -86,14 +115,20 @@ impl Record {
         for id in ids(&call) {
             let notes: Vec<_> = call.notes.iter().filter(|n| n.id == id).cloned().collect();
             let cost = notes.iter().fold(0i64, |sum, n| sum.saturating_add(n.cost_ns));
-            let seen = match self.seen.iter().position(|s| s.id == id) {
+            let known = self.seen.iter().position(|s| s.id == id);
+            let at = known.unwrap_or(self.seen.len());
+            let seen = match known {
                 Some(at) => &mut self.seen[at],
                 None => {
                     self.seen.push(Seen { id, ..Seen::default() });
+                    self.costs.push(Vec::new());
                     let last = self.seen.len() - 1;
                     &mut self.seen[last]
                 }
             };
+            if let Some(costs) = self.costs.get_mut(at).filter(|c| c.len() < COSTS) {
+                costs.push(cost);
+            }
             seen.calls += 1;
             seen.cost_ns = seen.cost_ns.saturating_add(cost);
             seen.total_ns = seen.total_ns.saturating_add(call.total_ns);
@@ -136,6 +171,14 @@ impl Record {
         let of = |h: &Histogram<u64>| QUANTILES.map(|q| h.value_at_quantile(q) as i64 * 1000);
         self.sums.total_quantiles_ns = of(&self.totals);
         self.sums.think_quantiles_ns = of(&self.thinks);
+        // In the middle of the slow ones.
+        let slow = self.sums.slow_thinks as f64 / self.sums.answered.max(1) as f64;
+        self.sums.slow_think_median_ns = self.thinks.value_at_quantile(1.0 - slow / 2.0) as i64 * 1000;
+        self.sums.rtt_bound_ns = self.bounds.iter().map(|(_, least)| *least).min();
+        for (seen, costs) in self.seen.iter_mut().zip(&mut self.costs) {
+            costs.sort_unstable();
+            seen.median_ns = costs.get(costs.len() / 2).copied().unwrap_or(0);
+        }
         self.connections.sort_by_key(|c| c.id);
         Observation {
             marks: self.marks,
@@ -144,6 +187,7 @@ impl Record {
             slowest: self.slowest,
             seen: self.seen,
             pools: self.demand.pools(),
+            faults: self.faults,
             ..Observation::default()
         }
     }

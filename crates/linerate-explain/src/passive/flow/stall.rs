@@ -10,8 +10,11 @@ pub(super) struct Watch {
     sent: Option<i64>,
     /// The bare ACK of all that was sent, with nothing else in between.
     acked: Option<i64>,
-    /// Largest segment this direction may send.
+    /// Largest segment this direction may send: by the peer's option and its own (RFC 9293, section 3.7.1, has senders mind both in
+    /// practice).
     pub(super) mss: Option<u16>,
+    /// Largest segment it has sent, and how often one of that size.
+    largest: (u32, u32),
 }
 
 /// Acknowledging later than this, the network's part taken off, counts as delayed. Reason: no system in use delays less than 20 ms
@@ -20,6 +23,11 @@ const DELAYED_NS: i64 = 15_000_000;
 /// Data that was held back leaves at once when the ACK arrives: this is allowed for the sender's own time. Reason: on a busy
 /// machine a wake-up takes a few hundred microseconds; a server that happens to be ready as late as the ACK rarely hits it.
 const AT_ONCE_NS: i64 = 500_000;
+
+/// Bytes of data that a full segment has at least (RFC 9293, section 3.7.1).
+const LEAST_FULL: u32 = 536;
+/// Bytes that TCP options may take of a full segment.
+const OPTIONS: u32 = 40;
 
 /// A stall that looks like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +57,17 @@ impl Watch {
         });
         self.sent = Some(now);
         self.acked = None;
-        // A full segment is never held back.
-        let small = self.mss.is_none_or(|mss| s.len < u32::from(mss).saturating_sub(12));
+        // A full segment is never held back: one of the size that came again and again is full, whatever the handshake said.
+        match s.len.cmp(&self.largest.0) {
+            std::cmp::Ordering::Greater => self.largest = (s.len, 1),
+            std::cmp::Ordering::Equal => self.largest.1 += 1,
+            std::cmp::Ordering::Less => {}
+        }
+        let again = Some(self.largest).filter(|(size, times)| *size >= LEAST_FULL && *times >= 2);
+        let full = [self.mss.map(u32::from), again.map(|(size, _)| size)].into_iter().flatten().min();
+        // Without a handshake in the capture even that may be one.
+        let full = full.unwrap_or(LEAST_FULL);
+        let small = s.len < full.saturating_sub(OPTIONS);
         found.filter(|stall| {
             small
                 && stall.ack_after >= DELAYED_NS + to_peer_ns

@@ -15,6 +15,8 @@ struct Edge {
     /// After the last byte that may be sent.
     end: u32,
     size: u32,
+    /// The largest that was advertised before it: a window that only grows (receive buffers are sized as they are used) is no slow reader.
+    most: u32,
 }
 
 /// What one end advertised lately.
@@ -33,8 +35,8 @@ impl Window {
     pub(super) fn advertised(&mut self, s: &Segment<'_>, now: i64, scale: Option<u8>, to_sender_ns: i64) {
         let Some(scale) = scale.filter(|_| s.has(flag::ACK) && !s.has(flag::SYN | flag::RST)) else { return };
         let size = u32::from(s.window) << scale.min(14);
+        let edge = Edge { at: now, end: s.ack.wrapping_add(size), size, most: self.most };
         self.most = self.most.max(size);
-        let edge = Edge { at: now, end: s.ack.wrapping_add(size), size };
         while self.edges.len() > 1 && self.edges[1].at <= now - to_sender_ns {
             self.edges.pop_front();
         }
@@ -51,6 +53,6 @@ impl Window {
         let known = self.edges.iter().rev().find(|e| e.at <= now - to_sender_ns)?;
         let room = known.end.wrapping_sub(end);
         let full = before(known.end, end) || room < 2 * u32::from(mss.unwrap_or(MSS));
-        (full && known.size > 0 && known.size < self.most / 2).then_some(known.size)
+        (full && known.size > 0 && known.size < known.most / 2).then_some(known.size)
     }
 }

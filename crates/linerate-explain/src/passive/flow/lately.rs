@@ -1,0 +1,36 @@
+//! Packets that were captured twice, as where a packet passes two of the interfaces that are captured, or a mirrored port sees it come
+//! and go: the same IP identification and segment within a millisecond. The second copy is no retransmission.
+
+use std::collections::VecDeque;
+
+use crate::passive::limits::LATELY;
+use crate::passive::packet::{Endpoint, Segment};
+
+/// Copies are no farther apart. Reason: no sender sends the same again so soon, and one that does takes another identification.
+const COPY_NS: i64 = 1_000_000;
+
+/// What is the same in both copies.
+type Key = (Endpoint, Endpoint, u16, u32, u32, u8, u32);
+
+/// The last packets.
+#[derive(Debug, Default)]
+pub(in crate::passive) struct Lately(VecDeque<(Key, i64)>);
+
+impl Lately {
+    /// It is a copy of one of the last packets; else it is remembered.
+    pub(in crate::passive) fn is_again(&mut self, s: &Segment<'_>, now: i64) -> bool {
+        // Linux numbers nothing that may not be fragmented and has no connection: 0 is no identification.
+        if s.id == 0 {
+            return false;
+        }
+        let key = (s.src, s.dst, s.id, s.seq, s.ack, s.flags, s.len);
+        let again = self.0.iter().rev().any(|(seen, at)| *seen == key && (now - at).abs() < COPY_NS);
+        if !again {
+            if self.0.len() >= LATELY {
+                self.0.pop_front();
+            }
+            self.0.push_back((key, now));
+        }
+        again
+    }
+}
