@@ -255,6 +255,10 @@ fn connections_that_went_wrong_are_told_without_a_call() {
     assert!(found[0].evidence[0].contains("93 SYNs got no answer"), "{:?}", found[0].evidence);
     assert_eq!(super::words::verdict(&seen, &found), super::words::Verdict::Caused);
 
+    let mut last = Wire::new();
+    last.segment(0, (true, 40_000), SYN, [999, 0], 64_240, b"");
+    assert_eq!(ids(&last.finish()), [""; 0], "the capture ends before an answer can be in it");
+
     let mut refused = Wire::new();
     refused.segment(0, (true, 40_000), SYN, [999, 0], 64_240, b"");
     refused.segment(100, (false, 40_000), RST | ACK, [0, 1_000], 0, b"");
