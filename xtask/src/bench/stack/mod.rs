@@ -25,7 +25,7 @@ use super::{Common, Tools, alone_on_this_machine, chosen, circumstances, in_own_
 use crate::nginx::{configuration, hello};
 use crate::shell;
 
-/// Bytes of body in each answer, as in the write-up.
+/// Bytes of body in each response, where a scenario says nothing else: as in the write-up.
 const BODY: usize = 600;
 const PORT: u16 = 8080;
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -136,13 +136,13 @@ impl Drop for Serving {
     }
 }
 
-fn start(t: &Tools, cable: &Cable, who: &str, dir: &Path) -> Result<Serving> {
+fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result<Serving> {
     let at = SocketAddr::new(SERVER.1.parse()?, PORT);
     let mut words: Vec<String> = cable.enter().collect();
     words.extend(wrapper(t, dir));
     if who == NGINX {
         let nginx = shell::find("nginx").context("nginx is not installed")?;
-        let locations = format!("location / {{ {} }}", hello(BODY));
+        let locations = format!("location / {{ {} }}", hello(body));
         std::fs::write(dir.join("nginx.conf"), configuration(at, "", &locations))?;
         words.extend([nginx.display().to_string(), "-p".into(), dir.display().to_string()]);
         words.extend(["-c", "nginx.conf", "-e", "error.log"].map(str::to_owned));
@@ -177,7 +177,7 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
     // All runs come from one address, as a user's do: what TIME_WAIT remembers of the last one must not be in the way.
     let from = format!("{FROM}9");
     let dir = tempfile::tempdir()?;
-    let _serving = start(t, cable, who, dir.path())?;
+    let _serving = start(t, cable, who, s.body, dir.path())?;
     let mut command = vec![t.linerate.display().to_string()];
     let json = dir.path().join("outcome.json");
     let mut flags =
@@ -185,11 +185,14 @@ fn one(t: &Tools, cable: &Cable, s: &Scenario, who: &'static str, round: usize) 
     if s.per_connection > 0 {
         flags += &format!(" --per-connection {}", s.per_connection);
     }
+    if s.rate > 0 {
+        flags += &format!(" --rate {}", s.rate);
+    }
     flags += &match who {
         LOAD_EPOLL => " --io epoll".to_owned(),
         _ => format!(" --io xdp --interface {} --from {from}", CLIENT.0),
     };
-    let path = if who == NGINX { String::new() } else { format!("bytes/{BODY}") };
+    let path = if who == NGINX { String::new() } else { format!("bytes/{}", s.body) };
     flags += &format!(" http://{}:{PORT}/{path}", SERVER.1);
     command.extend(flags.split(' ').map(str::to_owned));
     let before = [busy_s(t.cores[0])?, busy_s(t.cores[1])?];

@@ -138,7 +138,7 @@ fn client(t: &Tools, dir: &Path, flags: &str) -> Result<Serving> {
 /// Both ends' memory with so many connections open, kB. Some of them are asked meanwhile, as some always are.
 fn open(t: &Tools, cable: &Cable, connections: u64) -> Result<(u64, u64, Value)> {
     let dir = tempfile::tempdir()?;
-    let server = start(t, cable, XDP, dir.path())?;
+    let server = start(t, cable, XDP, BODY, dir.path())?;
     let client = client(t, dir.path(), &format!("-c {connections} --rate 1000 -d 50s"))?;
     let stats = wait_for("the last connection", PATIENCE, |s| number(s, "/tcp/connections") >= connections)?;
     sleep(SETTLES);
@@ -180,7 +180,7 @@ fn idle(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
 /// Rounds of short connections, each from addresses of its own: what TIME_WAIT remembers is not in their way.
 fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
     let dir = tempfile::tempdir()?;
-    let server = start(t, cable, XDP, dir.path())?;
+    let server = start(t, cable, XDP, BODY, dir.path())?;
     let begin = resident_kb(&server.0)?;
     let (mut rows, mut memory, mut table, mut own) = (Vec::new(), Vec::new(), 0, 0);
     for round in 1..=CHURN / ROUND {

@@ -1,5 +1,6 @@
 //! What is measured of TCP in user space and what it must reach.
 
+use super::BODY;
 use super::transfer::{Sender, Transfer};
 use crate::bench::scenario::{Figure, Want};
 
@@ -21,6 +22,10 @@ pub(crate) struct Scenario {
     pub(super) connections: usize,
     /// Requests on each; 0: as many as there are.
     pub(super) per_connection: usize,
+    /// Bytes of body in each response.
+    pub(super) body: usize,
+    /// Requests a second, the same for all: then their CPU is compared. 0: as many as they can.
+    pub(super) rate: u32,
     /// Instead of many requests one transfer, over a far path.
     pub(super) transfer: Option<Transfer>,
     /// Who is compared: a server asked by `load --io xdp`, or a client that asks `serve --io xdp`.
@@ -47,7 +52,30 @@ const fn servers(
     per_connection: usize,
     wants: &'static [Want],
 ) -> Scenario {
-    Scenario { name, what, connections, per_connection, transfer: None, who: SERVERS, wants }
+    let (body, rate) = (BODY, 0);
+    Scenario { name, what, connections, per_connection, body, rate, transfer: None, who: SERVERS, wants }
+}
+
+const fn bodies(name: &'static str, what: &'static str, body: usize, wants: &'static [Want]) -> Scenario {
+    Scenario { body, ..servers(name, what, 64, 0, wants) }
+}
+
+const fn at_rate(
+    name: &'static str,
+    what: &'static str,
+    per_connection: usize,
+    rate: u32,
+    wants: &'static [Want],
+) -> Scenario {
+    Scenario { rate, ..servers(name, what, 64, per_connection, wants) }
+}
+
+/// CPU of both ends, as a share of the other's.
+const fn cpu(limit: f64) -> [Want; 3] {
+    const fn of(against: &'static str, limit: f64) -> Want {
+        Want { figure: Figure::Cpu, ours: XDP, against, limit, binds: false }
+    }
+    [of(EPOLL, limit), of(URING, limit), of(NGINX, limit)]
 }
 
 /// Of the kernel's rate with cubic.
@@ -60,7 +88,8 @@ const fn transfer(name: &'static str, what: &'static str, sender: Sender, loss: 
         Sender::Server | Sender::Kernel => (&[XDP, EPOLL], SERVER_MOVES),
     };
     let transfer = Some(Transfer { sender, loss });
-    Scenario { name, what, connections: 1, per_connection: 1, transfer, who, wants }
+    let (connections, per_connection, body, rate) = (1, 1, BODY, 0);
+    Scenario { name, what, connections, per_connection, body, rate, transfer, who, wants }
 }
 
 /// All of them, in the table's order.
@@ -70,11 +99,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     servers("three1000", "3 requests per connection, c=1000", 1000, 3, &all(2.0)),
     servers("ten1000", "10 requests per connection, c=1000", 1000, 10, &all(2.2)),
     servers("long1000", "long connections, c=1000", 1000, 0, &all(2.3)),
+    bodies("body3700", "long connections, c=64, 3.7 kB bodies", 3_700, &[]),
+    bodies("body32000", "long connections, c=64, 32 kB bodies", 32_000, &[]),
+    at_rate("rate-long", "long connections, c=64, 10,000 requests/s", 0, 10_000, &cpu(1.0)),
+    at_rate("rate-short", "1 request per connection, c=64, 5,000 requests/s", 1, 5_000, &cpu(1.0)),
     Scenario {
         name: "client",
         what: "client: 1 request per connection, c=1000, to linerate xdp",
         connections: 1000,
         per_connection: 1,
+        body: BODY,
+        rate: 0,
         transfer: None,
         who: &[LOAD_XDP, LOAD_EPOLL],
         wants: &[rate(LOAD_XDP, LOAD_EPOLL, 4.0)],
