@@ -9,21 +9,26 @@ pub(crate) struct Sum(u64);
 impl Sum {
     /// Adds bytes. The sum is taken in the machine's own byte order, eight bytes at a time: RFC 1071 section 2 (B) and (C).
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        let mut chunks = bytes.chunks_exact(8);
+        let (words, rest) = bytes.as_chunks::<8>();
         let (mut low, mut high) = (0u64, 0u64);
-        for chunk in &mut chunks {
-            let word = chunk.first_chunk().map_or(0, |c| u64::from_ne_bytes(*c));
+        for word in words {
+            let word = u64::from_ne_bytes(*word);
             low += word & 0xffff_ffff;
             high += word >> 32;
         }
-        let mut last = [0; 8];
-        let rest = chunks.remainder();
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
+        // Headers have none or four bytes more.
+        let (half, rest) = rest.as_chunks::<4>();
+        if let [word] = half {
+            low += u64::from(u32::from_ne_bytes(*word));
         }
-        let word = u64::from_ne_bytes(last);
+        let word = match *rest {
+            [] => 0,
+            [a] => u32::from_ne_bytes([a, 0, 0, 0]),
+            [a, b] => u32::from_ne_bytes([a, b, 0, 0]),
+            [a, b, c, ..] => u32::from_ne_bytes([a, b, c, 0]),
+        };
         // Packets are far too short for these to overflow.
-        self.0 += low + high + (word & 0xffff_ffff) + (word >> 32);
+        self.0 += low + high + u64::from(word);
     }
 
     /// The pseudo header of TCP (RFC 9293 section 3.1; IPv6: RFC 8200 section 8.1).
