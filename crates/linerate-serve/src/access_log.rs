@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -135,29 +135,62 @@ impl AccessLog {
     }
 }
 
-enum Sink {
-    Stdout,
-    File(File),
+struct Sink {
+    /// `None`: standard output.
+    file: Option<File>,
+    /// What was written last ends in the middle of a line: the disk was full.
+    torn: bool,
 }
 
 impl Sink {
     fn open(target: &LogTarget) -> io::Result<Sink> {
         match target {
-            LogTarget::Stdout => Ok(Sink::Stdout),
-            LogTarget::File(path) => open_file(path).map(Sink::File),
+            LogTarget::Stdout => Ok(Sink { file: None, torn: false }),
+            LogTarget::File(path) => {
+                Ok(Sink { file: Some(open_file(path)?), torn: ends_in_mid_line(path).unwrap_or(false) })
+            }
         }
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match self {
-            Sink::Stdout => {
-                let mut out = io::stdout().lock();
-                out.write_all(lines)?;
-                out.flush()
-            }
-            Sink::File(file) => file.write_all(lines),
+        if self.torn {
+            self.put(b"\n")?;
         }
+        self.put(lines)
     }
+
+    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = match &mut self.file {
+                Some(file) => file.write(bytes),
+                None => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(bytes).and_then(|()| out.flush()).map(|()| bytes.len())
+                }
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    self.torn = bytes[n - 1] != b'\n';
+                    bytes = &bytes[n..];
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the last line of a file has no end: one that a full disk tore before a restart.
+fn ends_in_mid_line(path: &Path) -> io::Result<bool> {
+    let meta = path.metadata()?;
+    if !meta.is_file() || meta.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    File::open(path)?.read_exact_at(&mut last, meta.len() - 1)?;
+    Ok(last != *b"\n")
 }
 
 /// Without waiting: opening a named pipe would until somebody reads from it, and nothing could end that.
@@ -181,9 +214,13 @@ pub(crate) struct Line<'a> {
     /// Unspecified: it came by a Unix socket.
     pub(crate) peer: SocketAddr,
     pub(crate) head: Option<&'a RequestHead>,
+    /// Where there is no head: the first line of what came.
+    pub(crate) first_line: &'a [u8],
     pub(crate) status: u16,
-    /// Bytes of the body, when they are known.
-    pub(crate) bytes: Option<u64>,
+    /// Bytes of the body that have left.
+    pub(crate) bytes: u64,
+    /// From the request's head to the last of these bytes.
+    pub(crate) took: Duration,
 }
 
 /// A thread's lines until they are handed over.
@@ -261,15 +298,13 @@ fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
                 out.extend_from_slice(end.as_bytes());
             }
         }
-        None => out.push(b'-'),
+        None if line.first_line.is_empty() => out.push(b'-'),
+        None => quoted(out, line.first_line),
     }
     out.extend_from_slice(b"\" ");
     push_decimal(out, u64::from(line.status));
     out.push(b' ');
-    match line.bytes {
-        Some(n) => push_decimal(out, n),
-        None => out.push(b'-'),
-    }
+    push_decimal(out, line.bytes);
     if combined {
         for name in ["referer", "user-agent"] {
             out.extend_from_slice(b" \"");
@@ -285,9 +320,7 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
     let _ =
         if line.peer.ip().is_unspecified() { write!(out, "{UNIX}") } else { write!(out, "{}", line.peer) };
     let _ = write!(out, "\",\"status\":{}", line.status);
-    if let Some(n) = line.bytes {
-        let _ = write!(out, ",\"bytes\":{n}");
-    }
+    let _ = write!(out, ",\"bytes\":{},\"duration_us\":{}", line.bytes, line.took.as_micros());
     if let Some(head) = line.head {
         let agent = head.field("user-agent").unwrap_or_default();
         let parts = [
@@ -298,17 +331,29 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
         ];
         for (name, value) in parts {
             let _ = write!(out, ",\"{name}\":\"");
-            for c in String::from_utf8_lossy(value).chars() {
-                let _ = match c {
-                    '"' | '\\' => write!(out, "\\{c}"),
-                    c if (c as u32) < 0x20 => write!(out, "\\u{:04x}", c as u32),
-                    c => write!(out, "{c}"),
-                };
-            }
+            escaped(out, value);
             out.push(b'"');
         }
     }
+    if line.head.is_none() && !line.first_line.is_empty() {
+        out.extend_from_slice(b",\"request\":\"");
+        escaped(out, line.first_line);
+        out.push(b'"');
+    }
     out.extend_from_slice(b"}\n");
+}
+
+/// Text in JSON. What a terminal would obey, or would show in another order than it stands in, is escaped.
+fn escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for c in String::from_utf8_lossy(text).chars() {
+        let bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let separator = matches!(c, '\u{2028}' | '\u{2029}');
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            c if c.is_control() || bidirectional || separator => write!(out, "\\u{:04x}", c as u32),
+            c => write!(out, "{c}"),
+        };
+    }
 }
 
 /// Nothing that a client sends can end its field of the line.
@@ -331,8 +376,14 @@ mod tests {
     fn line(format: LogFormat) -> String {
         let text = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\\z\xe9\r\n\r\n";
         let (head, _) = HeadReader::new(Limits::default()).read(text, 0).unwrap().unwrap();
-        let line =
-            Line { peer: "1.2.3.4:5".parse().unwrap(), head: Some(&head), status: 200, bytes: Some(14) };
+        let line = Line {
+            peer: "1.2.3.4:5".parse().unwrap(),
+            head: Some(&head),
+            first_line: b"",
+            status: 200,
+            bytes: 14,
+            took: Duration::from_micros(7),
+        };
         let mut out = Vec::new();
         let date = HttpDate::from_unix(784_111_777);
         match format {
@@ -349,9 +400,31 @@ mod tests {
         assert_eq!(line(LogFormat::Combined), format!("{plain} \"-\" \"x\\x22y\\x5cz\\xe9\"\n"));
         assert_eq!(
             line(LogFormat::Json),
-            "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"method\":\"GET\",\
+            "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"duration_us\":7,\"method\":\"GET\",\
              \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\"}\n"
         );
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let mut out = Vec::new();
+        let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{2066}\u{200f}\u{2028}\u{e9}\"\\";
+        escaped(&mut out, text.as_bytes());
+        let expected = "a\\u001b\\u007f\\u009b\\u202e\\u2066\\u200f\\u2028\u{e9}\\\"\\\\";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_tore_swallows_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "whole\nto").unwrap();
+        let mut sink = Sink::open(&LogTarget::File(path.clone())).unwrap();
+        sink.write(b"next\n").unwrap();
+        // What a write that the disk cut short leaves.
+        sink.put(b"torn").unwrap();
+        sink.write(b"last\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nto\nnext\ntorn\nlast\n");
     }
 
     fn pipe() -> (tempfile::TempDir, PathBuf) {
@@ -380,7 +453,14 @@ mod tests {
         let mut buffer = LogBuffer::new(log.clone());
         // More than what waits, what is being written and what the pipe holds.
         for _ in 0..200_000 {
-            let line = Line { peer: "1.2.3.4:5".parse().unwrap(), head: None, status: 400, bytes: None };
+            let line = Line {
+                peer: "1.2.3.4:5".parse().unwrap(),
+                head: None,
+                first_line: b"",
+                status: 400,
+                bytes: 0,
+                took: Duration::ZERO,
+            };
             buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
         }
         assert!(log.dropped() > 1000, "{}", log.dropped());
@@ -403,7 +483,14 @@ mod tests {
             AccessLog::open(LogTarget::File("/dev/full".into()), LogFormat::Common, notices.clone()).unwrap();
         let mut buffer = LogBuffer::new(log);
         for _ in 0..3 {
-            let line = Line { peer: "1.2.3.4:5".parse().unwrap(), head: None, status: 400, bytes: None };
+            let line = Line {
+                peer: "1.2.3.4:5".parse().unwrap(),
+                head: None,
+                first_line: b"",
+                status: 400,
+                bytes: 0,
+                took: Duration::ZERO,
+            };
             buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
             buffer.hand_over();
         }

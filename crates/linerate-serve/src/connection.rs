@@ -1,5 +1,6 @@
 //! What a thread knows of one connection.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use linerate_net::{Close, Conn, Listener, Time};
 use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
 use crate::file_body::FileBody;
-use crate::limits::{BUFFER_KEPT, PIPELINED};
+use crate::limits::{BUFFER_KEPT, LOGGED_LINE, PIPELINED};
 use crate::queue::AnswerQueue;
 use crate::response::Streamed;
 
@@ -91,14 +92,21 @@ pub(crate) struct Work {
     pub(crate) queue: AnswerQueue,
     /// The body that is arriving.
     pub(crate) body: Option<Incoming>,
+    /// Responses that are handed over and have not left.
+    pub(crate) unlogged: VecDeque<Box<Unlogged>>,
 }
 
 impl Work {
     /// As a new one, but for its capacity.
     #[cfg(test)]
     pub(crate) fn is_pristine(&self) -> bool {
-        let Work { input, seen, queue, body } = self;
-        input.is_empty() && *seen == 0 && queue.is_empty() && queue.ready_bytes() == 0 && body.is_none()
+        let Work { input, seen, queue, body, unlogged } = self;
+        input.is_empty()
+            && *seen == 0
+            && queue.is_empty()
+            && queue.ready_bytes() == 0
+            && body.is_none()
+            && unlogged.is_empty()
     }
 
     /// As a new one, but for its capacity: the next connection finds nothing of this one, whatever fields there are.
@@ -141,8 +149,38 @@ pub(crate) struct Asked {
     pub(crate) http10: bool,
     pub(crate) head_only: bool,
     pub(crate) keep: bool,
+    /// The first line of what is no request.
+    pub(crate) line: Box<[u8]>,
     /// When its head was read.
     pub(crate) began: Time,
+}
+
+impl Asked {
+    /// By bytes that are no request, as far as they came.
+    pub(crate) fn by_none(bytes: &[u8], began: Time) -> Asked {
+        let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
+        let line = bytes[begin..].split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
+        let line = line[..line.len().min(LOGGED_LINE)].into();
+        Asked { head: None, http10: false, head_only: false, keep: false, line, began }
+    }
+}
+
+/// What the access log says of a response once it has left, or broken off.
+#[derive(Debug)]
+pub(crate) struct Unlogged {
+    pub(crate) asked: Asked,
+    pub(crate) status: u16,
+    /// Where its body begins and ends among the bytes handed over on its connection; `None`: it has not.
+    pub(crate) from: Option<u64>,
+    pub(crate) until: Option<u64>,
+}
+
+impl Unlogged {
+    /// Bytes of the body that are among the first `left` handed over.
+    pub(crate) fn bytes(&self, left: u64) -> u64 {
+        let until = self.until.unwrap_or(u64::MAX).min(left);
+        self.from.map_or(0, |from| until.saturating_sub(from))
+    }
 }
 
 /// An answer that has its place in the order.
@@ -152,11 +190,18 @@ pub(crate) enum Answer {
     /// Ready to leave. `last`: nothing may follow on this connection.
     Bytes { bytes: Vec<u8>, last: bool },
     /// A large body behind it, sent from where it is.
-    Large { head: Vec<u8>, body: Bytes, at: usize, last: bool },
+    Large { head: Vec<u8>, body: Bytes, at: usize, last: bool, line: Option<Box<Unlogged>> },
     /// A body that is made while it is sent.
-    Stream { task: u32, head: Vec<u8>, stream: Streamed, end: StreamEnd, last: bool },
+    Stream {
+        task: u32,
+        head: Vec<u8>,
+        stream: Streamed,
+        end: StreamEnd,
+        last: bool,
+        line: Option<Box<Unlogged>>,
+    },
     /// Ranges of a file; the task is woken when what was not in memory is.
-    File { task: u32, head: Vec<u8>, body: FileBody, last: bool },
+    File { task: u32, head: Vec<u8>, body: FileBody, last: bool, line: Option<Box<Unlogged>> },
 }
 
 /// How a streamed body ends.
@@ -170,6 +215,16 @@ pub(crate) enum StreamEnd {
 }
 
 impl Answer {
+    /// What the access log will say of it.
+    pub(crate) fn line(&mut self) -> Option<&mut Option<Box<Unlogged>>> {
+        match self {
+            Answer::Large { line, .. } | Answer::Stream { line, .. } | Answer::File { line, .. } => {
+                Some(line)
+            }
+            Answer::Waiting { .. } | Answer::Bytes { .. } => None,
+        }
+    }
+
     /// Bytes of it that are ready and not handed over yet.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {

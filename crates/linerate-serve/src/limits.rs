@@ -118,6 +118,9 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// handler holds one; a busy machine may be late by as much.
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_millis(250);
 
+/// Bytes of the first line of something that is no request, in the access log. Reason: enough to see what came; it is not believed.
+pub(crate) const LOGGED_LINE: usize = 2 << 10;
+
 /// Finished coroutines' boxes that a thread keeps for the next ones. Reason: a handler that does not wait must cost no
 /// allocation; more than this many rarely wait and end in one turn.
 pub(crate) const TASKS_KEPT: usize = 4096;

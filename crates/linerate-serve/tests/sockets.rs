@@ -258,12 +258,56 @@ fn every_answer_has_its_line_in_the_log() {
             "\"GET / HTTP/1.1\" 200 14",
             "/delay/5 HTTP/1.1\" 200 7",
             "/none HTTP/1.1\" 404 14",
-            "\"-\" 400 ",
+            "\"nonsense\" 400 ",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
     });
     assert_eq!(log.dropped(), 0);
+}
+
+/// What left, not what was meant to; and what came, when it was no request.
+#[test]
+fn the_log_says_what_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let log = AccessLog::open(LogTarget::File(path.clone()), LogFormat::Json, Notices::collecting()).unwrap();
+    with(ServerOptions { access_log: Some(log.clone()), ..ServerOptions::default() }, |server| {
+        for size in ["5368709120", "100000"] {
+            let mut leaves = connect(server.addr());
+            leaves.write_all(get(&format!("/bytes/{size}")).as_bytes()).unwrap();
+            leaves.read_exact(&mut [0; 1000]).unwrap();
+            let socket = socket2::SockRef::from(&leaves);
+            socket.set_linger((size == "5368709120").then_some(Duration::ZERO)).unwrap();
+        }
+        exchange(
+            server.addr(),
+            &(get("/status/204") + &get("/stream/1000") + &get("/delay/50") + &get("/bytes/70000")),
+        );
+        exchange(server.addr(), "GET /a\u{85}b HTTP/1.1\r\nHost: h\r\n\r\n");
+        let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n";
+        exchange(server.addr(), head);
+        server.stop();
+        log.flush(Duration::from_secs(10));
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let line = |target: &str| {
+            let of = lines.iter().find(|l| l["target"] == target);
+            of.unwrap_or_else(|| panic!("{target} in {text}")).clone()
+        };
+        assert!(line("/bytes/5368709120")["bytes"].as_u64().unwrap() < 500_000_000, "{text}");
+        assert!(line("/bytes/100000")["bytes"].as_u64().unwrap() <= 100_000, "{text}");
+        assert_eq!(line("/status/204")["bytes"], 0);
+        // A thousand chunks, each with its size in front, and the last.
+        assert!(line("/stream/1000")["bytes"].as_u64().unwrap() > 9_000, "{text}");
+        assert!(line("/delay/50")["duration_us"].as_u64().unwrap() >= 50_000, "{text}");
+        assert_eq!(line("/bytes/70000")["bytes"], 70_000);
+        let refused = lines.iter().find(|l| l["status"] == 400).unwrap();
+        assert_eq!(refused["request"], "GET /a\u{85}b HTTP/1.1");
+        assert!(text.contains("/a\\u0085b"), "{text}");
+        assert_eq!(line("/")["status"], 413);
+    });
 }
 
 /// The peer sends its FIN behind its requests and waits for the answers: those that wait in a handler come as well.

@@ -7,7 +7,6 @@ use linerate_http::server::{AnswerFraming, Fault, Fields, Persistence, reason};
 use linerate_net::Close;
 
 use super::Engine;
-use crate::access_log::Line;
 use crate::body::Shared;
 use crate::connection::{Answer, Asked, Connection, Incoming, StreamEnd};
 use crate::file_body::FileBody;
@@ -23,16 +22,8 @@ impl<H: Handler> Engine<H> {
         if let Some(meter) = &mut self.meter {
             meter.answered(&self.counts.measured, response.route, response.status, asked.began, self.now);
         }
-        if let Some(log) = &mut self.log {
-            let bytes = match &response.body {
-                _ if asked.head_only => Some(0),
-                ResponseBody::Whole(body) => Some(body.len() as u64),
-                ResponseBody::Stream(stream) => stream.length(),
-                ResponseBody::File(file) => Some(file.len()),
-            };
-            let line = Line { peer: c.peer, head: asked.head.as_deref(), status: response.status, bytes };
-            log.add(self.now, &self.date, &line);
-        }
+        let status = response.status;
+        let len = if let ResponseBody::Whole(body) = &response.body { body.len() as u64 } else { 0 };
         let tunnel = response.tunnel.take();
         let keep = asked.keep && !response.close && tunnel.is_none();
         if !keep {
@@ -41,6 +32,7 @@ impl<H: Handler> Engine<H> {
         let direct = c.queue_is_empty();
         if direct && keep && self.write_whole(&asked, &response) {
             response::keep_buffer(response.fields);
+            self.log_line(c, &asked, status, len);
             return false;
         }
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
@@ -58,6 +50,13 @@ impl<H: Handler> Engine<H> {
         } else {
             head
         };
+        let line = match &later {
+            Some(_) => self.later(c, asked, status, direct),
+            None => {
+                self.log_line(c, &asked, status, len);
+                None
+            }
+        };
         if direct && later.is_none() {
             return last;
         }
@@ -68,11 +67,11 @@ impl<H: Handler> Engine<H> {
         }
         let work = self.work(c);
         let answer = match (later, task) {
-            (Some(Later::Large(body)), _) => Answer::Large { head, body, at: 0, last },
+            (Some(Later::Large(body)), _) => Answer::Large { head, body, at: 0, last, line },
             (Some(Later::Stream(stream, end)), Some(task)) => {
-                Answer::Stream { task, head, stream, end, last }
+                Answer::Stream { task, head, stream, end, last, line }
             }
-            (Some(Later::File(body)), Some(task)) => Answer::File { task, head, body, last },
+            (Some(Later::File(body)), Some(task)) => Answer::File { task, head, body, last, line },
             _ => Answer::Bytes { bytes: head, last },
         };
         work.queue.push_back(answer);
@@ -157,8 +156,8 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Answers a request that is not one, and closes.
-    pub(crate) fn refuse(&mut self, c: &mut Connection, fault: Fault) {
-        self.refuse_with(c, fault.status(), &said(fault));
+    pub(crate) fn refuse(&mut self, c: &mut Connection, asked: Asked, fault: Fault) {
+        self.refuse_with(c, asked, fault.status(), &said(fault));
     }
 
     /// Ends with the body that is arriving, which is broken or too slow. Its request is answered once: where it has its answer
@@ -169,25 +168,24 @@ impl<H: Handler> Engine<H> {
         let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(Answer::Waiting { .. })));
         let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
         if waits && wanted {
-            self.cancel_last(c);
-            self.refuse_with(c, status, text);
+            let asked = self.cancel_last(c).unwrap_or_else(|| Asked::by_none(b"", self.now));
+            self.refuse_with(c, asked, status, text);
         } else {
             c.cut_body();
             c.closing = Some(Close::Lingering);
         }
     }
 
-    /// Answers with an error for which there is no request, and closes.
-    pub(crate) fn refuse_with(&mut self, c: &mut Connection, status: u16, text: &str) {
+    /// Answers what is no request, or none that can be answered otherwise, with an error, and closes.
+    pub(crate) fn refuse_with(&mut self, c: &mut Connection, asked: Asked, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
-        let asked = Asked { head: None, http10: false, head_only: false, keep: false, began: self.now };
-        self.answer(c, asked, explained(status, text));
+        self.answer(c, Asked { keep: false, ..asked }, explained(status, text));
     }
 }
 
 /// Whether answers of this status have none, and nothing says how long it would be (RFC 9110 section 6.4.1).
-fn has_no_body(status: u16) -> bool {
+pub(super) fn has_no_body(status: u16) -> bool {
     matches!(status, 204 | 304)
 }
 

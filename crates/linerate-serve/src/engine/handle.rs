@@ -25,6 +25,7 @@ impl<H: Handler> Engine<H> {
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
             keep: head.keep_alive() && !worn_out,
+            line: Box::default(),
             began: self.now,
         };
         if !asked.keep {
@@ -32,16 +33,14 @@ impl<H: Handler> Engine<H> {
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
         // HTTP/2 by Upgrade is no more (RFC 9113 section 3.1); a request with a body can be asked again without.
-        c.held = head.upgrade()
-            && head.framing() == Framing::None
-            && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
-        if head.method() == Method::Connect {
-            // No tunnels here; what follows is not HTTP (RFC 9110 section 9.3.6).
+        let upgrades =
+            head.upgrade() && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
+        let connects = head.method() == Method::Connect;
+        c.held = (upgrades || connects) && head.framing() == Framing::None;
+        if connects && !c.held {
+            // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
-            let mut answer = explained(405, "CONNECT is for proxies").closing();
-            // Nothing is allowed that could be named: the target is another server.
-            let _ = answer.fields.add("allow", "");
-            self.answer(c, Asked { keep: false, ..asked }, answer);
+            self.answer(c, Asked { keep: false, ..asked }, no_tunnel());
             return 0;
         }
         let (body, used) = match head.framing() {
@@ -53,7 +52,7 @@ impl<H: Handler> Engine<H> {
             framing => match self.incoming(c, framing, &head, rest) {
                 Ok(begun) => begun,
                 Err(fault) => {
-                    self.refuse(c, fault);
+                    self.refuse(c, asked, fault);
                     return rest.len();
                 }
             },
@@ -89,7 +88,15 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The answer of the newest request is there. If its body isn't, decides whether to read the rest.
-    fn complete(&mut self, c: &mut Connection, mut asked: Asked, response: Response) {
+    fn complete(&mut self, c: &mut Connection, mut asked: Asked, mut response: Response) {
+        if asked.head.as_ref().is_some_and(|head| head.method() == Method::Connect)
+            && response.tunnel.is_none()
+        {
+            // Success would be a promise to pass on what follows, which is not HTTP.
+            asked.keep = false;
+            c.closing = Some(Close::Lingering);
+            response = if response.status < 400 { no_tunnel() } else { response.closing() };
+        }
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             // A client that waits for 100 may or may not send the body now: only closing is safe (RFC 9110 section 10.1.1).
             let unwanted = body.shared.is_abandoned();
@@ -203,4 +210,12 @@ impl<H: Handler> Engine<H> {
         self.counts.panicked();
         explained(500, "the handler failed").closing()
     }
+}
+
+/// The answer to CONNECT of those who make no tunnels.
+pub(crate) fn no_tunnel() -> Response {
+    let mut answer = explained(405, "CONNECT is for proxies").closing();
+    // Nothing is allowed that could be named: the target is another server.
+    let _ = answer.fields.add("allow", "");
+    answer
 }

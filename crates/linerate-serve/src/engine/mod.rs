@@ -4,6 +4,7 @@
 
 mod answer;
 mod handle;
+mod log;
 mod read;
 
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
 use linerate_net::{Conn, Listener, Time};
 
 pub(crate) use self::answer::explained;
+pub(crate) use self::handle::no_tunnel;
 use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
-use crate::connection::{Answer, Connection, Waits, Work};
+use crate::connection::{Answer, Asked, Connection, Waits, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
 use crate::meter::Meter;
@@ -105,11 +107,13 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Ends the newest request's handler, if it still runs.
-    fn cancel_last(&mut self, c: &mut Connection) {
-        let Some(work) = &mut c.work else { return };
-        if let Some(Answer::Waiting { task, .. }) = work.queue.back() {
-            self.tasks.cancel(*task);
-            work.queue.pop_back();
+    fn cancel_last(&mut self, c: &mut Connection) -> Option<Asked> {
+        let work = c.work.as_mut()?;
+        let Some(Answer::Waiting { task, .. }) = work.queue.back() else { return None };
+        self.tasks.cancel(*task);
+        match work.queue.pop_back() {
+            Some(Answer::Waiting { asked, .. }) => Some(asked),
+            _ => None,
         }
     }
 
@@ -117,8 +121,11 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
         let Some(work) = &mut c.work else { return };
         while work.queue.len() > from
-            && let Some(answer) = work.queue.pop_back()
+            && let Some(mut answer) = work.queue.pop_back()
         {
+            if let Some(line) = answer.line().and_then(Option::take) {
+                work.unlogged.push_back(line);
+            }
             if let Answer::Waiting { task, .. } | Answer::Stream { task, .. } | Answer::File { task, .. } =
                 answer
             {
@@ -134,7 +141,8 @@ impl<H: Handler> Engine<H> {
 
     /// Takes the work area of a connection back when there is nothing in it.
     pub(crate) fn rest(&mut self, c: &mut Connection) {
-        let idle = |w: &Work| w.input.is_empty() && w.queue.is_empty() && w.body.is_none();
+        let idle =
+            |w: &Work| w.input.is_empty() && w.queue.is_empty() && w.body.is_none() && w.unlogged.is_empty();
         if !c.work.as_ref().is_some_and(|w| idle(w)) {
             return;
         }

@@ -9,7 +9,7 @@ use linerate_net::Close;
 use super::Engine;
 use super::answer::said;
 use crate::body::{BodyError, RequestBody, Shared};
-use crate::connection::{Connection, Incoming};
+use crate::connection::{Asked, Connection, Incoming};
 use crate::{Handler, limits};
 
 impl<H: Handler> Engine<H> {
@@ -64,7 +64,7 @@ impl<H: Handler> Engine<H> {
                     at += self.request(c, head, &bytes[at..]);
                 }
                 Ok(None) => return (at, bytes.len() - at),
-                Err(fault) => self.refuse(c, fault),
+                Err(fault) => self.refuse(c, Asked::by_none(&bytes[at..], self.now), fault),
             }
         }
         (at, 0)

@@ -7,7 +7,7 @@ use linerate_net::{Close, Transport};
 
 use super::Server;
 use crate::allowance::Allowance;
-use crate::connection::{Answer, Connection, StreamEnd};
+use crate::connection::{Answer, Connection, StreamEnd, Unlogged};
 use crate::{Handler, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -43,6 +43,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Answer::Stream { .. } => self.pump_stream(c, budget)?,
                 Answer::File { .. } => self.pump_file(c, budget)?,
             };
+            if matches!(pumped, Pumped::Broken(_) | Pumped::Done { .. }) {
+                hand_over_line(c, self.engine.out.len());
+            }
             match pumped {
                 Pumped::More => {}
                 Pumped::Waits => return Ok(()),
@@ -72,7 +75,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if !out.is_empty() {
             let sent = self.transport.send(c.conn, out);
             count_file(c, &mut self.engine.allowance, 0);
-            c.handed += out.len() as u64;
+            c.handed += if sent.is_ok() { out.len() as u64 } else { 0 };
             self.engine.counts.sent(out.len());
             out.clear();
             if out.capacity() > limits::BUFFER_KEPT * 2 {
@@ -101,26 +104,32 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     /// Gives `out` to the transport, and the end of the connection with it.
-    pub(super) fn send_last(&mut self, c: Connection) {
+    pub(super) fn send_last(&mut self, mut c: Connection) {
         let out = &mut self.engine.out;
         self.engine.counts.sent(out.len());
         let sent = self.transport.send_last(c.conn, out, Close::Now);
+        c.handed += if sent.is_ok() { out.len() as u64 } else { 0 };
         out.clear();
         match sent {
-            Ok(()) => self.forget(c),
+            Ok(()) => {
+                let all = c.handed;
+                self.forget(c, all);
+            }
             Err(_) => self.close(c, Close::Abort),
         }
     }
 
     /// A large body goes from where it is, in slices.
     fn pump_large(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::Large { head, body, at, last }) = c.work.as_mut().and_then(|w| w.queue.front_mut())
+        let Some(Answer::Large { head, body, at, last, line }) =
+            c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
         };
         if !head.is_empty() {
             // It leaves with the first of the body, not in a segment of its own.
             self.engine.out.append(head);
+            begin_line(line, c.handed, self.engine.out.len());
             let with_head = body.len().min(limits::BODY_COPIED_GATHERING);
             self.engine.out.extend_from_slice(&body[..with_head]);
             *at = with_head;
@@ -134,7 +143,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let len = slice.len();
         let sent = self.transport.send_shared(c.conn, slice);
         count_file(c, &mut self.engine.allowance, 0);
-        c.handed += len as u64;
+        c.handed += if sent.is_ok() { len as u64 } else { 0 };
         self.engine.counts.sent(len);
         sent.map_err(|_| Gone)?;
         self.look_at_unsent(c);
@@ -144,12 +153,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// A range of a file goes to the transport, with what is before it.
     fn pump_file(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::File { task, head, body, last }) = c.work.as_mut().and_then(|w| w.queue.front_mut())
+        let Some(Answer::File { task, head, body, last, line }) =
+            c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
         };
         let out = &mut self.engine.out;
         out.append(head);
+        begin_line(line, c.handed, out.len());
         let Some(waker) = self.engine.tasks.waker(*task) else { return Err(Gone) };
         let unread = self.transport.sends_files();
         let slice =
@@ -168,7 +179,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let sent = self.transport.send_file(c.conn, out, &slice.file, slice.range);
         out.clear();
         count_file(c, &mut self.engine.allowance, if unread { of_file } else { 0 });
-        c.handed += len as u64;
+        c.handed += if sent.is_ok() { len as u64 } else { 0 };
         self.engine.counts.sent(len);
         sent.map_err(|_| Gone)?;
         self.look_at_unsent(c);
@@ -178,13 +189,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     /// Polls a streamed body once.
     fn pump_stream(&mut self, c: &mut Connection, budget: &mut usize) -> Result<Pumped, Gone> {
-        let Some(Answer::Stream { task, head, stream, end, last }) =
+        let Some(Answer::Stream { task, head, stream, end, last, line }) =
             c.work.as_mut().and_then(|w| w.queue.front_mut())
         else {
             return Ok(Pumped::Waits);
         };
         let out = &mut self.engine.out;
         out.append(head);
+        begin_line(line, c.handed, out.len());
         let Some(waker) = self.engine.tasks.waker(*task) else { return Err(Gone) };
         let mut context = Context::from_waker(&waker);
         let before = out.len();
@@ -235,6 +247,24 @@ enum Pumped {
     Waits,
     /// Something of it is missing, which the end of the connection, in this way, tells the peer.
     Broken(Close),
+}
+
+/// The body of a response begins behind what is handed over and in `out`; once.
+fn begin_line(line: &mut Option<Box<Unlogged>>, handed: u64, out: usize) {
+    if let Some(line) = line {
+        line.from.get_or_insert(handed + out as u64);
+    }
+}
+
+/// The response at the front is handed over, or in `out`: its line is due when that has left.
+fn hand_over_line(c: &mut Connection, out: usize) {
+    let until = c.handed + out as u64;
+    if let Some(work) = &mut c.work
+        && let Some(mut line) = work.queue.front_mut().and_then(Answer::line).and_then(Option::take)
+    {
+        line.until = Some(until);
+        work.unlogged.push_back(line);
+    }
 }
 
 /// Tells a client that waits for it to send its body, once the handler asks for it (RFC 9110 section 10.1.1).

@@ -6,7 +6,7 @@ use linerate_net::{Close, Time, Transport};
 
 use super::Server;
 use crate::Handler;
-use crate::connection::{Connection, Waits};
+use crate::connection::{Asked, Connection, Waits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
     pub(super) fn deadline(&self, c: &Connection) -> Time {
@@ -56,7 +56,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.keep(c);
             }
             Waits::Head => {
-                self.engine.refuse_with(&mut c, 408, "the request took too long");
+                let input = c.work.as_ref().map_or(&[][..], |work| &work.input);
+                let asked = Asked::by_none(input, c.since);
+                self.engine.refuse_with(&mut c, asked, 408, "the request took too long");
                 self.settle(c);
             }
             Waits::Body => {

@@ -257,13 +257,17 @@ impl<T: Transport, H: Handler> Server<T, H> {
 
     fn close(&mut self, c: Connection, how: Close) {
         self.transport.close(c.conn, how);
-        self.forget(c);
+        // What the transport has still leaves, unless it is cut.
+        let left = c.handed - if how == Close::Abort { c.unsent as u64 } else { 0 };
+        self.forget(c, left);
     }
 
-    fn forget(&mut self, mut c: Connection) {
+    /// `left`: how many of the bytes that were handed over have left, or will.
+    fn forget(&mut self, mut c: Connection, left: u64) {
         self.engine.out.clear();
         c.cut_body();
         self.engine.cancel_from(&mut c, 0);
+        self.engine.log_left(&mut c, left, true);
         if let Some(work) = &mut c.work {
             work.input.clear();
         }

@@ -21,7 +21,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
             After::Failed(_) => self.close(c, Close::Abort),
-            After::Gone => self.forget(c),
+            After::Gone => {
+                let left = c.handed - c.unsent as u64;
+                self.forget(c, left);
+            }
         }
     }
 }

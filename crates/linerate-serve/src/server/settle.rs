@@ -74,6 +74,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.transport.resume(c.conn);
             }
         }
+        let left = c.handed - c.unsent as u64;
+        self.engine.log_left(&mut c, left, false);
         self.engine.rest(&mut c);
         let state = c.state(&self.engine.allowance);
         if state != c.waits || c.progressed {

@@ -1,0 +1,41 @@
+//! Lines of the access log: at once for a response that is written whole, and for others when they have left or broken off.
+
+use super::Engine;
+use super::answer::has_no_body;
+use crate::Handler;
+use crate::access_log::Line;
+use crate::connection::{Asked, Connection, Unlogged};
+
+impl<H: Handler> Engine<H> {
+    /// Says of a response that so many bytes of its body have left.
+    pub(super) fn log_line(&mut self, c: &Connection, asked: &Asked, status: u16, bytes: u64) {
+        let Some(log) = &mut self.log else { return };
+        let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
+        let took = self.now - asked.began;
+        let (head, first_line) = (asked.head.as_deref(), &*asked.line);
+        log.add(self.now, &self.date, &Line { peer: c.peer, head, first_line, status, bytes, took });
+    }
+
+    /// The line of a response that is handed over piece by piece; its head is in `out` already if `begun`.
+    pub(super) fn later(
+        &self,
+        c: &Connection,
+        asked: Asked,
+        status: u16,
+        begun: bool,
+    ) -> Option<Box<Unlogged>> {
+        self.log.as_ref()?;
+        let from = begun.then(|| c.handed + self.out.len() as u64);
+        Some(Box::new(Unlogged { asked, status, from, until: None }))
+    }
+
+    /// Says of the responses that are among the first `left` bytes of a connection that they are; of all, if it is `over`.
+    pub(crate) fn log_left(&mut self, c: &mut Connection, left: u64, over: bool) {
+        while let Some(work) = &mut c.work
+            && let Some(line) =
+                work.unlogged.pop_front_if(|line| over || line.until.is_some_and(|until| until <= left))
+        {
+            self.log_line(c, &line.asked, line.status, line.bytes(left));
+        }
+    }
+}
