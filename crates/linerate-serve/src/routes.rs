@@ -10,7 +10,7 @@ use linerate_http::server::{Form, Method, push_decimal, reason};
 
 use crate::body::BodyError;
 use crate::counts::Counts;
-use crate::engine::explained;
+use crate::engine::{explained, no_tunnel};
 use crate::flows::Desk;
 use crate::response::BodyStream;
 use crate::{Request, Response, Route, sleep};
@@ -23,8 +23,6 @@ const BLOCK: usize = 1 << 20;
 const DELAY: u64 = 3_600_000;
 /// Lines of `/stream/N`. Reason: as for bytes.
 const LINES: u64 = 1 << 30;
-/// What `/`, `/echo` and `/upper` take of a body they give back whole.
-const ECHO: usize = 16 << 20;
 
 /// Where the connections of a TCP of our own are shown.
 const FLOWS: &str = "/stats/flows";
@@ -112,7 +110,8 @@ impl Routes {
             Method::Get | Method::Head | Method::Post => {}
             Method::Options => return allow(Response::status(204)),
             Method::Put | Method::Delete | Method::Patch | Method::Trace => return not_allowed(),
-            Method::Connect | Method::Other => return status_page(501),
+            Method::Connect => return no_tunnel(),
+            Method::Other => return status_page(501),
         }
         if request.head().form() == Form::Asterisk {
             return not_allowed();
@@ -189,7 +188,7 @@ fn split(path: &str) -> (&str, Option<u64>) {
 
 /// What was sent, or what became of it.
 async fn echo(mut request: Request, upper: bool) -> Response {
-    match request.body().collect(ECHO).await {
+    match request.body().collect(usize::MAX).await {
         Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
         Ok(body) => Response::status(200).with_content_type("application/octet-stream").with_body(body),
         Err(BodyError::TooLarge { .. }) => status_page(413).closing(),

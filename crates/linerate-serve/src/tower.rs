@@ -327,8 +327,11 @@ where
             request.extensions_mut().insert(draining);
             let failed = |error: S::Error| io::Error::other(error.to_string());
             poll_fn(|context| service.poll_ready(context)).await.map_err(failed)?;
+            let connects = request.method() == http::Method::CONNECT;
             let mut response = service.call(request).await.map_err(failed)?;
-            if response.status() != http::StatusCode::SWITCHING_PROTOCOLS {
+            let taken = response.status() == http::StatusCode::SWITCHING_PROTOCOLS
+                || connects && response.status().is_success();
+            if !taken {
                 // The next request deserves our own reader again.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }

@@ -114,6 +114,46 @@ fn messages_small_and_large_come_back_in_order() {
     });
 }
 
+/// A proxy's handler: what comes behind its 200 is its own (RFC 9110 section 9.3.6). One that takes no tunnel can't promise one.
+#[test]
+fn handlers_accept_connect() {
+    let proxy = Router::new().fallback(|mut request: axum::extract::Request| async move {
+        if request.uri().authority().is_none_or(|target| target.port_u16() != Some(443)) {
+            return axum::http::StatusCode::FORBIDDEN;
+        }
+        let taken = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let mut io = hyper_util::rt::TokioIo::new(taken.await.unwrap());
+            let mut said = [0; 5];
+            tokio::io::AsyncReadExt::read_exact(&mut io, &mut said).await.unwrap();
+            said.make_ascii_uppercase();
+            tokio::io::AsyncWriteExt::write_all(&mut io, &said).await.unwrap();
+        });
+        axum::http::StatusCode::OK
+    });
+    with_app(&proxy, &ServerOptions::default(), |server| {
+        let mut stream = connect(&server);
+        stream.write_all(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\nhello").unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nHELLO"), "{all}");
+        let mut stream = connect(&server);
+        stream.write_all(b"CONNECT example.org:25 HTTP/1.1\r\nHost: example.org:25\r\n\r\n").unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        assert!(all.starts_with("HTTP/1.1 403 "), "{all}");
+    });
+    let plain = |_: linerate_serve::Request| async { linerate_serve::Response::text("for anything\n") };
+    let server = spawn_with(ServerOptions::default(), move || plain).unwrap();
+    let mut stream = connect(&server);
+    stream
+        .write_all(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+        .unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert!(all.starts_with("HTTP/1.1 405 ") && all.matches("HTTP/1.1 ").count() == 1, "{all}");
+}
+
 #[test]
 fn bytes_read_with_the_request_belong_to_the_new_protocol() {
     with(&ServerOptions::default(), |server| {
