@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use linerate_http::server::Method;
 
 use crate::engine::explained;
+use crate::extra_fields::ExtraFields;
 use crate::files::{FileRoot, Files};
+use crate::host_name::{HostName, without_port};
 use crate::routes::Routes;
-use crate::table::{OwnTable, RouteTable, Routed};
+use crate::table::{OwnTable, RouteTable, What};
 use crate::{Address, Request, Response, Route};
 
 /// What a site consists of.
@@ -22,27 +24,42 @@ pub struct Content {
     pub routes: bool,
     /// Routes by prefix, which come before both.
     pub table: RouteTable,
+    /// Fields of every response. Those of a route come on top.
+    pub fields: ExtraFields,
 }
 
 impl Default for Content {
     /// The built-in routes alone.
     fn default() -> Self {
-        Content { root: None, routes: true, table: RouteTable::default() }
+        Content { root: None, routes: true, table: RouteTable::default(), fields: ExtraFields::default() }
     }
 }
 
-/// Content by the address that a request came by.
+/// Content by the address that a request came by, and by the host it asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     /// Of all addresses that have none of their own.
     pub usual: Content,
     /// Of these: each is a listener's whole address, as [`Request::listener`] says it.
     pub places: Vec<(Address, Content)>,
+    /// Of host names. Requests for other hosts get what is at the address.
+    pub hosts: Vec<Host>,
+}
+
+/// A site by the host name that requests ask for.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// An address of [`Contents::places`], or `None` for all that are not among them.
+    pub at: Option<Address>,
+    /// A name as it is comes before one with a wildcard, and of these the longest.
+    pub names: Vec<HostName>,
+    /// What is answered.
+    pub content: Content,
 }
 
 impl From<Content> for Contents {
     fn from(usual: Content) -> Contents {
-        Contents { usual, places: Vec::new() }
+        Contents { usual, places: Vec::new(), hosts: Vec::new() }
     }
 }
 
@@ -114,28 +131,43 @@ struct Own {
 
 /// One thread's view of the contents.
 struct Pages {
-    usual: Page,
-    places: Vec<(Address, Page)>,
+    usual: Rc<Page>,
+    places: Vec<(Address, Rc<Page>)>,
+    hosts: Vec<(Option<Address>, Vec<HostName>, Rc<Page>)>,
 }
 
 impl Pages {
     fn new(contents: &Contents) -> Pages {
-        let places = contents.places.iter().map(|(at, content)| (at.clone(), Page::new(content))).collect();
-        Pages { usual: Page::new(&contents.usual), places }
+        let page = |content| Rc::new(Page::new(content));
+        let places = contents.places.iter().map(|(at, content)| (at.clone(), page(content)));
+        let hosts = contents.hosts.iter();
+        let hosts = hosts.map(|host| (host.at.clone(), host.names.clone(), page(&host.content)));
+        Pages { usual: page(&contents.usual), places: places.collect(), hosts: hosts.collect() }
     }
 
-    /// What is answered to those who came by this address.
-    fn at(&self, listener: Option<&Address>) -> &Page {
-        self.places.iter().find(|(at, _)| Some(at) == listener).map_or(&self.usual, |(_, page)| page)
+    /// What this request is answered with.
+    fn of(&self, request: &Request) -> &Rc<Page> {
+        let listener = request.listener();
+        let place = self.places.iter().find(|(at, _)| Some(at) == listener);
+        let usual = place.map_or(&self.usual, |(_, page)| page);
+        if self.hosts.is_empty() {
+            return usual;
+        }
+        let Some(host) = request.head().host().map(without_port) else { return usual };
+        let place = place.map(|(at, _)| at);
+        let here = self.hosts.iter().filter(|(at, ..)| at.as_ref() == place);
+        let fit = |names: &[HostName]| names.iter().filter_map(|name| name.fit(host)).max();
+        let fitting = here.filter_map(|(_, names, page)| Some((fit(names)?, page)));
+        fitting.max_by_key(|(fit, _)| *fit).map_or(usual, |(_, page)| page)
     }
 }
 
 /// One thread's view of a content.
-#[derive(Clone)]
 struct Page {
     files: Option<Files>,
     routes: bool,
-    table: Option<Rc<OwnTable>>,
+    table: Option<OwnTable>,
+    fields: ExtraFields,
 }
 
 impl Page {
@@ -144,32 +176,48 @@ impl Page {
             files: content.root.as_ref().map(FileRoot::files),
             routes: content.routes,
             table: content.table.own(),
+            fields: content.fields.clone(),
         }
     }
 }
 
 impl Site {
-    /// The files and whether the routes count, as they are now, for this request.
-    fn page(&self, request: &Request) -> Page {
+    /// What this request is answered with, as it is now.
+    fn page(&self, request: &Request) -> Rc<Page> {
         let (own, shared) = (&self.0, &self.0.plan.content);
         let version = shared.version();
         if own.version.get() != version {
             own.version.set(version);
             own.pages.replace(Pages::new(&shared.get()));
         }
-        own.pages.borrow().at(request.listener()).clone()
+        Rc::clone(own.pages.borrow().of(request))
     }
 
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page(&request);
-        match page.table.as_ref().and_then(|table| table.route(&request)) {
-            Some((Routed::Answer(answer), route)) => return answer.with_route(route),
-            Some((Routed::File(files, name), route)) => {
-                return files.answer_with(&name, request).await.with_route(route);
-            }
-            None => {}
+        let routed = page.table.as_ref().and_then(|table| table.route(&request));
+        let of_route = routed.as_ref().and_then(|routed| routed.fields.clone());
+        let route = routed.as_ref().map(|routed| routed.route);
+        let mut response = match routed.map(|routed| routed.what) {
+            Some(What::Answer(answer)) => answer,
+            Some(What::File(files, name)) => files.answer_with(&name, request).await,
+            None => self.unrouted(&page, request).await,
+        };
+        if let Some(route) = route {
+            response = response.with_route(route);
         }
+        if !page.fields.is_empty() {
+            page.fields.apply(&mut response);
+        }
+        if let Some(fields) = of_route {
+            fields.apply(&mut response);
+        }
+        response
+    }
+
+    /// What no route of the table is for.
+    async fn unrouted(&self, page: &Page, request: Request) -> Response {
         let reads = matches!(request.method(), Method::Get | Method::Head);
         let routes = &self.0.plan.routes;
         if page.files.is_none() && !page.routes {
@@ -178,7 +226,8 @@ impl Site {
         // What is sent to a file is told that files are only read.
         let is_file =
             |files: &Files| request.path() != "/" && !Routes::knows(request.path()) && files.has(&request);
-        let Some(files) = page.files.filter(|files| reads || !page.routes || is_file(files)) else {
+        let files = page.files.as_ref().filter(|files| reads || !page.routes || is_file(files));
+        let Some(files) = files else {
             return routes.answer_shared(request).await;
         };
         // A file's name may be a route's too: the file is what was put there.
@@ -186,6 +235,6 @@ impl Site {
         if is_route && !files.has(&request) {
             return routes.answer_shared(request).await;
         }
-        files.answer(request).await.with_route(self.0.files_route)
+        files.clone().answer(request).await.with_route(self.0.files_route)
     }
 }

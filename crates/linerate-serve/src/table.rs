@@ -1,9 +1,9 @@
 //! A table of routes by prefix, in front of what a site answers else: other directories, redirects, a plain status.
 
 use std::fmt;
-use std::rc::Rc;
 
 use crate::engine::explained;
+use crate::extra_fields::ExtraFields;
 use crate::files::{FileRoot, Files, file_name};
 use crate::{Request, Response, Route};
 
@@ -19,6 +19,7 @@ pub struct Rule {
     action: Action,
     /// What metrics count its responses as.
     route: Route,
+    fields: ExtraFields,
 }
 
 /// What is done with the requests of a route.
@@ -92,7 +93,14 @@ impl Rule {
         }
         // Bounded by the configuration, whatever clients ask for.
         let route = Route::new(&format!("{prefix}*"));
-        Ok(Rule { prefix: plain.to_owned(), open: prefix.ends_with('/'), action, route })
+        let (prefix, open) = (plain.to_owned(), prefix.ends_with('/'));
+        Ok(Rule { prefix, open, action, route, fields: ExtraFields::default() })
+    }
+
+    /// With fields that its responses get, on top of those of the site.
+    #[must_use]
+    pub fn with_fields(self, fields: ExtraFields) -> Rule {
+        Rule { fields, ..self }
     }
 
     /// What stands behind the prefix in a decoded name, if it is there.
@@ -139,12 +147,12 @@ impl RouteTable {
     }
 
     /// For one thread; `None` when there are no rules.
-    pub(crate) fn own(&self) -> Option<Rc<OwnTable>> {
+    pub(crate) fn own(&self) -> Option<OwnTable> {
         let own = |rule: &Rule| {
             let files = if let Action::Dir(root) = &rule.action { Some(root.files()) } else { None };
             (rule.clone(), files)
         };
-        (!self.rules.is_empty()).then(|| Rc::new(OwnTable(self.rules.iter().map(own).collect())))
+        (!self.rules.is_empty()).then(|| OwnTable(self.rules.iter().map(own).collect()))
     }
 }
 
@@ -157,8 +165,16 @@ impl fmt::Debug for OwnTable {
     }
 }
 
-/// What a rule says to a request.
-pub(crate) enum Routed {
+/// What the rule that fits says to a request.
+pub(crate) struct Routed {
+    pub(crate) what: What,
+    /// What its responses get besides.
+    pub(crate) fields: Option<ExtraFields>,
+    pub(crate) route: Route,
+}
+
+/// What is answered.
+pub(crate) enum What {
     /// The answer.
     Answer(Response),
     /// The file of this name.
@@ -167,18 +183,19 @@ pub(crate) enum Routed {
 
 impl OwnTable {
     /// What the first rule that fits says.
-    pub(crate) fn route(&self, request: &Request) -> Option<(Routed, Route)> {
+    pub(crate) fn route(&self, request: &Request) -> Option<Routed> {
         // A path that can't be decoded is no rule's; neither files nor routes have it.
         let name = file_name(request.path()).ok()?;
         let (rule, files, rest) =
             self.0.iter().find_map(|(rule, files)| Some((rule, files, rule.rest(&name)?)))?;
-        let routed = match (&rule.action, files) {
-            (Action::Dir(_), Some(files)) => Routed::File(files.clone(), rest.to_owned()),
-            (Action::Redirect { to, status }, _) => Routed::Answer(redirect(rule, to, *status, request)),
-            (Action::Status(status), _) => Routed::Answer(plain(*status)),
-            (Action::Dir(_), None) => Routed::Answer(plain(404)),
+        let what = match (&rule.action, files) {
+            (Action::Dir(_), Some(files)) => What::File(files.clone(), rest.to_owned()),
+            (Action::Redirect { to, status }, _) => What::Answer(redirect(rule, to, *status, request)),
+            (Action::Status(status), _) => What::Answer(plain(*status)),
+            (Action::Dir(_), None) => What::Answer(plain(404)),
         };
-        Some((routed, rule.route))
+        let fields = (!rule.fields.is_empty()).then(|| rule.fields.clone());
+        Some(Routed { what, fields, route: rule.route })
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{Address, Io, ListeningSocket, LogFormat};
+use linerate_serve::{Address, ExtraFields, HostName, Io, ListeningSocket, LogFormat};
 
 use crate::args::values;
 
@@ -82,6 +82,9 @@ pub(crate) struct ServeArgs {
     /// Answer with files alone, never with demo routes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) files_only: Option<bool>,
+    /// Add a header field to every response, as in --header 'Cache-Control: max-age=60'; repeatable
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    pub(super) header: Vec<(String, String)>,
     /// Write a line per answer to this file, - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(super) access_log: Option<String>,
@@ -151,15 +154,33 @@ pub(crate) struct ServeArgs {
     /// `[[listener]]`, which only a file can say.
     #[arg(skip)]
     pub(super) places: Vec<Place>,
+    /// `[[host]]`, which only a file can say.
+    #[arg(skip)]
+    pub(super) hosts: Vec<HostArgs>,
+}
+
+/// What one site answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SiteArgs {
+    pub(super) dir: Option<PathBuf>,
+    pub(super) demo_routes: bool,
+    pub(super) routes: Vec<Route>,
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// Addresses with a site of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) listen: Vec<Address>,
-    pub(super) dir: Option<PathBuf>,
-    pub(super) demo_routes: bool,
-    pub(super) routes: Vec<Route>,
+    pub(super) site: SiteArgs,
+    pub(super) hosts: Vec<HostArgs>,
+}
+
+/// Host names with a site of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostArgs {
+    pub(super) names: Vec<HostName>,
+    pub(super) site: SiteArgs,
 }
 
 /// A route of the configuration file; what can be seen without opening anything is checked already.
@@ -167,6 +188,7 @@ pub(super) struct Place {
 pub(super) struct Route {
     pub(super) prefix: String,
     pub(super) to: To,
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// What a route does.
@@ -196,6 +218,7 @@ impl ServeArgs {
             dir: self.dir.or(others.dir),
             demo_routes: self.demo_routes.or(others.demo_routes),
             files_only: self.files_only.or(others.files_only),
+            header: either(self.header, others.header),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),
@@ -215,6 +238,17 @@ impl ServeArgs {
             sockets: either(self.sockets, others.sockets),
             routes: either(self.routes, others.routes),
             places: either(self.places, others.places),
+            hosts: either(self.hosts, others.hosts),
+        }
+    }
+
+    /// What is answered where no listener and no host says otherwise.
+    pub(super) fn site(&self) -> SiteArgs {
+        SiteArgs {
+            dir: self.dir.clone(),
+            demo_routes: self.has_demo_routes(),
+            routes: self.routes.clone(),
+            headers: self.header.clone(),
         }
     }
 
@@ -304,6 +338,21 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
             _ => "an address and a port are needed, as in 127.0.0.1:8080 or [::1]:8080".to_owned(),
         }
     })
+}
+
+/// A field as it stands in a response.
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
+    let Some((name, value)) = text.split_once(':') else {
+        return Err("a name, a colon and a value are needed, as in 'Cache-Control: max-age=60'".to_owned());
+    };
+    field(name, value.trim())
+}
+
+/// A field that a response may have.
+pub(super) fn field(name: &str, value: &str) -> Result<(String, String), String> {
+    let field = (name.to_owned(), value.to_owned());
+    ExtraFields::new(vec![field.clone()]).map_err(|(_, e)| format!("{name}: {e}"))?;
+    Ok(field)
 }
 
 /// Of two addresses one is all of this machine's, so that both can't be listened on apart.

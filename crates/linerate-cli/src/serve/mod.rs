@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 
 pub(crate) use args::ServeArgs;
 
+use self::args::SiteArgs;
 use self::running::{Running, cannot_listen};
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
@@ -65,11 +66,12 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         args.listen.push(SocketAddr::from(([127, 0, 0, 1], 8080)).into());
     }
     let says = |flag: Option<bool>| flag == Some(true);
-    let usual =
-        args.dir.is_some() || says(args.files_only) || says(args.demo_routes) || !args.routes.is_empty();
+    let site = SiteArgs { demo_routes: false, ..args.site() };
+    let usual = site != SiteArgs::default() || !args.hosts.is_empty();
+    let usual = usual || says(args.files_only) || says(args.demo_routes);
     if args.listen.is_empty() && args.sockets.is_empty() && usual {
         return Err(Fault::input(
-            "dir, files_only, demo_routes and [[route]] outside of [[listener]] are for the addresses of listen, and there are none",
+            "what stands outside of [[listener]], such as dir, [[route]] and [[host]], is for the addresses of listen, and there are none",
         )
         .hint("name one by listen, or write them in a [[listener]]"));
     }
@@ -216,12 +218,15 @@ fn tell(state: ServiceState) {
 
 /// Misbehaves until it is told to end.
 fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
-    let own = !args.routes.is_empty() || !args.places.is_empty();
+    let own = !args.routes.is_empty() || !args.places.is_empty() || !args.hosts.is_empty();
+    if !args.header.is_empty() {
+        return Err(Fault::input("--header does not go with this --misbehave"));
+    }
     if args.dir.is_some() || args.access_log.is_some() || own {
         return Err(Fault::input(
             "--misbehave answers the built-in routes alone, without files, routes of a file and log",
         )
-        .hint("leave out --dir, --access-log, [[route]] and [[listener]]"));
+        .hint("leave out --dir, --access-log, [[route]], [[listener]] and [[host]]"));
     }
     if !args.sockets.is_empty() {
         return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Address, Content, Contents, Counts, FileRoot, Handle, LogTarget, Metrics, Notices, Request,
-    Response, RouteTable, Rule, ServerOptions, SharedContent, spawn_site, spawn_with,
+    AccessLog, Address, Content, Contents, Counts, ExtraFields, FileRoot, Handle, Host, HostName, LogTarget,
+    Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent, spawn_site,
+    spawn_with,
 };
 
 use signal_hook::iterator::Signals;
 
-use super::args::{Place, Route, within};
+use super::args::{HostArgs, Place, Route, SiteArgs, within};
 use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
@@ -70,8 +71,10 @@ impl Running {
         let options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
         // Whoever comes by a new address must not be shown what is there for others.
         let before = self.content.get();
-        let mut meanwhile = before.clone();
-        meanwhile.places.extend(sites.at(&args.addresses()).places);
+        let (mut meanwhile, new) = (before.clone(), sites.at(&args.addresses()));
+        let is_new = |at: &Address| before.places.iter().all(|(known, _)| known != at);
+        meanwhile.hosts.extend(new.hosts.into_iter().filter(|host| host.at.as_ref().is_some_and(is_new)));
+        meanwhile.places.extend(new.places);
         self.content.replace(meanwhile);
         if let Err(e) = self.server.reload(&options) {
             self.content.replace(before);
@@ -127,13 +130,13 @@ impl Running {
         let args = &self.args;
         let own: usize = args.places.iter().map(|place| place.listen.len()).sum();
         if addresses.len() > own {
-            let has = answers(args.dir.as_deref(), args.routes.len(), args.has_demo_routes());
+            let has = answers(&args.site(), args.hosts.len());
             say(&format!("answering with {has}"));
         }
         let addresses = resolved(args, &self.server);
         let mut rest = addresses.iter().skip(args.listen.len());
         for place in &args.places {
-            let has = answers(place.dir.as_deref(), place.routes.len(), place.demo_routes);
+            let has = answers(&place.site, place.hosts.len());
             let at: Vec<String> = rest.by_ref().take(place.listen.len()).map(ToString::to_string).collect();
             say(&format!("answering at {} with {has}", at.join(", ")));
         }
@@ -180,18 +183,36 @@ fn resolved(args: &ServeArgs, server: &Handle) -> Vec<Address> {
 
 /// What is answered where. The addresses are added to it once they are known.
 struct Sites {
-    usual: Content,
+    usual: OpenSite,
     /// With how many addresses each has.
-    places: Vec<(usize, Content)>,
+    places: Vec<(usize, OpenSite)>,
+}
+
+/// A site and those of its hosts.
+struct OpenSite {
+    content: Content,
+    hosts: Vec<(Vec<HostName>, Content)>,
+}
+
+impl OpenSite {
+    fn open(site: &SiteArgs, hosts: &[HostArgs]) -> Result<OpenSite, Fault> {
+        let hosts = hosts.iter().map(|host| Ok((host.names.clone(), content(&host.site)?)));
+        Ok(OpenSite { content: content(site)?, hosts: hosts.collect::<Result<_, Fault>>()? })
+    }
+
+    fn hosts_at(&self, at: Option<&Address>) -> impl Iterator<Item = Host> {
+        self.hosts.iter().map(move |(names, content)| Host {
+            at: at.cloned(),
+            names: names.clone(),
+            content: content.clone(),
+        })
+    }
 }
 
 impl Sites {
     fn open(args: &ServeArgs) -> Result<Sites, Fault> {
-        let usual = content(args.dir.as_deref(), args.has_demo_routes(), &args.routes)?;
-        let place = |place: &Place| {
-            let content = content(place.dir.as_deref(), place.demo_routes, &place.routes)?;
-            Ok((place.listen.len(), content))
-        };
+        let usual = OpenSite::open(&args.site(), &args.hosts)?;
+        let place = |place: &Place| Ok((place.listen.len(), OpenSite::open(&place.site, &place.hosts)?));
         Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, Fault>>()? })
     }
 
@@ -199,23 +220,33 @@ impl Sites {
     fn at(&self, addresses: &[Address]) -> Contents {
         let own: usize = self.places.iter().map(|(count, _)| count).sum();
         let mut rest = addresses[addresses.len().saturating_sub(own)..].iter();
-        let of = |(count, content): &(usize, Content)| {
-            rest.by_ref().take(*count).map(|at| (at.clone(), content.clone())).collect::<Vec<_>>()
-        };
-        Contents { usual: self.usual.clone(), places: self.places.iter().flat_map(of).collect() }
+        let mut contents = Contents::from(self.usual.content.clone());
+        contents.hosts.extend(self.usual.hosts_at(None));
+        for (count, site) in &self.places {
+            for at in rest.by_ref().take(*count) {
+                contents.places.push((at.clone(), site.content.clone()));
+                contents.hosts.extend(site.hosts_at(Some(at)));
+            }
+        }
+        contents
     }
 }
 
 /// What a site answers with.
-fn answers(dir: Option<&Path>, routes: usize, demo_routes: bool) -> String {
+fn answers(site: &SiteArgs, hosts: usize) -> String {
     let mut all = Vec::new();
-    match routes {
+    match site.routes.len() {
         0 => {}
         1 => all.push("1 [[route]]".to_owned()),
         n => all.push(format!("{n} [[route]]s")),
     }
-    all.extend(dir.map(|dir| format!("the files of {}", dir.display())));
-    match (demo_routes, all.is_empty()) {
+    match hosts {
+        0 => {}
+        1 => all.push("1 [[host]]".to_owned()),
+        n => all.push(format!("{n} [[host]]s")),
+    }
+    all.extend(site.dir.as_ref().map(|dir| format!("the files of {}", dir.display())));
+    match (site.demo_routes, all.is_empty()) {
         (true, _) => all.push(format!("the demo routes ({DEMO_ROUTES})")),
         (false, true) => return "404 alone: no dir, no [[route]], and demo_routes is off".to_owned(),
         (false, false) => all.push("no demo routes".to_owned()),
@@ -223,7 +254,7 @@ fn answers(dir: Option<&Path>, routes: usize, demo_routes: bool) -> String {
     all.join(", ")
 }
 
-fn content(dir: Option<&Path>, demo_routes: bool, routes: &[Route]) -> Result<Content, Fault> {
+fn content(site: &SiteArgs) -> Result<Content, Fault> {
     let open = |dir: &Path| {
         FileRoot::open(dir).map_err(|e| {
             let fault =
@@ -234,10 +265,12 @@ fn content(dir: Option<&Path>, demo_routes: bool, routes: &[Route]) -> Result<Co
             fault
         })
     };
-    let root = dir.map(open).transpose()?;
-    let rules: Result<Vec<Rule>, Fault> = routes.iter().map(rule).collect();
+    let root = site.dir.as_deref().map(open).transpose()?;
+    let rules: Result<Vec<Rule>, Fault> = site.routes.iter().map(rule).collect();
     let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
-    Ok(Content { root, routes: demo_routes, table })
+    let fields = ExtraFields::new(site.headers.clone())
+        .map_err(|(i, e)| Fault::input(format!("the header {}: {e}", site.headers[i].0)))?;
+    Ok(Content { root, routes: site.demo_routes, table, fields })
 }
 
 /// Checked before; only a directory can have gone since.
@@ -245,6 +278,7 @@ fn rule(route: &Route) -> Result<Rule, Fault> {
     route.rule().map_err(|e| {
         let why = match e {
             NoRule::Bad(e) => e.to_string(),
+            NoRule::Field(e) => e.to_string(),
             NoRule::Dir(e) => format!("its directory cannot be served: {}", said(&e)),
         };
         Fault::input(format!("the route {}: {why}", route.prefix))

@@ -41,7 +41,7 @@ const WHOLE: &[&str] = &[
 ];
 
 const KEYS: Keys = Keys {
-    known: &[site::KEYS, WHOLE, &["listener"]],
+    known: &[site::KEYS, WHOLE, &["listen", "host", "listener"]],
     elsewhere: &[
         (&["config"], "can't be said in the file itself"),
         (
@@ -91,8 +91,10 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         drain: top.read("drain", |i| value(i, args::drain))?,
         defer_accept: flag("defer_accept")?,
         share_port: flag("share_port")?,
+        header: site::headers(&top)?,
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
+        hosts: site::hosts(&top, path)?,
         nothing: None,
         sockets: Vec::new(),
         misbehave: values(&top, "misbehave", |text| text.parse().map_err(|e| format!("{e}")))?,
@@ -187,12 +189,15 @@ mod tests {
             .map(|rest| rest.split("```").next().unwrap_or_default())
             .collect();
         let folder = tempfile::tempdir().expect("a folder");
-        for dir in ["public", "build/assets", "admin"] {
+        for dir in ["public", "build/assets", "admin", "blog"] {
             std::fs::create_dir_all(folder.path().join(dir)).expect("made");
         }
         let all = parse(&blocks.concat(), &folder.path().join("serve.toml")).expect("sound");
-        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (3, 3, 1));
-        assert_eq!((all.listen.len(), all.max_connections, all.places[0].routes.len()), (2, Some(50_000), 1));
+        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (4, 3, 1));
+        assert_eq!(
+            (all.listen.len(), all.max_connections, all.places[0].site.routes.len()),
+            (2, Some(50_000), 1)
+        );
     }
 
     #[test]
@@ -231,6 +236,18 @@ mod tests {
             "[[route]]\nprefix = \"/a\"\nstatus = 403\n[[route]]\nprefix = \"/a/\"\nstatus = 404",
             "[[route]]\nprefix = \"/a\"\nhost = \"b\"",
             "[[route]]\nprefix = \"/a\"\nredirekt = \"/b\"",
+            "headers = \"Cache-Control: no-cache\"",
+            "headers = { Content-Length = \"5\" }",
+            "headers = { \"a b\" = \"c\" }",
+            "headers = { Cache-Control = 5 }",
+            "[[route]]\nprefix = \"/a\"\nstatus = 403\nheaders = { X = \"a\\nb\" }",
+            "[[host]]\ndir = \".\"",
+            "[[host]]\nname = \"example.org:80\"",
+            "[[host]]\nname = []",
+            "[[host]]\nname = \"a\"\n[[host]]\nname = [\"b\", \"A.\"]",
+            "[[host]]\nname = \"a\"\nlisten = \"127.0.0.1:1\"",
+            "[[host]]\nserver_name = \"a\"",
+            "[host]\nname = \"a\"",
             "listener = \"127.0.0.1:1\"",
             "[[listener]]\ndir = \".\"",
             "[[listener]]\nlisten = \"9000\"",

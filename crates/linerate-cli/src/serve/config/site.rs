@@ -4,9 +4,11 @@ use std::path::Path;
 
 use linerate_load::plan::file::FileError;
 use linerate_load::plan::file::table::{Item, Keys, Table};
-use linerate_serve::{Action, Address, BadRule, BadTable, FileRoot, RouteTable, Rule};
+use linerate_serve::{
+    Action, Address, BadField, BadRule, BadTable, ExtraFields, FileRoot, HostName, RouteTable, Rule,
+};
 
-use super::super::args::{self, Place, Route, To};
+use super::super::args::{self, HostArgs, Place, Route, SiteArgs, To};
 use super::{WHOLE, directory, values};
 use crate::fault::said;
 
@@ -14,27 +16,45 @@ use crate::fault::said;
 const LISTENERS: usize = 64;
 
 const ROUTE: Keys = Keys {
-    known: &[&["prefix", "dir", "redirect", "status"]],
+    known: &[&["prefix", "dir", "redirect", "status", "headers"]],
     elsewhere: &[
         (&["access_log"], "is said for the whole server, not for a route"),
         (
             &["listen", "demo_routes", "files_only"],
             "is said for the whole server or in [[listener]], not for a route",
         ),
-        (&["host", "server_name"], "makes no difference here: a route is for every host"),
+        (&["host", "server_name"], "is said by [[host]], which has routes of its own"),
     ],
 };
 
-/// Keys of one site: the usual one, at the top of the file, and each listener's.
-pub(super) const KEYS: &[&str] = &["listen", "dir", "demo_routes", "files_only", "route"];
+/// Keys of one site: the usual one, at the top of the file, each listener's and each host's.
+pub(super) const KEYS: &[&str] = &["dir", "demo_routes", "files_only", "route", "headers"];
 
 const LISTENER: Keys = Keys {
-    known: &[KEYS],
+    known: &[KEYS, &["listen", "host"]],
     elsewhere: &[
         (WHOLE, "is said for the whole server, not for a listener"),
-        (&["host", "server_name"], "makes no difference here: a listener is for every host"),
+        (&["name", "server_name"], "is said by [[listener.host]]"),
     ],
 };
+
+const HOST: Keys = Keys {
+    known: &[KEYS, &["name"]],
+    elsewhere: &[
+        (WHOLE, "is said for the whole server, not for a host"),
+        (
+            &["listen"],
+            "is said for the whole server or in [[listener]]; hosts at that address are [[listener.host]]",
+        ),
+        (&["host", "server_name"], "is called name here"),
+    ],
+};
+
+/// Most hosts of one place, names together. Reason: a request's host is compared with all.
+const HOSTS: usize = 256;
+
+/// Most fields that one place adds. Reason: every response carries them.
+const HEADERS: usize = 64;
 
 /// What a redirect has as its status where none is written; as elsewhere.
 const REDIRECT: u16 = 302;
@@ -64,22 +84,73 @@ fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Resul
         }
         taken.push(at.clone());
     }
-    let place = Place {
-        listen,
+    Ok(Place { listen, site: site(table, config)?, hosts: hosts(table, config)? })
+}
+
+/// What a listener or a host says of its site.
+fn site(table: &Table<'_>, config: &Path) -> Result<SiteArgs, FileError> {
+    let site = SiteArgs {
         dir: table.read("dir", |i| directory(i, config))?,
         demo_routes: table.read("demo_routes", Item::flag)?.unwrap_or(false),
         routes: routes(table, config)?,
+        headers: headers(table)?,
     };
     let files_only = table.read("files_only", Item::flag)? == Some(true);
     match table.get("files_only") {
-        Some(item) if files_only && place.dir.is_none() && place.routes.is_empty() => Err(item.error(
+        Some(item) if files_only && site.dir.is_none() && site.routes.is_empty() => Err(item.error(
             "files_only: there is nothing else to answer with; name a directory, as in dir = \"public\"",
         )),
-        Some(item) if files_only && place.demo_routes => {
+        Some(item) if files_only && site.demo_routes => {
             Err(item.error("files_only: demo_routes = true says the opposite; leave out one of them"))
         }
-        _ => Ok(place),
+        _ => Ok(site),
     }
+}
+
+/// `[[host]]`, of the whole server or of a listener; no name is there twice.
+pub(super) fn hosts(table: &Table<'_>, config: &Path) -> Result<Vec<HostArgs>, FileError> {
+    let Some(item) = table.get("host") else { return Ok(Vec::new()) };
+    let mut taken: Vec<HostName> = Vec::new();
+    let mut all = Vec::new();
+    for table in &item.tables(HOST)? {
+        let Some(names) = table.get("name") else {
+            let message = "a host needs its name, as in name = \"example.org\"";
+            return Err(table.source.error(table.span.clone(), message));
+        };
+        let before = taken.len();
+        for name in names.one_or_more() {
+            let text = name.text("a name such as \"example.org\"")?;
+            let host: HostName = text.parse().map_err(|e| name.error(format!("name: {e}")))?;
+            if taken.contains(&host) {
+                return Err(name.error(format!("name: {text} has a site already")));
+            }
+            taken.push(host);
+        }
+        if taken.len() > HOSTS {
+            return Err(names.error(format!("name: more than {HOSTS} hosts")));
+        }
+        if taken.len() == before {
+            return Err(names.error("name: none is written here; leave out the [[host]]"));
+        }
+        all.push(HostArgs { names: taken[before..].to_vec(), site: site(table, config)? });
+    }
+    Ok(all)
+}
+
+/// `headers`, each checked where it stands.
+pub(super) fn headers(table: &Table<'_>) -> Result<Vec<(String, String)>, FileError> {
+    let Some(item) = table.get("headers") else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for field in item.entries("names and values, as in headers = { Cache-Control = \"max-age=60\" }")? {
+        for value in field.one_or_more() {
+            let text = value.text("the value of a field, such as \"max-age=60\"")?;
+            all.push(args::field(&field.key, text).map_err(|e| value.error(format!("headers: {e}")))?);
+        }
+    }
+    if all.len() > HEADERS {
+        return Err(item.error(format!("headers: more than {HEADERS} fields")));
+    }
+    Ok(all)
 }
 
 /// `[[route]]`, each checked where it stands.
@@ -134,7 +205,7 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
             return Err(table.source.error(other.key_span.clone(), message));
         }
     };
-    let route = Route { prefix: name.to_owned(), to };
+    let route = Route { prefix: name.to_owned(), to, headers: headers(table)? };
     let rule = route.rule().map_err(|e| match e {
         NoRule::Bad(e @ BadRule::Prefix) => prefix.error(format!("prefix: {e}")),
         NoRule::Bad(e @ BadRule::RedirectStatus) => {
@@ -142,6 +213,7 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
         }
         NoRule::Bad(e) => item.error(format!("{}: {e}", item.key)),
         NoRule::Dir(e) => item.error(format!("dir: it cannot be served: {}", said(&e))),
+        NoRule::Field(e) => table.get("headers").unwrap_or(item).error(format!("headers: {e}")),
     })?;
     Ok((route, rule))
 }
@@ -156,6 +228,7 @@ fn encoded(name: &str) -> bool {
 pub(in crate::serve) enum NoRule {
     Bad(BadRule),
     Dir(std::io::Error),
+    Field(BadField),
 }
 
 impl Route {
@@ -166,6 +239,7 @@ impl Route {
             To::Redirect(to, status) => Action::Redirect { to: to.clone(), status: *status },
             To::Status(status) => Action::Status(*status),
         };
-        Rule::new(&self.prefix, action).map_err(NoRule::Bad)
+        let fields = ExtraFields::new(self.headers.clone()).map_err(|(_, e)| NoRule::Field(e))?;
+        Ok(Rule::new(&self.prefix, action).map_err(NoRule::Bad)?.with_fields(fields))
     }
 }
