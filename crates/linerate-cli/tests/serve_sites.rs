@@ -119,3 +119,147 @@ fn sites_by_host_name() {
     };
     assert_eq!((at_second("one.example"), at_second("two.example")), ("inner".into(), "admin".into()));
 }
+
+#[test]
+fn directories_are_listed_where_that_is_said() {
+    let folder = Folder::new(&[
+        ("www/sub/<b>&\".txt", "angled"),
+        ("www/sub/.hidden", "h"),
+        ("www/sub/deeper/x", "x"),
+        ("www/with/index.html", "index"),
+        ("other/y", "y"),
+    ]);
+    std::os::unix::fs::symlink("/etc", folder.0.path().join("www/sub/out")).unwrap();
+    let server = folder.serve(
+        "listen = \"127.0.0.1:0\"\ndir = \"www\"\nfiles_only = true\nlist = true\n\
+         [[route]]\nprefix = \"/other/\"\ndir = \"other\"\n",
+    );
+    let page = get(&server, "/sub/");
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("content-type: text/html; charset=utf-8"),
+        "{page}"
+    );
+    assert!(page.contains("<a href=\"./deeper/\">deeper/</a>"), "{page}");
+    assert!(
+        page.contains("<a href=\"./%3Cb%3E%26%22.txt\">&lt;b&gt;&amp;&quot;.txt</a></td><td>6</td>"),
+        "{page}"
+    );
+    assert!(!page.contains("hidden") && !page.contains("<b>"), "{page}");
+    assert!(get(&server, "/sub/%3Cb%3E%26%22.txt").ends_with("angled"));
+    // The link is shown, and leads nowhere.
+    assert!(page.contains("./out\"") && get(&server, "/sub/out/").starts_with("HTTP/1.1 404"));
+    assert!(get(&server, "/").contains("./with/"));
+    assert!(get(&server, "/with/").ends_with("index"));
+    assert!(get(&server, "/sub").starts_with("HTTP/1.1 301"));
+    let head = ask(&server, "HEAD /sub/ HTTP/1.1\r\nHost: h\r\n");
+    assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    // A route says for itself whether it is listed.
+    assert!(get(&server, "/other/").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn error_pages_and_names_that_are_tried() {
+    let folder = Folder::new(&[
+        ("www/404.html", "<h1>nothing</h1>"),
+        ("www/gone.txt", "gone"),
+        ("www/about.html", "about"),
+        ("app/index.html", "<app>"),
+        ("app/a.js", "js"),
+    ]);
+    let server = folder.serve(
+        "listen = \"127.0.0.1:0\"\ndir = \"www\"\nfiles_only = true\ntry_files = \"$uri.html\"\n\
+         error_pages = { 404 = \"/404.html\", 410 = \"/gone.txt\", 403 = \"/none.html\" }\n\
+         headers = { X-A = \"b\" }\n\
+         [[route]]\nprefix = \"/old\"\nstatus = 410\n[[route]]\nprefix = \"/secret\"\nstatus = 403\n\
+         [[host]]\nname = \"app.example\"\ndir = \"app\"\nfiles_only = true\ntry_files = [\"/$uri.html\", \"/index.html\"]\n",
+    );
+    let missing = get(&server, "/none");
+    assert!(missing.starts_with("HTTP/1.1 404") && missing.ends_with("<h1>nothing</h1>"), "{missing}");
+    assert!(
+        missing.contains("content-type: text/html")
+            && missing.contains("X-A: b")
+            && !missing.contains("etag")
+    );
+    let gone = get(&server, "/old/x");
+    assert!(
+        gone.starts_with("HTTP/1.1 410") && gone.ends_with("gone") && gone.contains("text/plain"),
+        "{gone}"
+    );
+    // A page that is not there leaves the plain one.
+    assert!(get(&server, "/secret").contains("403 Forbidden: "));
+    // Methods that files do not take have no page.
+    let post = ask(&server, "POST /none HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n");
+    assert!(post.starts_with("HTTP/1.1 405") && !post.contains("<h1>"), "{post}");
+    assert!(get(&server, "/about").ends_with("about") && get(&server, "/about.html").ends_with("about"));
+    let app = |path: &str| ask(&server, &format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n"));
+    for (path, body) in [("/a.js", "js"), ("/users/7", "<app>"), ("/", "<app>"), ("/a.js/x", "<app>")] {
+        let answer = app(path);
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with(&format!("\r\n\r\n{body}")),
+            "{path}: {answer}"
+        );
+    }
+    for path in ["/../x", "/.git/config"] {
+        assert!(app(path).starts_with("HTTP/1.1 4"), "{path}");
+    }
+}
+
+#[test]
+fn users_have_to_say_who_they_are() {
+    let folder = Folder::new(&[
+        ("www/a", "open"),
+        ("www/staff/a", "for staff"),
+        ("users", &format!("# staff\nann:{}\n", bcrypt::hash("pass:word", 4).unwrap())),
+    ]);
+    let server = folder.serve(
+        "listen = \"127.0.0.1:0\"\ndir = \"www\"\nfiles_only = true\n\
+         [[route]]\nprefix = \"/staff/\"\ndir = \"www/staff\"\nusers = \"users\"\nrealm = \"staff\"\n",
+    );
+    let as_user = |credentials: &str| {
+        ask(&server, &format!("GET /staff/a HTTP/1.1\r\nHost: h\r\nAuthorization: {credentials}\r\n"))
+    };
+    assert!(get(&server, "/a").ends_with("open"));
+    for path in ["/staff/a", "/staff/none", "/%73taff/a", "//staff/./a"] {
+        let asked = get(&server, path);
+        assert!(asked.starts_with("HTTP/1.1 401"), "{path}: {asked}");
+        assert!(asked.contains("www-authenticate: Basic realm=\"staff\", charset=\"UTF-8\"\r\n"), "{asked}");
+    }
+    let basic = |text: &str| format!("Basic {}", base64(text));
+    // Twice: the second time it is remembered.
+    for _ in 0..2 {
+        assert!(as_user(&basic("ann:pass:word")).ends_with("for staff"));
+        for wrong in ["ann:", "ann:pass", "ann:pass:word ", "bob:pass:word", ":pass:word", "ann"] {
+            assert!(as_user(&basic(wrong)).starts_with("HTTP/1.1 401"), "{wrong}");
+        }
+        assert!(
+            as_user("Basic ?").starts_with("HTTP/1.1 401") && as_user("Bearer x").starts_with("HTTP/1.1 401")
+        );
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+#[test]
+fn a_configuration_is_checked_and_nothing_else() {
+    let folder = Folder::new(&[("www/a", "a")]);
+    let check = |text: &str| {
+        std::fs::write(folder.0.path().join("serve.toml"), text).unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+        command.args(["serve", "--check-config", "--config"]).arg(folder.0.path().join("serve.toml"));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    // The address is taken: it is not listened on.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!("listen = \"{}\"\ndir = \"www\"\naccess_log = \"log\"\n", taken.local_addr().unwrap());
+    let (code, said) = check(&text);
+    assert!(code == Some(0) && said.ends_with("serve.toml: sound\n"), "{code:?} {said}");
+    assert!(!folder.0.path().join("log").exists());
+    let (code, said) = check("dir = \"none\"\n");
+    assert!(code == Some(2) && said.contains("serve.toml:1:7: dir: "), "{code:?} {said}");
+    let (code, said) = check("list = true\n");
+    assert!(code == Some(2) && said.contains("--list needs files"), "{code:?} {said}");
+}

@@ -57,6 +57,7 @@ pub mod testing;
 mod timers;
 mod tower;
 mod tunnel;
+mod users;
 mod watch;
 
 pub use access_log::{AccessLog, LogFormat, LogTarget};
@@ -66,7 +67,7 @@ pub use body::{BodyError, RequestBody, Trailers};
 pub use counts::Counts;
 pub use draining::Draining;
 pub use extra_fields::ExtraFields;
-pub use files::{FileRoot, Files};
+pub use files::{FileOptions, FileRoot, Files};
 pub use handler::{Handler, IntoResponse};
 pub use host_name::{BadHostName, HostName};
 pub use limits::Limits;
@@ -88,6 +89,7 @@ pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};
 pub use timers::{Sleep, sleep};
 pub use tower::{Peer, TowerBody, tower, tower_with_peer};
+pub use users::{BadUsers, Users};
 
 /// The page's example is compiled with those of this crate.
 #[cfg(doctest)]

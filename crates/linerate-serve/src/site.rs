@@ -13,6 +13,7 @@ use crate::files::{FileRoot, Files};
 use crate::host_name::{HostName, without_port};
 use crate::routes::Routes;
 use crate::table::{OwnTable, RouteTable, What};
+use crate::users::{Known, Users};
 use crate::{Address, Request, Response, Route};
 
 /// What a site consists of.
@@ -26,12 +27,23 @@ pub struct Content {
     pub table: RouteTable,
     /// Fields of every response. Those of a route come on top.
     pub fields: ExtraFields,
+    /// Files of the directory that are the body of responses with these statuses.
+    pub error_pages: Vec<(u16, String)>,
+    /// Who may ask anything of it. A route may have others.
+    pub users: Option<Users>,
 }
 
 impl Default for Content {
     /// The built-in routes alone.
     fn default() -> Self {
-        Content { root: None, routes: true, table: RouteTable::default(), fields: ExtraFields::default() }
+        Content {
+            root: None,
+            routes: true,
+            table: RouteTable::default(),
+            fields: ExtraFields::default(),
+            error_pages: Vec::new(),
+            users: None,
+        }
     }
 }
 
@@ -113,7 +125,8 @@ impl SitePlan {
         let version = self.content.version();
         let pages = Pages::new(&self.content.get());
         let (plan, version, pages) = (self.clone(), Cell::new(version), RefCell::new(pages));
-        Site(Rc::new(Own { plan, version, pages, files_route: Route::new("/*") }))
+        let files_route = Route::new("/*");
+        Site(Rc::new(Own { plan, version, pages, files_route, known: Known::default() }))
     }
 }
 
@@ -127,6 +140,7 @@ struct Own {
     pages: RefCell<Pages>,
     /// What metrics count files of the directory as.
     files_route: Route,
+    known: Known,
 }
 
 /// One thread's view of the contents.
@@ -168,6 +182,8 @@ struct Page {
     routes: bool,
     table: Option<OwnTable>,
     fields: ExtraFields,
+    error_pages: Vec<(u16, String)>,
+    users: Option<Users>,
 }
 
 impl Page {
@@ -177,6 +193,8 @@ impl Page {
             routes: content.routes,
             table: content.table.own(),
             fields: content.fields.clone(),
+            error_pages: content.error_pages.clone(),
+            users: content.users.clone(),
         }
     }
 }
@@ -196,14 +214,29 @@ impl Site {
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page(&request);
+        let reads = matches!(request.method(), Method::Get | Method::Head);
         let routed = page.table.as_ref().and_then(|table| table.route(&request));
         let of_route = routed.as_ref().and_then(|routed| routed.fields.clone());
         let route = routed.as_ref().map(|routed| routed.route);
-        let mut response = match routed.map(|routed| routed.what) {
-            Some(What::Answer(answer)) => answer,
-            Some(What::File(files, name)) => files.answer_with(&name, request).await,
-            None => self.unrouted(&page, request).await,
+        let users = routed.as_ref().and_then(|routed| routed.users.as_ref()).or(page.users.as_ref());
+        let refused = match users {
+            // Boxed: what every request carries along must not grow by it.
+            Some(users) => Box::pin(users.refuse(&self.0.known, &request)).await,
+            None => None,
         };
+        let mut response = match (refused, routed.map(|routed| routed.what)) {
+            (Some(refused), _) => refused,
+            (_, Some(What::Answer(answer))) => answer,
+            (_, Some(What::File(files, name))) => files.answer_with(&name, request).await,
+            (_, None) => self.unrouted(&page, request).await,
+        };
+        if response.status >= 400
+            && reads
+            && let Some((_, name)) = page.error_pages.iter().find(|(status, _)| *status == response.status)
+            && let Some(files) = &page.files
+        {
+            response = Box::pin(files.in_place_of(response, name)).await;
+        }
         if let Some(route) = route {
             response = response.with_route(route);
         }

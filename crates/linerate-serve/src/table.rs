@@ -5,6 +5,7 @@ use std::fmt;
 use crate::engine::explained;
 use crate::extra_fields::ExtraFields;
 use crate::files::{FileRoot, Files, file_name};
+use crate::users::Users;
 use crate::{Request, Response, Route};
 
 /// Most rules of a table. Reason: they are tried one after the other, and a table that long should be a handler.
@@ -20,6 +21,7 @@ pub struct Rule {
     /// What metrics count its responses as.
     route: Route,
     fields: ExtraFields,
+    users: Option<Users>,
 }
 
 /// What is done with the requests of a route.
@@ -94,13 +96,19 @@ impl Rule {
         // Bounded by the configuration, whatever clients ask for.
         let route = Route::new(&format!("{prefix}*"));
         let (prefix, open) = (plain.to_owned(), prefix.ends_with('/'));
-        Ok(Rule { prefix, open, action, route, fields: ExtraFields::default() })
+        Ok(Rule { prefix, open, action, route, fields: ExtraFields::default(), users: None })
     }
 
     /// With fields that its responses get, on top of those of the site.
     #[must_use]
     pub fn with_fields(self, fields: ExtraFields) -> Rule {
         Rule { fields, ..self }
+    }
+
+    /// For these users alone, in place of those of the site.
+    #[must_use]
+    pub fn with_users(self, users: Option<Users>) -> Rule {
+        Rule { users, ..self }
     }
 
     /// What stands behind the prefix in a decoded name, if it is there.
@@ -171,6 +179,7 @@ pub(crate) struct Routed {
     /// What its responses get besides.
     pub(crate) fields: Option<ExtraFields>,
     pub(crate) route: Route,
+    pub(crate) users: Option<Users>,
 }
 
 /// What is answered.
@@ -195,7 +204,7 @@ impl OwnTable {
             (Action::Dir(_), None) => What::Answer(plain(404)),
         };
         let fields = (!rule.fields.is_empty()).then(|| rule.fields.clone());
-        Some(Routed { what, fields, route: rule.route })
+        Some(Routed { what, fields, route: rule.route, users: rule.users.clone() })
     }
 }
 

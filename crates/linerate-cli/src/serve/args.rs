@@ -37,6 +37,11 @@ pub(crate) struct ServeArgs {
     /// addresses with a directory and routes of their own. docs/HTTP-SERVER.md has an example of each.
     #[arg(long, value_name = "FILE.toml")]
     pub(super) config: Option<PathBuf>,
+    /// Check flags and configuration file, say what is wrong with them, and end: 0 if they are sound, 2 if not
+    ///
+    /// Directories and files are looked at; addresses are not listened on, and nothing is written.
+    #[arg(long)]
+    pub(super) check_config: bool,
     /// Where to listen: ADDR:PORT (port 0 picks one) or unix:/path; repeatable (127.0.0.1:8080)
     ///
     /// Sockets that a service manager passes (LISTEN_FDS) are listened on as well; they take the place of the default.
@@ -82,6 +87,9 @@ pub(crate) struct ServeArgs {
     /// Answer with files alone, never with demo routes
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) files_only: Option<bool>,
+    /// Show directories without index.html as a page with their entries
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) list: Option<bool>,
     /// Add a header field to every response, as in --header 'Cache-Control: max-age=60'; repeatable
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
@@ -154,6 +162,14 @@ pub(crate) struct ServeArgs {
     /// `[[listener]]`, which only a file can say.
     #[arg(skip)]
     pub(super) places: Vec<Place>,
+    /// `try_files` and `error_pages`, which only a file can say.
+    #[arg(skip)]
+    pub(super) try_files: Vec<String>,
+    #[arg(skip)]
+    pub(super) error_pages: Vec<(u16, String)>,
+    /// `users` and `realm`, which only a file can say.
+    #[arg(skip)]
+    pub(super) users: Option<UsersArgs>,
     /// `[[host]]`, which only a file can say.
     #[arg(skip)]
     pub(super) hosts: Vec<HostArgs>,
@@ -166,6 +182,17 @@ pub(super) struct SiteArgs {
     pub(super) demo_routes: bool,
     pub(super) routes: Vec<Route>,
     pub(super) headers: Vec<(String, String)>,
+    pub(super) list: bool,
+    pub(super) try_files: Vec<String>,
+    pub(super) error_pages: Vec<(u16, String)>,
+    pub(super) users: Option<UsersArgs>,
+}
+
+/// Who may come in: a file of names and hashes, and what browsers call the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UsersArgs {
+    pub(super) file: PathBuf,
+    pub(super) realm: String,
 }
 
 /// Addresses with a site of their own.
@@ -188,7 +215,9 @@ pub(super) struct HostArgs {
 pub(super) struct Route {
     pub(super) prefix: String,
     pub(super) to: To,
+    pub(super) list: bool,
     pub(super) headers: Vec<(String, String)>,
+    pub(super) users: Option<UsersArgs>,
 }
 
 /// What a route does.
@@ -207,6 +236,7 @@ impl ServeArgs {
         }
         ServeArgs {
             config: self.config.or(others.config),
+            check_config: self.check_config,
             listen: either(self.listen, others.listen),
             threads: self.threads.or(others.threads),
             pin: self.pin.or(others.pin),
@@ -218,7 +248,11 @@ impl ServeArgs {
             dir: self.dir.or(others.dir),
             demo_routes: self.demo_routes.or(others.demo_routes),
             files_only: self.files_only.or(others.files_only),
+            list: self.list.or(others.list),
             header: either(self.header, others.header),
+            try_files: either(self.try_files, others.try_files),
+            error_pages: either(self.error_pages, others.error_pages),
+            users: self.users.or(others.users),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),
@@ -249,6 +283,10 @@ impl ServeArgs {
             demo_routes: self.has_demo_routes(),
             routes: self.routes.clone(),
             headers: self.header.clone(),
+            list: self.list == Some(true),
+            try_files: self.try_files.clone(),
+            error_pages: self.error_pages.clone(),
+            users: self.users.clone(),
         }
     }
 

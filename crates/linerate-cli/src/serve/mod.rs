@@ -36,6 +36,12 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     events::print();
     // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
     let args = settled(typed)?;
+    if args.check_config {
+        running::check(&args)?;
+        let what = typed.config.as_ref().map_or("the flags".into(), |file| file.display().to_string());
+        say(&format!("{what}: sound"));
+        return Ok(Exit::Fine);
+    }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
     let counts = if args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_))) {
@@ -125,8 +131,14 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     Ok(args)
 }
 
-/// Files alone need files, and no demo routes.
+/// What is said of files needs some; files alone go with no demo routes.
 fn files_alone(args: &ServeArgs) -> Result<(), Fault> {
+    if args.list == Some(true) && args.dir.is_none() {
+        return Err(Fault::input("--list needs files to list").hint("name a directory by --dir"));
+    }
+    if args.dir.is_none() && !(args.try_files.is_empty() && args.error_pages.is_empty()) {
+        return Err(Fault::input("try_files and error_pages need files").hint("name a directory by dir"));
+    }
     if args.files_only != Some(true) {
         return Ok(());
     }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::{
-    AccessLog, Address, Content, Contents, Counts, ExtraFields, FileRoot, Handle, Host, HostName, LogTarget,
-    Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent, spawn_site,
-    spawn_with,
+    AccessLog, Address, Content, Contents, Counts, ExtraFields, FileOptions, FileRoot, Handle, Host,
+    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent,
+    spawn_site, spawn_with,
 };
 
 use signal_hook::iterator::Signals;
 
-use super::args::{HostArgs, Place, Route, SiteArgs, within};
+use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
@@ -174,6 +174,11 @@ impl Running {
     }
 }
 
+/// Whether all that `args` name can be opened; nothing is written.
+pub(super) fn check(args: &ServeArgs) -> Result<(), Fault> {
+    Sites::open(args).map(drop)
+}
+
 /// Where the server listens, in the order of [`ServeArgs::addresses`]: ports are chosen.
 fn resolved(args: &ServeArgs, server: &Handle) -> Vec<Address> {
     let mut own = server.addrs().iter();
@@ -265,12 +270,16 @@ fn content(site: &SiteArgs) -> Result<Content, Fault> {
             fault
         })
     };
-    let root = site.dir.as_deref().map(open).transpose()?;
+    let options = FileOptions { list: site.list, try_files: site.try_files.clone() };
+    let root = site.dir.as_deref().map(open).transpose()?.map(|root| root.with_options(options));
     let rules: Result<Vec<Rule>, Fault> = site.routes.iter().map(rule).collect();
     let table = RouteTable::new(rules?).map_err(|e| Fault::input(format!("the routes: {e}")))?;
     let fields = ExtraFields::new(site.headers.clone())
         .map_err(|(i, e)| Fault::input(format!("the header {}: {e}", site.headers[i].0)))?;
-    Ok(Content { root, routes: site.demo_routes, table, fields })
+    let users = site.users.as_ref().map(UsersArgs::read).transpose();
+    let users = users.map_err(|why| Fault::input(format!("the users: {why}")))?;
+    let error_pages = site.error_pages.clone();
+    Ok(Content { root, routes: site.demo_routes, table, fields, error_pages, users })
 }
 
 /// Checked before; only a directory can have gone since.
@@ -279,6 +288,7 @@ fn rule(route: &Route) -> Result<Rule, Fault> {
         let why = match e {
             NoRule::Bad(e) => e.to_string(),
             NoRule::Field(e) => e.to_string(),
+            NoRule::Users(e) => e,
             NoRule::Dir(e) => format!("its directory cannot be served: {}", said(&e)),
         };
         Fault::input(format!("the route {}: {why}", route.prefix))

@@ -5,6 +5,7 @@
 
 mod condition;
 mod kind;
+mod listing;
 mod negotiate;
 mod ranges;
 
@@ -44,6 +45,8 @@ const WHOLE: u64 = 16 << 10;
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
 /// Bytes of compressed texts that each thread keeps. Reason: compressing once is slow, every time is waste.
 const CACHE: usize = 16 << 20;
+/// Largest page in place of an error. Reason: it is read whole for each of them.
+const PAGE: u64 = 1 << 20;
 /// How often each thread looks whether its directory is still the one of that name. Reason: a new version of a site is mostly put
 /// where the old one was, by a rename or a turned link; a system call per request for that would be waste.
 const LOOK: Duration = Duration::from_secs(1);
@@ -56,6 +59,17 @@ const LOOKUPS: usize = 32;
 pub struct FileRoot {
     path: Arc<Path>,
     root: Arc<OwnedFd>,
+    options: Arc<FileOptions>,
+}
+
+/// What is done beside giving the file that a path names.
+#[derive(Clone, Debug, Default)]
+pub struct FileOptions {
+    /// A directory without `index.html` is shown as a page with its entries.
+    pub list: bool,
+    /// Names beneath the directory that are tried in this order where a path names no file; `$uri` in them stands for the path.
+    /// The first that is a file is given, with status 200.
+    pub try_files: Vec<String>,
 }
 
 impl FileRoot {
@@ -68,13 +82,20 @@ impl FileRoot {
         // Whoever changes the working directory later means another one.
         let path: PathBuf = std::path::absolute(directory)?;
         let root = open_root(&path)?;
-        Ok(FileRoot { path: path.into(), root: Arc::new(root) })
+        Ok(FileRoot { path: path.into(), root: Arc::new(root), options: Arc::default() })
+    }
+
+    /// With these options.
+    #[must_use]
+    pub fn with_options(self, options: FileOptions) -> FileRoot {
+        FileRoot { options: Arc::new(options), ..self }
     }
 
     /// For one thread.
     pub fn files(&self) -> Files {
         Files(Rc::new(Own {
             path: Arc::clone(&self.path),
+            options: Arc::clone(&self.options),
             root: RefCell::new(Arc::clone(&self.root)),
             looked: Cell::new(None),
             compressed: RefCell::default(),
@@ -90,6 +111,7 @@ pub struct Files(Rc<Own>);
 #[derive(Debug)]
 struct Own {
     path: Arc<Path>,
+    options: Arc<FileOptions>,
     root: RefCell<Arc<OwnedFd>>,
     looked: Cell<Option<Time>>,
     compressed: RefCell<Compressed>,
@@ -164,13 +186,65 @@ impl Files {
             Method::Options => return allow(Response::status(204)),
             _ => return allow(explained(405, "files are read")),
         }
-        match self.find(name, &request) {
+        let found = match self.find(name, &request) {
+            Err(Errno::NOENT | Errno::NOTDIR) | Ok(Place::Unlisted) => {
+                match self.try_others(name, &request) {
+                    Some(other) => Ok(other),
+                    None => self.find(name, &request),
+                }
+            }
+            found => found,
+        };
+        match found {
             Ok(Place::File(found, name)) => self.give(found, &name, &request).await,
             Ok(Place::Directory) => redirect(&request),
+            Ok(Place::Unlisted) if self.0.options.list => self.list(name, &request).await,
             Ok(Place::Unlisted) => {
                 explained(404, "there is no index.html here, and directories are not listed")
             }
             Err(error) => refuse(error),
+        }
+    }
+
+    /// The first of the other names that is a file.
+    fn try_others(&self, name: &[u8], request: &Request) -> Option<Place> {
+        let mut names = self.0.options.try_files.iter().map(|pattern| filled_in(pattern, name));
+        names.find_map(|name| {
+            let (file, meta) = open_beneath(&self.0.root(), &name).ok()?;
+            meta.is_file().then(|| self.variant(file, &meta, name, request))
+        })
+    }
+
+    /// A directory's entries.
+    async fn list(&self, name: &[u8], request: &Request) -> Response {
+        let (root, name, path) = (self.0.root(), name.to_owned(), request.path().to_owned());
+        match blocking(move || listing::page(&root, &name, &path)).await {
+            Ok(Ok(page)) => {
+                let mut response = Response::status(200).with_content_type("text/html; charset=utf-8");
+                // Names are escaped; should one ever not be, nothing of it runs.
+                let policy = "default-src 'none'; style-src 'unsafe-inline'";
+                let _ = response.fields.add("content-security-policy", policy);
+                response.with_body(page)
+            }
+            Ok(Err(error)) => refuse(error),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// `response` with this file as its page, if it can be had.
+    pub(crate) async fn in_place_of(&self, response: Response, name: &str) -> Response {
+        let name = name.trim_start_matches('/').as_bytes();
+        let Ok((file, meta)) = open_beneath(&self.0.root(), name) else { return response };
+        if !meta.is_file() || meta.len() > PAGE {
+            return response;
+        }
+        let read = blocking(move || {
+            let mut bytes = vec![0; meta.len() as usize];
+            file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+        });
+        match read.await {
+            Ok(Ok(bytes)) => response.with_content_type(kind::of(name).name).with_body(bytes),
+            _ => response,
         }
     }
 
@@ -201,6 +275,12 @@ impl Files {
         if !meta.is_file() {
             return Err(Errno::NOENT);
         }
+        Ok(self.variant(file, &meta, name, request))
+    }
+
+    /// The file, or what lies beside it in a coding that the client takes.
+    fn variant(&self, file: File, meta: &std::fs::Metadata, name: Vec<u8>, request: &Request) -> Place {
+        let root = self.0.root();
         // A part of a compressed file is of no use to whoever asked for a part of the file.
         if request.field("range").is_none() {
             for encoding in negotiate::accepted(request) {
@@ -208,11 +288,11 @@ impl Files {
                 if let Ok((file, meta)) = variant
                     && meta.is_file()
                 {
-                    return Ok(Place::File(found(file, &meta, Some(encoding)), name));
+                    return Place::File(found(file, &meta, Some(encoding)), name);
                 }
             }
         }
-        Ok(Place::File(found(file, &meta, None), name))
+        Place::File(found(file, meta, None), name)
     }
 
     async fn give(&self, found: Found, name: &[u8], request: &Request) -> Response {
@@ -281,6 +361,19 @@ impl Files {
         kept.texts.insert(key, text.clone());
         response.with_body(text)
     }
+}
+
+/// A pattern with the path in it, as a name beneath the root.
+fn filled_in(pattern: &str, name: &[u8]) -> Vec<u8> {
+    let mut filled = Vec::new();
+    for (i, text) in pattern.split("$uri").enumerate() {
+        if i > 0 {
+            filled.extend_from_slice(name);
+        }
+        filled.extend_from_slice(text.as_bytes());
+    }
+    let slashes = filled.iter().take_while(|b| **b == b'/').count();
+    filled.split_off(slashes)
 }
 
 enum Place {

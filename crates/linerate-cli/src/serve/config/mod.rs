@@ -43,7 +43,7 @@ const WHOLE: &[&str] = &[
 const KEYS: Keys = Keys {
     known: &[site::KEYS, WHOLE, &["listen", "host", "listener"]],
     elsewhere: &[
-        (&["config"], "can't be said in the file itself"),
+        (&["config", "check_config"], "can't be said in the file itself"),
         (
             &["tls_cert", "tls_key", "cert", "key", "ssl_certificate", "ssl_certificate_key"],
             "is for TLS, which this server does not speak; a proxy in front of it can",
@@ -91,7 +91,12 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         drain: top.read("drain", |i| value(i, args::drain))?,
         defer_accept: flag("defer_accept")?,
         share_port: flag("share_port")?,
+        check_config: false,
+        list: flag("list")?,
         header: site::headers(&top)?,
+        try_files: site::try_files(&top)?,
+        error_pages: site::error_pages(&top)?,
+        users: site::users(&top, path)?,
         routes: site::routes(&top, path)?,
         places: site::listeners(&top, path)?,
         hosts: site::hosts(&top, path)?,
@@ -189,77 +194,92 @@ mod tests {
             .map(|rest| rest.split("```").next().unwrap_or_default())
             .collect();
         let folder = tempfile::tempdir().expect("a folder");
-        for dir in ["public", "build/assets", "admin", "blog"] {
+        for dir in ["public", "build/assets", "admin", "blog", "staff"] {
             std::fs::create_dir_all(folder.path().join(dir)).expect("made");
         }
+        let hash = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234";
+        std::fs::write(folder.path().join("staff.htpasswd"), format!("ann:{hash}\n")).expect("written");
         let all = parse(&blocks.concat(), &folder.path().join("serve.toml")).expect("sound");
-        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (4, 3, 1));
+        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (4, 4, 1));
         assert_eq!(
             (all.listen.len(), all.max_connections, all.places[0].site.routes.len()),
             (2, Some(50_000), 1)
         );
     }
 
+    /// Files that can't be.
+    const WRONG: &[&str] = &[
+        "lisen = \"127.0.0.1:1\"",
+        "threads = 1\nlisten = \"8080\"",
+        "listen = []",
+        "threads = 0",
+        "pin = 1",
+        "io = \"dpdk\"",
+        "dir = \"no/such\"",
+        "dir = 5",
+        "access_log = \"no/such/file\"",
+        "log_format = \"apache\"",
+        "header_timeout = \"soon\"",
+        "max_body = -1",
+        "misbehave = [\"think\"]",
+        "config = \"other.toml\"",
+        "tls_cert = \"cert.pem\"",
+        "listen = \"localhost:80\"",
+        "listen = \"127.0.0.1:80800\"",
+        "threads = ",
+        "route = 5",
+        "[route]\nprefix = \"/\"",
+        "[[route]]\nstatus = 403",
+        "[[route]]\nprefix = \"/a\"",
+        "[[route]]\nprefix = \"a\"\nstatus = 403",
+        "[[route]]\nprefix = \"/a%20b\"\nstatus = 403",
+        "[[route]]\nprefix = \"/a\"\nstatus = 42",
+        "[[route]]\nprefix = \"/a\"\nstatus = 302",
+        "[[route]]\nprefix = \"/a\"\nredirect = \"b\"",
+        "[[route]]\nprefix = \"/a\"\nredirect = \"/b\"\nstatus = 200",
+        "[[route]]\nprefix = \"/a\"\ndir = \".\"\nstatus = 403",
+        "[[route]]\nprefix = \"/a\"\ndir = \"no/such\"",
+        "[[route]]\nprefix = \"/a\"\nstatus = 403\n[[route]]\nprefix = \"/a/\"\nstatus = 404",
+        "[[route]]\nprefix = \"/a\"\nhost = \"b\"",
+        "[[route]]\nprefix = \"/a\"\nredirekt = \"/b\"",
+        "headers = \"Cache-Control: no-cache\"",
+        "headers = { Content-Length = \"5\" }",
+        "headers = { \"a b\" = \"c\" }",
+        "headers = { Cache-Control = 5 }",
+        "[[route]]\nprefix = \"/a\"\nstatus = 403\nheaders = { X = \"a\\nb\" }",
+        "list = 5",
+        "dir = \".\"\ntry_files = \"index.html\"",
+        "dir = \".\"\ntry_files = [\"/../x\"]",
+        "dir = \".\"\nerror_pages = { 200 = \"/x\" }",
+        "dir = \".\"\nerror_pages = { 404 = \"x\" }",
+        "dir = \".\"\nerror_pages = \"/x\"",
+        "[[host]]\nname = \"a\"\nlist = true",
+        "[[route]]\nprefix = \"/a\"\nstatus = 403\nlist = true",
+        "realm = \"a\"",
+        "users = \"no/such\"",
+        "users = \"/dev/null\"",
+        "check_config = true",
+        "[[host]]\ndir = \".\"",
+        "[[host]]\nname = \"example.org:80\"",
+        "[[host]]\nname = []",
+        "[[host]]\nname = \"a\"\n[[host]]\nname = [\"b\", \"A.\"]",
+        "[[host]]\nname = \"a\"\nlisten = \"127.0.0.1:1\"",
+        "[[host]]\nserver_name = \"a\"",
+        "[host]\nname = \"a\"",
+        "listener = \"127.0.0.1:1\"",
+        "[[listener]]\ndir = \".\"",
+        "[[listener]]\nlisten = \"9000\"",
+        "listen = \"127.0.0.1:1\"\n[[listener]]\nlisten = [\"127.0.0.1:2\", \"127.0.0.1:1\"]",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \"127.0.0.1:1\"",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nthreads = 2",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nfiles_only = true",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\ndir = \"no/such\"",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener.route]]\nprefix = \"a\"\nstatus = 403",
+    ];
+
     #[test]
     fn errors_name_the_place() {
-        let all: Vec<String> = [
-            "lisen = \"127.0.0.1:1\"",
-            "threads = 1\nlisten = \"8080\"",
-            "listen = []",
-            "threads = 0",
-            "pin = 1",
-            "io = \"dpdk\"",
-            "dir = \"no/such\"",
-            "dir = 5",
-            "access_log = \"no/such/file\"",
-            "log_format = \"apache\"",
-            "header_timeout = \"soon\"",
-            "max_body = -1",
-            "misbehave = [\"think\"]",
-            "config = \"other.toml\"",
-            "tls_cert = \"cert.pem\"",
-            "listen = \"localhost:80\"",
-            "listen = \"127.0.0.1:80800\"",
-            "threads = ",
-            "route = 5",
-            "[route]\nprefix = \"/\"",
-            "[[route]]\nstatus = 403",
-            "[[route]]\nprefix = \"/a\"",
-            "[[route]]\nprefix = \"a\"\nstatus = 403",
-            "[[route]]\nprefix = \"/a%20b\"\nstatus = 403",
-            "[[route]]\nprefix = \"/a\"\nstatus = 42",
-            "[[route]]\nprefix = \"/a\"\nstatus = 302",
-            "[[route]]\nprefix = \"/a\"\nredirect = \"b\"",
-            "[[route]]\nprefix = \"/a\"\nredirect = \"/b\"\nstatus = 200",
-            "[[route]]\nprefix = \"/a\"\ndir = \".\"\nstatus = 403",
-            "[[route]]\nprefix = \"/a\"\ndir = \"no/such\"",
-            "[[route]]\nprefix = \"/a\"\nstatus = 403\n[[route]]\nprefix = \"/a/\"\nstatus = 404",
-            "[[route]]\nprefix = \"/a\"\nhost = \"b\"",
-            "[[route]]\nprefix = \"/a\"\nredirekt = \"/b\"",
-            "headers = \"Cache-Control: no-cache\"",
-            "headers = { Content-Length = \"5\" }",
-            "headers = { \"a b\" = \"c\" }",
-            "headers = { Cache-Control = 5 }",
-            "[[route]]\nprefix = \"/a\"\nstatus = 403\nheaders = { X = \"a\\nb\" }",
-            "[[host]]\ndir = \".\"",
-            "[[host]]\nname = \"example.org:80\"",
-            "[[host]]\nname = []",
-            "[[host]]\nname = \"a\"\n[[host]]\nname = [\"b\", \"A.\"]",
-            "[[host]]\nname = \"a\"\nlisten = \"127.0.0.1:1\"",
-            "[[host]]\nserver_name = \"a\"",
-            "[host]\nname = \"a\"",
-            "listener = \"127.0.0.1:1\"",
-            "[[listener]]\ndir = \".\"",
-            "[[listener]]\nlisten = \"9000\"",
-            "listen = \"127.0.0.1:1\"\n[[listener]]\nlisten = [\"127.0.0.1:2\", \"127.0.0.1:1\"]",
-            "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \"127.0.0.1:1\"",
-            "[[listener]]\nlisten = \"127.0.0.1:1\"\nthreads = 2",
-            "[[listener]]\nlisten = \"127.0.0.1:1\"\nfiles_only = true",
-            "[[listener]]\nlisten = \"127.0.0.1:1\"\ndir = \"no/such\"",
-            "[[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener.route]]\nprefix = \"a\"\nstatus = 403",
-        ]
-        .map(wrong)
-        .to_vec();
+        let all: Vec<String> = WRONG.iter().map(|text| wrong(text)).collect();
         insta::with_settings!({ omit_expression => true }, {
             insta::assert_snapshot!(all.join("\n"));
         });

@@ -5,18 +5,19 @@ use std::path::Path;
 use linerate_load::plan::file::FileError;
 use linerate_load::plan::file::table::{Item, Keys, Table};
 use linerate_serve::{
-    Action, Address, BadField, BadRule, BadTable, ExtraFields, FileRoot, HostName, RouteTable, Rule,
+    Action, Address, BadField, BadRule, BadTable, ExtraFields, FileOptions, FileRoot, HostName, RouteTable,
+    Rule, Users,
 };
 
-use super::super::args::{self, HostArgs, Place, Route, SiteArgs, To};
-use super::{WHOLE, directory, values};
+use super::super::args::{self, HostArgs, Place, Route, SiteArgs, To, UsersArgs};
+use super::{WHOLE, beside, directory, values};
 use crate::fault::said;
 
 /// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
 const LISTENERS: usize = 64;
 
 const ROUTE: Keys = Keys {
-    known: &[&["prefix", "dir", "redirect", "status", "headers"]],
+    known: &[&["prefix", "dir", "redirect", "status", "list", "headers", "users", "realm"]],
     elsewhere: &[
         (&["access_log"], "is said for the whole server, not for a route"),
         (
@@ -28,7 +29,18 @@ const ROUTE: Keys = Keys {
 };
 
 /// Keys of one site: the usual one, at the top of the file, each listener's and each host's.
-pub(super) const KEYS: &[&str] = &["dir", "demo_routes", "files_only", "route", "headers"];
+pub(super) const KEYS: &[&str] = &[
+    "dir",
+    "demo_routes",
+    "files_only",
+    "list",
+    "try_files",
+    "error_pages",
+    "route",
+    "headers",
+    "users",
+    "realm",
+];
 
 const LISTENER: Keys = Keys {
     known: &[KEYS, &["listen", "host"]],
@@ -52,6 +64,12 @@ const HOST: Keys = Keys {
 
 /// Most hosts of one place, names together. Reason: a request's host is compared with all.
 const HOSTS: usize = 256;
+
+/// What browsers show where nothing is written.
+const REALM: &str = "restricted";
+
+/// Most names of `try_files`. Reason: each is looked up for every path that is no file.
+const TRIED: usize = 16;
 
 /// Most fields that one place adds. Reason: every response carries them.
 const HEADERS: usize = 64;
@@ -94,7 +112,16 @@ fn site(table: &Table<'_>, config: &Path) -> Result<SiteArgs, FileError> {
         demo_routes: table.read("demo_routes", Item::flag)?.unwrap_or(false),
         routes: routes(table, config)?,
         headers: headers(table)?,
+        list: table.read("list", Item::flag)?.unwrap_or(false),
+        try_files: try_files(table)?,
+        error_pages: error_pages(table)?,
+        users: users(table, config)?,
     };
+    if site.dir.is_none()
+        && let Some(item) = ["list", "try_files", "error_pages"].iter().find_map(|key| table.get(key))
+    {
+        return Err(item.error(format!("{} needs files; name a directory, as in dir = \"public\"", item.key)));
+    }
     let files_only = table.read("files_only", Item::flag)? == Some(true);
     match table.get("files_only") {
         Some(item) if files_only && site.dir.is_none() && site.routes.is_empty() => Err(item.error(
@@ -135,6 +162,73 @@ pub(super) fn hosts(table: &Table<'_>, config: &Path) -> Result<Vec<HostArgs>, F
         all.push(HostArgs { names: taken[before..].to_vec(), site: site(table, config)? });
     }
     Ok(all)
+}
+
+/// `try_files`: names of files, or patterns with `$uri`.
+pub(super) fn try_files(table: &Table<'_>) -> Result<Vec<String>, FileError> {
+    let Some(item) = table.get("try_files") else { return Ok(Vec::new()) };
+    let names = item.one_or_more();
+    if names.len() > TRIED {
+        return Err(item.error(format!("try_files: more than {TRIED} names")));
+    }
+    let name = |item: &Item<'_>| {
+        file_beneath(item, "a file of the directory, such as \"/index.html\" or \"$uri.html\"")
+    };
+    names.iter().map(name).collect()
+}
+
+/// `error_pages`: files by status.
+pub(super) fn error_pages(table: &Table<'_>) -> Result<Vec<(u16, String)>, FileError> {
+    let Some(item) = table.get("error_pages") else { return Ok(Vec::new()) };
+    let entries = item.entries("pages by status, as in error_pages = { 404 = \"/404.html\" }")?;
+    let page = |item: &Item<'_>| {
+        let status = item.key.parse().ok().filter(|status| (400..=599).contains(status));
+        let Some(status) = status else {
+            let message =
+                format!("error_pages: {} is no status of an error; write one from 400 to 599", item.key);
+            return Err(item.source.error(item.key_span.clone(), message));
+        };
+        Ok((status, file_beneath(item, "a file of the directory, such as \"/404.html\"")?))
+    };
+    entries.iter().map(page).collect()
+}
+
+/// `users` and `realm`.
+pub(super) fn users(table: &Table<'_>, config: &Path) -> Result<Option<UsersArgs>, FileError> {
+    let realm = table.read("realm", |i| i.text("what browsers show, such as \"staff\""))?;
+    let Some(item) = table.get("users") else {
+        return match table.get("realm") {
+            Some(item) => {
+                Err(item
+                    .error("realm: there are no users; name their file, as in users = \"users.htpasswd\""))
+            }
+            None => Ok(None),
+        };
+    };
+    let users = UsersArgs { file: beside(item, config)?, realm: realm.unwrap_or(REALM).to_owned() };
+    users.read().map_err(|why| item.error(format!("users: {why}")))?;
+    Ok(Some(users))
+}
+
+impl UsersArgs {
+    /// The users, or what is wrong with them.
+    pub(in crate::serve) fn read(&self) -> Result<Users, String> {
+        let file = self.file.display();
+        let text = std::fs::read_to_string(&self.file)
+            .map_err(|e| format!("{file} cannot be read: {}", said(&e)))?;
+        Users::parse(&text, &self.realm).map_err(|e| format!("{file}: {e}"))
+    }
+}
+
+/// The kernel keeps it beneath the directory; what is wrong at sight is said at once.
+fn file_beneath(item: &Item<'_>, what: &str) -> Result<String, FileError> {
+    let name = item.text(what)?;
+    let plain = name.strip_prefix('/').or(name.starts_with("$uri").then_some(name));
+    if plain.is_none_or(|name| name.is_empty() || name.split('/').any(|s| s == ".." || s == ".")) {
+        let message = format!("{}: write {what}: with a slash in front, and without . and ..", item.key);
+        return Err(item.error(message));
+    }
+    Ok(name.to_owned())
 }
 
 /// `headers`, each checked where it stands.
@@ -205,7 +299,12 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
             return Err(table.source.error(other.key_span.clone(), message));
         }
     };
-    let route = Route { prefix: name.to_owned(), to, headers: headers(table)? };
+    let list = table.read("list", Item::flag)?.unwrap_or(false);
+    if let (Some(item), true, None) = (table.get("list"), list, table.get("dir")) {
+        return Err(item.error("list: there is nothing to list at this prefix; name a directory by dir"));
+    }
+    let route =
+        Route { prefix: name.to_owned(), to, list, headers: headers(table)?, users: users(table, config)? };
     let rule = route.rule().map_err(|e| match e {
         NoRule::Bad(e @ BadRule::Prefix) => prefix.error(format!("prefix: {e}")),
         NoRule::Bad(e @ BadRule::RedirectStatus) => {
@@ -213,6 +312,7 @@ fn route(table: &Table<'_>, config: &Path) -> Result<(Route, Rule), FileError> {
         }
         NoRule::Bad(e) => item.error(format!("{}: {e}", item.key)),
         NoRule::Dir(e) => item.error(format!("dir: it cannot be served: {}", said(&e))),
+        NoRule::Users(why) => table.get("users").unwrap_or(item).error(format!("users: {why}")),
         NoRule::Field(e) => table.get("headers").unwrap_or(item).error(format!("headers: {e}")),
     })?;
     Ok((route, rule))
@@ -229,17 +329,22 @@ pub(in crate::serve) enum NoRule {
     Bad(BadRule),
     Dir(std::io::Error),
     Field(BadField),
+    Users(String),
 }
 
 impl Route {
     /// The rule that the server is told; opens the directory.
     pub(in crate::serve) fn rule(&self) -> Result<Rule, NoRule> {
         let action = match &self.to {
-            To::Dir(dir) => Action::Dir(FileRoot::open(dir).map_err(NoRule::Dir)?),
+            To::Dir(dir) => {
+                let options = FileOptions { list: self.list, ..FileOptions::default() };
+                Action::Dir(FileRoot::open(dir).map_err(NoRule::Dir)?.with_options(options))
+            }
             To::Redirect(to, status) => Action::Redirect { to: to.clone(), status: *status },
             To::Status(status) => Action::Status(*status),
         };
         let fields = ExtraFields::new(self.headers.clone()).map_err(|(_, e)| NoRule::Field(e))?;
-        Ok(Rule::new(&self.prefix, action).map_err(NoRule::Bad)?.with_fields(fields))
+        let users = self.users.as_ref().map(UsersArgs::read).transpose().map_err(NoRule::Users)?;
+        Ok(Rule::new(&self.prefix, action).map_err(NoRule::Bad)?.with_fields(fields).with_users(users))
     }
 }
