@@ -38,6 +38,17 @@ fn an_open_loop_counts_from_due() {
     assert!(document["client"]["lateness_us_p99"].is_number());
 }
 
+#[test]
+fn a_short_summary_says_what_went_wrong_and_little_else() {
+    let url = format!("http://{}/", answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"));
+    let said = run(&["load", "-q", "-n", "20", "--summary", "short", "--check", "errors<=0", &url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.lines().count() <= 15, "{}", said.out);
+    for words in ["20 answered", "p99", "20 bad", "FAILED        errors<=0"] {
+        assert!(said.out.contains(words), "{words}: {}", said.out);
+    }
+}
+
 /// The last request of a second is due before it ends.
 #[test]
 fn an_open_loop_has_all_its_seconds() {

@@ -214,6 +214,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) json: Option<PathBuf>,
 
+    /// How much of a summary: all of it, or the figure, the percentiles and what went wrong [default: full]
+    #[arg(long, value_name = "HOW", value_enum, help_heading = RESULTS)]
+    pub(crate) summary: Option<Summary>,
+
     /// No live view and no progress lines, only the summary
     #[arg(short = 'q', long, help_heading = RESULTS)]
     pub(crate) quiet: bool,
@@ -230,6 +234,15 @@ pub(crate) enum Way {
     Threads,
     /// A task for each connection, on an async runtime
     Async,
+}
+
+/// `--summary`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Summary {
+    /// All sections
+    Full,
+    /// A few lines
+    Short,
 }
 
 /// `--resend`.

@@ -16,7 +16,7 @@ use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 use linerate_report::{Report, json, summary};
 
-use crate::args::LoadArgs;
+use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
 use crate::{environment, terminal};
 use output::Sink;
@@ -43,7 +43,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen()?;
     let running = linerate_load::start(meaning.plan.clone())?;
     let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);
-    let exit = report(&meaning.plan, &outcome, sink.as_ref(), args.explain.then_some(&interrupt))?;
+    let short = args.summary == Some(Summary::Short);
+    let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, args.explain.then_some(&interrupt))?;
     if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
         let _ = writeln!(io::stderr(), "hint: {hint}");
     }
@@ -56,13 +57,15 @@ fn report(
     plan: &Plan,
     outcome: &Outcome,
     sink: Option<&Sink>,
+    short: bool,
     why: Option<&Interrupt>,
 ) -> Result<Exit, Fault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
     let to_stderr = sink == Some(&Sink::Stdout);
-    let text = summary::to_string(&report, terminal::style_beside(to_stderr));
+    let style = terminal::style_beside(to_stderr);
+    let text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
     let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time; standard output is written once.
     if let (Some(sink), false) = (sink, to_stderr && why.is_some()) {

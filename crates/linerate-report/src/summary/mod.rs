@@ -39,6 +39,41 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
     page.out
 }
 
+/// The figure, the percentiles in a line, what failed, and the checks: a screen's quarter.
+pub fn short(report: &Report<'_>, style: Style) -> String {
+    let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
+    let mut page = Page { style, out: String::new() };
+    let Report { plan, outcome, checks, .. } = *report;
+    headline(&mut page, plan, outcome);
+    if let Some(why) = &outcome.unreachable {
+        page.marked(Mark::Bad, &format!("{} could not be reached: {why}", plan.target.authority));
+        return page.out;
+    }
+    if figures::main_latency(plan, outcome).is_some() {
+        let percentile = |(name, percent): (&str, f64)| {
+            let found = outcome.percentile(percent);
+            format!("{name} {}{}", if found.at_least { ">= " } else { "" }, page.time(found.ns as f64))
+        };
+        let parts = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)].map(percentile);
+        page.labelled("latency", &parts.join(", "));
+    }
+    let r = &outcome.requests;
+    let parts = [
+        (r.failed, "failed"),
+        (r.unknown, "unknown"),
+        (outcome.bad.total(), "bad"),
+        (r.unsent, "unsent"),
+        (r.unsolicited_responses, "unsolicited"),
+    ];
+    let wrong = parts.iter().filter(|(n, _)| *n > 0);
+    let wrong: Vec<String> = wrong.map(|(n, what)| format!("{} {what}", units::count(*n))).collect();
+    if !wrong.is_empty() {
+        page.marked(Mark::Bad, &wrong.join(", "));
+    }
+    sections::checks(&mut page, checks);
+    page.out
+}
+
 /// What a line says of itself before colour does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
