@@ -143,9 +143,7 @@ pub struct Call {
     pub others: Option<u16>,
     /// How long our own thread was ready to run and waited for a processor, from before the call to after it.
     pub starved: Duration,
-    /// How long after the response's last byte had arrived at this machine we read it.
-    pub read_late: Duration,
-    /// When the peer closed, for a response that ends so, since the last byte before.
+    /// For a response that ends with its connection: how long after its last byte the peer closed that.
     pub closed_after: Option<Duration>,
     /// What the server's process did meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,

@@ -13,6 +13,7 @@ mod idle_restart;
 mod in_the_process;
 mod ipv6_fallback;
 mod keep_alive_race;
+mod late_close;
 mod no_keep_alive;
 mod packet_loss;
 mod path_mtu;
@@ -106,7 +107,7 @@ pub(crate) use time_wait::seen_in_packets;
 pub(crate) const AGAIN: &str = "linerate explain {url}";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 33] = [
+pub static ALL: [&Cause; 34] = [
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
@@ -133,6 +134,7 @@ pub static ALL: [&Cause; 33] = [
     &tiny_writes::CAUSE,
     &no_keep_alive::CAUSE,
     &keep_alive_race::CAUSE,
+    &late_close::CAUSE,
     &packet_loss::CAUSE,
     &in_the_process::THROTTLED,
     &in_the_process::CONTENDED,

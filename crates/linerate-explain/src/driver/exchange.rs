@@ -201,7 +201,6 @@ impl Exchange<'_> {
                     }
                     first.get_or_insert(read.at);
                     last = read.at;
-                    self.call.read_late = read.read - read.at;
                     if self.call.receives.len() < limits::RECEIVES {
                         let bytes = u32::try_from(read.bytes).unwrap_or(u32::MAX);
                         self.call.receives.push(crate::call::Received { at: read.at - self.start, bytes });

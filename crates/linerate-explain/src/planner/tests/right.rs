@@ -157,3 +157,22 @@ fn a_call_that_fails_is_not_fine() {
         assert_eq!(diagnosis.limits[0], format!("the call fails with {status}"));
     }
 }
+
+#[test]
+fn an_answer_that_ends_late_with_its_connection() {
+    let judged = |late: f64| {
+        let mut record = Record::new(settings());
+        for _ in 0..4 {
+            let mut call =
+                Call { fresh: true, wait: t(1.0), receive: t(late), total: t(1.0 + late), ..Call::default() };
+            call.closed_after = Some(t(late));
+            call.end = Some(Ok(Answer { status: 200, body_bytes: 5, ..Answer::default() }));
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+        }
+        (causes::find("late-close").expect("a rule").judge)(&record)
+    };
+    let Judgement::Named(verdict) = judged(500.0) else { unreachable!("it is late") };
+    assert!((499.0..501.0).contains(&verdict.cost_ms()), "{verdict:#?}");
+    assert_eq!(judged(0.2), Judgement::Silent);
+}
