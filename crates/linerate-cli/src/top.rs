@@ -30,7 +30,7 @@ const PLAIN: (u16, u16) = (200, 40);
 /// those of the last interval. Connections are listed by the length of their queues, the longest first. Ctrl-C ends it.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 & linerate top\n  linerate top 10.0.0.5:9090 --once"
+    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 &\n  linerate top\n  linerate top 10.0.0.5:9090 --once"
 )]
 pub(crate) struct TopArgs {
     /// The server's --metrics address

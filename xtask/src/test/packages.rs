@@ -14,7 +14,7 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -34,6 +34,7 @@ const NEEDS: [Need; 19] = [
         "tests in namespaces (unshare, nsenter) and of what is said without privileges",
     ),
     need("ip", "iproute2", "tests in network namespaces"),
+    need("ethtool", "ethtool", "a test of what --io xdp says of offloads"),
     need("ping", "iputils-ping", "tests of --io xdp"),
     need(
         "python3",
