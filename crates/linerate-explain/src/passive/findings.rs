@@ -152,9 +152,12 @@ fn bound(s: &Sums) -> String {
     }
 }
 
+/// Which faults, the cause's id, and what it is in words.
+type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
+
 /// Connections that never opened, died, or closed their window for good.
 fn from_faults(seen: &Observation) -> Vec<Finding> {
-    let kinds: [(fn(FaultKind) -> bool, &'static str, &'static str); 6] = [
+    let kinds: [FaultRow; 6] = [
         (
             |k| matches!(k, FaultKind::NotOpened { .. }),
             cause::SYN_LOSS,
