@@ -5,14 +5,14 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use linerate_net::machine;
 use rustix::fs::{FlockOperation, flock};
-use socket2::SockRef;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::Address;
 use crate::limits::{BINDING_TRIES, BINDING_WAIT};
@@ -37,7 +37,7 @@ impl ListeningSocket {
         let fd: OwnedFd = socket.into();
         let socket = SockRef::from(&fd);
         let unfit = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
-        if socket.r#type()? != socket2::Type::STREAM {
+        if socket.r#type()? != Type::STREAM {
             return Err(unfit("it is no stream socket"));
         }
         if !socket.is_listener()? {
@@ -153,12 +153,19 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file, and it is no socket"));
     }
-    match UnixStream::connect(path) {
+    match try_connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // It may be a server's that we may not talk to, or whose backlog is full.
         Err(_) | Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
     }
+}
+
+/// Whether somebody listens. Without blocking: a server that has stopped accepting, with a full backlog, would hold us for good.
+fn try_connect(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)
 }
 
 impl TryFrom<TcpListener> for ListeningSocket {
@@ -179,6 +186,8 @@ impl TryFrom<UnixListener> for ListeningSocket {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -193,6 +202,31 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         drop(ours);
         assert!(!path.exists(), "it goes with its server");
+    }
+
+    #[test]
+    fn a_server_with_a_full_backlog_is_a_server() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let address = SockAddr::unix(&path).expect("short enough");
+        let stopped = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        stopped.bind(&address).expect("bound");
+        stopped.listen(0).expect("listens");
+        let waiting: Vec<Socket> = (0..4)
+            .map(|_| {
+                let client = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+                client.set_nonblocking(true).expect("does not block");
+                let _ = client.connect(&address);
+                client
+            })
+            .collect();
+        let (tell, told) = std::sync::mpsc::channel();
+        let there = path.clone();
+        std::thread::spawn(move || tell.send(ListeningSocket::bind(&there).map(|_| ())));
+        let bound = told.recv_timeout(std::time::Duration::from_secs(10)).expect("it does not wait");
+        assert_eq!(bound.map_err(|error| error.kind()), Err(io::ErrorKind::AddrInUse));
+        assert!(path.exists());
+        drop(waiting);
     }
 
     #[test]
