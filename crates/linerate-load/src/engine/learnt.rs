@@ -34,8 +34,13 @@ impl Learnt {
     /// The peer answered more than the limit said.
     pub(crate) fn answered(&mut self, answers: u32) {
         if self.limit.is_some_and(|limit| answers > limit) {
-            *self = Learnt { opened: self.opened, ..Learnt::default() };
+            self.forget();
         }
+    }
+
+    /// The server was down. Its end closed all connections at once, and those in step after as many responses: that is no limit.
+    pub(crate) fn forget(&mut self) {
+        *self = Learnt { opened: self.opened, ..Learnt::default() };
     }
 
     /// Requests the next connection may carry.
@@ -85,6 +90,15 @@ mod tests {
         learnt.answered(3);
         assert_eq!(learnt.limit(), (Some(3), 3));
         learnt.answered(4);
+        assert_eq!(learnt.limit(), (None, 0));
+    }
+
+    #[test]
+    fn what_was_learnt_of_a_server_that_ended_is_forgotten() {
+        let mut learnt = after(&[100, 100, 100]);
+        learnt.forget();
+        assert_eq!((learnt.limit(), learnt.budget()), ((None, 0), u32::MAX));
+        learnt.closed_after(100);
         assert_eq!(learnt.limit(), (None, 0));
     }
 

@@ -188,6 +188,9 @@ impl<T: Transport> Engine<T> {
         connections.failed += 1;
         connections.refused += u64::from(error.kind == NetErrorKind::Refused);
         connections.hanging += u64::from(error.kind == NetErrorKind::TimedOut);
+        if error.kind == NetErrorKind::Refused {
+            self.learnt.forget();
+        }
         let (why, detail) = (connect_failure(error.kind), connect_words(error));
         self.reach.failed();
         let mut carried = 0;

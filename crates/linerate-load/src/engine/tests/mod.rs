@@ -223,6 +223,7 @@ fn downtime_is_measured_and_fails_what_was_due() {
             assert!((1400..3000).contains(&failed), "{failed}");
         }
         assert!(outcome.connections.refused > 0);
+        assert_eq!(outcome.connections.learnt_limit, None, "its end is no limit");
     }
 }
 
