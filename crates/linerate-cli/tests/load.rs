@@ -176,7 +176,8 @@ fn a_full_disk_is_4_and_the_summary_is_still_there() {
     assert!(said.err.contains("could not be written to /dev/full"), "{said:?}");
 }
 
-/// Starts a run, signals it so when it has begun, and gives its exit code, its JSON, and what else it said.
+/// Starts a run, signals it so when it has begun, each a while after the one before, and gives its exit code, its JSON, and what else
+/// it said. A signal may be several, sent at once by one shell.
 fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["load", "-d", "1m", "-c", "2", "--json", "-", url])
@@ -189,9 +190,10 @@ fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
     let first = lines.next().expect("a line").expect("text");
     assert!(first.contains(" of 1m: "), "{first}");
-    for signal in signals {
-        let sent = Command::new("kill").args([*signal, &child.id().to_string()]).status().expect("kill");
-        assert!(sent.success());
+    for (i, signal) in signals.iter().enumerate() {
+        std::thread::sleep(Duration::from_millis(if i == 0 { 0 } else { 250 }));
+        let at_once: String = signal.split(' ').map(|s| format!("kill {s} {}; ", child.id())).collect();
+        assert!(Command::new("sh").args(["-c", &at_once]).status().expect("a shell").success());
     }
     let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
     let output = child.wait_with_output().expect("it ends");
@@ -210,17 +212,26 @@ fn an_interrupted_run_reports_what_it_measured() {
     }
 }
 
-/// `timeout` signals its child and then its group, and people press Ctrl-C twice, while answers are still waited for.
+/// `timeout` signals its child and then its group, while answers are still waited for.
 #[test]
 fn an_interruption_told_twice_still_reports() {
     let silent = format!("http://{}/", greeting(""));
-    for twice in [["-INT", "-INT"], ["-TERM", "-INT"]] {
-        let (code, json, rest) = interrupted(&silent, &twice);
+    for twice in ["-INT -INT", "-TERM -INT"] {
+        let (code, json, rest) = interrupted(&silent, &[twice]);
         assert_eq!(code, Some(130), "{twice:?}");
         let document: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
         assert_eq!(number(&document, "/requests/unknown"), 2, "{twice:?}");
         assert!(rest.contains("Interrupted"), "{twice:?}: {rest}");
     }
+}
+
+/// Responses are waited for a second long; a second Ctrl-C does not wait with them.
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    let silent = format!("http://{}/", greeting(""));
+    let (code, json, rest) = interrupted(&silent, &["-INT", "-INT"]);
+    assert_eq!((code, json.as_slice()), (Some(130), &b""[..]));
+    assert!(!rest.contains("Interrupted"), "{rest}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ Examples:
   linerate load --check 'p99<50ms' --check 'errors<0.1%' --json out.json http://127.0.0.1:8080/   in a pipeline
 
 Exit codes: 0 done and fine; 1 a check failed, a response was not as --expect-* wants it, not one response was good, or
-the server was unreachable for a second or at the end; 2 bad input, nothing was run; 3 the target was never reached; 4 something failed here (a full disk, a missing capability); 130 interrupted.";
+the server was unreachable for a second or at the end; 2 bad input, nothing was run; 3 the target was never reached; 4 something failed here (a full disk, a missing capability); 130 interrupted (the first Ctrl-C reports, a
+second one ends at once).";
 
 /// Send requests as fast as the network takes them, or at an exact rate; measure honestly
 ///

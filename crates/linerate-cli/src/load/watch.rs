@@ -23,12 +23,11 @@ const LINE: Duration = Duration::from_secs(1);
 /// Longest sleep between two looks at whether the run has ended.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A signal this soon behind the first asks for what is under way: answers get a second to come, then all is reported. Reasons:
-/// `timeout` signals its child and then its group; people press Ctrl-C twice. Neither wants to lose what was measured.
-const ALREADY_ENDING: Duration = Duration::from_millis(1_500);
+/// A signal this soon behind the first is the same one. Reason: `timeout` signals its child and then its group, microseconds apart;
+/// nobody presses Ctrl-C twice so fast.
+const SAME_SIGNAL: Duration = Duration::from_millis(100);
 
-/// Raised by the first Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); a second one, if it does not come at once, ends the
-/// process.
+/// Raised by the first Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); a second one ends the process at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -47,7 +46,7 @@ impl Interrupt {
             let mut first = None;
             for _ in signals.forever() {
                 flag.store(true, Ordering::Relaxed);
-                if first.get_or_insert_with(Instant::now).elapsed() > ALREADY_ENDING {
+                if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
                     std::process::exit(Exit::Interrupted as i32);
                 }
             }
@@ -112,7 +111,9 @@ pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: 
             if view == View::Picture {
                 let columns = terminal::columns();
                 let width = columns.min(linerate_report::limits::WIDTH);
-                let mut picture = Buffer::empty(Rect::new(0, 0, width, scene.height()));
+                // A picture higher than the terminal would scroll away a copy of itself each time.
+                let height = scene.height().min(terminal::rows().saturating_sub(1));
+                let mut picture = Buffer::empty(Rect::new(0, 0, width, height));
                 live::draw(&scene, &snapshot, stopping, picture.area, &mut picture);
                 let _ = screen.show(&picture, columns, colour, &mut stderr());
             } else {

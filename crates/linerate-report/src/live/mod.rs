@@ -144,27 +144,30 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
 }
 
 /// Draws the view into `area`, which should be [`Scene::height`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
-/// `stopping`: the user asked for the end.
+/// A lower area gets a lower chart, and then no second line. `stopping`: the user asked for the end.
 pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf: &mut Buffer) {
+    let missing = scene.height().saturating_sub(area.height);
+    let room = usize::from(area.width.saturating_sub(LABEL));
     let mut rows = Rows { area, next: 0, buf };
-    rows.line(Line::styled(scene.title.clone(), Look::new().add_modifier(Modifier::BOLD)));
-    rows.line(Line::styled(scene.doing.clone(), Look::new().add_modifier(Modifier::DIM)));
+    rows.text(&scene.title, Modifier::BOLD);
+    if missing < CHART {
+        rows.text(&scene.doing, Modifier::DIM);
+    }
     progress(&mut rows, scene, snapshot);
-    chart(&mut rows, scene, snapshot);
-    latency(&mut rows, scene, snapshot);
-    rows.labelled("answers", answers(snapshot));
-    rows.labelled("failures", failures(snapshot));
-    rows.labelled("open", traffic(scene, snapshot));
+    chart(&mut rows, scene, snapshot, CHART - missing.min(CHART - 1));
+    rows.labelled(if scene.open_loop { "from due" } else { "latency" }, latency(scene, snapshot, room));
+    rows.labelled("answers", answers(snapshot, room));
+    rows.labelled("failures", failures(snapshot, room));
+    rows.labelled("open", traffic(scene, snapshot, room));
     if scene.own_tcp {
-        let room = usize::from(rows.area.width.saturating_sub(LABEL));
         rows.labelled("segments", segments(snapshot, room));
     }
     let hint = if stopping {
-        "ending: answers under way get a moment; Ctrl-C again leaves at once"
+        "ending: waiting for responses; Ctrl-C again leaves at once"
     } else {
         "Ctrl-C ends the run and reports what was measured"
     };
-    rows.line(Line::styled(hint, Look::new().add_modifier(Modifier::DIM)));
+    rows.text(hint, Modifier::DIM);
 }
 
 struct Rows<'a> {
@@ -185,6 +188,16 @@ impl Rows<'_> {
     fn line(&mut self, line: Line<'_>) {
         let row = self.take(1);
         line.render(row, self.buf);
+    }
+
+    /// A line of text; where it is too long it ends in an ellipsis.
+    fn text(&mut self, text: &str, modifier: Modifier) {
+        let width = usize::from(self.area.width);
+        let mut shown: String = text.chars().take(width).collect();
+        if text.chars().count() > width && shown.pop().is_some() {
+            shown.push('…');
+        }
+        self.line(Line::styled(shown, Look::new().add_modifier(modifier)));
     }
 
     fn labelled(&mut self, label: &str, mut spans: Vec<Span<'static>>) {
@@ -213,14 +226,17 @@ fn progress(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
 }
 
 /// The rate, second by second; each second is as wide as the planned time leaves room for.
-fn chart(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
-    let area = rows.take(CHART);
+fn chart(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot, height: u16) {
+    let area = rows.take(height);
     if area.height == 0 || area.width <= LABEL {
         return;
     }
     let rate = units::rate(rate_now(scene, snapshot));
-    let label = Rect { width: LABEL, height: 1, ..area };
-    Line::styled("rate", Look::new().add_modifier(Modifier::BOLD)).render(label, rows.buf);
+    // In one row the figure alone says what it is.
+    if area.height > 1 {
+        let label = Rect { width: LABEL, height: 1, ..area };
+        Line::styled("rate", Look::new().add_modifier(Modifier::BOLD)).render(label, rows.buf);
+    }
     let number = Rect { y: area.y + 1.min(area.height - 1), height: 1, width: 24.min(area.width), ..area };
     let chart = Rect { x: area.x + 24.min(area.width), width: area.width.saturating_sub(24), ..area };
     Line::from(vec![Span::raw(format!("  {rate}")).bold(), Span::raw(" req/s")]).render(number, rows.buf);
@@ -236,66 +252,102 @@ fn chart(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
     Sparkline::default().data(&bars).style(Look::new().fg(Color::Cyan)).render(chart, rows.buf);
 }
 
-fn latency(rows: &mut Rows<'_>, scene: &Scene, snapshot: &Snapshot) {
+/// As many of the percentiles as there is room for; those that say most stay.
+fn latency(scene: &Scene, snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
+    const CHOICES: [&[&str]; 4] = [
+        &["p50", "p90", "p99", "p99.9", "max"],
+        &["p50", "p99", "p99.9", "max"],
+        &["p50", "p99", "max"],
+        &["p99", "max"],
+    ];
     let h = &snapshot.latency;
-    let mut spans = Vec::new();
     if scene.throughput {
-        spans.push(Span::styled("not measured (--throughput)", Look::new().add_modifier(Modifier::DIM)));
-    } else if h.count() > 0 {
-        for (name, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)] {
-            spans.push(Span::styled(format!("{name} "), Look::new().add_modifier(Modifier::DIM)));
-            spans.push(Span::raw(format!("{}  ", units::time_ns(h.percentile_ns(percent) as f64, true))));
-        }
-        spans.push(Span::styled("max ", Look::new().add_modifier(Modifier::DIM)));
-        spans.push(Span::raw(units::time_ns(h.max_ns() as f64, true)));
+        return vec![Span::styled("not measured (--throughput)", Look::new().add_modifier(Modifier::DIM))];
     }
-    rows.labelled(if scene.open_loop { "from due" } else { "latency" }, spans);
+    if h.count() == 0 {
+        return Vec::new();
+    }
+    let pair = |name: &'static str| {
+        let ns = match name.strip_prefix('p').and_then(|percent| percent.parse().ok()) {
+            Some(percent) => h.percentile_ns(percent),
+            None => h.max_ns(),
+        };
+        (name, units::time_ns(ns as f64, true))
+    };
+    let pairs = |names: &[&'static str]| names.iter().map(|name| pair(name)).collect::<Vec<_>>();
+    let width = |(name, value): &(&str, String)| name.len() + value.chars().count() + 3;
+    let fits = |pairs: &Vec<(&str, String)>| pairs.iter().map(width).sum::<usize>() <= room + 2;
+    let chosen = CHOICES.into_iter().map(pairs).find(fits).unwrap_or_else(|| pairs(&["p99"]));
+    let spans = |(name, value): (&'static str, String)| {
+        let name = Span::styled(format!("{name} "), Look::new().add_modifier(Modifier::DIM));
+        [name, Span::raw(format!("{value}  "))]
+    };
+    chosen.into_iter().flat_map(spans).collect()
 }
 
-fn answers(snapshot: &Snapshot) -> Vec<Span<'static>> {
-    let mut spans = vec![Span::raw(units::count(snapshot.requests.answered))];
-    for (status, n) in snapshot.status.iter().take(5) {
-        let look = if *status < 400 { Look::new().fg(Color::Green) } else { Look::new().fg(Color::Red) };
-        spans.push(Span::raw("  "));
-        spans.push(Span::styled(format!("{status}: {}", units::count(*n)), look));
-    }
-    if snapshot.status.len() > 5 {
-        spans.push(Span::raw("  ..."));
+/// As many parts as there is room for, and an ellipsis where some are left out.
+fn fitted(parts: Vec<(String, Look)>, between: &'static str, room: usize) -> Vec<Span<'static>> {
+    let all = parts.len();
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (i, (part, look)) in parts.into_iter().enumerate() {
+        let between = if i == 0 { "" } else { between };
+        let mark = if i + 1 < all { 2 } else { 0 };
+        let width = between.len() + part.chars().count();
+        if i > 0 && used + width + mark > room {
+            spans.push(Span::raw(" …"));
+            break;
+        }
+        used += width;
+        spans.extend([Span::raw(between), Span::styled(part, look)]);
     }
     spans
 }
 
-fn failures(snapshot: &Snapshot) -> Vec<Span<'static>> {
+fn answers(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
+    let mut parts = vec![(units::count(snapshot.requests.answered), Look::new())];
+    parts.extend(snapshot.status.iter().map(|(status, n)| {
+        let look = if *status < 400 { Look::new().fg(Color::Green) } else { Look::new().fg(Color::Red) };
+        (format!("{status}: {}", units::count(*n)), look)
+    }));
+    fitted(parts, "  ", room)
+}
+
+fn failures(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     let r = &snapshot.requests;
-    let mut parts: Vec<String> = linerate_load::outcome::Failure::ALL
+    let named = linerate_load::outcome::Failure::ALL
         .into_iter()
-        .filter(|why| snapshot.failures.count(*why) > 0)
-        .map(|why| {
-            format!("{}: {}", why.name().replace('_', " "), units::count(snapshot.failures.count(why)))
-        })
+        .map(|why| (snapshot.failures.count(why), why.name().replace('_', " ")));
+    let others = [(snapshot.bad.total(), "bad"), (r.unknown, "unknown"), (r.unsent, "unsent")];
+    let parts: Vec<_> = named
+        .chain(others.map(|(n, what)| (n, what.to_owned())))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| (format!("{what}: {}", units::count(n)), Look::new().fg(Color::Red)))
         .collect();
-    for (n, what) in [(snapshot.bad.total(), "bad"), (r.unknown, "unknown"), (r.unsent, "unsent")] {
-        if n > 0 {
-            parts.push(format!("{what}: {}", units::count(n)));
-        }
-    }
     if parts.is_empty() {
         return vec![Span::styled("none", Look::new().fg(Color::Green))];
     }
-    vec![Span::styled(parts.join("  "), Look::new().fg(Color::Red))]
+    fitted(parts, "  ", room)
 }
 
-fn traffic(scene: &Scene, snapshot: &Snapshot) -> Vec<Span<'static>> {
+fn traffic(scene: &Scene, snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     let measured = snapshot.elapsed.saturating_sub(scene.warm_up).as_secs_f64();
     let per_second = |n: u64| if measured > 0.0 { n as f64 / measured } else { 0.0 };
-    let text = format!(
-        "{}, {} in flight, {}/s in, {}/s out",
+    let speeds = [
+        format!("{}/s in", units::bytes(per_second(snapshot.bytes.received))),
+        format!("{}/s out", units::bytes(per_second(snapshot.bytes.sent))),
+    ];
+    let long = [
         units::several(snapshot.open, "connection", "connections"),
-        units::several(snapshot.in_flight, "request", "requests"),
-        units::bytes(per_second(snapshot.bytes.received)),
-        units::bytes(per_second(snapshot.bytes.sent)),
-    );
-    vec![Span::raw(text)]
+        format!("{} in flight", units::several(snapshot.in_flight, "request", "requests")),
+    ];
+    let short = [units::count(snapshot.open), format!("{} in flight", units::count(snapshot.in_flight))];
+    let with_speeds = |first: [String; 2]| first.into_iter().chain(speeds.clone()).collect::<Vec<_>>();
+    let mut parts = with_speeds(long);
+    if parts.join(", ").chars().count() > room {
+        parts = with_speeds(short);
+    }
+    fitted(parts.into_iter().map(|part| (part, Look::new())).collect(), ", ", room)
 }
 
 /// What a TCP of our own does; what tells of trouble first, and of the rest what has room.

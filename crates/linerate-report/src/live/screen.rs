@@ -37,10 +37,12 @@ impl Screen {
         self.standing.clear();
         for y in picture.area.top()..picture.area.bottom() {
             let used = used_columns(picture, y);
+            // Before the text: behind a full line some terminals would erase its last column.
+            queue!(bytes, Clear(ClearType::UntilNewLine))?;
             for x in picture.area.left()..picture.area.left() + used {
                 paint(&picture[(x, y)], colour, &mut bytes)?;
             }
-            queue!(bytes, Clear(ClearType::UntilNewLine), Print("\r\n"))?;
+            queue!(bytes, Print("\r\n"))?;
             self.standing.push(used);
         }
         // After the window changed its size, something of the old picture may stand below.
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn without_colour_only_the_cursor_is_steered() {
         let text = shown(&mut Screen::new(), &picture(&["ab"], 10), 80, false);
-        assert!(text.contains("ab\x1b[K\r\n"), "{text:?}");
+        assert!(text.contains("\x1b[Kab\r\n"), "{text:?}");
         assert!(!text.contains("\x1b[38"), "{text:?}");
     }
 

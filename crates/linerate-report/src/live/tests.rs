@@ -51,6 +51,35 @@ fn ending_a_counted_run() {
     insta::assert_snapshot!(drawn(&Scene::of(&plan), &testing::snapshot(), true, 60));
 }
 
+/// Nothing may be cut off in the middle: what has no room is left out, and an ellipsis says so.
+#[test]
+fn in_sixty_columns_nothing_is_cut() {
+    let scene = Scene::of(&testing::plan_closed());
+    let mut snapshot = testing::snapshot();
+    snapshot.status = [(200, 41_980), (404, 1_000), (429, 10_000), (500, 20_000)].into();
+    insta::assert_snapshot!(drawn(&scene, &snapshot, false, 60));
+}
+
+#[test]
+fn a_lower_area_has_a_lower_chart() {
+    let scene = Scene::of(&testing::plan_closed());
+    let text = |height| {
+        let area = Rect::new(0, 0, 80, height);
+        let mut buf = Buffer::empty(area);
+        draw(&scene, &testing::snapshot(), false, area, &mut buf);
+        format!("{buf:?}")
+    };
+    for height in 8..=scene.height() {
+        let text = text(height);
+        for part in
+            ["GET http", "4.2s of 10s", "10,500 req/s", "p99 160", "200: 41,980", "timeout: 3", "Ctrl-C"]
+        {
+            assert!(text.contains(part), "{height}: {part}: {text}");
+        }
+    }
+    assert!(text(9).contains("closed loop") && !text(8).contains("closed loop"));
+}
+
 #[test]
 fn warming_up() {
     let mut plan = testing::plan_closed();
