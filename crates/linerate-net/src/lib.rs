@@ -7,7 +7,7 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
-//! [`file`] tells whether a file is in memory; [`capture`] reads the packets that pass by; [`sock_diag`] lists this machine's TCP sockets with their queues.
+//! [`mod@file`] tells whether a file is in memory; [`capture`] reads the packets that pass by; [`sock_diag`] lists this machine's TCP sockets with their queues.
 //!
 //! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
 //!
