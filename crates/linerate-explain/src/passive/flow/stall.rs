@@ -13,7 +13,9 @@ pub(super) struct Watch {
     /// Largest segment this direction may send: by the peer's option and its own (RFC 9293, section 3.7.1, has senders mind both in
     /// practice).
     pub(super) mss: Option<u16>,
-    /// Largest segment it has sent, and how often one of that size.
+    /// Bytes of the last segment of data.
+    last: u32,
+    /// Largest segment that was followed by another one before anything came back, and how often one of that size.
     largest: (u32, u32),
 }
 
@@ -55,14 +57,18 @@ impl Watch {
             ack_after: acked - sent,
             data_after: now - acked,
         });
+        // A full segment is never held back. One that was followed by another before anything came back is full, whatever the
+        // handshake said, if its size came again. A small one ends a burst, however often it comes.
+        if self.sent.is_some() && self.acked.is_none() {
+            match self.last.cmp(&self.largest.0) {
+                std::cmp::Ordering::Greater => self.largest = (self.last, 1),
+                std::cmp::Ordering::Equal => self.largest.1 += 1,
+                std::cmp::Ordering::Less => {}
+            }
+        }
         self.sent = Some(now);
         self.acked = None;
-        // A full segment is never held back: one of the size that came again and again is full, whatever the handshake said.
-        match s.len.cmp(&self.largest.0) {
-            std::cmp::Ordering::Greater => self.largest = (s.len, 1),
-            std::cmp::Ordering::Equal => self.largest.1 += 1,
-            std::cmp::Ordering::Less => {}
-        }
+        self.last = s.len;
         let again = Some(self.largest).filter(|(size, times)| *size >= LEAST_FULL && *times >= 2);
         let full = [self.mss.map(u32::from), again.map(|(size, _)| size)].into_iter().flatten().min();
         // Without a handshake in the capture even that may be one.
