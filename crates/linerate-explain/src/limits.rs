@@ -4,6 +4,11 @@ use std::time::Duration;
 
 /// Calls of one diagnosis. Reason: it is a conversation with somebody's server, not a load test.
 pub const CALLS: usize = 60;
+/// Calls beyond these on a busy machine. Reason: intervals are wide there, and the experiments of one cause would use up what the
+/// next one needs.
+pub const CALLS_BUSY: usize = CALLS / 2;
+/// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
+pub const BUSY_SHARE: f64 = 0.02;
 /// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
 /// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much. Reason: who gives it 15 s gets

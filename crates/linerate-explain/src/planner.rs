@@ -128,7 +128,7 @@ impl Planner {
 
     /// Calls that may still be made.
     fn left(&self) -> usize {
-        self.record.settings.calls.saturating_sub(self.record.calls_made())
+        self.record.calls_allowed().saturating_sub(self.record.calls_made())
     }
 
     /// Time or calls are used up.
@@ -377,7 +377,7 @@ fn doubts(record: &Record) -> Vec<String> {
              used; --budget)",
             experiment.words(),
             record.calls_made(),
-            s.calls,
+            record.calls_allowed(),
             say(ms(record.elapsed)),
             say(ms(s.budget))
         ));

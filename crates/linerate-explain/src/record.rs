@@ -244,6 +244,12 @@ impl Record {
         sums.0 / sums.1.max(1e-9)
     }
 
+    /// Calls that may be made together: more on a busy machine.
+    pub fn calls_allowed(&self) -> usize {
+        let busy = self.waited_share() > limits::BUSY_SHARE;
+        self.settings.calls + if busy { self.settings.calls.min(limits::CALLS_BUSY) } else { 0 }
+    }
+
     /// What our own threads waited for a processor in a call, on average, milliseconds.
     pub fn waited_ms(&self) -> f64 {
         let all: f64 = self.calls().map(|(_, c)| ms(c.starved)).sum();
