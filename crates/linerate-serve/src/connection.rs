@@ -28,6 +28,10 @@ pub(crate) struct Connection {
     pub(crate) requests: u32,
     /// Nothing more is read; closed like this when the last answer is handed over.
     pub(crate) closing: Option<Close>,
+    /// What says for whom it was made has not come yet.
+    pub(crate) preface: bool,
+    /// It counts among those of its client.
+    pub(crate) counted: bool,
     pub(crate) peer_ended: bool,
     pub(crate) paused: bool,
     /// Its listener is gone: it ends behind the answers that are due.
@@ -144,6 +148,8 @@ pub(crate) struct Incoming {
 /// What an answer must know of its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    /// For whom it is asked.
+    pub(crate) peer: SocketAddr,
     /// `None`: what came was no request.
     pub(crate) head: Option<Rc<RequestHead>>,
     pub(crate) http10: bool,
@@ -157,11 +163,11 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// By bytes that are no request, as far as they came.
-    pub(crate) fn by_none(bytes: &[u8], began: Time) -> Asked {
+    pub(crate) fn by_none(peer: SocketAddr, bytes: &[u8], began: Time) -> Asked {
         let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
         let line = bytes[begin..].split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
         let line = line[..line.len().min(LOGGED_LINE)].into();
-        Asked { head: None, http10: false, head_only: false, keep: false, line, began }
+        Asked { peer, head: None, http10: false, head_only: false, keep: false, line, began }
     }
 }
 
@@ -257,6 +263,8 @@ impl Connection {
             work: None,
             requests: 0,
             closing: None,
+            preface: false,
+            counted: false,
             peer_ended: false,
             paused: false,
             leaving: false,

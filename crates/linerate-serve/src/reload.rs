@@ -134,6 +134,7 @@ impl Thread {
                 server.set_limits(options.limits);
                 server.set_measure(options.measure);
                 server.set_close_after(options.close_after);
+                server.set_client_rules(options.clients.clone());
                 server.set_defer(options.deferred());
                 server.set_access_log(options.access_log.clone());
                 let kept = &self.options;

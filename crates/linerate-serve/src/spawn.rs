@@ -20,6 +20,7 @@ use linerate_net::{HostSecret, ListenOptions, Time, Transport, Waker, machine};
 use tokio::sync::oneshot;
 
 use crate::access_log::AccessLog;
+use crate::clients::{ClientRules, Clients};
 use crate::counts::{Counts, ThreadCounts};
 use crate::flows::{Desk, Scans};
 use crate::limits::{self, Limits};
@@ -96,6 +97,8 @@ pub struct ServerOptions {
     pub share_port: bool,
     /// What is granted to connections.
     pub limits: Limits,
+    /// What is granted to each client, and which proxies may speak for others.
+    pub clients: ClientRules,
     /// A line per answer.
     pub access_log: Option<AccessLog>,
     /// Whether responses are counted and timed by route, and turns of the loops timed, for [`Handle::metrics`]. It costs a clock's
@@ -130,6 +133,7 @@ impl Default for ServerOptions {
             defer_accept: false,
             share_port: false,
             limits: Limits::default(),
+            clients: ClientRules::default(),
             access_log: None,
             measure: false,
             watchdog: true,
@@ -371,6 +375,7 @@ where
     };
     let (alive, ending) = mpsc::channel();
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
+    let clients = Arc::<Clients>::default();
     let lack = Lack::new(options.notices.clone());
     for index in 0..count {
         let (tell, told) = mpsc::channel();
@@ -379,6 +384,7 @@ where
             index,
             options: ServerOptions { listen: handle.addresses.clone(), ..options.clone() },
             counts: Arc::clone(&handle.counts[index]),
+            clients: Arc::clone(&clients),
             stop: Arc::clone(&handle.stop),
             watchdog: watchdog.clone(),
             lack: lack.clone(),
@@ -429,6 +435,7 @@ pub(crate) struct Thread {
     index: usize,
     pub(crate) options: ServerOptions,
     counts: Arc<ThreadCounts>,
+    clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
     watchdog: Option<Watchdog>,
     lack: Lack,
@@ -535,6 +542,8 @@ impl Thread {
         let mut server = Server::new(transport, handler, self.options.limits)
             .with_counts(Arc::clone(&self.counts))
             .with_close_after(self.options.close_after)
+            .with_client_rules(self.options.clients.clone())
+            .with_clients(Arc::clone(&self.clients))
             .with_access_log(self.options.access_log.clone())
             .with_watchdog(self.watchdog.as_ref())
             .with_lack(self.lack.clone())

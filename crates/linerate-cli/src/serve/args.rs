@@ -9,7 +9,7 @@ use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{Address, ExtraFields, HostName, Io, ListeningSocket, LogFormat};
+use linerate_serve::{Address, ExtraFields, HostName, Io, ListeningSocket, LogFormat, Network};
 
 use crate::args::values;
 
@@ -105,6 +105,22 @@ pub(crate) struct ServeArgs {
     /// Connections open at once; those beyond are refused (200000)
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub(super) max_connections: Option<u64>,
+    /// Connections that one client may have open; those beyond are closed at once (no limit)
+    ///
+    /// A client is an IPv4 address, or the /64 of an IPv6 address. Trusted proxies are not limited.
+    #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
+    pub(super) max_connections_per_client: Option<u64>,
+    /// Requests per second that one client may send, and as many at once; beyond it 429 (no limit)
+    #[arg(long, value_name = "N[/s]", value_parser = rate, help_heading = LIMITS)]
+    pub(super) max_rate_per_client: Option<f64>,
+    /// Address or network of a proxy whose Forwarded or X-Forwarded-For names the client; repeatable
+    ///
+    /// The client is the last address there that is no trusted proxy's. From anybody else these fields count for nothing.
+    #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
+    pub(super) trusted_proxy: Vec<Network>,
+    /// Connections of trusted proxies begin with the PROXY protocol (version 1 or 2)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
+    pub(super) proxy_protocol: Option<bool>,
     /// Largest request body in bytes; beyond it 413 (16 MiB)
     #[arg(long, value_name = "BYTES", value_parser = count, help_heading = LIMITS)]
     pub(super) max_body: Option<u64>,
@@ -257,6 +273,10 @@ impl ServeArgs {
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),
             max_connections: self.max_connections.or(others.max_connections),
+            max_connections_per_client: self.max_connections_per_client.or(others.max_connections_per_client),
+            max_rate_per_client: self.max_rate_per_client.or(others.max_rate_per_client),
+            trusted_proxy: either(self.trusted_proxy, others.trusted_proxy),
+            proxy_protocol: self.proxy_protocol.or(others.proxy_protocol),
             max_body: self.max_body.or(others.max_body),
             max_head: self.max_head.or(others.max_head),
             max_fields: self.max_fields.or(others.max_fields),
@@ -412,6 +432,18 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
         0 => Err("0 would answer nothing; at least 1 is needed".to_owned()),
         n => Ok(n),
     }
+}
+
+/// `100` and `100/s` are the same.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text).trim().parse::<f64>().ok();
+    number
+        .filter(|rate| (0.001..=1e9).contains(rate))
+        .ok_or_else(|| format!("{text} is no rate; write requests per second, such as 50 or 0.5/s"))
+}
+
+pub(super) fn network(text: &str) -> Result<Network, String> {
+    text.parse().map_err(|e| format!("{text}: {e}"))
 }
 
 /// A head that is larger than a request line is allowed to be keeps its meaning; a tiny one answers nobody.

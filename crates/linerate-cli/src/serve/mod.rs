@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::misbehave::{Fault as Wrong, MisbehavingServer};
-use linerate_serve::{Address, Counts, Io, Limits, ListeningSocket, ServerOptions, ServiceState};
+use linerate_serve::{
+    Address, ClientRules, Counts, Io, Limits, ListeningSocket, ServerOptions, ServiceState,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
@@ -62,6 +64,14 @@ fn answered(counts: &Counts) -> String {
     format!("answered {} requests on {} connections{left}", counts.requests, counts.accepted)
 }
 
+fn proxies_are_named(args: &ServeArgs) -> Result<(), Fault> {
+    if args.proxy_protocol == Some(true) && args.trusted_proxy.is_empty() {
+        return Err(Fault::input("--proxy-protocol needs proxies that are trusted")
+            .hint("name their addresses by --trusted-proxy"));
+    }
+    Ok(())
+}
+
 /// What flags and file mean together.
 fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     let mut args = match &typed.config {
@@ -83,6 +93,7 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     }
     apart(&args)?;
     files_alone(&args)?;
+    proxies_are_named(&args)?;
     match (args.io, &args.interface) {
         (Some(Io::Xdp), None) => {
             return Err(Fault::input("--io xdp goes past the kernel, so it needs --interface")
@@ -345,6 +356,12 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         share_port: args.share_port == Some(true),
         limits,
         measure: args.metrics.is_some(),
+        clients: ClientRules {
+            connections: args.max_connections_per_client.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+            rate: args.max_rate_per_client,
+            trusted: args.trusted_proxy.clone(),
+            proxy_protocol: args.proxy_protocol == Some(true),
+        },
         drain: args.drain.unwrap_or(defaults.drain),
         ..defaults
     }

@@ -32,7 +32,7 @@ impl<H: Handler> Engine<H> {
         let direct = c.queue_is_empty();
         if direct && keep && self.write_whole(&asked, &response) {
             response::keep_buffer(response.fields);
-            self.log_line(c, &asked, status, len);
+            self.log_line(&asked, status, len);
             return false;
         }
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
@@ -53,7 +53,7 @@ impl<H: Handler> Engine<H> {
         let line = match &later {
             Some(_) => self.later(c, asked, status, direct),
             None => {
-                self.log_line(c, &asked, status, len);
+                self.log_line(&asked, status, len);
                 None
             }
         };
@@ -168,7 +168,7 @@ impl<H: Handler> Engine<H> {
         let waits = work.is_some_and(|w| matches!(w.queue.back(), Some(Answer::Waiting { .. })));
         let wanted = work.and_then(|w| w.body.as_ref()).is_some_and(|b| !b.shared.is_abandoned());
         if waits && wanted {
-            let asked = self.cancel_last(c).unwrap_or_else(|| Asked::by_none(b"", self.now));
+            let asked = self.cancel_last(c).unwrap_or_else(|| Asked::by_none(c.peer, b"", self.now));
             self.refuse_with(c, asked, status, text);
         } else {
             c.cut_body();

@@ -1,5 +1,6 @@
 //! A request has its handler, polled in place: at once, and again whenever it was woken.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -20,7 +21,9 @@ impl<H: Handler> Engine<H> {
         c.progressed = true;
         self.counts.request();
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
+        let peer = self.rules.client(&head, c.peer);
         let asked = Asked {
+            peer,
             head: Some(Rc::clone(&head)),
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
@@ -58,7 +61,15 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        let request = Request::new(head, body, c.peer)
+        if self.is_one_too_many(peer) {
+            // Nobody reads the body.
+            drop(body);
+            let mut refused = explained(429, "more requests than one client may send");
+            let _ = refused.fields.add("retry-after", "1");
+            self.complete(c, asked, refused);
+            return used;
+        }
+        let request = Request::new(head, body, peer)
             .by(self.place(c))
             .asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
         self.enter();
@@ -78,6 +89,12 @@ impl<H: Handler> Engine<H> {
             }
         }
         used
+    }
+
+    fn is_one_too_many(&self, peer: SocketAddr) -> bool {
+        // Clients of a Unix socket have no address.
+        let Some(rate) = self.rules.rate.filter(|_| !peer.ip().is_unspecified()) else { return false };
+        !self.clients.may_ask(peer.ip(), rate, self.now)
     }
 
     /// Whoever reads the arriving body may do so on another thread: the task is woken when there is room for more.

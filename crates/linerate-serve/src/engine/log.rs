@@ -8,12 +8,12 @@ use crate::connection::{Asked, Connection, Unlogged};
 
 impl<H: Handler> Engine<H> {
     /// Says of a response that so many bytes of its body have left.
-    pub(super) fn log_line(&mut self, c: &Connection, asked: &Asked, status: u16, bytes: u64) {
+    pub(super) fn log_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
         let Some(log) = &mut self.log else { return };
         let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
         let took = self.now - asked.began;
         let (head, first_line) = (asked.head.as_deref(), &*asked.line);
-        log.add(self.now, &self.date, &Line { peer: c.peer, head, first_line, status, bytes, took });
+        log.add(self.now, &self.date, &Line { peer: asked.peer, head, first_line, status, bytes, took });
     }
 
     /// The line of a response that is handed over piece by piece; its head is in `out` already if `begun`.
@@ -35,7 +35,7 @@ impl<H: Handler> Engine<H> {
             && let Some(line) =
                 work.unlogged.pop_front_if(|line| over || line.until.is_some_and(|until| until <= left))
         {
-            self.log_line(c, &line.asked, line.status, line.bytes(left));
+            self.log_line(&line.asked, line.status, line.bytes(left));
         }
     }
 }

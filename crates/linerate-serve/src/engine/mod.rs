@@ -16,6 +16,7 @@ pub(crate) use self::answer::explained;
 pub(crate) use self::handle::no_tunnel;
 use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
+use crate::clients::{ClientRules, Clients};
 use crate::connection::{Answer, Asked, Connection, Waits, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
@@ -47,6 +48,9 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) goodbye: Draining,
     /// And the next one is the last, even with bytes received behind its request.
     pub(crate) draining_hard: bool,
+    /// What is granted to each client, and what all threads know of them.
+    pub(crate) rules: ClientRules,
+    pub(crate) clients: Arc<Clients>,
     /// Requests after which a connection is closed.
     pub(crate) close_after: Option<u32>,
     // Boxed, since they move between here and their connections.
@@ -83,6 +87,8 @@ impl<H: Handler> Engine<H> {
             draining: false,
             goodbye: Draining::default(),
             draining_hard: false,
+            rules: ClientRules::default(),
+            clients: Arc::default(),
             close_after: None,
             spare: Vec::new(),
             read_elsewhere: Vec::new(),

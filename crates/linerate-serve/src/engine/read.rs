@@ -9,6 +9,7 @@ use linerate_net::Close;
 use super::Engine;
 use super::answer::said;
 use crate::body::{BodyError, RequestBody, Shared};
+use crate::clients::{Preface, preface};
 use crate::connection::{Asked, Connection, Incoming};
 use crate::{Handler, limits};
 
@@ -19,7 +20,7 @@ impl<H: Handler> Engine<H> {
         if !c.reads() {
             return;
         }
-        if c.has_input() {
+        if c.has_input() || c.preface {
             self.work(c).input.extend_from_slice(bytes);
             self.advance(c);
             return;
@@ -34,6 +35,9 @@ impl<H: Handler> Engine<H> {
 
     /// Goes on with bytes that were kept.
     pub(crate) fn advance(&mut self, c: &mut Connection) {
+        if c.preface && !self.take_preface(c) {
+            return;
+        }
         let Some(work) = &mut c.work else { return };
         let (mut input, seen) = (std::mem::take(&mut work.input), work.seen);
         let (used, seen) = self.consume(c, &input, seen);
@@ -46,6 +50,28 @@ impl<H: Handler> Engine<H> {
             work.input = input;
             work.seen = seen;
         }
+    }
+
+    /// Reads for whom a proxy has made the connection; whether that is known now.
+    fn take_preface(&mut self, c: &mut Connection) -> bool {
+        let Some(work) = &mut c.work else { return false };
+        match preface(&work.input) {
+            Preface::Partial => work.seen = work.input.len(),
+            Preface::Wrong => {
+                let asked = Asked::by_none(c.peer, &work.input, self.now);
+                c.preface = false;
+                work.input.clear();
+                self.refuse_with(c, asked, 400, "the PROXY protocol's preface is missing or malformed");
+            }
+            Preface::Whole(len, client) => {
+                work.input.drain(..len);
+                work.seen = 0;
+                c.peer = client.unwrap_or(c.peer);
+                c.preface = false;
+                return true;
+            }
+        }
+        false
     }
 
     /// Reads requests and bodies until bytes or patience end. Returns how many bytes were used, and how many of the rest were
@@ -64,7 +90,7 @@ impl<H: Handler> Engine<H> {
                     at += self.request(c, head, &bytes[at..]);
                 }
                 Ok(None) => return (at, bytes.len() - at),
-                Err(fault) => self.refuse(c, Asked::by_none(&bytes[at..], self.now), fault),
+                Err(fault) => self.refuse(c, Asked::by_none(c.peer, &bytes[at..], self.now), fault),
             }
         }
         (at, 0)

@@ -57,7 +57,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             Waits::Head => {
                 let input = c.work.as_ref().map_or(&[][..], |work| &work.input);
-                let asked = Asked::by_none(input, c.since);
+                let asked = Asked::by_none(c.peer, input, c.since);
                 self.engine.refuse_with(&mut c, asked, 408, "the request took too long");
                 self.settle(c);
             }

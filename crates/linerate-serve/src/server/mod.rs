@@ -276,6 +276,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if c.read_elsewhere {
             self.engine.read_elsewhere.retain(|conn| *conn != c.conn);
         }
+        if c.counted {
+            self.engine.clients.closed(c.peer.ip());
+        }
         self.engine.counts.closed();
         self.leaving -= usize::from(c.leaving);
         self.open -= 1;

@@ -7,6 +7,7 @@ use linerate_net::Transport;
 
 use super::{Server, Wall};
 use crate::access_log::{AccessLog, LogBuffer};
+use crate::clients::{ClientRules, Clients};
 use crate::counts::ThreadCounts;
 use crate::limits::Limits;
 use crate::notice::Lack;
@@ -82,6 +83,24 @@ impl<T: Transport, H: Handler> Server<T, H> {
         for (_, listener) in &self.listeners {
             self.transport.set_defer(*listener, defer);
         }
+    }
+
+    /// Grants this to each client from the next connection and request on.
+    #[must_use]
+    pub fn with_client_rules(mut self, rules: ClientRules) -> Self {
+        self.engine.rules = rules;
+        self
+    }
+
+    /// With what other threads know of the clients.
+    pub(crate) fn with_clients(mut self, clients: Arc<Clients>) -> Self {
+        self.engine.clients = clients;
+        self
+    }
+
+    /// As [`Server::with_client_rules`], for one that runs.
+    pub fn set_client_rules(&mut self, rules: ClientRules) {
+        self.engine.rules = rules;
     }
 
     /// As [`Server::with_close_after`], for one that runs.
