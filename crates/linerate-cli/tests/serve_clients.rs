@@ -132,3 +132,36 @@ fn the_proxy_protocol() {
     assert!(say(&server, &[&first, &with("")[..]].concat()).starts_with("HTTP/1.1 400"));
     assert!(say(&server, &with("")).starts_with("HTTP/1.1 204"));
 }
+
+/// Binds as root, serves as somebody else, on all threads.
+#[test]
+fn the_server_becomes_another_user_once_it_listens() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("open"), "open").unwrap();
+    std::fs::write(dir.path().join("closed"), "closed").unwrap();
+    let mode = |name: &str, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(dir.path().join(name), permissions).unwrap();
+    };
+    mode("", 0o755);
+    mode("open", 0o644);
+    mode("closed", 0o600);
+    let server = serve(&["--dir", dir.path().to_str().unwrap(), "--user", "nobody", "--threads", "2"]);
+    assert!(server.get("/open").ends_with("open"));
+    assert!(server.get("/closed").starts_with("HTTP/1.1 403"));
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let mut seen = 0;
+    for task in tasks.flatten() {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+        let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap();
+        assert!(uids.split_whitespace().all(|uid| uid != "0"), "{uids}");
+        let capabilities = status.lines().find_map(|l| l.strip_prefix("CapEff:")).unwrap();
+        assert_eq!(capabilities.trim().trim_start_matches('0'), "", "none is left");
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}

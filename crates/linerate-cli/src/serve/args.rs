@@ -154,6 +154,12 @@ pub(crate) struct ServeArgs {
     /// connections than one may; and a new version can start before the old one drains.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub(super) share_port: Option<bool>,
+    /// Become this user once the addresses are listened on; needs root
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
+    /// With --user: this group, in place of the user's
+    #[arg(long, value_name = "NAME")]
+    pub(super) group: Option<String>,
     /// Do it wrong on purpose, for teaching and tests; repeatable
     ///
     /// Each shows a symptom. nagle-split: calls after the first take about 40 ms more. tiny-chunks[=BYTES]: a packet per few
@@ -287,6 +293,8 @@ impl ServeArgs {
             drain: self.drain.or(others.drain),
             defer_accept: self.defer_accept.or(others.defer_accept),
             share_port: self.share_port.or(others.share_port),
+            user: self.user.or(others.user),
+            group: self.group.or(others.group),
             misbehave: either(self.misbehave, others.misbehave),
             nothing: self.nothing.or(others.nothing),
             sockets: either(self.sockets, others.sockets),

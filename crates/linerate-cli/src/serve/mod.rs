@@ -4,6 +4,7 @@
 mod args;
 mod config;
 mod events;
+mod identity;
 mod running;
 
 use std::io::{IsTerminal, Write};
@@ -21,6 +22,7 @@ use signal_hook::iterator::Signals;
 pub(crate) use args::ServeArgs;
 
 use self::args::SiteArgs;
+use self::identity::Identity;
 use self::running::{Running, cannot_listen};
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
@@ -39,6 +41,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
     let args = settled(typed)?;
     if args.check_config {
+        Identity::of(&args)?;
         running::check(&args)?;
         let what = typed.config.as_ref().map_or("the flags".into(), |file| file.display().to_string());
         say(&format!("{what}: sound"));

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 
 use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
+use super::identity::Identity;
 use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
 
@@ -42,6 +43,7 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(args: ServeArgs) -> Result<Running, Fault> {
         let threads = args.threads.unwrap_or_else(|| machine::allowed_cores().len());
+        let identity = Identity::of(&args)?;
         let sites = Sites::open(&args)?;
         let content = SharedContent::new(sites.at(&args.addresses()));
         let log = access_log(&args)?;
@@ -50,6 +52,9 @@ impl Running {
         // Ports that were chosen are known now, and to nobody else before they are announced.
         content.replace(sites.at(&resolved(&args, &server)));
         let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
+        if let Some(identity) = identity {
+            identity.take()?;
+        }
         Ok(Running { args, threads, server, content, log, metrics })
     }
 
@@ -57,7 +62,7 @@ impl Running {
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
             return Err(Fault::input(
-                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port and misbehave hold until a restart",
+                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group and misbehave hold until a restart",
             ));
         }
         let sites = Sites::open(&args)?;
@@ -111,7 +116,8 @@ impl Running {
         let interface = (&args.interface, args.busy_poll, &args.pcap_out, &args.fault)
             != (&self.args.interface, self.args.busy_poll, &self.args.pcap_out, &self.args.fault);
         let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
-        threads || io || pin || interface || share || args.misbehave != self.args.misbehave
+        let user = (&args.user, &args.group) != (&self.args.user, &self.args.group);
+        threads || io || pin || interface || share || user || args.misbehave != self.args.misbehave
     }
 
     /// The access log is opened anew, after it was renamed.

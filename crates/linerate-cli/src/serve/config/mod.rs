@@ -41,6 +41,8 @@ const WHOLE: &[&str] = &[
     "drain",
     "defer_accept",
     "share_port",
+    "user",
+    "group",
     "misbehave",
 ];
 
@@ -66,6 +68,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
     let top = Table::new(source, 0..0, parsed.get_ref(), KEYS)?;
     let flag = |key: &str| top.read(key, Item::flag);
     let time = |key: &str| top.read(key, |i| value(i, args::time));
+    let name = |key: &str, what: &str| top.read(key, |i| i.text(what).map(str::to_owned));
     let count = |key: &str| top.read(key, |i| value(i, args::count));
     Ok(ServeArgs {
         config: None,
@@ -99,6 +102,8 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         drain: top.read("drain", |i| value(i, args::drain))?,
         defer_accept: flag("defer_accept")?,
         share_port: flag("share_port")?,
+        user: name("user", "the name of a user, such as \"www-data\"")?,
+        group: name("group", "the name of a group, such as \"www-data\"")?,
         check_config: false,
         list: flag("list")?,
         header: site::headers(&top)?,

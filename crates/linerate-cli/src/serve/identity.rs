@@ -1,0 +1,63 @@
+//! The user that the server becomes once it listens.
+
+use std::ffi::CString;
+
+use linerate_serve::Io;
+use nix::unistd::{Gid, Group, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
+
+use super::ServeArgs;
+use crate::fault::Fault;
+
+/// Who that is.
+#[derive(Debug)]
+pub(super) struct Identity {
+    name: CString,
+    uid: Uid,
+    gid: Gid,
+    /// A group was named: the user's others are left out.
+    alone: bool,
+}
+
+impl Identity {
+    /// What `--user` and `--group` mean on this machine.
+    pub(super) fn of(args: &ServeArgs) -> Result<Option<Identity>, Fault> {
+        let Some(name) = &args.user else {
+            return match &args.group {
+                Some(_) => Err(Fault::input("--group is the group of --user, and there is none")),
+                None => Ok(None),
+            };
+        };
+        if args.io == Some(Io::Xdp) {
+            return Err(Fault::input(
+                "--user does not go with --io xdp, which keeps its privileges to steer packets",
+            ));
+        }
+        let unknown = |what: &str, name: &str| Fault::input(format!("{what}: this machine has no {name}"));
+        let user = User::from_name(name).ok().flatten().ok_or_else(|| unknown("--user", name))?;
+        let gid = match &args.group {
+            Some(group) => {
+                Group::from_name(group).ok().flatten().ok_or_else(|| unknown("--group", group))?.gid
+            }
+            None => user.gid,
+        };
+        let me = geteuid();
+        if !me.is_root() && me != user.uid {
+            return Err(Fault::input(format!("--user {name}: only root can become another user"))
+                .hint("start it as root, or let the service manager choose the user"));
+        }
+        let name = CString::new(name.as_str()).map_err(|_| unknown("--user", "such user"))?;
+        Ok(Some(Identity { name, uid: user.uid, gid, alone: args.group.is_some() }))
+    }
+
+    /// All threads become that user, and none can go back.
+    pub(super) fn take(&self) -> Result<(), Fault> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let groups = if self.alone { setgroups(&[self.gid]) } else { initgroups(&self.name, self.gid) };
+        groups
+            .and_then(|()| setgid(self.gid))
+            .and_then(|()| setuid(self.uid))
+            .map_err(|e| Fault::ours(format!("--user {}: {}", self.name.to_string_lossy(), e.desc())))
+    }
+}
