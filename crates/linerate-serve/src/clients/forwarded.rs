@@ -1,5 +1,6 @@
 //! `Forwarded` (RFC 7239) and `X-Forwarded-For`: addresses that proxies have written down, each behind the last.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use linerate_http::server::RequestHead;
@@ -8,20 +9,29 @@ use linerate_http::server::RequestHead;
 const HOPS: usize = 32;
 
 /// The last address that is not a trusted proxy's. What is written before it may have been made up, so it counts for nothing; nor does
-/// anything behind which something stands that is no address. `Forwarded` comes first, where there is one.
+/// anything behind which something stands that is no address.
+///
+/// Proxies write `Forwarded` or `X-Forwarded-For`, and pass the other on as the client has sent it. Where both are there and name
+/// different clients, one of them may have been made up, so neither counts.
 pub(super) fn client(head: &RequestHead, trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
-    let lines = |name: &str| -> Vec<&str> {
+    // Bytes that are no text stay in their place, as what is no address.
+    let lines = |name: &str| -> Vec<Cow<'_, str>> {
         let fields = head.fields().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-        fields.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect()
+        fields.map(|(_, value)| String::from_utf8_lossy(value)).collect()
     };
-    let forwarded = lines("forwarded");
-    let hops: Vec<Option<SocketAddr>> = if forwarded.is_empty() {
-        let lines = lines("x-forwarded-for");
-        let hops = lines.iter().flat_map(|line| line.split(','));
-        hops.map(|hop| address(hop.trim())).collect()
-    } else {
-        forwarded.iter().flat_map(|line| elements(line)).map(for_of).collect()
-    };
+    let (forwarded, x_forwarded) = (lines("forwarded"), lines("x-forwarded-for"));
+    let hops = forwarded.iter().flat_map(|line| split_unquoted(line, b',')).map(for_of).collect();
+    let by_forwarded = last(hops, &trusted);
+    let hops = x_forwarded.iter().flat_map(|line| line.split(',')).map(|hop| address(hop.trim())).collect();
+    let by_x_forwarded = last(hops, &trusted);
+    if forwarded.is_empty() {
+        return by_x_forwarded;
+    }
+    let same = || by_forwarded.map(|at| at.ip()) == by_x_forwarded.map(|at| at.ip());
+    by_forwarded.filter(|_| x_forwarded.is_empty() || same())
+}
+
+fn last(hops: Vec<Option<SocketAddr>>, trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
     let mut last = None;
     for hop in hops.into_iter().rev().take(HOPS) {
         let Some(hop) = hop else { break };
@@ -31,11 +41,6 @@ pub(super) fn client(head: &RequestHead, trusted: impl Fn(IpAddr) -> bool) -> Op
         }
     }
     last
-}
-
-/// The elements of a list whose values may be quoted.
-fn elements(line: &str) -> impl Iterator<Item = &str> {
-    split_unquoted(line, b',')
 }
 
 fn split_unquoted(text: &str, at: u8) -> impl Iterator<Item = &str> {
@@ -50,19 +55,40 @@ fn split_unquoted(text: &str, at: u8) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the `for` of an element says.
+/// What the `for` of an element says. Nothing of an element that is not well formed counts: a client that leaves a quote open would
+/// make what proxies write behind it part of its own.
 fn for_of(element: &str) -> Option<SocketAddr> {
-    let pairs = split_unquoted(element, b';').filter_map(|pair| pair.split_once('='));
-    let value = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?.1.trim();
-    let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
-    address(value)
+    let mut found = None;
+    for pair in split_unquoted(element, b';') {
+        let (name, value) = pair.split_once('=')?;
+        let value = unquoted(value.trim())?;
+        if name.trim().eq_ignore_ascii_case("for") && found.replace(value).is_some() {
+            return None;
+        }
+    }
+    address(found?)
+}
+
+/// What stands in quotes, or a value without any.
+fn unquoted(value: &str) -> Option<&str> {
+    let Some(quoted) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value) };
+    let inner = quoted.strip_suffix('"')?;
+    let mut escaped = false;
+    for c in inner.chars() {
+        if c == '"' && !escaped {
+            return None;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    (!escaped).then_some(inner)
 }
 
 /// An address, with a port or without, an IPv6 one with brackets or without.
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     let ip = bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0));
-    ip.or_else(|| text.parse().ok())
+    // The unspecified address is nobody's; elsewhere it stands for a Unix socket, which is not limited.
+    ip.or_else(|| text.parse().ok()).filter(|at| !at.ip().is_unspecified())
 }
 
 #[cfg(test)]
@@ -90,7 +116,18 @@ mod tests {
             ("X-Forwarded-For:\r\n", None),
             ("X-Forwarded-For: 2001:db8::1\r\n", Some("[2001:db8::1]:0")),
             ("X-Forwarded-For: [2001:db8::1]:7\r\n", Some("[2001:db8::1]:7")),
-            ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 1.1.1.1\r\n", Some("192.0.2.1:0")),
+            ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 1.1.1.1\r\n", None),
+            ("Forwarded: for=1.1.1.1\r\nX-Forwarded-For: unknown\r\n", None),
+            ("Forwarded: for=unknown\r\nX-Forwarded-For: 1.1.1.1\r\n", None),
+            ("Forwarded: for=192.0.2.1\r\nX-Forwarded-For: 192.0.2.1:5\r\n", Some("192.0.2.1:0")),
+            ("X-Forwarded-For: \u{e9}, 192.0.2.1\r\n", Some("192.0.2.1:0")),
+            ("X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: \u{e9}\r\n", None),
+            ("X-Forwarded-For: 1.1.1.1, 0.0.0.0\r\n", None),
+            ("Forwarded: for=1.1.1.1;x=\", for=192.0.2.1\r\n", None),
+            ("Forwarded: for=1.1.1.1;x=\", for=\"192.0.2.1\"\r\n", None),
+            ("Forwarded: for=1.1.1.1;x=\", for=\"192.0.2.1\";host=\"a\\\"b\"\r\n", None),
+            ("Forwarded: for=1.1.1.1;x=\"\\, for=192.0.2.1\r\n", None),
+            ("Forwarded: for=1.1.1.1;for=192.0.2.1\r\n", None),
             ("Forwarded: For=\"[2001:db8::1]:7\";proto=http, for=10.0.0.1;by=x\r\n", Some("[2001:db8::1]:7")),
             ("Forwarded: host=\"a,for=1.1.1.1\";for=192.0.2.1\r\n", Some("192.0.2.1:0")),
             ("Forwarded: host=\"\\\",for=1.1.1.1\";for=192.0.2.1\r\n", Some("192.0.2.1:0")),

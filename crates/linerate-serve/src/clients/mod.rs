@@ -7,6 +7,7 @@ mod proxy;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use linerate_http::server::RequestHead;
 use linerate_net::Time;
@@ -19,15 +20,21 @@ pub(crate) use self::proxy::{Preface, preface};
 const CLIENTS: usize = 1 << 16;
 /// Tables they are spread over. Reason: threads seldom want the same at the same moment.
 const SHARDS: usize = 16;
+/// How long a full table is not searched again. Reason: a search takes microseconds, and a flood of addresses would have one for each.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Seconds after which a client may ask as one that is not known, however slow the rate.
+const LONGEST_REST: f64 = 86_400.0;
 
 /// What is granted to each client, and whom a proxy may speak for. A client is an IPv4 address, or the /64 of an IPv6 address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientRules {
-    /// Connections open at once; those beyond are closed at once. Trusted proxies are not limited.
+    /// Connections open at once; those beyond are closed at once. Trusted proxies are not limited; clients that the PROXY protocol
+    /// names are.
     pub connections: Option<u32>,
     /// Requests per second; as many may come at once. Those beyond are answered with 429.
     pub rate: Option<f64>,
-    /// Proxies whose `Forwarded` and `X-Forwarded-For` count: the client is the last address of them that is not trusted.
+    /// Proxies whose `Forwarded` and `X-Forwarded-For` count: the client is the last address of them that is not trusted. Where both
+    /// are there and name different clients, neither counts.
     pub trusted: Vec<Network>,
     /// Connections of trusted proxies begin with the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
@@ -51,7 +58,14 @@ impl ClientRules {
 /// What all threads of a server know of its clients.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    shards: [Mutex<HashMap<IpAddr, Client>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    clients: HashMap<IpAddr, Client>,
+    /// All had something open, or had asked just now: until then nobody is looked for who can be forgotten.
+    full_until: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,57 +74,78 @@ struct Client {
     /// Requests that may come now, and when that was so.
     tokens: f64,
     at: Time,
+    /// From then on it may ask as one that is not known.
+    rested: Time,
+}
+
+/// Whether a connection may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// [`Clients::closed`] must follow.
+    Counted,
+    /// There is no room to remember its client.
+    Uncounted,
+    Refused,
 }
 
 impl Clients {
-    /// A connection is there; `false`: it is one too many.
-    pub(crate) fn open(&self, peer: IpAddr, most: u32, now: Time) -> bool {
+    /// A connection is there.
+    pub(crate) fn open(&self, peer: IpAddr, most: u32, now: Time) -> Admission {
         self.with(peer, now, |client| {
-            let granted = client.open < most;
-            client.open += u32::from(granted);
-            granted
+            if client.open >= most {
+                return Admission::Refused;
+            }
+            client.open += 1;
+            Admission::Counted
         })
-        .unwrap_or(true)
+        .unwrap_or(Admission::Uncounted)
     }
 
-    /// One that was granted is over.
+    /// One that was counted is over.
     pub(crate) fn closed(&self, peer: IpAddr) {
         let key = key(peer);
-        if let Some(client) = self.shard(key).get_mut(&key) {
+        if let Some(client) = self.shard(key).clients.get_mut(&key) {
             client.open = client.open.saturating_sub(1);
         }
     }
 
-    /// Whether a request may be handled.
-    pub(crate) fn may_ask(&self, peer: IpAddr, rate: f64, now: Time) -> bool {
+    /// Whether a request may be handled. The error: in how many seconds one may be.
+    pub(crate) fn may_ask(&self, peer: IpAddr, rate: f64, now: Time) -> Result<(), u64> {
         let burst = rate.max(1.0);
         self.with(peer, now, |client| {
             let gained = (now - client.at).as_secs_f64() * rate;
             client.tokens = (client.tokens + gained).min(burst);
-            client.at = now;
+            // Threads read the clock once a turn: what one has granted, another that lags must not grant again.
+            client.at = client.at.max(now);
             let granted = client.tokens >= 1.0;
             client.tokens -= if granted { 1.0 } else { 0.0 };
-            granted
+            let until = |tokens: f64| ((tokens - client.tokens) / rate).clamp(0.0, LONGEST_REST);
+            client.rested = client.at + Duration::try_from_secs_f64(until(burst)).unwrap_or_default();
+            if granted { Ok(()) } else { Err(until(1.0).ceil().max(1.0) as u64) }
         })
-        .unwrap_or(true)
+        .unwrap_or(Ok(()))
     }
 
     /// `None`: nothing is known of this client, and there is no room to remember it.
     fn with<T>(&self, peer: IpAddr, now: Time, then: impl FnOnce(&mut Client) -> T) -> Option<T> {
         let key = key(peer);
-        let mut shard = self.shard(key);
-        if shard.len() >= CLIENTS / SHARDS && !shard.contains_key(&key) {
-            // Those that nothing is owed to any more: a second has refilled what they may ask.
-            shard.retain(|_, client| client.open > 0 || now < client.at + std::time::Duration::from_secs(1));
-            if shard.len() >= CLIENTS / SHARDS {
+        let Shard { clients, full_until } = &mut *self.shard(key);
+        if clients.len() >= CLIENTS / SHARDS && !clients.contains_key(&key) {
+            if now < *full_until {
+                return None;
+            }
+            clients.retain(|_, client| client.open > 0 || now < client.rested);
+            if clients.len() >= CLIENTS / SHARDS {
+                *full_until = now + LOOK_AGAIN;
                 return None;
             }
         }
-        let client = shard.entry(key).or_insert(Client { open: 0, tokens: f64::INFINITY, at: now });
+        let client =
+            clients.entry(key).or_insert(Client { open: 0, tokens: f64::INFINITY, at: now, rested: now });
         Some(then(client))
     }
 
-    fn shard(&self, key: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Client>> {
+    fn shard(&self, key: IpAddr) -> MutexGuard<'_, Shard> {
         let last = match key {
             IpAddr::V4(ip) => ip.octets()[3],
             IpAddr::V6(ip) => ip.octets()[7],
@@ -132,8 +167,6 @@ fn key(peer: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn ip(text: &str) -> IpAddr {
@@ -142,28 +175,33 @@ mod tests {
 
     #[test]
     fn connections_of_a_client() {
-        let (clients, now) = (Clients::default(), Time::ZERO);
-        assert!(clients.open(ip("192.0.2.1"), 2, now) && clients.open(ip("192.0.2.1"), 2, now));
-        assert!(!clients.open(ip("192.0.2.1"), 2, now) && clients.open(ip("192.0.2.2"), 2, now));
+        let clients = Clients::default();
+        let open = |at, most| clients.open(ip(at), most, Time::ZERO) == Admission::Counted;
+        assert!(open("192.0.2.1", 2) && open("192.0.2.1", 2));
+        assert!(!open("192.0.2.1", 2) && open("192.0.2.2", 2));
         clients.closed(ip("192.0.2.1"));
-        assert!(clients.open(ip("::ffff:192.0.2.1"), 2, now) && !clients.open(ip("192.0.2.1"), 2, now));
-        assert!(clients.open(ip("2001:db8::1"), 1, now) && !clients.open(ip("2001:db8::2:3"), 1, now));
-        assert!(clients.open(ip("2001:db8:0:1::1"), 1, now));
+        assert!(open("::ffff:192.0.2.1", 2) && !open("192.0.2.1", 2));
+        assert!(open("2001:db8::1", 1) && !open("2001:db8::2:3", 1));
+        assert!(open("2001:db8:0:1::1", 1));
     }
 
     #[test]
     fn requests_per_second() {
         let clients = Clients::default();
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
-        let granted = |ms, rate| (0..100).filter(|_| clients.may_ask(ip("192.0.2.1"), rate, at(ms))).count();
+        let granted =
+            |ms, rate| (0..100).filter(|_| clients.may_ask(ip("192.0.2.1"), rate, at(ms)).is_ok()).count();
         assert_eq!(granted(0, 10.0), 10);
         assert_eq!(granted(0, 10.0), 0);
         assert_eq!(granted(250, 10.0), 2);
         assert_eq!(granted(300, 10.0), 1, "halves are kept");
         assert_eq!(granted(60_000, 10.0), 10);
+        // A thread whose clock lags grants nothing twice.
+        assert_eq!(granted(59_000, 10.0), 0);
+        assert_eq!(granted(60_000, 10.0), 0);
         // Less than one per second.
         let slow = |ms| clients.may_ask(ip("192.0.2.9"), 0.1, at(ms));
-        assert!(slow(0) && !slow(5_000) && slow(10_000));
+        assert_eq!([slow(0), slow(5_500), slow(10_000)], [Ok(()), Err(5), Ok(())]);
     }
 
     #[test]
@@ -171,15 +209,37 @@ mod tests {
         let clients = Clients::default();
         let at = |n: u32| IpAddr::from(n.to_be_bytes());
         for n in 0..2 * CLIENTS as u32 {
-            assert!(clients.open(at(n), 1, Time::ZERO), "who is not remembered is not limited");
+            let admission = clients.open(at(n), 1, Time::ZERO);
+            assert_eq!(admission == Admission::Counted, n < CLIENTS as u32, "{n}");
+            assert_ne!(admission, Admission::Refused, "a client that is not remembered is not limited");
         }
-        let known = || clients.shards.iter().map(|s| s.lock().expect("not poisoned").len()).sum::<usize>();
+        let known =
+            || clients.shards.iter().map(|s| s.lock().expect("not poisoned").clients.len()).sum::<usize>();
         assert_eq!(known(), CLIENTS);
-        assert!(!clients.open(at(0), 1, Time::ZERO));
+        assert_eq!(clients.open(at(0), 1, Time::ZERO), Admission::Refused);
         for n in 0..CLIENTS as u32 {
             clients.closed(at(n));
         }
-        assert!(clients.open(at(3 << 20), 1, Time::ZERO + Duration::from_secs(2)));
+        assert_eq!(clients.open(at(3 << 20), 1, Time::ZERO + LOOK_AGAIN), Admission::Counted);
         assert!(known() < CLIENTS);
+    }
+
+    #[test]
+    fn a_client_is_forgotten_once_it_has_rested() {
+        let clients = Clients::default();
+        let (of, now) =
+            (|n: u32| IpAddr::from((n << 8).to_be_bytes()), |s| Time::ZERO + Duration::from_secs(s));
+        // All in one shard, at 0.1 requests per second: ten seconds of rest.
+        for n in 0..(CLIENTS / SHARDS) as u32 {
+            assert_eq!(clients.may_ask(of(n), 0.1, now(0)), Ok(()));
+        }
+        let known = |n| clients.shard(of(n)).clients.contains_key(&of(n));
+        assert_eq!(clients.may_ask(of(1 << 20), 0.1, now(9)), Ok(()));
+        assert!(known(0) && !known(1 << 20), "nobody has room to ask twice");
+        assert_eq!(clients.may_ask(of(1 << 20), 0.1, now(10)), Ok(()));
+        assert!(!known(0) && known(1 << 20));
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let _ = clients.may_ask(ip("192.0.2.1"), odd, now(11));
+        }
     }
 }

@@ -31,7 +31,11 @@ impl FromStr for Network {
             Some(_) => return Err(BadNetwork),
             None => most,
         };
-        if bits <= most { Ok(Network { address, bits }) } else { Err(BadNetwork) }
+        match (bits, address.to_canonical()) {
+            (bits, _) if bits > most => Err(BadNetwork),
+            (bits @ 96.., address @ IpAddr::V4(_)) => Ok(Network { address, bits: bits - 96 }),
+            (bits, _) => Ok(Network { address, bits }),
+        }
     }
 }
 
@@ -69,6 +73,7 @@ mod tests {
             has("0.0.0.0/0", "255.1.2.3") && !has("0.0.0.0/0", "2001:db8::1") && has("::/0", "2001:db8::1")
         );
         assert!(has("2001:db8::/33", "2001:db8:7fff::1") && !has("2001:db8::/33", "2001:db8:8000::1"));
+        assert!(has("::ffff:10.0.0.0/104", "10.1.2.3") && !has("::ffff:10.0.0.0/104", "11.1.2.3"));
         assert!(has("::1", "::1") && !has("::1", "::2"));
         for wrong in [
             "",

@@ -51,7 +51,12 @@ fn first(line: &[u8]) -> Option<Option<SocketAddr>> {
         "TCP6" => from.is_ipv6() && to.is_ipv6(),
         _ => false,
     };
-    (fits && words.next().is_none()).then(|| Some(SocketAddr::new(from, from_port)))
+    (fits && words.next().is_none()).then(|| somebody(SocketAddr::new(from, from_port)))
+}
+
+/// The unspecified address is nobody's; elsewhere it stands for a Unix socket, which is not limited.
+fn somebody(client: SocketAddr) -> Option<SocketAddr> {
+    (!client.ip().is_unspecified()).then_some(client)
 }
 
 fn second(bytes: &[u8]) -> Preface {
@@ -68,12 +73,12 @@ fn second(bytes: &[u8]) -> Preface {
         _ if command & 15 == 0 => None,
         0x11 if len >= 12 => {
             let ip = Ipv4Addr::new(body[0], body[1], body[2], body[3]);
-            Some(SocketAddr::new(ip.into(), port(8)))
+            somebody(SocketAddr::new(ip.into(), port(8)))
         }
         0x21 if len >= 36 => {
             let mut ip = [0; 16];
             ip.copy_from_slice(&body[..16]);
-            Some(SocketAddr::new(Ipv6Addr::from(ip).into(), port(32)))
+            somebody(SocketAddr::new(Ipv6Addr::from(ip).into(), port(32)))
         }
         0x11 | 0x21 => return Preface::Wrong,
         // Unix sockets and what is not known: nobody to name.
@@ -105,6 +110,8 @@ mod tests {
             (b"PROXY UNKNOWN what ever\r\n".to_vec(), None),
             (v2(0x21, 0x11, &body4), v4),
             (v2(0x21, 0x21, &body6), v6),
+            (b"PROXY TCP4 0.0.0.0 10.0.0.1 258 80\r\n".to_vec(), None),
+            (v2(0x21, 0x21, &[0; 36]), None),
             (v2(0x20, 0x00, &[]), None),
             (v2(0x21, 0x31, &[0; 216]), None),
         ];

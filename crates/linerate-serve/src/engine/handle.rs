@@ -10,6 +10,7 @@ use linerate_net::Close;
 use super::Engine;
 use super::answer::explained;
 use crate::body::RequestBody;
+use crate::clients::Admission;
 use crate::connection::{Answer, Asked, Connection};
 use crate::tasks::Polled;
 use crate::{Handler, Request, Response, limits};
@@ -21,9 +22,8 @@ impl<H: Handler> Engine<H> {
         c.progressed = true;
         self.counts.request();
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
-        let peer = self.rules.client(&head, c.peer);
         let asked = Asked {
-            peer,
+            peer: self.rules.client(&head, c.peer),
             head: Some(Rc::clone(&head)),
             http10: head.version() == Version::Http10,
             head_only: head.method() == Method::Head,
@@ -61,15 +61,12 @@ impl<H: Handler> Engine<H> {
             },
         };
         self.behind = rest.len() - used;
-        if self.is_one_too_many(peer) {
-            // Nobody reads the body.
-            drop(body);
-            let mut refused = explained(429, "more requests than one client may send");
-            let _ = refused.fields.add("retry-after", "1");
-            self.complete(c, asked, refused);
+        if let Err(wait) = self.may_ask(asked.peer) {
+            drop(body); // Nobody reads it.
+            self.complete(c, asked, too_many(wait));
             return used;
         }
-        let request = Request::new(head, body, peer)
+        let request = Request::new(head, body, asked.peer)
             .by(self.place(c))
             .asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
         self.enter();
@@ -91,10 +88,21 @@ impl<H: Handler> Engine<H> {
         used
     }
 
-    fn is_one_too_many(&self, peer: SocketAddr) -> bool {
+    /// The error: in how many seconds it may.
+    fn may_ask(&self, peer: SocketAddr) -> Result<(), u64> {
         // Clients of a Unix socket have no address.
-        let Some(rate) = self.rules.rate.filter(|_| !peer.ip().is_unspecified()) else { return false };
-        !self.clients.may_ask(peer.ip(), rate, self.now)
+        let Some(rate) = self.rules.rate.filter(|_| !peer.ip().is_unspecified()) else { return Ok(()) };
+        self.clients.may_ask(peer.ip(), rate, self.now)
+    }
+
+    /// Counts a connection among those of its client; `false`: it is one too many.
+    pub(crate) fn admit(&self, c: &mut Connection) -> bool {
+        let ip = c.peer.ip();
+        let limited = !ip.is_unspecified() && !self.rules.trusts(ip);
+        let Some(most) = self.rules.connections.filter(|_| limited) else { return true };
+        let admission = self.clients.open(ip, most, self.now);
+        c.counted = admission == Admission::Counted;
+        admission != Admission::Refused
     }
 
     /// Whoever reads the arriving body may do so on another thread: the task is woken when there is room for more.
@@ -227,6 +235,13 @@ impl<H: Handler> Engine<H> {
         self.counts.panicked();
         explained(500, "the handler failed").closing()
     }
+}
+
+/// The answer to a request more than a client may send, which may have another in so many seconds.
+fn too_many(wait: u64) -> Response {
+    let mut answer = explained(429, "more requests than one client may send");
+    let _ = answer.fields.add("retry-after", wait.to_string());
+    answer
 }
 
 /// The answer to CONNECT of those who make no tunnels.

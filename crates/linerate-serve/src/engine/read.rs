@@ -66,9 +66,14 @@ impl<H: Handler> Engine<H> {
             Preface::Whole(len, client) => {
                 work.input.drain(..len);
                 work.seen = 0;
-                c.peer = client.unwrap_or(c.peer);
                 c.preface = false;
-                return true;
+                c.peer = client.unwrap_or(c.peer);
+                if client.is_none() || self.admit(c) {
+                    return true;
+                }
+                self.counts.refused();
+                c.closing = Some(Close::Abort);
+                self.work(c).input.clear();
             }
         }
         false

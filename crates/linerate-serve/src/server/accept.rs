@@ -57,17 +57,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.connections.resize_with(conn.slot() + 1, || None);
         }
         let mut c = Connection::new(conn, listener, peer, self.engine.now);
-        let (rules, now) = (&self.engine.rules, self.engine.now);
-        let trusted = rules.trusts(peer.ip());
-        c.preface = trusted && rules.proxy_protocol;
-        if let Some(most) = rules.connections.filter(|_| !trusted && !peer.ip().is_unspecified()) {
-            c.counted = self.engine.clients.open(peer.ip(), most, now);
-            if !c.counted {
-                self.engine.counts.refused();
-                self.engine.counts.closed();
-                self.transport.close(conn, Close::Abort);
-                return;
-            }
+        c.preface = self.engine.rules.proxy_protocol && self.engine.rules.trusts(peer.ip());
+        if !self.engine.admit(&mut c) {
+            self.engine.counts.refused();
+            self.engine.counts.closed();
+            self.transport.close(conn, Close::Abort);
+            return;
         }
         self.deadlines.arm(conn.slot(), self.deadline(&c));
         self.connections[conn.slot()] = Some(c);
