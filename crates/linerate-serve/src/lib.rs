@@ -30,6 +30,7 @@ mod extra_fields;
 mod file_body;
 mod files;
 mod flows;
+mod gate;
 mod handler;
 mod host_name;
 mod limits;

@@ -23,6 +23,7 @@ use crate::access_log::AccessLog;
 use crate::clients::{ClientRules, Clients};
 use crate::counts::{Counts, ThreadCounts};
 use crate::flows::{Desk, Scans};
+use crate::gate::Gate;
 use crate::limits::{self, Limits};
 use crate::live_stats::LiveStats;
 use crate::metrics::Metrics;
@@ -99,6 +100,9 @@ pub struct ServerOptions {
     pub limits: Limits,
     /// What is granted to each client, and which proxies may speak for others.
     pub clients: ClientRules,
+    /// The addresses are bound, and no connection is accepted before [`Handle::accept`]: what needs privileges is done, and they can be
+    /// dropped before the first request.
+    pub held: bool,
     /// A line per answer.
     pub access_log: Option<AccessLog>,
     /// Whether responses are counted and timed by route, and turns of the loops timed, for [`Handle::metrics`]. It costs a clock's
@@ -134,6 +138,7 @@ impl Default for ServerOptions {
             share_port: false,
             limits: Limits::default(),
             clients: ClientRules::default(),
+            held: false,
             access_log: None,
             measure: false,
             watchdog: true,
@@ -159,6 +164,7 @@ pub struct Handle {
     pub(crate) addresses: Vec<Address>,
     counts: Arc<Vec<Arc<ThreadCounts>>>,
     stop: Arc<AtomicBool>,
+    gate: Arc<Gate>,
     threads: Vec<Running>,
     /// Ends when the last thread has.
     ending: Mutex<Option<mpsc::Receiver<()>>>,
@@ -269,10 +275,16 @@ impl Handle {
         self.threads.iter().map(|running| &running.post)
     }
 
+    /// Accepts connections from now on, where [`ServerOptions::held`] was asked for.
+    pub fn accept(&self) {
+        self.gate.open();
+    }
+
     fn shut_down(&mut self) {
         // From now on clients of a Unix socket find that nobody is there; those that have connected are accepted.
         self.bound.iter().for_each(ListeningSocket::remove_file);
         self.stop.store(true, Ordering::SeqCst);
+        self.gate.open();
         for running in &self.threads {
             running.post.waker.wake();
         }
@@ -364,6 +376,7 @@ where
         addresses: options.listen.clone(),
         counts,
         stop: Arc::new(AtomicBool::new(false)),
+        gate: Arc::default(),
         threads: Vec::new(),
         ending: Mutex::new(None),
         drain: options.drain,
@@ -378,14 +391,14 @@ where
     let clients = Arc::<Clients>::default();
     let lack = Lack::new(options.notices.clone());
     for index in 0..count {
-        let (tell, told) = mpsc::channel();
-        let (orders, inbox) = mpsc::channel();
+        let ((tell, told), (orders, inbox)) = (mpsc::channel(), mpsc::channel());
         let thread = Thread {
             index,
             options: ServerOptions { listen: handle.addresses.clone(), ..options.clone() },
             counts: Arc::clone(&handle.counts[index]),
             clients: Arc::clone(&clients),
             stop: Arc::clone(&handle.stop),
+            gate: Arc::clone(&handle.gate),
             watchdog: watchdog.clone(),
             lack: lack.clone(),
             inbox,
@@ -395,8 +408,7 @@ where
             bound: handle.bound.clone(),
             _alive: alive.clone(),
         };
-        let tokio = handle._tokio.handle().clone();
-        let make = make.clone();
+        let (tokio, make) = (handle._tokio.handle().clone(), make.clone());
         let thread = std::thread::Builder::new().name(format!("serve-{index}")).spawn(move || {
             let _inside = tokio.enter();
             thread.run(make, &tell);
@@ -408,6 +420,9 @@ where
     handle.addresses.extend(handle.sockets.iter().map(|socket| socket.address().clone()));
     desk.open(handle.posts());
     handle.ending = Mutex::new(Some(ending));
+    if !options.held {
+        handle.accept();
+    }
     Ok(handle)
 }
 
@@ -437,6 +452,7 @@ pub(crate) struct Thread {
     counts: Arc<ThreadCounts>,
     clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
+    gate: Arc<Gate>,
     watchdog: Option<Watchdog>,
     lack: Lack,
     inbox: mpsc::Receiver<Order>,
@@ -560,6 +576,7 @@ impl Thread {
         if tell.send(told).is_err() || failed {
             return;
         }
+        self.gate.pass();
         if let Err(error) = self.turns(&mut server) {
             tracing::error!("thread {} ended: {error}", self.index);
         }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use linerate_serve::Io;
-use nix::unistd::{Gid, Group, Uid, User, geteuid, initgroups, setgid, setgroups, setuid};
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, initgroups, seteuid, setgid, setgroups, setuid};
 
 use super::ServeArgs;
 use crate::fault::Fault;
@@ -45,6 +45,10 @@ impl Identity {
             return Err(Fault::input(format!("--user {name}: only root can become another user"))
                 .hint("start it as root, or let the service manager choose the user"));
         }
+        if !me.is_root() && gid != getegid() {
+            return Err(Fault::input("--group: only root can take another group")
+                .hint("start it as root, or let the service manager choose the group"));
+        }
         let name = CString::new(name.as_str()).map_err(|_| unknown("--user", "such user"))?;
         Ok(Some(Identity { name, uid: user.uid, gid, alone: args.group.is_some() }))
     }
@@ -55,9 +59,15 @@ impl Identity {
             return Ok(());
         }
         let groups = if self.alone { setgroups(&[self.gid]) } else { initgroups(&self.name, self.gid) };
+        let failed = |why: &str| Fault::ours(format!("--user {}: {why}", self.name.to_string_lossy()));
         groups
             .and_then(|()| setgid(self.gid))
             .and_then(|()| setuid(self.uid))
-            .map_err(|e| Fault::ours(format!("--user {}: {}", self.name.to_string_lossy(), e.desc())))
+            .map_err(|e| failed(e.desc()))?;
+        // A kernel or a container with rules of its own may have kept the way back open.
+        if !self.uid.is_root() && seteuid(Uid::from_raw(0)).is_ok() {
+            return Err(failed("the process can still become root"));
+        }
+        Ok(())
     }
 }

@@ -47,13 +47,16 @@ impl Running {
         let sites = Sites::open(&args)?;
         let content = SharedContent::new(sites.at(&args.addresses()));
         let log = access_log(&args)?;
-        let options = ServerOptions { access_log: log.clone(), ..options(&args, threads) };
+        let held = identity.is_some();
+        let options = ServerOptions { access_log: log.clone(), held, ..options(&args, threads) };
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
         // Ports that were chosen are known now, and to nobody else before they are announced.
         content.replace(sites.at(&resolved(&args, &server)));
         let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
         if let Some(identity) = identity {
             identity.take()?;
+            // Nothing was served with more rights.
+            server.accept();
         }
         Ok(Running { args, threads, server, content, log, metrics })
     }
