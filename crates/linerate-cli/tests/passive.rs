@@ -1,11 +1,13 @@
 //! `linerate explain --pcap` and `--capture`, as users meet them.
+#![allow(clippy::unwrap_used)]
 
 #[macro_use]
 mod common;
+mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use common::run;
 use serde_json::Value;
@@ -87,15 +89,9 @@ fn a_page_of_its_own() {
 }
 
 /// A server that misbehaves, and where it listens.
-fn misbehaving(fault: &str) -> (Child, u16) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--misbehave", fault])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut line = String::new();
-    BufReader::new(server.stderr.as_mut().expect("piped")).read_line(&mut line).expect("a line");
-    let port = line.trim().rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+fn misbehaving(fault: &str) -> (serving::Server, u16) {
+    let server = serving::serve(&["--misbehave", fault]);
+    let port = server.address.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
     (server, port)
 }
 
@@ -118,7 +114,7 @@ fn call(port: u16, times: usize) {
 
 #[test]
 fn another_programs_stall_is_seen_live() {
-    let (mut server, port) = misbehaving("nagle-split");
+    let (_server, port) = misbehaving("nagle-split");
     let mut watcher = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["explain", "--capture", "--budget", "60s", "--json", "-", "--port", &port.to_string()])
         .stdout(Stdio::piped())
@@ -150,8 +146,6 @@ fn another_programs_stall_is_seen_live() {
         assert_eq!(document["verdict"], "caused");
         assert!(document["segments"].as_array().is_some_and(|s| s.len() >= 4));
     }
-    server.kill().expect("it was ours");
-    let _ = server.wait();
 }
 
 #[test]

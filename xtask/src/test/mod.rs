@@ -6,12 +6,16 @@ mod smoke;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::{icount, shell, tidy};
 use results::Tally;
+
+/// How long the last lines of the tests may take once cargo has ended.
+const LAST_LINES: Duration = Duration::from_secs(10);
 
 /// One step: its heading and what it does.
 type Step = (&'static str, fn(&mut Tally) -> Result<()>);
@@ -94,10 +98,24 @@ fn tests(tally: &mut Tally) -> Result<()> {
     cargo.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().context("cannot start cargo")?;
     let out = child.stdout.take().context("no pipe")?;
-    for line in BufReader::new(out).lines() {
-        let line = line?;
-        tally.read(&line);
-        heading(&line);
+    let (say, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(out).lines().map_while(Result::ok).try_for_each(|l| say.send(l))
+    });
+    loop {
+        match lines.recv_timeout(LAST_LINES) {
+            Ok(line) => {
+                tally.read(&line);
+                heading(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            // A process that a failed test has left behind holds the pipe open.
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => {
+                heading("a program that a test started has not ended");
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
     good(child.wait()?.success(), "cargo test failed")
 }
