@@ -220,6 +220,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_file_of_users_has_a_largest_size() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = std::fs::File::create(folder.path().join("users")).expect("made");
+        let read = |bytes: u64| {
+            file.set_len(bytes).expect("as long");
+            let all = parse("users = \"users\"", &folder.path().join("serve.toml"));
+            all.expect_err("NULs are no users").to_string()
+        };
+        assert!(read((4 << 20) + 1).contains("users is larger than 4 MiB"));
+        assert!(read(4 << 20).contains("users: line 1"));
+    }
+
     /// Files that can't be.
     const WRONG: &[&str] = &[
         "lisen = \"127.0.0.1:1\"",

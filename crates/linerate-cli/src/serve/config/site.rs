@@ -1,5 +1,7 @@
 //! What is answered where: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use linerate_load::plan::file::FileError;
@@ -15,6 +17,9 @@ use crate::fault::said;
 
 /// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
 const LISTENERS: usize = 64;
+
+/// Largest file of users. Reason: it is read into memory, and the most users that are taken have 400 bytes each.
+const USERS_BYTES: u64 = 4 << 20;
 
 const ROUTE: Keys = Keys {
     known: &[&["prefix", "dir", "redirect", "status", "list", "headers", "users", "realm"]],
@@ -214,8 +219,13 @@ impl UsersArgs {
     /// The users, or what is wrong with them.
     pub(in crate::serve) fn read(&self) -> Result<Users, String> {
         let file = self.file.display();
-        let text = std::fs::read_to_string(&self.file)
+        let mut text = String::new();
+        File::open(&self.file)
+            .and_then(|users| users.take(USERS_BYTES + 1).read_to_string(&mut text))
             .map_err(|e| format!("{file} cannot be read: {}", said(&e)))?;
+        if text.len() as u64 > USERS_BYTES {
+            return Err(format!("{file} is larger than {} MiB", USERS_BYTES >> 20));
+        }
         Users::parse(&text, &self.realm).map_err(|e| format!("{file}: {e}"))
     }
 }
