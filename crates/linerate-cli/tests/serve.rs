@@ -3,6 +3,8 @@
 
 mod serving;
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::process::Command;
 use std::time::Duration;
 
@@ -144,5 +146,44 @@ fn processes_share_a_port_when_both_say_so() {
             assert!(second.get("/who").ends_with("two"));
         }
         assert_eq!(second.stop().0, Some(0));
+    }
+}
+
+/// Routes that read no body count as well: what is announced beyond the limit is refused at once, what comes in chunks when it does.
+#[test]
+fn max_body_counts_for_the_demo_routes() {
+    let ask = |server: &serving::Server, request: String| {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    for io in serving::transports() {
+        let server = serve(&["--io", io, "--max-body", "10"]);
+        for path in
+            ["/", "/echo", "/upper", "/bytes/5", "/delay/1", "/block/1", "/status/201", "/stream/1", "/stats"]
+        {
+            for (body, good) in [("0123456789", true), ("0123456789a", false)] {
+                let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\n");
+                let len = body.len();
+                for request in [
+                    format!("{head}Content-Length: {len}\r\n\r\n{body}"),
+                    format!("{head}Transfer-Encoding: chunked\r\n\r\n{len:x}\r\n{body}\r\n0\r\n\r\n"),
+                    format!(
+                        "{head}Transfer-Encoding: chunked\r\n\r\n1\r\n0\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+                        len - 1,
+                        &body[1..]
+                    ),
+                ] {
+                    let response = ask(&server, request);
+                    let fine = response.starts_with("HTTP/1.1 20");
+                    assert_eq!(fine, good, "{io} {path}: {response}");
+                    assert!(fine || response.starts_with("HTTP/1.1 413 "), "{io} {path}: {response}");
+                }
+            }
+        }
+        assert_eq!(server.stop().0, Some(0));
     }
 }
