@@ -54,6 +54,37 @@ fn descriptors_used_up() {
     }
 }
 
+/// Connections take no descriptor of those that files need.
+#[test]
+fn files_open_while_connections_use_up_the_descriptors() {
+    const ASKING: usize = 6;
+    let folder = tempfile::tempdir().unwrap();
+    // Larger than what is read at once, so that each download keeps its file open.
+    std::fs::write(folder.path().join("large"), vec![b'x'; 4 << 20]).unwrap();
+    for io in transports() {
+        let dir = folder.path().to_str().unwrap();
+        let server = limited("-n 128", &["--io", io, "--threads", "2", "--dir", dir]);
+        let mut asking: Vec<TcpStream> = (0..ASKING).map(|_| server.connect()).collect();
+        // Only those that never asked stay: idle ones would make room.
+        let held: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
+        let said = server.line();
+        assert!(said.contains("no connection can be accepted"), "{io}: {said}");
+        for stream in &mut asking {
+            stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        }
+        for (i, stream) in asking.iter_mut().enumerate() {
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).unwrap();
+            assert_eq!(&first, b"HTTP/1.1 200", "{io}: download {i}");
+        }
+        drop((asking, held));
+        let said = server.line();
+        assert!(said.contains("can be accepted again"), "{io}: {said}");
+        assert!(server.get("/large").starts_with("HTTP/1.1 200"));
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
 #[test]
 fn a_disk_that_is_full_and_has_room_again() {
     // A file system of 64 KiB in a mount namespace of the server's own.

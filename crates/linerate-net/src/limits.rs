@@ -57,6 +57,11 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// milliseconds at each power of two; so many take 128 KiB of the kernel's memory for the whole process.
 pub(crate) const DESCRIPTORS_AT_FIRST: u32 = 1 << 14;
 
+/// Descriptors that no connection is accepted with (epoll): an eighth of `ulimit -n`, at most so many. Reason: a request for a
+/// file needs one more, and so do a log that is opened anew and the reading of `/proc`. Connections must not take the last.
+/// io_uring keeps connections in a table of its own.
+pub(crate) const DESCRIPTORS_RESERVED: u64 = 1024;
+
 /// A first send up to this size leaves at once without TCP_NODELAY. Reason: it fits one segment even at the smallest MSS
 /// (RFC 9293: 536 bytes, less options), and the Nagle algorithm only holds back what follows unacknowledged data.
 pub(crate) const ONE_SEGMENT: usize = 500;

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use self::entry::{Entry, Flushed};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
-use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST};
+use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST, DESCRIPTORS_RESERVED};
 use crate::outbox::LentTable;
 use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
@@ -36,6 +36,11 @@ const WAKER: u64 = u64::MAX;
 
 fn token(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
+}
+
+/// The first descriptor of those that no connection is accepted with.
+fn reserve_from() -> u64 {
+    thread::nofile().map_or(u64::MAX, |limit| limit - (limit / 8).min(DESCRIPTORS_RESERVED))
 }
 
 /// The kernel's TCP by epoll.
@@ -58,6 +63,10 @@ pub struct Epoll {
     accepting: Vec<Listener>,
     accept_at: Time,
     accept_trouble: Option<NetError>,
+    /// Accepted descriptors from this one on mean that only the reserve is left.
+    reserve_from: u64,
+    /// The last one accepted was of the reserve.
+    reserve_used: bool,
 }
 
 impl Epoll {
@@ -89,10 +98,13 @@ impl Epoll {
             accepting: Vec::new(),
             accept_at: Time::ZERO,
             accept_trouble: None,
+            reserve_from: u64::MAX,
+            reserve_used: false,
         })
     }
 
     fn add_listener(&mut self, fd: OwnedFd, interest: Interest) -> Result<Listener, NetError> {
+        self.reserve_from = reserve_from();
         let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());
         self.poll.add(&fd, interest, token(index as u32, LISTENER))?;
         if index == self.listeners.len() {
@@ -215,8 +227,20 @@ impl Epoll {
             if self.table.is_full() {
                 break;
             }
+            if self.reserve_used {
+                // The limit may have been raised meanwhile.
+                self.reserve_from = reserve_from();
+                self.reserve_used = thread::lowest_free(fd).is_none_or(|free| free >= self.reserve_from);
+            }
+            if self.reserve_used {
+                self.accept_trouble = Some(NetError::of(NetErrorKind::DescriptorsExhausted));
+                self.accept_at = clock.now() + ACCEPT_PAUSE;
+                return self.accept_later(listener);
+            }
             match socket::accept(fd) {
                 Ok((accepted, peer)) => {
+                    // The kernel gives the lowest that is free.
+                    self.reserve_used = accepted.as_raw_fd() as u64 >= self.reserve_from;
                     let Ok(conn) = self.table.insert(Entry::accepted(accepted)) else { break };
                     self.fresh.push(conn);
                     self.accept_trouble = None;

@@ -115,6 +115,15 @@ pub(crate) fn reserve_descriptors(any: &impl AsRawFd, count: u32) -> io::Result<
     Ok(())
 }
 
+/// The number that the next descriptor gets: the lowest that is free. `None`: there is none.
+pub(crate) fn lowest_free(any: &impl AsRawFd) -> Option<u64> {
+    // SAFETY: no pointers; it makes a descriptor of its own.
+    let made = check(unsafe { libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) }).ok()?;
+    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    drop(unsafe { OwnedFd::from_raw_fd(made) });
+    Some(made as u64)
+}
+
 /// `uname -r`.
 pub(crate) fn kernel_release() -> Option<String> {
     // SAFETY: utsname is plain bytes: all zeros is a value.
