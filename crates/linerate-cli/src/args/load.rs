@@ -41,8 +41,8 @@ pub(crate) struct LoadArgs {
     /// What to ask for: http://HOST[:PORT][/PATH][?QUERY]
     ///
     /// A plan file can name it too. User and password in it become an Authorization header. In path and query
-    /// {{seq}}, {{now_ms}}, {{rand:1-1000}} and {{csv.COLUMN}} are filled in for each request, as in header fields and the
-    /// body. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
+    /// {{seq}}, {{now_ms}}, {{date:%F}}, {{rand:1-1000}}, {{rand_text:8}}, {{uuid}} and {{csv.COLUMN}} are filled in for each
+    /// request, as in header fields and the body; filters are |json, |url and |base64: {{csv.COLUMN|url}}. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 

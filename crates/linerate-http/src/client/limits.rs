@@ -51,3 +51,6 @@ pub(super) const PIPELINE_DEPTH: usize = 1 << 20;
 /// Bytes seen before a peer that does not speak HTTP/1 is named (an HTTP/2 frame header has nine). Reason: the same
 /// verdict however the bytes were cut.
 pub(super) const BANNER_BYTES: usize = 9;
+
+/// Characters of a `{{rand_text:N}}`. Reason: longer bodies come from files; each request makes its own.
+pub(super) const RANDOM_TEXT: usize = 1 << 16;

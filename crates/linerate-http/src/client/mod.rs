@@ -24,6 +24,7 @@
 mod cache;
 mod chunked;
 mod error;
+mod fill;
 mod framing;
 #[doc(hidden)]
 pub mod fuzz;

@@ -1,5 +1,6 @@
 //! The slots of a template: read from text, filled into bytes.
 
+use super::fill::{DatePart, Filter, Made, Source, date_parts, text_count};
 use super::template::{Place, TemplateError, Values};
 
 /// A part of a compiled request.
@@ -21,6 +22,7 @@ pub(super) enum Slot {
         index: u64,
     },
     Column(usize),
+    Made(Box<Made>),
 }
 
 impl Piece {
@@ -32,8 +34,7 @@ impl Piece {
     pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {
             Piece::Literal(bytes) => out.extend_from_slice(bytes),
-            Piece::Slot(Slot::Column(column)) => out.extend_from_slice(cell(v, *column)),
-            Piece::Slot(slot) => decimal(slot.number(v), out),
+            Piece::Slot(slot) => slot.render(v, out),
         }
     }
 
@@ -43,6 +44,11 @@ impl Piece {
         match self {
             Piece::Literal(bytes) => bytes.len(),
             Piece::Slot(Slot::Column(column)) => cell(v, *column).len(),
+            Piece::Slot(Slot::Made(made)) => {
+                let mut text = Vec::new();
+                made.render(v, &mut text);
+                text.len()
+            }
             Piece::Slot(slot) => digits(slot.number(v)),
         }
     }
@@ -58,6 +64,24 @@ impl Piece {
 }
 
 impl Slot {
+    /// The column it draws from.
+    pub(super) fn column(&self) -> Option<usize> {
+        match self {
+            Slot::Column(column) => Some(*column),
+            Slot::Made(made) => made.column(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
+        match self {
+            Slot::Column(column) => out.extend_from_slice(cell(v, *column)),
+            Slot::Made(made) => made.render(v, out),
+            slot => decimal(slot.number(v), out),
+        }
+    }
+
     #[inline]
     fn number(&self, v: &Values<'_>) -> u64 {
         match self {
@@ -69,7 +93,7 @@ impl Slot {
                 let span = u128::from(high - low) + 1;
                 low + ((u128::from(noise) * span) >> 64) as u64
             }
-            Slot::Column(_) => 0,
+            Slot::Column(_) | Slot::Made(_) => 0,
         }
     }
 }
@@ -80,7 +104,7 @@ fn cell<'v>(v: &Values<'v>, column: usize) -> &'v [u8] {
 
 /// The finaliser of SplitMix64: each bit of the input moves half of the output's.
 #[inline]
-fn mix(x: u64) -> u64 {
+pub(super) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -187,7 +211,11 @@ pub(super) fn parse(
                     )
                 })?;
                 pieces.push(Piece::literal(std::mem::take(&mut literal)));
-                pieces.push(Piece::Slot(slot(place, at, &inner[..end], columns, random)?));
+                let slot = slot(place, at, &inner[..end], columns, random)?;
+                if let Some(problem) = written(&slot).find_map(&check) {
+                    return Err(TemplateError::new(place, at, problem));
+                }
+                pieces.push(Piece::Slot(slot));
                 at += end + 4;
             }
             _ => {
@@ -203,6 +231,18 @@ pub(super) fn parse(
 /// Columns a message names. Reason: a message is read by a person.
 const COLUMNS_NAMED: usize = 20;
 
+/// The bytes that a slot sends as they are written in it.
+fn written(slot: &Slot) -> impl Iterator<Item = u8> {
+    let parts: &[DatePart] = match slot {
+        Slot::Made(made) => match &made.source {
+            Source::Date(parts) if made.filters.is_empty() => parts,
+            _ => &[],
+        },
+        _ => &[],
+    };
+    parts.iter().filter_map(|part| if let DatePart::Byte(byte) = part { Some(*byte) } else { None })
+}
+
 /// What stands between the braces.
 fn slot(
     place: &Place,
@@ -211,15 +251,56 @@ fn slot(
     columns: &[String],
     random: &mut u64,
 ) -> Result<Slot, TemplateError> {
-    let name = String::from_utf8_lossy(inner);
-    let name = name.trim();
+    let text = String::from_utf8_lossy(inner);
+    let mut name = text.trim();
+    let mut filters = Vec::new();
+    while !columns.iter().any(|c| c == name)
+        && let Some((before, filter)) = name.rsplit_once('|')
+    {
+        let filter = Filter::named(filter.trim()).ok_or_else(|| {
+            let problem = format!("{filter:?} is no filter: known are json, url, base64");
+            TemplateError::new(place, at, problem)
+        })?;
+        filters.insert(0, filter);
+        name = before.trim_end();
+    }
+    let source = source(place, at, name, columns, random)?;
+    Ok(match source {
+        Source::Plain(slot) if filters.is_empty() => slot,
+        source => Slot::Made(Box::new(Made { source, filters: filters.into() })),
+    })
+}
+
+/// A slot without its filters.
+fn source(
+    place: &Place,
+    at: usize,
+    name: &str,
+    columns: &[String],
+    random: &mut u64,
+) -> Result<Source, TemplateError> {
     if let Some(column) = columns.iter().position(|c| c == name) {
-        return Ok(Slot::Column(column));
+        return Ok(Source::Plain(Slot::Column(column)));
     }
     match name {
-        "seq" => return Ok(Slot::Seq),
-        "now_ms" => return Ok(Slot::NowMs),
+        "seq" => return Ok(Source::Plain(Slot::Seq)),
+        "now_ms" => return Ok(Source::Plain(Slot::NowMs)),
+        "uuid" => {
+            *random += 1;
+            return Ok(Source::Uuid { index: *random });
+        }
         _ => {}
+    }
+    let bad = |problem: String| TemplateError::new(place, at, problem);
+    if let Some(format) = name.strip_prefix("date:") {
+        let parts = date_parts(format).map_err(|why| bad(format!("{{{{{name}}}}}: {why}")))?;
+        return Ok(Source::Date(parts));
+    }
+    if let Some(count) = name.strip_prefix("rand_text:") {
+        let count = text_count(count)
+            .ok_or_else(|| bad(format!("{{{{{name}}}}}: write a number of characters, 1 to 65536")))?;
+        *random += 1;
+        return Ok(Source::Text { count, index: *random });
     }
     if let Some(span) = name.strip_prefix("rand:") {
         let bounds = span.split_once('-').and_then(|(a, b)| {
@@ -233,7 +314,7 @@ fn slot(
             )
         })?;
         *random += 1;
-        return Ok(Slot::Random { low, high, index: *random });
+        return Ok(Source::Plain(Slot::Random { low, high, index: *random }));
     }
     let known = match columns {
         [] => "there are no data columns".to_owned(),
@@ -243,7 +324,7 @@ fn slot(
         place,
         at,
         format!(
-            "unknown slot {{{{{name}}}}}: known are seq, now_ms, rand:LOW-HIGH; {known}; {{{{{{{{ means {{{{ itself"
+            "unknown slot {{{{{name}}}}}: known are seq, now_ms, rand:LOW-HIGH, rand_text:N, uuid, date:FORMAT; {known}; {{{{{{{{ means {{{{ itself"
         ),
     ))
 }

@@ -1,14 +1,15 @@
 //! Requests compiled once to bytes with the few slots that change.
 
 use super::framing::Expect;
-use super::slots::{self, Piece, Slot};
+use super::slots::{self, Piece};
 use super::spec;
 
 /// A request as text with slots.
 ///
 /// A slot stands in double braces, in the target, in field values and in the body: `{{seq}}` (the request's number),
-/// `{{now_ms}}` (milliseconds since the Unix epoch), `{{rand:1-1000}}` (a random number, both ends included) and
-/// `{{NAME.COLUMN}}` (a column of a data file). Four opening braces stand for two that are meant: `{{{{` is `{{`. Closing
+/// `{{now_ms}}` (milliseconds since the Unix epoch), `{{date:%F %T}}` (the time in UTC), `{{rand:1-1000}}` (a random number,
+/// both ends included), `{{rand_text:8}}` (random letters and digits), `{{uuid}}` and `{{NAME.COLUMN}}` (a column of a data
+/// file). Filters follow: `{{NAME.COLUMN|json}}` (what a JSON string needs), `|url`, `|base64`. Four opening braces stand for two that are meant: `{{{{` is `{{`. Closing
 /// braces outside a slot mean themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSpec {
@@ -180,20 +181,25 @@ impl Template {
     /// The cell, by its column's number, and what is wrong with it.
     pub fn check_row(&self, row: &[Box<[u8]>]) -> Result<(), CellError> {
         let mut in_target = true;
+        let mut cell = Vec::new();
         for piece in &self.head {
             match piece {
                 Piece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
-                Piece::Slot(Slot::Column(column)) => {
-                    let cell = row.get(*column).ok_or(CellError { column: *column, at: 0, byte: None })?;
+                Piece::Slot(slot) => {
+                    let Some(column) = slot.column() else { continue };
+                    if column >= row.len() {
+                        return Err(CellError { column, at: 0, byte: None });
+                    }
+                    cell.clear();
+                    slot.render(&Values { seq: 0, now_ms: 0, seed: 0, row }, &mut cell);
                     let good = |b: u8| match in_target {
                         true => spec::in_target(b),
                         false => super::parse::in_value(b),
                     };
                     if let Some(at) = cell.iter().position(|b| !good(*b)) {
-                        return Err(CellError { column: *column, at, byte: Some(cell[at]) });
+                        return Err(CellError { column, at, byte: Some(cell[at]) });
                     }
                 }
-                Piece::Slot(_) => {}
             }
         }
         Ok(())

@@ -31,6 +31,33 @@ pub fn literal(text: &str) -> Cow<'_, str> {
     if text.contains("{{") { Cow::Owned(text.replace("{{", "{{{{")) } else { Cow::Borrowed(text) }
 }
 
+/// `text`, a string of a JSON value, with the filter `|json` on each slot that draws from data: a cell cannot end the string.
+pub fn escaped_in_json(text: &str) -> String {
+    const SAFE: [&str; 6] = ["seq", "now_ms", "uuid", "rand:", "rand_text:", "date:"];
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.find("}}").filter(|_| rest.starts_with("{{") && !rest.starts_with("{{{"));
+        let Some(end) = end else {
+            // Four braces stand for two; of three, the first means itself.
+            let length = if rest.starts_with("{{{{") { 4 } else { 1 };
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
+        };
+        let name = rest[2..end].trim();
+        let is_safe =
+            SAFE.iter().any(|safe| name == *safe || (safe.ends_with(':') && name.starts_with(safe)));
+        let done = name.rsplit_once('|').is_some_and(|(_, filter)| filter.trim() == "json");
+        out.push_str(&rest[..end]);
+        out.push_str(if is_safe || done { "}}" } else { "|json}}" });
+        rest = &rest[end + 2..];
+    }
+    out + rest
+}
+
 /// Whether a recorded field is left out when the request is made again.
 pub fn is_hop_by_hop(name: &str) -> bool {
     HOP_BY_HOP.iter().any(|h| h.eq_ignore_ascii_case(name))
@@ -135,6 +162,19 @@ mod tests {
             let template = Template::compile(&spec, &[]).unwrap();
             let fixed = String::from_utf8(template.fixed().unwrap().to_vec()).unwrap();
             assert_eq!(fixed.split_once("\r\n\r\n").unwrap().1, text);
+        }
+    }
+
+    #[test]
+    fn slots_in_json_are_escaped_once() {
+        for (text, escaped) in [
+            ("{{csv.a}} {{ csv.b }}", "{{csv.a|json}} {{ csv.b |json}}"),
+            ("{{csv.a|json}} {{csv.a | base64}}", "{{csv.a|json}} {{csv.a | base64|json}}"),
+            ("{{seq}}{{rand:1-2}}{{uuid}}{{date:%F}}", "{{seq}}{{rand:1-2}}{{uuid}}{{date:%F}}"),
+            ("{{{{csv.a}} {{{csv.a}} {csv.a}} {", "{{{{csv.a}} {{{csv.a|json}} {csv.a}} {"),
+            ("{{csv.a", "{{csv.a"),
+        ] {
+            assert_eq!(escaped_in_json(text), escaped);
         }
     }
 

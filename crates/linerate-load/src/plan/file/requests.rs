@@ -10,7 +10,9 @@ use super::error::FileError;
 use super::table::{Item, Table, scalar};
 use crate::plan::data::said;
 use crate::plan::limits::MAX_BODY_BYTES;
-use crate::plan::parts::{COMPRESSED, basic_auth, has_field, is_token, parse_statuses, set_field};
+use crate::plan::parts::{
+    COMPRESSED, basic_auth, escaped_in_json, has_field, is_token, parse_statuses, set_field,
+};
 use crate::plan::units::quoted;
 use crate::plan::{DataSet, Expectation, Request};
 
@@ -233,7 +235,7 @@ fn write_json(item: &Item<'_>, out: &mut String) -> Result<(), FileError> {
 }
 
 fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    serde_json::Value::from(escaped_in_json(text)).to_string()
 }
 
 impl Placed<'_> {

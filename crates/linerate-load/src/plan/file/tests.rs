@@ -412,3 +412,26 @@ proptest! {
         }
     }
 }
+
+/// A cell in a string of `json` can neither end the string nor break the line.
+#[test]
+fn cells_in_json_are_escaped() {
+    let text = "json = { a = \"<{{d.x}}>\", b = [\"{{d.x | json}}\"], \"{{d.x}}\" = 1 }\n\
+                [[request]]\n[[data]]\nname = \"d\"\ncolumns = [\"x\"]\nrows = [[\"unused\"]]\n";
+    let plan = PlanFile::parse(text, Path::new("plan.toml")).expect("good");
+    let spec = linerate_http::client::RequestSpec {
+        method: "POST".to_owned(),
+        target: "/".to_owned(),
+        fields: vec![("Host".to_owned(), "h".to_owned())],
+        body: plan.request[0].body.clone().expect("a body"),
+    };
+    let template = linerate_http::client::Template::compile(&spec, &["d.x".to_owned()]).expect("good");
+    let cell = "quote \" backslash \\ line\r\nbreak \u{1} ü {{seq}} \",\"admin\":true,\"";
+    let row = [cell.as_bytes().into()];
+    let mut out = Vec::new();
+    template.render(&linerate_http::client::Values { seq: 0, now_ms: 0, seed: 1, row: &row }, &mut out);
+    let out = String::from_utf8(out).expect("UTF-8");
+    let body: serde_json::Value =
+        serde_json::from_str(out.split_once("\r\n\r\n").expect("a head").1).expect("JSON");
+    assert_eq!(body, serde_json::json!({ "a": format!("<{cell}>"), "b": [cell], cell: 1 }));
+}

@@ -1,0 +1,283 @@
+//! Slots that are made anew for each request, and filters over what a slot brings.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::limits::RANDOM_TEXT;
+use super::slots::{Slot, mix};
+use super::template::Values;
+
+/// A slot that is no plain number or cell: a source, and the filters over it in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Made {
+    pub(super) source: Source,
+    pub(super) filters: Box<[Filter]>,
+}
+
+/// What a slot brings before it is filtered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Plain(Slot),
+    /// A random UUID. `index` as in [`Slot::Random`].
+    Uuid {
+        index: u64,
+    },
+    /// Random letters and digits.
+    Text {
+        count: usize,
+        index: u64,
+    },
+    /// The time in UTC.
+    Date(Box<[DatePart]>),
+}
+
+/// A part of a date's format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DatePart {
+    Byte(u8),
+    Field(u8),
+}
+
+/// What is done to a slot's text before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    Json,
+    Url,
+    Base64,
+}
+
+impl Made {
+    pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
+        if self.filters.is_empty() {
+            return self.source.render(v, out);
+        }
+        let mut text = Vec::new();
+        self.source.render(v, &mut text);
+        for filter in &self.filters {
+            text = filter.apply(&text);
+        }
+        out.extend_from_slice(&text);
+    }
+
+    /// The column it draws from.
+    pub(super) fn column(&self) -> Option<usize> {
+        match self.source {
+            Source::Plain(Slot::Column(column)) => Some(column),
+            _ => None,
+        }
+    }
+}
+
+impl Source {
+    fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
+        match self {
+            Source::Plain(slot) => slot.render(v, out),
+            Source::Uuid { index } => uuid(v, *index, out),
+            Source::Text { count, index } => {
+                const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+                out.extend((0..*count as u64).map(|i| {
+                    // The high half of the product is below 62.
+                    LETTERS[((u128::from(noise(v, *index, i)) * 62) >> 64) as usize]
+                }));
+            }
+            Source::Date(parts) => date(v.now_ms, parts, out),
+        }
+    }
+}
+
+fn noise(v: &Values<'_>, index: u64, nth: u64) -> u64 {
+    mix(mix(v.seed ^ mix(v.seq ^ mix(index))).wrapping_add(nth))
+}
+
+/// RFC 9562, section 5.4: version 4.
+fn uuid(v: &Values<'_>, index: u64, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let random = (u128::from(noise(v, index, 0)) << 64) | u128::from(noise(v, index, 1));
+    let fixed = (0xf << 76) | (0x3 << 62);
+    let bits = (random & !fixed) | (0x4 << 76) | (0x2 << 62);
+    for (i, byte) in bits.to_be_bytes().into_iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            out.push(b'-');
+        }
+        out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    }
+}
+
+/// Reads a date's format: `%Y-%m-%dT%H:%M:%SZ`. The error says what would be right.
+pub(super) fn date_parts(format: &str) -> Result<Box<[DatePart]>, &'static str> {
+    let mut parts = Vec::new();
+    let mut bytes = format.bytes();
+    while let Some(byte) = bytes.next() {
+        let part = match (byte, if byte == b'%' { bytes.next() } else { None }) {
+            (b'%', Some(b'%')) => DatePart::Byte(b'%'),
+            (b'%', Some(field)) if b"YmdHMSLjsFT".contains(&field) => DatePart::Field(field),
+            (b'%', _) => return Err("after % stands one of Y m d H M S L j s F T %"),
+            _ => DatePart::Byte(byte),
+        };
+        parts.push(part);
+    }
+    if parts.is_empty() { Err("the format is empty") } else { Ok(parts.into()) }
+}
+
+fn date(now_ms: u64, parts: &[DatePart], out: &mut Vec<u8>) {
+    let seconds = now_ms / 1000;
+    let (year, month, day, of_year) = civil(seconds / 86_400);
+    let clock = [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60];
+    for part in parts {
+        let text = match part {
+            DatePart::Byte(byte) => {
+                out.push(*byte);
+                continue;
+            }
+            DatePart::Field(b'Y') => format!("{year:04}"),
+            DatePart::Field(b'm') => format!("{month:02}"),
+            DatePart::Field(b'd') => format!("{day:02}"),
+            DatePart::Field(b'H') => format!("{:02}", clock[0]),
+            DatePart::Field(b'M') => format!("{:02}", clock[1]),
+            DatePart::Field(b'S') => format!("{:02}", clock[2]),
+            DatePart::Field(b'L') => format!("{:03}", now_ms % 1000),
+            DatePart::Field(b'j') => format!("{of_year:03}"),
+            DatePart::Field(b's') => seconds.to_string(),
+            DatePart::Field(b'F') => format!("{year:04}-{month:02}-{day:02}"),
+            DatePart::Field(_) => format!("{:02}:{:02}:{:02}", clock[0], clock[1], clock[2]),
+        };
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Year, month, day and day of the year, of a day counted from 1970.
+fn civil(days: u64) -> (u64, u64, u64, u64) {
+    // Cycles of 400 years have 146,097 days; 1970 begins 134,774 days after 1601, where one begins.
+    let days = days + 134_774;
+    let (cycle, mut left) = (days / 146_097, days % 146_097);
+    let century = (left / 36_524).min(3);
+    left -= century * 36_524;
+    let four = left / 1461;
+    left -= four * 1461;
+    let single = (left / 365).min(3);
+    left -= single * 365;
+    let year = 1601 + 400 * cycle + 100 * century + 4 * four + single;
+    let leap = single == 3 && (four != 24 || century == 3);
+    let of_year = left + 1;
+    let mut month = 1;
+    for days in [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if left < days {
+            break;
+        }
+        left -= days;
+        month += 1;
+    }
+    (year, month, left + 1, of_year)
+}
+
+/// How many characters `rand_text:` asks for.
+pub(super) fn text_count(count: &str) -> Option<usize> {
+    count.trim().parse().ok().filter(|n| (1..=RANDOM_TEXT).contains(n))
+}
+
+impl Filter {
+    pub(super) fn named(name: &str) -> Option<Filter> {
+        match name {
+            "json" => Some(Filter::Json),
+            "url" => Some(Filter::Url),
+            "base64" => Some(Filter::Base64),
+            _ => None,
+        }
+    }
+
+    fn apply(self, text: &[u8]) -> Vec<u8> {
+        match self {
+            Filter::Json => text.iter().fold(Vec::with_capacity(text.len()), |mut out, byte| {
+                match byte {
+                    b'"' | b'\\' => out.extend([b'\\', *byte]),
+                    0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+                    _ => out.push(*byte),
+                }
+                out
+            }),
+            Filter::Url => text.iter().fold(Vec::with_capacity(text.len()), |mut out, byte| {
+                // The unreserved characters of RFC 3986, section 2.3.
+                match byte {
+                    b'-' | b'.' | b'_' | b'~' => out.push(*byte),
+                    _ if byte.is_ascii_alphanumeric() => out.push(*byte),
+                    _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+                }
+                out
+            }),
+            Filter::Base64 => STANDARD.encode(text).into_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::client::{RequestSpec, Template, TemplateError, Values};
+
+    fn body(text: &str, seq: u64, cell: &str) -> Result<String, TemplateError> {
+        let spec = RequestSpec {
+            method: "POST".to_owned(),
+            target: "/{{csv.a|url}}".to_owned(),
+            fields: vec![("Host".to_owned(), "h".to_owned())],
+            body: text.as_bytes().to_vec(),
+        };
+        let template = Template::compile(&spec, &["csv.a".to_owned()])?;
+        let row = [cell.as_bytes().into()];
+        template.check_row(&row).expect("the filter makes it fit for a target");
+        let mut out = Vec::new();
+        template.render(&Values { seq, now_ms: 1_709_210_096_007, seed: 1, row: &row }, &mut out);
+        let text = String::from_utf8(out).expect("UTF-8");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        assert!(head.ends_with(&format!("Content-Length: {}", body.len())), "{head}");
+        Ok(body.to_owned())
+    }
+
+    #[test]
+    fn filters_are_applied_in_their_order() {
+        let cell = "a\"b\\c\n/ü";
+        assert_eq!(body("{{csv.a|json}}", 0, cell).expect("good"), "a\\\"b\\\\c\\u000a/ü");
+        assert_eq!(body("{{ csv.a | url }}", 0, cell).expect("good"), "a%22b%5Cc%0A%2F%C3%BC");
+        assert_eq!(body("{{csv.a|base64}}", 0, "hi?>").expect("good"), "aGk/Pg==");
+        assert_eq!(body("{{csv.a|base64|url}}", 0, "hi?>").expect("good"), "aGk%2FPg%3D%3D");
+        assert!(
+            body("{{csv.a|xml}}", 0, "").expect_err("no such filter").problem.contains("json, url, base64")
+        );
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let date = |format: &str| body(&format!("{{{{date:{format}}}}}"), 0, "").expect("good");
+        assert_eq!(date("%Y-%m-%dT%H:%M:%S.%LZ"), "2024-02-29T12:34:56.007Z");
+        assert_eq!(date("%F %T %j %s %%"), "2024-02-29 12:34:56 060 1709210096 %");
+        assert!(body("{{date:%Q}}", 0, "").is_err() && body("{{date:}}", 0, "").is_err());
+        for (days, date) in [
+            (0, (1970, 1, 1, 1)),
+            (364, (1970, 12, 31, 365)),
+            (10_956, (1999, 12, 31, 365)),
+            (11_016, (2000, 2, 29, 60)),
+            (11_322, (2000, 12, 31, 366)),
+            (47_540, (2100, 2, 28, 59)),
+            (47_541, (2100, 3, 1, 60)),
+        ] {
+            assert_eq!(super::civil(days), date, "{days}");
+        }
+    }
+
+    #[test]
+    fn random_text_and_uuids_differ_and_repeat() {
+        let made = |seq| body("{{uuid}} {{uuid}} {{rand_text:8}}", seq, "").expect("good");
+        let first = made(0);
+        assert_eq!(first, made(0));
+        assert_ne!(first, made(1));
+        let parts: Vec<_> = first.split(' ').collect();
+        assert_ne!(parts[0], parts[1]);
+        for uuid in &parts[..2] {
+            let dashes: Vec<_> = uuid.match_indices('-').map(|(at, _)| at).collect();
+            assert_eq!((uuid.len(), dashes), (36, vec![8, 13, 18, 23]), "{uuid}");
+            assert!(uuid.as_bytes()[14] == b'4' && b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
+        }
+        assert!(parts[2].len() == 8 && parts[2].bytes().all(|b| b.is_ascii_alphanumeric()), "{first}");
+        for bad in ["{{rand_text:0}}", "{{rand_text:x}}", "{{rand_text:65537}}"] {
+            assert!(body(bad, 0, "").is_err(), "{bad}");
+        }
+    }
+}
