@@ -49,7 +49,12 @@ impl Opening {
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.open < self.wanted
+        self.missing() > 0
+    }
+
+    /// Connections that are wanted and neither open nor being opened.
+    fn missing(&self) -> u32 {
+        self.wanted.saturating_sub(self.open)
     }
 
     /// Whether one more is wanted, and not too many wait for the peer.
@@ -125,8 +130,9 @@ impl Opening {
 impl<T: Transport> Engine<T> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
-        // All that are missing are tried in turn, so that a server that refuses costs each of them a request.
-        let mut left = if self.opening.may(now) { OPENED_PER_TURN } else { 0 };
+        // All that are missing are tried in turn, each once, so that a server that refuses, or a machine that has nothing left to
+        // connect with, costs each of them a request.
+        let mut left = if self.opening.may(now) { self.opening.missing().min(OPENED_PER_TURN) } else { 0 };
         while left > 0 && self.unreachable.is_none() && self.opening.wants_more() && self.is_needed(now) {
             left -= 1;
             self.open_one(now);

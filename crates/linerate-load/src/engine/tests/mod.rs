@@ -267,6 +267,15 @@ fn used_up_ports_are_a_failure_of_their_own() {
     assert!(outcome.requests.answered > 1000);
 }
 
+/// Each connection that is missing costs one request and a pause, not as many as fit into a turn.
+#[test]
+fn connections_that_fail_at_once_cost_a_request_each() {
+    let plan = Plan { stop: seconds(1), connections: 5, ..plan() };
+    let (outcome, _) = run_on(MemOptions { ports: Some(0), ..wire() }, &plan, Script::new());
+    let failed = outcome.requests.failed;
+    assert!((1..=5 * 64).contains(&failed), "{failed} in a second, at most one for each connection in 20 ms");
+}
+
 #[test]
 fn no_buffer_space_is_a_failure_that_passes() {
     let plan = Plan { connections: 4, stop: requests(500), ..plan() };
