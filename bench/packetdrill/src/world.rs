@@ -59,7 +59,7 @@ impl World {
         self.descriptors.contains_key(&fd)
     }
 
-    /// The time now; reading it takes a microsecond, so that whoever looks at nothing else sees it pass.
+    /// The time now; reading it takes a microsecond, so that a caller that looks at nothing else sees it pass.
     pub fn clock(&mut self) -> Time {
         let now = self.stack.link().now + Duration::from_micros(1);
         self.stack.link_mut().now = now;

@@ -70,7 +70,7 @@ fn sigquit_is_a_graceful_end() {
     assert_eq!(server.end().0, Some(0));
 }
 
-/// Whoever is connected gets a response: those in the accept queue too, and those whose handshake ends just then.
+/// Every connected client gets a response: in the accept queue too, and with a handshake that ends just then.
 #[test]
 fn no_connection_is_reset_by_the_end() {
     for io in transports() {

@@ -144,7 +144,7 @@ fn has_address(cable: &Cable, address: &str) {
     }
 }
 
-/// Whoever runs it learns that it no longer serves.
+/// The operator learns that it no longer serves.
 #[test]
 fn a_server_whose_interface_is_removed_ends() {
     let Some(cable) = Cable::new("a_server_whose_interface_is_removed_ends", 2) else { return };

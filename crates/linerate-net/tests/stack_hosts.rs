@@ -1,5 +1,5 @@
 //! Hosts that come and go, by seed: a server, and behind a NAT with few ports hosts that connect again and again, are restarted with
-//! other clocks, and whose links break. None hangs, whoever had the port before.
+//! other clocks, and whose links break. None hangs, whichever host had the port before.
 //!
 //! `LINERATE_SEED=n` runs a seed alone, `LINERATE_SEEDS=n` so many (`cargo xtask soak`), from `LINERATE_FROM` on.
 //!

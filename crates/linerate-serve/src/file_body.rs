@@ -33,7 +33,7 @@ struct Part {
     range: Range<u64>,
 }
 
-/// Bytes on their way from a disk into memory.
+/// Bytes being read from a disk into memory.
 enum Warming {
     No,
     Reading(u64, Blocking<io::Result<()>>),

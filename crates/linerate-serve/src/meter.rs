@@ -1,5 +1,5 @@
 //! What a thread measures for the metrics: responses by route, how long they took, how long turns of the loop take. Written by that
-//! thread alone, without a lock; read by whoever asks. Where nobody asks it costs a branch.
+//! thread alone, without a lock; read on request. Without requests it costs a branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -80,7 +80,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Without waiting for its tasks: whoever drops the server may be one of them.
+        // Without waiting for its tasks: the code that drops the server may be one of them.
         if let Kept::Workers(runtime) = &mut self.kept
             && let Some(runtime) = runtime.take()
         {

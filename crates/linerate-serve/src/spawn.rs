@@ -239,7 +239,7 @@ impl Handle {
         let (tell, told) = oneshot::channel();
         let counts = Arc::clone(&self.counts);
         let stopping = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-            // Whoever waits may have gone.
+            // The waiting side may have gone.
             let _ = tell.send(self.stop());
         });
         // Without a thread to wait on, dropping the handle has stopped it here.

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(users("bob:$apr1$x$y"), Err(BadUsers::Hash(1)));
         assert_eq!(users(&format!("bob:{hash}\nbob:{hash}")), Err(BadUsers::Twice(2)));
         assert_eq!(Users::parse(&format!("bob:{hash}"), "a\"b").err(), Some(BadUsers::Realm));
-        // Whoever is not there takes as long to refuse: the hash in its place is one, and as costly.
+        // An unknown user takes as long to refuse: the hash in its place is one, and as costly.
         let users =
             Users::parse(&format!("bob:{hash}\nann:{}", hash.replace("$04$", "$05$")), "r").expect("sound");
         assert_eq!(cost(&users.nobody), Some(5));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Time;
 use crate::link::{Checksums, Faults};
 
-/// When all links are down: packets are lost, and whoever sends is told so as by the kernel (ENETDOWN).
+/// When all links are down: packets are lost, and sending fails as in the kernel (ENETDOWN).
 #[derive(Clone, Copy, Debug)]
 pub struct Outages {
     /// When the first begins.

@@ -72,7 +72,7 @@ impl Xdp {
                 )),
             }
         }
-        // Said by whoever sees it first: the kernel, or a call that failed.
+        // The first to see it reports it: the kernel, or a call that failed.
         if interface.up == self.was_up {
             self.is_up = interface.up;
             return;

@@ -200,7 +200,7 @@ impl Peer for Client {
             Fate::EndsAfter(at) => out.end_after(ms(at), conn),
             Fate::Vanishes(at) => out.call_after(ms(at), conn),
             Fate::ResetsAt(0) => out.reset(conn),
-            // A connection that was handed over has no time-out: whoever took it has its own.
+            // A connection that was handed over has no timeout: the application that took it has its own.
             Fate::ResetsAt(_) if self.has_tunnel() => out.reset_after(Duration::from_secs(100), conn),
             // A tunnel has no other end.
             Fate::Stays if self.has_tunnel() => {
