@@ -1,14 +1,13 @@
 //! Servers that break, each in its way, under each way of sending: what `load` says of them is what they did.
 
-mod broken;
 #[macro_use]
 mod common;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use broken::{Accept, Broken, Reply, Then};
 use common::{Said, measured, number};
+use linerate_broken::{self as broken, Accept, Broken, Reply, Then};
 use serde_json::Value;
 
 /// Ways of sending that must tell the same.

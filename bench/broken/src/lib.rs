@@ -1,0 +1,25 @@
+//! A server that misbehaves as a script says, and counts what it did: for the tests of `load` and for `cargo xtask bench truth`.
+//!
+//! ```
+//! use linerate_broken::{Broken, CUT, Reply, Then};
+//!
+//! // Three responses in ten break off.
+//! let server = Broken::start(|asked| match asked.nth % 10 {
+//!     0..3 => Reply::broken(CUT, Then::Close),
+//!     _ => Reply::good(),
+//! });
+//! println!("{}", server.url());
+//! assert_eq!(server.counts().requests, 0);
+//! ```
+//!
+//! A thread for each connection, on loopback, on a port that the kernel picks. Everything ends by itself after a minute.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+mod reply;
+mod server;
+mod tally;
+
+pub use reply::{Again, Asked, CUT, GOOD, Reply, Then};
+pub use server::{Accept, Broken, Manner};
+pub use tally::{Counts, Numbers};

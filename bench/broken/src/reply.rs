@@ -1,0 +1,129 @@
+//! What a script is asked, and what it replies.
+
+use std::time::Duration;
+
+/// A whole response.
+pub const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
+/// One whose body breaks off.
+pub const CUT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhel";
+
+/// A request as the script sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Its number on this server, from 0.
+    pub nth: u64,
+    /// Its number on its connection, from 0.
+    pub on_connection: u64,
+    /// The connection's number on this server, from 0.
+    pub connection: u64,
+    /// Request line and fields.
+    pub head: &'a str,
+    /// Since the first connection was accepted.
+    pub age: Duration,
+}
+
+impl Asked<'_> {
+    /// The number that the client gave the request: its path is `/` and this number.
+    pub fn number(&self) -> Option<u64> {
+        self.head.split(' ').nth(1)?.strip_prefix('/')?.parse().ok()
+    }
+
+    /// The line of a field, without its end.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let named = |l: &&str| l.split(':').next().is_some_and(|n| n.eq_ignore_ascii_case(name));
+        self.head.lines().find(named)
+    }
+}
+
+/// What becomes of the connection after the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It stays open.
+    Keep,
+    /// The server closes it.
+    Close,
+    /// The server resets it.
+    Reset,
+}
+
+/// Bytes that follow the first ones.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The pause before each time.
+    pub pause: Duration,
+    /// How often they are sent.
+    pub times: u64,
+}
+
+/// What is sent in return.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The pause before the first byte.
+    pub after: Duration,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// More bytes behind them.
+    pub again: Option<Again>,
+    /// What becomes of the connection.
+    pub then: Then,
+    /// By the server's own count something was wrong with this reply.
+    pub broken: bool,
+    /// By the server's own count the request was served: a whole and right response of its own left.
+    pub served: bool,
+}
+
+impl Reply {
+    /// A good response.
+    pub fn good() -> Reply {
+        Reply::with(GOOD)
+    }
+
+    /// These bytes, which are a good response.
+    pub fn with(bytes: impl Into<Vec<u8>>) -> Reply {
+        let bytes = bytes.into();
+        Reply { after: Duration::ZERO, bytes, again: None, then: Then::Keep, broken: false, served: true }
+    }
+
+    /// These bytes, which are not as they should be.
+    pub fn broken(bytes: impl Into<Vec<u8>>, then: Then) -> Reply {
+        Reply { then, broken: true, served: false, ..Reply::with(bytes) }
+    }
+
+    /// These bytes, in which a good response is, and something beside it.
+    pub fn odd(bytes: impl Into<Vec<u8>>) -> Reply {
+        Reply { broken: true, ..Reply::with(bytes) }
+    }
+
+    /// After these bytes.
+    pub fn then(self, then: Then) -> Reply {
+        Reply { then, ..self }
+    }
+
+    /// Not at once.
+    pub fn after(self, after: Duration) -> Reply {
+        Reply { after, ..self }
+    }
+
+    /// More bytes follow.
+    pub fn again(self, bytes: impl Into<Vec<u8>>, pause: Duration, times: u64) -> Reply {
+        Reply { again: Some(Again { bytes: bytes.into(), pause, times }), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read() {
+        let head = "GET /42 HTTP/1.1\r\nHost: a\r\nX-Tag: 7\r\n\r\n";
+        let asked = Asked { nth: 0, on_connection: 0, connection: 0, head, age: Duration::ZERO };
+        assert_eq!(
+            (asked.number(), asked.field("x-tag"), asked.field("tag")),
+            (Some(42), Some("X-Tag: 7"), None)
+        );
+        assert_eq!(Asked { head: "GET / HTTP/1.1\r\n\r\n", ..asked }.number(), None);
+    }
+}

@@ -1,0 +1,339 @@
+//! The threads of a server: one that accepts, one for each connection.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::limits::{CLOSING, CONNECTIONS, LIFE, REQUEST_BYTES, TICK};
+use crate::reply::{Again, Asked, Reply, Then};
+use crate::tally::{Counts, Numbers, Tally};
+
+/// Connections that wait to be accepted, where nothing else is said.
+const BACKLOG: i32 = 1024;
+
+/// How connections are accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accept {
+    /// All at once.
+    #[default]
+    All,
+    /// None.
+    Never {
+        /// So many fit into the queue.
+        backlog: i32,
+    },
+    /// All, but not before this pause.
+    After(Duration),
+}
+
+/// What a server does beside replying.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// How connections are accepted.
+    pub accept: Accept,
+    /// What is sent on each connection before any request.
+    pub greeting: &'static [u8],
+    /// What is sent on a connection that was idle for so long; then it is closed.
+    pub when_idle: Option<(Duration, &'static [u8])>,
+}
+
+#[derive(Default)]
+struct State {
+    stop: AtomicBool,
+    listening: AtomicBool,
+    connections: AtomicU64,
+    requests: AtomicU64,
+    broken: AtomicU64,
+    open: Mutex<HashMap<u64, TcpStream>>,
+    tally: Mutex<Tally>,
+    first: OnceLock<Instant>,
+    /// Since when nobody listens, and for how long it was so before.
+    down: Mutex<(Option<Instant>, Duration)>,
+}
+
+type Script = Arc<dyn Fn(&Asked<'_>) -> Reply + Send + Sync>;
+
+/// A server. It ends when dropped.
+pub struct Broken {
+    address: SocketAddr,
+    state: Arc<State>,
+    script: Script,
+    manner: Manner,
+    begun: Instant,
+    /// The queue of one that accepts nothing.
+    _queue: Option<Socket>,
+}
+
+impl std::fmt::Debug for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Broken").field("address", &self.address).field("counts", &self.counts()).finish()
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Broken {
+    /// One that replies as the script says.
+    pub fn start(script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+        Broken::with(Manner::default(), script)
+    }
+
+    /// One that accepts connections in its own way.
+    pub fn accepting(accept: Accept, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+        Broken::with(Manner { accept, ..Manner::default() }, script)
+    }
+
+    /// One that does more than reply.
+    ///
+    /// # Panics
+    /// When loopback has no port left.
+    pub fn with(manner: Manner, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
+        let backlog = match manner.accept {
+            Accept::Never { backlog } => backlog,
+            Accept::All | Accept::After(_) => BACKLOG,
+        };
+        let socket = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), backlog).expect("loopback is there");
+        let address = socket.local_addr().ok().and_then(|a| a.as_socket()).expect("it is bound");
+        let mut broken = Broken {
+            address,
+            state: Arc::default(),
+            script: Arc::new(script),
+            manner,
+            begun: Instant::now(),
+            _queue: None,
+        };
+        match broken.manner.accept {
+            Accept::Never { .. } => broken._queue = Some(socket),
+            Accept::All | Accept::After(_) => broken.serve(socket.into()),
+        }
+        broken
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// What it did so far.
+    pub fn counts(&self) -> Counts {
+        let load = |n: &AtomicU64| n.load(Ordering::SeqCst);
+        let s = &self.state;
+        Counts { connections: load(&s.connections), requests: load(&s.requests), broken: load(&s.broken) }
+    }
+
+    /// What it did to requests by their numbers.
+    pub fn numbers(&self) -> Numbers {
+        lock(&self.state.tally).numbers()
+    }
+
+    /// When the first connection was accepted.
+    pub fn first_connection(&self) -> Option<Instant> {
+        self.state.first.get().copied()
+    }
+
+    /// As if the process were killed: nobody listens, and connections are reset.
+    pub fn kill(&self) {
+        self.state.stop.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        while self.state.listening.load(Ordering::SeqCst) && begun.elapsed() < CLOSING {
+            thread::sleep(TICK / 4);
+        }
+        for (_, stream) in lock(&self.state.open).drain() {
+            reset(&stream);
+        }
+        lock(&self.state.down).0 = Some(Instant::now());
+    }
+
+    /// How long nobody listened.
+    pub fn downtime(&self) -> Duration {
+        self.downtime_until(Instant::now())
+    }
+
+    /// The same, had one looked at this time.
+    pub fn downtime_until(&self, end: Instant) -> Duration {
+        let down = lock(&self.state.down);
+        down.1 + down.0.map_or(Duration::ZERO, |since| end.saturating_duration_since(since))
+    }
+
+    /// The same again on the same port.
+    ///
+    /// # Panics
+    /// When another process has taken the port.
+    pub fn restart(&self) {
+        self.state.stop.store(false, Ordering::SeqCst);
+        let socket = listen(self.address, BACKLOG).expect("the port is free again");
+        let mut down = lock(&self.state.down);
+        let lasted = down.0.take().map_or(Duration::ZERO, |since| since.elapsed());
+        down.1 += lasted;
+        drop(down);
+        self.serve(socket.into());
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        listener.set_nonblocking(true).expect("a flag");
+        self.state.listening.store(true, Ordering::SeqCst);
+        let (state, script, begun) = (Arc::clone(&self.state), Arc::clone(&self.script), self.begun);
+        let manner = Arc::new(self.manner.clone());
+        thread::spawn(move || {
+            if let Accept::After(pause) = manner.accept {
+                thread::sleep(pause.min(LIFE));
+            }
+            while !state.stop.load(Ordering::SeqCst) && begun.elapsed() < LIFE {
+                match listener.accept() {
+                    Ok((stream, _)) => take(stream, &state, &script, &manner),
+                    Err(_) => thread::sleep(TICK),
+                }
+            }
+            drop(listener);
+            state.listening.store(false, Ordering::SeqCst);
+        });
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::SeqCst);
+        for (_, stream) in lock(&self.state.open).drain() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn listen(at: SocketAddr, backlog: i32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+/// Closes at once, with RST.
+fn reset(stream: &TcpStream) {
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+    let _ = stream.shutdown(Shutdown::Read);
+}
+
+fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Manner>) {
+    let connection = state.connections.fetch_add(1, Ordering::SeqCst);
+    state.first.get_or_init(Instant::now);
+    let mut open = lock(&state.open);
+    let Ok(own) = stream.try_clone() else { return };
+    if open.len() as u64 >= CONNECTIONS {
+        return;
+    }
+    open.insert(connection, own);
+    drop(open);
+    let talk =
+        Talk { connection, state: Arc::clone(state), script: Arc::clone(script), manner: Arc::clone(manner) };
+    thread::spawn(move || {
+        let _ = stream.set_nonblocking(false);
+        let _ = stream.set_nodelay(true);
+        let _ = stream.set_read_timeout(Some(talk.manner.when_idle.map_or(LIFE, |(idle, _)| idle)));
+        let _ = stream.set_write_timeout(Some(LIFE));
+        let then = talk.converse(&stream);
+        let mut open = lock(&talk.state.open);
+        open.remove(&talk.connection);
+        if then == Then::Reset {
+            reset(&stream);
+        }
+    });
+}
+
+/// One connection.
+struct Talk {
+    connection: u64,
+    state: Arc<State>,
+    script: Script,
+    manner: Arc<Manner>,
+}
+
+impl Talk {
+    /// Answers requests until the script or the peer ends it.
+    fn converse(&self, mut stream: &TcpStream) -> Then {
+        if stream.write_all(self.manner.greeting).is_err() {
+            return Then::Close;
+        }
+        let mut carry = Vec::new();
+        let mut buffer = vec![0; 64 << 10];
+        let mut on_connection = 0;
+        while carry.len() <= REQUEST_BYTES {
+            match stream.read(&mut buffer) {
+                Ok(n @ 1..) => carry.extend_from_slice(&buffer[..n]),
+                Ok(_) => return Then::Close,
+                Err(_) => {
+                    let words = self.manner.when_idle.map_or(&[][..], |(_, words)| words);
+                    let _ = stream.write_all(words);
+                    return Then::Close;
+                }
+            }
+            while let Some(head) = take_request(&mut carry) {
+                let then = self.reply(stream, &head, on_connection);
+                on_connection += 1;
+                if then != Then::Keep {
+                    return then;
+                }
+            }
+        }
+        Then::Close
+    }
+
+    fn reply(&self, stream: &TcpStream, head: &str, on_connection: u64) -> Then {
+        let state = &self.state;
+        let nth = state.requests.fetch_add(1, Ordering::SeqCst);
+        let age = state.first.get().map_or(Duration::ZERO, Instant::elapsed);
+        let asked = Asked { nth, on_connection, connection: self.connection, head, age };
+        let reply = (self.script)(&asked);
+        state.broken.fetch_add(u64::from(reply.broken), Ordering::SeqCst);
+        thread::sleep(reply.after);
+        let sent = self.send(stream, &reply);
+        if let Some(number) = asked.number() {
+            lock(&state.tally).note(number, reply.served && sent);
+        }
+        if sent { reply.then } else { Then::Close }
+    }
+
+    /// Says whether all of it left.
+    fn send(&self, mut stream: &TcpStream, reply: &Reply) -> bool {
+        let mut sent = stream.write_all(&reply.bytes).is_ok();
+        let begun = Instant::now();
+        let Some(Again { bytes, pause, times }) = &reply.again else { return sent };
+        for _ in 0..*times {
+            if !sent || self.state.stop.load(Ordering::SeqCst) || begun.elapsed() >= LIFE {
+                return false;
+            }
+            thread::sleep(*pause);
+            sent = stream.write_all(bytes).is_ok();
+        }
+        sent
+    }
+}
+
+/// The next whole request: its head. The body is thrown away.
+fn take_request(carry: &mut Vec<u8>) -> Option<String> {
+    let end = carry.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let head = String::from_utf8_lossy(&carry[..end]).into_owned();
+    let whole = end.saturating_add(body_length(&head));
+    if carry.len() < whole {
+        return None;
+    }
+    carry.drain(..whole);
+    Some(head)
+}
+
+fn body_length(head: &str) -> usize {
+    let lower = head.to_ascii_lowercase();
+    lower.lines().find_map(|l| l.strip_prefix("content-length:")?.trim().parse().ok()).unwrap_or(0)
+}
