@@ -65,6 +65,13 @@ pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
 /// Bytes of a bad answer's body kept in a sample.
 pub(crate) const SAMPLE_BODY_BYTES: usize = 200;
 
+/// Looks at the TCP of open connections in a second, of each core. Reason: a look costs a system call of half a microsecond; with 256
+/// or fewer connections each is looked at in every second.
+pub(crate) const LOOKS_PER_SECOND: usize = 256;
+
+/// Times in a second at which some of these are made. Reason: all at once would hold responses back.
+pub(crate) const LOOKS_SPREAD: u32 = 32;
+
 /// In a run of short connections one connection of so many is asked for its TCP counters. Reason: asking each would cost a
 /// system call per request.
 pub(crate) const SHORT_INFO_EVERY: u32 = 64;

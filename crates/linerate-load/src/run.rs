@@ -12,7 +12,7 @@ use linerate_net::machine;
 use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
 use crate::limits::INTERVALS;
-use crate::outcome::{Interval, Outcome, Snapshot};
+use crate::outcome::{Interval, Outcome, Segments, Snapshot, TcpEvents};
 use crate::plan::Plan;
 use crate::watch::Watch;
 use crate::ways;
@@ -242,6 +242,8 @@ impl Collector {
             now.answered += mark.answered;
             now.failed += mark.failed;
             now.latency.merge(&mark.latency);
+            now.tcp.merge(&mark.tcp);
+            Segments::merge_options(&mut now.segments, mark.segments.as_ref());
         }
         self.merged += 1;
         if self.merged < self.width {
@@ -258,6 +260,8 @@ impl Collector {
             p50_us: latency.percentile_ns(50.0) as f64 / 1e3,
             p99_us: latency.percentile_ns(99.0) as f64 / 1e3,
             failed: now.failed - self.last.failed,
+            tcp: now.tcp.since(&self.last.tcp),
+            segments: now.segments.map(|s| s.since(&self.last.segments.unwrap_or_default())),
         });
         self.last = now;
         if self.series.len() >= INTERVALS {
@@ -276,6 +280,14 @@ impl Collector {
                 p50_us: pair.iter().map(|i| i.p50_us).fold(0.0, f64::max),
                 p99_us: pair.iter().map(|i| i.p99_us).fold(0.0, f64::max),
                 failed: pair.iter().map(|i| i.failed).sum(),
+                tcp: pair.iter().fold(TcpEvents::default(), |mut sum, i| {
+                    sum.merge(&i.tcp);
+                    sum
+                }),
+                segments: pair.iter().fold(None, |mut sum, i| {
+                    Segments::merge_options(&mut sum, i.segments.as_ref());
+                    sum
+                }),
             })
             .collect();
         self.width *= 2;

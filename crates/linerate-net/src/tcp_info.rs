@@ -9,8 +9,16 @@ pub struct TcpInfo {
     pub out_of_order: u32,
     /// Duplicate segments of ours the peer reported (DSACK).
     pub dsack_dups: u32,
+    /// Times the peer's ACKs showed that segments of ours had overtaken one another.
+    pub reordered: u32,
     /// Microseconds during which data waited to be sent and the peer's receive window admitted none of it.
     pub rwnd_limited_us: u64,
+    /// Microseconds during which our send buffer was too small to keep the path busy.
+    pub sndbuf_limited_us: u64,
+    /// The peer's receive window now, bytes; `None` where it is not known (Linux before 5.4).
+    pub peer_window: Option<u32>,
+    /// The receive window that we announced last, bytes; `None` where it is not known (Linux before 6.2).
+    pub own_window: Option<u32>,
     /// Smallest round-trip time seen, microseconds; 0 when none was taken.
     pub min_rtt_us: u32,
     /// Smoothed round-trip time, microseconds (polluted by delayed ACKs: prefer `min_rtt_us`).
@@ -62,6 +70,18 @@ pub struct TcpTotals {
     pub spurious: u64,
     /// Probes of a window that a peer had closed.
     pub zero_windows: u64,
+    /// Segments received that announced a closed window.
+    pub zero_windows_in: u64,
+    /// Segments sent that announced a closed window.
+    pub zero_windows_out: u64,
+    /// Segments sent that ended where the peer's window does.
+    pub windows_filled: u64,
+    /// Duplicate ACKs received (RFC 5681 section 2).
+    pub duplicate_acks_in: u64,
+    /// Duplicate ACKs sent.
+    pub duplicate_acks_out: u64,
+    /// Segments received whose bytes had all been received before.
+    pub duplicates_in: u64,
     /// Segments refused since their timestamp was old (PAWS, RFC 7323 section 5).
     pub paws_refused: u64,
     /// Challenge ACKs sent (RFC 5961).
@@ -94,7 +114,7 @@ pub struct TcpTotals {
 
 impl TcpTotals {
     /// What only ever rises, by the names that documents and metrics show.
-    pub fn counters(&self) -> [(&'static str, u64); 29] {
+    pub fn counters(&self) -> [(&'static str, u64); 35] {
         [
             ("passive_opens", self.passive_opens),
             ("active_opens", self.active_opens),
@@ -112,6 +132,12 @@ impl TcpTotals {
             ("tail_probes", self.tail_probes),
             ("spurious", self.spurious),
             ("zero_windows", self.zero_windows),
+            ("zero_windows_in", self.zero_windows_in),
+            ("zero_windows_out", self.zero_windows_out),
+            ("windows_filled", self.windows_filled),
+            ("duplicate_acks_in", self.duplicate_acks_in),
+            ("duplicate_acks_out", self.duplicate_acks_out),
+            ("duplicates_in", self.duplicates_in),
             ("paws_refused", self.paws_refused),
             ("challenges", self.challenges),
             ("replies_withheld", self.replies_withheld),
@@ -168,6 +194,12 @@ impl TcpTotals {
             &mut self.tail_probes,
             &mut self.spurious,
             &mut self.zero_windows,
+            &mut self.zero_windows_in,
+            &mut self.zero_windows_out,
+            &mut self.windows_filled,
+            &mut self.duplicate_acks_in,
+            &mut self.duplicate_acks_out,
+            &mut self.duplicates_in,
             &mut self.paws_refused,
             &mut self.challenges,
             &mut self.replies_withheld,
@@ -194,15 +226,19 @@ mod at {
     pub(super) const DATA_SEGS_IN: usize = 152;
     pub(super) const DATA_SEGS_OUT: usize = 156;
     pub(super) const RWND_LIMITED: usize = 176;
+    pub(super) const SNDBUF_LIMITED: usize = 184;
     pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const REORD_SEEN: usize = 220;
     pub(super) const RCV_OOOPACK: usize = 224;
+    pub(super) const SND_WND: usize = 228;
+    pub(super) const RCV_WND: usize = 232;
 }
 
 impl TcpInfo {
     /// From what the kernel wrote; what an older kernel does not know stays zero.
     pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
-        let u32_at =
-            |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let known = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+        let u32_at = |at: usize| known(at).unwrap_or(0);
         let u64_at =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
         // The kernel's word for "no sample yet" is all ones.
@@ -211,7 +247,11 @@ impl TcpInfo {
             retransmits: u32_at(at::TOTAL_RETRANS),
             out_of_order: u32_at(at::RCV_OOOPACK),
             dsack_dups: u32_at(at::DSACK_DUPS),
+            reordered: u32_at(at::REORD_SEEN),
             rwnd_limited_us: u64_at(at::RWND_LIMITED),
+            sndbuf_limited_us: u64_at(at::SNDBUF_LIMITED),
+            peer_window: known(at::SND_WND),
+            own_window: known(at::RCV_WND),
             min_rtt_us,
             rtt_us: u32_at(at::RTT),
             data_segs_in: u32_at(at::DATA_SEGS_IN),
@@ -219,13 +259,18 @@ impl TcpInfo {
         }
     }
 
-    /// Adds another connection's counters; the round-trip times keep the smallest.
+    /// Adds another connection's counters; the round-trip times and the windows keep the smallest.
     pub fn merge(&mut self, other: &TcpInfo) {
+        let smaller = |a: Option<u32>, b: Option<u32>| a.into_iter().chain(b).min();
         let least = |a: u32, b: u32| if a == 0 || (b != 0 && b < a) { b } else { a };
         self.retransmits = self.retransmits.saturating_add(other.retransmits);
         self.out_of_order = self.out_of_order.saturating_add(other.out_of_order);
         self.dsack_dups = self.dsack_dups.saturating_add(other.dsack_dups);
+        self.reordered = self.reordered.saturating_add(other.reordered);
         self.rwnd_limited_us = self.rwnd_limited_us.saturating_add(other.rwnd_limited_us);
+        self.sndbuf_limited_us = self.sndbuf_limited_us.saturating_add(other.sndbuf_limited_us);
+        self.peer_window = smaller(self.peer_window, other.peer_window);
+        self.own_window = smaller(self.own_window, other.own_window);
         self.data_segs_in = self.data_segs_in.saturating_add(other.data_segs_in);
         self.data_segs_out = self.data_segs_out.saturating_add(other.data_segs_out);
         self.min_rtt_us = least(self.min_rtt_us, other.min_rtt_us);
@@ -249,11 +294,18 @@ mod tests {
         put(at::RWND_LIMITED, 6);
         put(at::DSACK_DUPS, 7);
         put(at::RCV_OOOPACK, 8);
+        put(at::REORD_SEEN, 9);
+        put(at::SNDBUF_LIMITED, 10);
+        put(at::SND_WND, 11);
         let expected = TcpInfo {
             retransmits: 2,
             out_of_order: 8,
             dsack_dups: 7,
+            reordered: 9,
             rwnd_limited_us: 6,
+            sndbuf_limited_us: 10,
+            peer_window: Some(11),
+            own_window: Some(0),
             min_rtt_us: 3,
             rtt_us: 1,
             data_segs_in: 4,
@@ -268,6 +320,7 @@ mod tests {
     fn an_older_kernel_leaves_zeros() {
         let info = TcpInfo::parse(&[0xff; 160]);
         assert_eq!((info.rwnd_limited_us, info.dsack_dups, info.out_of_order), (0, 0, 0));
+        assert_eq!((info.peer_window, info.own_window), (None, None), "unknown is not closed");
         assert_eq!(info.min_rtt_us, 0, "no sample yet");
         assert_eq!(TcpInfo::parse(&[]), TcpInfo::default());
     }

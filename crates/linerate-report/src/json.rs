@@ -55,7 +55,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         connections: connections(outcome),
         tcp: tcp(&outcome.tcp),
         client: client(report),
-        series: outcome.series.iter().map(|i| interval(i, latencies_told)).collect(),
+        series: outcome.series.iter().map(|i| interval(i, &outcome.tcp, latencies_told)).collect(),
         checks: plan.checks.iter().zip(checks).map(|(check, found)| checked(check, found)).collect(),
         warnings: doubts::warnings(plan, outcome),
         requests_by_name: by_name(outcome, latencies_told),
@@ -174,12 +174,47 @@ fn tcp(t: &outcome::Tcp) -> schema::Tcp {
         retransmits: t.retransmits,
         out_of_order: t.out_of_order,
         zero_window_ms: round3(t.zero_window_us as f64 / 1e3),
+        rwnd_limited_ms: round3(t.zero_window_us as f64 / 1e3),
+        sndbuf_limited_ms: round3(t.events.sndbuf_limited_us as f64 / 1e3),
+        duplicates_reported: t.events.duplicates_reported,
+        reordered: t.events.reordered,
         rtt_min_us: t.rtt_min_us,
         overrun: t.overrun,
         looked_at: t.looked_at,
+        looks: t.events.looks,
+        peer_window_closed: t.events.peer_window_closed,
+        own_window_closed: t.events.own_window_closed,
+        segments: t.segments.as_ref().map(|s| segments(s, t)),
         stack: t.stack.map(|stack| {
             stack.counters().iter().chain(&stack.now()).map(|(name, n)| ((*name).to_owned(), *n)).collect()
         }),
+    }
+}
+
+fn segments(s: &outcome::Segments, t: &outcome::Tcp) -> schema::Segments {
+    let counts = |c: &outcome::SegmentCounts| schema::SegmentCounts {
+        segments: c.segments,
+        events: c.iter().map(|(event, n)| (event.name().to_owned(), n)).collect(),
+    };
+    schema::Segments {
+        source: if t.stack.is_some() { "stack" } else { "capture" }.to_owned(),
+        sent: counts(&s.sent),
+        received: counts(&s.received),
+        missed: s.missed,
+    }
+}
+
+fn tcp_second(e: &outcome::TcpEvents) -> schema::TcpSecond {
+    schema::TcpSecond {
+        retransmits: e.retransmits,
+        duplicates_reported: e.duplicates_reported,
+        reordered: e.reordered,
+        out_of_order: e.out_of_order,
+        rwnd_limited_ms: round3(e.rwnd_limited_us as f64 / 1e3),
+        sndbuf_limited_ms: round3(e.sndbuf_limited_us as f64 / 1e3),
+        looks: e.looks,
+        peer_window_closed: e.peer_window_closed,
+        own_window_closed: e.own_window_closed,
     }
 }
 
@@ -200,13 +235,15 @@ fn client(report: &Report<'_>) -> schema::Client {
     }
 }
 
-fn interval(i: &outcome::Interval, told: bool) -> schema::Interval {
+fn interval(i: &outcome::Interval, tcp: &outcome::Tcp, told: bool) -> schema::Interval {
     schema::Interval {
         t_s: round3(i.t_s),
         rate_rps: round3(i.rate_rps),
         p50_us: told.then(|| round3(i.p50_us)),
         p99_us: told.then(|| round3(i.p99_us)),
         failed: i.failed,
+        tcp: (i.tcp.looks > 0).then(|| tcp_second(&i.tcp)),
+        segments: i.segments.as_ref().map(|s| segments(s, tcp)),
     }
 }
 

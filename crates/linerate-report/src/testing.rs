@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Requests, Sample, Snapshot, Tcp,
+    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Requests, Sample, SegmentCounts,
+    SegmentEvent, Segments, Snapshot, Tcp, TcpEvents,
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
@@ -73,6 +74,30 @@ pub(crate) fn plan_closed() -> Plan {
 pub(crate) fn plan_open() -> Plan {
     let rate = Rate { steps: vec![RateStep { from: 5_000.0, to: 5_000.0, lasts: None }] };
     Plan { pace: Pace::Open { rate, arrival: Arrival::Poisson }, ..plan_closed() }
+}
+
+/// What some looks at connections found.
+fn events(looks: u64) -> TcpEvents {
+    TcpEvents {
+        retransmits: 3,
+        out_of_order: 1,
+        rwnd_limited_us: 12_000,
+        looks,
+        peer_window_closed: 2,
+        ..TcpEvents::default()
+    }
+}
+
+/// Segments as a capture counts them.
+pub(crate) fn segments() -> Segments {
+    let mut segments = Segments { missed: 7, ..Segments::default() };
+    (segments.sent, segments.received) = (SegmentCounts::nothing(), SegmentCounts::nothing());
+    (segments.sent.segments, segments.received.segments) = (100_000, 120_000);
+    segments.sent.add(SegmentEvent::Retransmission, 3);
+    segments.sent.add(SegmentEvent::FastRetransmission, 1);
+    segments.received.add(SegmentEvent::ZeroWindow, 33);
+    segments.received.add(SegmentEvent::DuplicateAck, 1);
+    segments
 }
 
 fn bell(centre_ns: u64, samples: u64) -> Histogram {
@@ -151,6 +176,8 @@ pub(crate) fn outcome_closed() -> Outcome {
             looked_at: 1_064,
             overrun: 0,
             stack: None,
+            events: events(640),
+            segments: None,
         },
         client: Client {
             cpu: Duration::from_millis(9_700),
@@ -169,6 +196,8 @@ pub(crate) fn outcome_closed() -> Outcome {
                 p50_us: 100.0,
                 p99_us: 180.123_4,
                 failed: 1,
+                tcp: if i == 4 { events(64) } else { TcpEvents { looks: 64, ..TcpEvents::default() } },
+                segments: None,
             })
             .collect(),
         samples: vec![
@@ -221,6 +250,9 @@ pub(crate) fn snapshot() -> Snapshot {
         open: 64,
         bytes: Bytes { sent: 4_000_000, received: 34_000_000 },
         stack: None,
+        tcp: events(256),
+        looked_at: 64,
+        segments: None,
         latency: bell(100_000, 40_000),
         series: full.series[..4].to_vec(),
     }

@@ -8,7 +8,7 @@ use linerate_net::{TcpTotals, Time};
 
 use super::recorder::Recorder;
 use crate::histogram::Histogram;
-use crate::outcome::Snapshot;
+use crate::outcome::{Segments, Snapshot, TcpEvents};
 
 /// Marks kept when nobody collects them. Reason: the collector comes by ten times a second.
 const MARKS: usize = 64;
@@ -47,6 +47,8 @@ pub(crate) struct Mark {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
     pub(crate) latency: Histogram,
+    pub(crate) tcp: TcpEvents,
+    pub(crate) segments: Option<Segments>,
 }
 
 impl Board {
@@ -109,11 +111,14 @@ impl Board {
         (word.snapshot.take(), std::mem::take(&mut word.marks))
     }
 
-    pub(crate) fn mark(&self, recorder: &Recorder) {
+    /// `stack`: what a TCP of our own counts.
+    pub(crate) fn mark(&self, recorder: &Recorder, stack: Option<TcpTotals>) {
         let mark = Mark {
             answered: recorder.requests.answered,
             failed: recorder.requests.failed,
             latency: recorder.latency.clone(),
+            tcp: recorder.tcp_events(),
+            segments: recorder.segments(stack.as_ref()),
         };
         let mut word = self.word();
         if word.marks.len() < MARKS {
@@ -138,6 +143,9 @@ impl Board {
             in_flight,
             open,
             bytes: recorder.bytes,
+            tcp: recorder.tcp_events(),
+            looked_at: recorder.tcp.looked_at,
+            segments: recorder.segments(stack.as_ref()),
             stack,
             latency: recorder.latency.clone(),
             ..Snapshot::default()

@@ -117,7 +117,7 @@ impl<T: Transport> Engine<T> {
             return self.connect_failed(Some(session), &error, now);
         }
         self.disconnected(now);
-        self.look_at_tcp(conn, session.answers <= 1 && self.is_short());
+        self.look_at_last(&session, session.answers <= 1 && self.is_short());
         self.transport.close(conn, loss.close());
         let begun = session.in_answer() || matches!(loss, Loss::Cut(_));
         let as_planned =

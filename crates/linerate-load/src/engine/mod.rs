@@ -8,10 +8,12 @@
 //! * `loss`: what becomes of requests whose connection is lost.
 //! * `opening`: when connections are opened.
 //! * `reach`: when none could be.
+//! * `looks`: what TCP goes through.
 
 pub(crate) mod board;
 pub(crate) mod kinds;
 mod learnt;
+mod looks;
 mod loss;
 mod opening;
 pub(crate) mod reach;
@@ -33,13 +35,14 @@ use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
 use crate::limits::{
     DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, NEWS,
-    RESETS, SHORT_INFO_EVERY, STOP_GRACE,
+    RESETS, STOP_GRACE,
 };
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Resend;
 use board::Board;
 use kinds::{Kinds, Sending};
 use learnt::Learnt;
+use looks::Looks;
 pub(crate) use loss::connect_failure;
 use loss::{Loss, Waiting};
 use opening::Opening;
@@ -96,7 +99,7 @@ pub(crate) struct Engine<T: Transport> {
     next_sweep: Time,
     next_mark: Time,
     stopping: Option<Time>,
-    closed_short: u32,
+    looks: Looks,
     unreachable: Option<String>,
     reach: Reach,
     /// Why the last attempt to connect failed.
@@ -136,7 +139,7 @@ impl<T: Transport> Engine<T> {
             next_sweep: now,
             next_mark: measure_from + Duration::from_secs(1),
             stopping: None,
-            closed_short: 0,
+            looks: Looks::new(measure_from),
             unreachable: None,
             reach: Reach::new(orders.start, measure_from),
             last_refusal: None,
@@ -390,7 +393,7 @@ impl<T: Transport> Engine<T> {
     /// A connection has carried all it may: closes it and opens another.
     fn retire(&mut self, conn: Conn, now: Time) {
         let Some(session) = self.remove(conn) else { return };
-        self.look_at_tcp(conn, session.answers <= 1);
+        self.look_at_last(&session, session.answers <= 1);
         self.transport.close(conn, Close::AfterPeer);
         self.opening.closed();
         self.disconnected(now);
@@ -414,24 +417,12 @@ impl<T: Transport> Engine<T> {
         session
     }
 
-    fn look_at_tcp(&mut self, conn: Conn, short: bool) {
-        if short {
-            self.closed_short = self.closed_short.wrapping_add(1);
-            if !self.closed_short.is_multiple_of(SHORT_INFO_EVERY) {
-                return;
-            }
-        }
-        if let Some(info) = self.transport.info(conn) {
-            self.recorder.tcp(&info);
-        }
-    }
-
     /// What is due by the time alone.
     fn tick(&mut self, now: Time) {
         // A second that ends with the run is a second too.
         if now >= self.next_mark && self.stopping.is_none() {
             self.next_mark = self.next_mark + Duration::from_secs(1);
-            self.board.mark(&self.recorder);
+            self.mark();
         }
         if self.stopping.is_none()
             && (now >= self.supply.stop_at() || self.board.stop_asked() || self.supply.ended())
@@ -443,6 +434,9 @@ impl<T: Transport> Engine<T> {
         self.serve_ready(now);
         if now >= self.next_sweep {
             self.sweep(now);
+        }
+        if now >= self.looks.next() {
+            self.look_around(now);
         }
         if self.board.wanted() {
             let open = self.opening.open();
@@ -560,7 +554,7 @@ impl<T: Transport> Engine<T> {
                 self.recorder.unknown(&run);
             }
             if session.phase != Phase::Connecting {
-                self.look_at_tcp(session.conn, false);
+                self.look_at_last(&session, false);
             }
             self.transport.close(session.conn, Close::Now);
         }
@@ -588,7 +582,7 @@ impl<T: Transport> Engine<T> {
         let end = if to_plan { planned.max(last) } else { end };
         while to_plan && self.next_mark <= planned {
             self.next_mark = self.next_mark + Duration::from_secs(1);
-            self.board.mark(&self.recorder);
+            self.mark();
         }
         let end = if interrupted || broken || last == Time::ZERO { now } else { end };
         let totals = if broken { self.transport.totals() } else { self.let_go() };

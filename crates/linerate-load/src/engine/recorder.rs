@@ -7,7 +7,9 @@ use super::kinds::Kinds;
 use super::stamp::Stamp;
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SLOWEST, UNSOLICITED_BYTES};
-use crate::outcome::{Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Tcp};
+use crate::outcome::{
+    Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Segments, Tcp, TcpEvents,
+};
 
 /// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
 const STATUSES: usize = 1000;
@@ -22,6 +24,8 @@ pub(crate) struct Recorder {
     pub(crate) bytes: Bytes,
     pub(crate) connections: Connections,
     pub(crate) tcp: Tcp,
+    /// What TCP had gone through when measuring began.
+    tcp_before: (TcpEvents, Option<TcpTotals>),
     /// From due in an open loop, from sent in a closed one.
     pub(crate) latency: Histogram,
     pub(crate) connect: Histogram,
@@ -119,6 +123,7 @@ impl Recorder {
             bytes: Bytes::default(),
             connections: Connections::default(),
             tcp: Tcp::default(),
+            tcp_before: Default::default(),
             latency: Histogram::new(),
             connect: Histogram::new(),
             lateness: Histogram::new(),
@@ -312,15 +317,29 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn tcp(&mut self, info: &TcpInfo) {
-        self.tcp.merge(&Tcp {
-            retransmits: u64::from(info.retransmits),
-            out_of_order: u64::from(info.out_of_order),
-            zero_window_us: info.rwnd_limited_us,
-            rtt_min_us: Some(info.min_rtt_us).filter(|us| *us > 0),
-            looked_at: 1,
-            ..Tcp::default()
-        });
+    /// A look at a connection; `before`: what the last one found.
+    pub(crate) fn look(&mut self, before: Option<&TcpInfo>, info: &TcpInfo) {
+        let tcp = &mut self.tcp;
+        tcp.events.look(before, info);
+        tcp.looked_at += u64::from(before.is_none());
+        tcp.rtt_min_us =
+            tcp.rtt_min_us.into_iter().chain((info.min_rtt_us > 0).then_some(info.min_rtt_us)).min();
+    }
+
+    /// Measuring begins: what TCP goes through from now on counts.
+    pub(crate) fn begin(&mut self, stack: Option<TcpTotals>) {
+        self.tcp_before = (self.tcp.events, stack);
+    }
+
+    /// What looks have found since measuring began.
+    pub(crate) fn tcp_events(&self) -> TcpEvents {
+        self.tcp.events.since(&self.tcp_before.0)
+    }
+
+    /// The segments that a TCP of our own has counted since measuring began.
+    pub(crate) fn segments(&self, stack: Option<&TcpTotals>) -> Option<Segments> {
+        let before = self.tcp_before.1.unwrap_or_default();
+        stack.map(|now| Segments::of_stack(now).since(&Segments::of_stack(&before)))
     }
 
     /// TCP's own counts of all connections, where it has some: they say more than a sample.
@@ -330,6 +349,7 @@ impl Recorder {
         self.tcp.overrun = totals.overrun;
         self.tcp.looked_at = totals.active_opens;
         self.tcp.stack = Some(*totals);
+        self.tcp.segments = self.segments(Some(totals));
     }
 
     /// Statuses seen so far with their counts.
@@ -351,6 +371,11 @@ impl Recorder {
         outcome.bytes = self.bytes;
         outcome.connections = self.connections;
         outcome.tcp = self.tcp;
+        let events = &self.tcp.events;
+        outcome.tcp.zero_window_us = events.rwnd_limited_us;
+        if self.tcp.stack.is_none() {
+            (outcome.tcp.retransmits, outcome.tcp.out_of_order) = (events.retransmits, events.out_of_order);
+        }
         outcome.client.lateness = self.lateness;
         let (from_due, from_sent) = match self.from_sent.take() {
             Some(from_sent) => (Some(self.latency), from_sent),

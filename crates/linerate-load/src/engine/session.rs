@@ -4,7 +4,7 @@
 use linerate_http::client::{
     Expect, HeadCache, Part, Pipeline, ResponseError, ResponseReader, Run, TagMatch,
 };
-use linerate_net::{Conn, Time};
+use linerate_net::{Conn, TcpInfo, Time};
 use memchr::memmem;
 
 use super::kinds::Kinds;
@@ -95,6 +95,8 @@ pub(crate) struct Session {
     /// Low-water mark set on the transport (1: none), and since when.
     pub(crate) low_water: usize,
     pub(crate) low_water_since: Time,
+    /// What the last look at its TCP found.
+    pub(crate) looked: Option<TcpInfo>,
     /// What follows the last response read is another protocol.
     tunnels: bool,
     reader: ResponseReader,
@@ -129,6 +131,7 @@ impl Session {
             listed: false,
             low_water: 1,
             low_water_since: since,
+            looked: None,
             tunnels: false,
             reader: ResponseReader::new(linerate_http::client::Limits::default()),
             first_byte: None,

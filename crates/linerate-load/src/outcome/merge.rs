@@ -1,6 +1,8 @@
 //! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
 
-use super::{Bad, Bytes, Client, Connections, Failures, Latency, Named, Outcome, Requests, Snapshot, Tcp};
+use super::{
+    Bad, Bytes, Client, Connections, Failures, Latency, Named, Outcome, Requests, Segments, Snapshot, Tcp,
+};
 
 impl Outcome {
     /// Adds what another part of the same run measured. `series` and `duration` belong to the whole run: the longer stays.
@@ -132,6 +134,8 @@ impl Tcp {
         if let Some(stack) = &other.stack {
             self.stack.get_or_insert_default().merge(stack);
         }
+        self.events.merge(&other.events);
+        Segments::merge_options(&mut self.segments, other.segments.as_ref());
         self.rtt_min_us = match (self.rtt_min_us, other.rtt_min_us) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -181,6 +185,9 @@ impl Snapshot {
         if let Some(stack) = &other.stack {
             self.stack.get_or_insert_default().merge(stack);
         }
+        self.tcp.merge(&other.tcp);
+        self.looked_at += other.looked_at;
+        Segments::merge_options(&mut self.segments, other.segments.as_ref());
         self.latency.merge(&other.latency);
     }
 }

@@ -1,5 +1,6 @@
 //! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
+mod events;
 mod merge;
 mod percentile;
 mod samples;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use linerate_net::TcpTotals;
 
 use crate::histogram::Histogram;
+pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub use percentile::Percentile;
 pub use spans::{Down, Spans};
 
@@ -259,6 +261,10 @@ pub struct Tcp {
     pub looked_at: u64,
     /// What a TCP in user space counts itself.
     pub stack: Option<TcpTotals>,
+    /// What the looks found, over the whole life of the connections.
+    pub events: TcpEvents,
+    /// Segments counted one by one, where somebody counted them: a TCP of our own, or a capture beside the run.
+    pub segments: Option<Segments>,
 }
 
 /// The load generator looked at by itself.
@@ -297,6 +303,10 @@ pub struct Interval {
     pub p99_us: f64,
     /// Failed in it.
     pub failed: u64,
+    /// What looks at connections found in it.
+    pub tcp: TcpEvents,
+    /// Segments of it, where they are counted one by one.
+    pub segments: Option<Segments>,
 }
 
 /// Figures of one request name.
@@ -354,6 +364,12 @@ pub struct Snapshot {
     pub bytes: Bytes,
     /// What a TCP of our own has counted since sending began; `None` where TCP is the kernel's.
     pub stack: Option<TcpTotals>,
+    /// What looks at connections have found since measuring began.
+    pub tcp: TcpEvents,
+    /// Connections looked at so far.
+    pub looked_at: u64,
+    /// Segments counted one by one since measuring began, where they are.
+    pub segments: Option<Segments>,
     /// Latency so far (from due in an open loop).
     pub latency: Histogram,
     /// Finished seconds.

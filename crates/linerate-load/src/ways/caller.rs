@@ -82,7 +82,7 @@ impl Desk {
             self.reach.end(now.min(self.supply.stop_at()));
         } else if now >= self.next_mark {
             self.next_mark = self.next_mark + Duration::from_secs(1);
-            self.board.mark(&self.recorder);
+            self.board.mark(&self.recorder, None);
         }
         if self.board.wanted() {
             self.board.publish(now, &self.recorder, self.busy, self.busy, None);

@@ -35,6 +35,18 @@ pub struct StackStats {
     pub spurious: u64,
     /// Probes of a window that a peer had closed.
     pub zero_windows: u64,
+    /// Segments received that announced a closed window.
+    pub zero_windows_in: u64,
+    /// Segments sent that announced a closed window.
+    pub zero_windows_out: u64,
+    /// Segments sent that ended where the peer's window does.
+    pub windows_filled: u64,
+    /// Duplicate ACKs received.
+    pub duplicate_acks_in: u64,
+    /// Duplicate ACKs sent.
+    pub duplicate_acks_out: u64,
+    /// Segments received whose bytes had all been received before.
+    pub duplicates_in: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
     /// Segments refused since their timestamp was old (PAWS).
@@ -91,6 +103,12 @@ impl StackStats {
             tail_probes: self.tail_probes,
             spurious: self.spurious,
             zero_windows: self.zero_windows,
+            zero_windows_in: self.zero_windows_in,
+            zero_windows_out: self.zero_windows_out,
+            windows_filled: self.windows_filled,
+            duplicate_acks_in: self.duplicate_acks_in,
+            duplicate_acks_out: self.duplicate_acks_out,
+            duplicates_in: self.duplicates_in,
             paws_refused: self.paws_refused,
             challenges: self.challenges,
             replies_withheld: self.replies_withheld,

@@ -96,6 +96,15 @@ fn every_name_of_the_contract_is_there_even_when_nothing_happened() {
         "/tcp/out_of_order",
         "/tcp/zero_window_ms",
         "/tcp/rtt_min_us",
+        "/tcp/rwnd_limited_ms",
+        "/tcp/sndbuf_limited_ms",
+        "/tcp/duplicates_reported",
+        "/tcp/reordered",
+        "/tcp/looked_at",
+        "/tcp/looks",
+        "/tcp/peer_window_closed",
+        "/tcp/own_window_closed",
+        "/tcp/segments",
         "/client/cpu_s",
         "/client/core_busy",
         "/client/cpu_us_per_request",
@@ -128,6 +137,27 @@ fn only_an_open_loop_has_a_latency_from_due_and_a_lateness() {
     let (due, sent) = (open.latency_us.from_due.expect("due"), open.latency_us.from_sent.expect("sent"));
     assert!(due.p50 > sent.p50);
     assert!((open.client.lateness_us_p99.expect("late") - 20.0).abs() < 0.1);
+}
+
+#[test]
+fn segments_are_told_by_who_counted_them() {
+    let mut outcome = testing::outcome_closed();
+    outcome.tcp.segments = Some(testing::segments());
+    outcome.series[3].segments = Some(testing::segments());
+    let d = read(&testing::plan_closed(), &outcome);
+    let told = d.tcp.segments.expect("counted");
+    assert_eq!((told.source.as_str(), told.missed), ("capture", 7));
+    assert_eq!(told.received.events["zero_window"], 33);
+    assert_eq!(told.sent.events.len(), 8, "all are counted by a capture");
+    assert_eq!(d.series[3].segments.as_ref(), Some(&told));
+    let text = written(&testing::plan_closed(), &outcome);
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(value.pointer("/tcp/segments/sent/segments"), Some(&100_000.into()));
+    assert_eq!(value.pointer("/tcp/segments/sent/retransmission"), Some(&3.into()));
+    assert_eq!(value.pointer("/series/3/tcp/peer_window_closed"), Some(&2.into()));
+    outcome.tcp.stack = Some(Default::default());
+    let d = read(&testing::plan_closed(), &outcome);
+    assert_eq!(d.tcp.segments.map(|s| s.source), Some("stack".to_owned()));
 }
 
 #[test]

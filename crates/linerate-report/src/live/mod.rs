@@ -2,6 +2,7 @@
 //! below what is there already and takes it away again, without raw mode and without an alternate screen: whatever
 //! ends the program, the terminal is as it was.
 
+mod events;
 mod screen;
 
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::units;
 pub use screen::Screen;
 
 /// Rows of the view, without the one for a TCP of our own.
-const HEIGHT: u16 = 11;
+const HEIGHT: u16 = 12;
 
 const CHART: u16 = 3;
 const LABEL: u16 = 11;
@@ -140,17 +141,18 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
             line += &format!(", {} overrun", units::count(stack.overrun));
         }
     }
+    line += &events::words(snapshot);
     line
 }
 
 /// Draws the view into `area`, which should be [`Scene::height`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
-/// A lower area gets a lower chart, and then no second line. `stopping`: the user asked for the end.
+/// A lower area gets a lower chart, then no row of TCP, and then no second line. `stopping`: the user asked for the end.
 pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf: &mut Buffer) {
     let missing = scene.height().saturating_sub(area.height);
     let room = usize::from(area.width.saturating_sub(LABEL));
     let mut rows = Rows { area, next: 0, buf };
     rows.text(&scene.title, Modifier::BOLD);
-    if missing < CHART {
+    if missing <= CHART {
         rows.text(&scene.doing, Modifier::DIM);
     }
     progress(&mut rows, scene, snapshot);
@@ -159,6 +161,10 @@ pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf:
     rows.labelled("answers", answers(snapshot, room));
     rows.labelled("failures", failures(snapshot, room));
     rows.labelled("open", traffic(scene, snapshot, room));
+    // In a low area what goes wrong above TCP is worth more.
+    if missing < CHART {
+        rows.labelled("tcp", events::row(snapshot, room));
+    }
     if scene.own_tcp {
         rows.labelled("segments", segments(snapshot, room));
     }

@@ -39,6 +39,24 @@ fn over_a_tcp_of_our_own() {
 }
 
 #[test]
+fn what_tcp_goes_through() {
+    let scene = Scene::of(&testing::plan_closed());
+    let row = |snapshot: &Snapshot, width| {
+        let view = format!("{}", drawn(&scene, snapshot, false, width));
+        let row = view.lines().find(|line| line.starts_with("\"tcp ")).expect("a row").to_owned();
+        row.trim_matches('"').trim_end().to_owned()
+    };
+    let quiet = Snapshot { tcp: Default::default(), ..testing::snapshot() };
+    assert_eq!(row(&quiet, 80), "tcp        nothing lost or held back (64 connections looked at)");
+    assert_eq!(row(&Snapshot { looked_at: 0, ..quiet }, 80), "tcp        not looked at");
+    let mut counted = Snapshot { segments: Some(testing::segments()), ..testing::snapshot() };
+    assert_eq!(row(&counted, 80), "tcp        3 retransmissions out, 1 duplicate ACK in, 33 zero windows in");
+    assert!(plain_line(&scene, &counted).ends_with(", 33 zero windows in"));
+    counted.series[3].segments = counted.segments;
+    assert_eq!(row(&counted, 60), "tcp        3 retransmissions out (+3) …");
+}
+
+#[test]
 fn before_the_first_answer() {
     let scene = Scene::of(&testing::plan_open());
     insta::assert_snapshot!(drawn(&scene, &Snapshot::default(), false, 80));
@@ -103,7 +121,7 @@ fn plain_lines() {
     let scene = Scene::of(&testing::plan_closed());
     assert_eq!(
         plain_line(&scene, &testing::snapshot()),
-        "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad"
+        "4.2s of 10s: 10,500/s, p50 100 us, p99 160 us, 42,000 answered, 10 failed, 21 bad, 3 segments resent"
     );
     assert_eq!(plain_line(&scene, &Snapshot::default()), "0.0s of 10s: 0/s, 0 answered, 0 failed");
 }

@@ -185,8 +185,20 @@ pub struct Tcp {
     pub retransmits: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
-    /// Time the peer's window held us back, milliseconds.
+    /// The same as `rwnd_limited_ms`, by its first name: a window that is too small counts here as well as a closed one.
     pub zero_window_ms: f64,
+    /// Time during which the server's receive window admitted nothing of what waited to be sent, milliseconds, over all connections.
+    #[serde(default)]
+    pub rwnd_limited_ms: f64,
+    /// Time during which our send buffer was too small, milliseconds, over all connections.
+    #[serde(default)]
+    pub sndbuf_limited_ms: f64,
+    /// Segments of ours that the server reported as received twice (RFC 2883).
+    #[serde(default)]
+    pub duplicates_reported: u64,
+    /// Times the server's ACKs showed that segments of ours had overtaken one another.
+    #[serde(default)]
+    pub reordered: u64,
     /// Smallest round-trip time, microseconds.
     pub rtt_min_us: Option<u32>,
     /// Packets lost on this machine since it was too slow for them (`--io xdp` alone can say).
@@ -194,11 +206,71 @@ pub struct Tcp {
     pub overrun: u64,
     /// Connections that were looked at.
     pub looked_at: u64,
+    /// Looks at them: a sample. Each core looks at 256 connections a second, in turn, and at each before it is closed.
+    #[serde(default)]
+    pub looks: u64,
+    /// Looks that found the server's window closed.
+    #[serde(default)]
+    pub peer_window_closed: u64,
+    /// Looks that found our own window closed.
+    #[serde(default)]
+    pub own_window_closed: u64,
+    /// Segments counted one by one: with `--capture auto`, and over `--io xdp`. Null when nobody counted.
+    #[serde(default)]
+    pub segments: Option<Segments>,
     /// What a TCP in user space counts itself (`--io xdp`), by the names of `linerate_net::TcpTotals`: `segments_in`, `segments_out`,
     /// `retransmits`, `fast_retransmits`, `tail_probes`, `timeouts`, ...; `connections`, `handshakes`, `time_wait` and `buffer_bytes`
     /// are what was left at the end.
     #[serde(default)]
     pub stack: Option<BTreeMap<String, u64>>,
+}
+
+/// Segments counted one by one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segments {
+    /// Who counted: "capture" (packets as they passed this machine) or "stack" (the TCP in user space).
+    pub source: String,
+    /// Ours.
+    pub sent: SegmentCounts,
+    /// The server's.
+    pub received: SegmentCounts,
+    /// Packets that found no room and were not seen: with any, the counts are lower bounds.
+    pub missed: u64,
+}
+
+/// Segments of one direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentCounts {
+    /// All of them.
+    pub segments: u64,
+    /// Events by name, those that this source counts: `retransmission`, `fast_retransmission`, `spurious_retransmission`,
+    /// `duplicate_ack`, `out_of_order`, `zero_window`, `zero_window_probe`, `window_full`. The first three overlap: a fast or
+    /// spurious one is a retransmission as well.
+    #[serde(flatten)]
+    pub events: BTreeMap<String, u64>,
+}
+
+/// What looks at connections found in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpSecond {
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Segments of ours that the server reported as received twice.
+    pub duplicates_reported: u64,
+    /// Times segments of ours had overtaken one another.
+    pub reordered: u64,
+    /// Segments received out of order.
+    pub out_of_order: u64,
+    /// Time during which the server's window admitted nothing, milliseconds.
+    pub rwnd_limited_ms: f64,
+    /// Time during which our send buffer was too small, milliseconds.
+    pub sndbuf_limited_ms: f64,
+    /// Looks at connections: a sample.
+    pub looks: u64,
+    /// Looks that found the server's window closed.
+    pub peer_window_closed: u64,
+    /// Looks that found our own window closed.
+    pub own_window_closed: u64,
 }
 
 /// The load generator.
@@ -228,7 +300,7 @@ pub struct Client {
 }
 
 /// One second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Its end, seconds from the beginning of measuring.
     pub t_s: f64,
@@ -240,6 +312,12 @@ pub struct Interval {
     pub p99_us: Option<f64>,
     /// Failed in it.
     pub failed: u64,
+    /// What looks at connections found in it; null when none was looked at.
+    #[serde(default)]
+    pub tcp: Option<TcpSecond>,
+    /// Its segments, counted one by one; null when nobody counted.
+    #[serde(default)]
+    pub segments: Option<Segments>,
 }
 
 /// A check and what it found.

@@ -1,5 +1,6 @@
 //! Answers, request names, connections, the client itself, checks.
 
+use linerate_load::outcome::SegmentCounts;
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
@@ -166,9 +167,27 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
             units::several(t.overrun, "packet", "packets")
         ));
     }
-    if t.zero_window_us > 0 {
-        let held = units::time_us(t.zero_window_us as f64, page.style.unicode);
-        parts.push(format!("held back by the server's window for {held}"));
+    let events = &t.events;
+    if events.duplicates_reported > 0 {
+        parts.push(format!("{} arrived there twice", units::count(events.duplicates_reported)));
+    }
+    if events.reordered > 0 {
+        let times = units::several(events.reordered, "time", "times");
+        parts.push(format!("overtook one another {times} on the way there"));
+    }
+    for (us, what) in
+        [(t.zero_window_us, "the server's window"), (events.sndbuf_limited_us, "our send buffer")]
+    {
+        if us > 0 {
+            let held = units::time_us(us as f64, page.style.unicode);
+            parts.push(format!("held back by {what} for {held}"));
+        }
+    }
+    for (n, whose) in [(events.peer_window_closed, "the server's"), (events.own_window_closed, "our")] {
+        if n > 0 {
+            let looks = units::several(events.looks, "look", "looks");
+            parts.push(format!("{whose} window closed at {} of {looks}", units::count(n)));
+        }
     }
     if let Some(rtt) = t.rtt_min_us {
         let micro = if page.style.unicode { "µs" } else { "us" };
@@ -180,6 +199,30 @@ fn tcp(page: &mut Page, outcome: &Outcome) {
         String::new()
     };
     page.labelled("tcp", &format!("{}{looked}", parts.join(", ")));
+    segments(page, outcome);
+}
+
+/// Segments that were counted one by one.
+fn segments(page: &mut Page, outcome: &Outcome) {
+    let Some(segments) = &outcome.tcp.segments else { return };
+    let one_way = |counts: &SegmentCounts, what: &str| {
+        let events: Vec<String> = counts
+            .iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(event, n)| format!("{} {}", units::count(n), event.words(n)))
+            .collect();
+        let events = if events.is_empty() { "nothing remarkable".to_owned() } else { events.join(", ") };
+        format!("{} {what}: {events}", units::count(counts.segments))
+    };
+    let mut text =
+        format!("{}; {}", one_way(&segments.sent, "sent"), one_way(&segments.received, "received"));
+    if segments.missed > 0 && outcome.tcp.stack.is_none() {
+        text += &format!(
+            "; at least, since {} found no room in the capture",
+            units::several(segments.missed, "packet", "packets")
+        );
+    }
+    page.labelled("segments", &text);
 }
 
 pub(super) fn client(page: &mut Page, plan: &Plan, outcome: &Outcome) {

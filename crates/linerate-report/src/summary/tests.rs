@@ -24,6 +24,21 @@ fn everything_at_once() {
 }
 
 #[test]
+fn segments_are_told_and_whether_all_were_seen() {
+    let mut outcome = testing::outcome_closed();
+    outcome.tcp.segments = Some(testing::segments());
+    let page = text(&testing::plan_closed(), &outcome, Style { width: 200, ..Style::default() });
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains(
+            "segments 100,000 sent: 3 retransmissions, 1 fast retransmission; 120,000 received: 1 duplicate ACK, \
+             33 zero windows; at least, since 7 packets found no room in the capture"
+        ),
+        "{page}"
+    );
+}
+
+#[test]
 fn an_open_loop_in_ascii() {
     let style = Style { unicode: false, ..Style::default() };
     let page = text(&testing::plan_open(), &testing::outcome_open(), style);

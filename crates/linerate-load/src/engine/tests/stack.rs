@@ -10,6 +10,7 @@ use linerate_net::mem::PeerHost;
 use linerate_net::stack::{Stack, StackOptions};
 
 use super::*;
+use crate::outcome::{SegmentEvent, Segments};
 
 const OURS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
@@ -66,6 +67,29 @@ fn each_request_is_answered_once_on_a_bad_network() {
         let plan = Plan { connections: 4, depth: 10, stop: requests(1000), ..plan() };
         let (outcome, seen) = run_over(bad(seed), &plan, Script::new());
         assert_eq!((outcome.requests.answered, seen.get().requests), (1000, 1000), "seed {seed}");
+    }
+}
+
+/// A TCP of our own counts each segment, and says so beside what looks at connections found.
+#[test]
+fn a_bad_network_is_seen_in_segments() {
+    let mut all = Segments::default();
+    for seed in 0..20 {
+        let plan = Plan { connections: 4, depth: 10, stop: requests(1000), ..plan() };
+        let (outcome, _) = run_over(bad(seed), &plan, Script::new());
+        let (segments, stack) = (outcome.tcp.segments.unwrap(), outcome.tcp.stack.unwrap());
+        assert_eq!(segments.sent.segments, stack.segments_out);
+        assert_eq!(segments.sent.of(SegmentEvent::Retransmission), Some(stack.retransmits));
+        assert_eq!(segments.received.of(SegmentEvent::OutOfOrder), Some(stack.out_of_order));
+        assert_eq!(segments.received.of(SegmentEvent::Retransmission), None, "it cannot be told");
+        all.merge(&segments);
+    }
+    for (counts, event) in [
+        (&all.sent, SegmentEvent::Retransmission),
+        (&all.received, SegmentEvent::DuplicateAck),
+        (&all.received, SegmentEvent::SpuriousRetransmission),
+    ] {
+        assert!(counts.of(event) > Some(0), "{event:?}: {all:?}");
     }
 }
 

@@ -25,6 +25,7 @@ impl Flow {
         let echo = tcp.options.timestamps.filter(|_| self.timestamps).map(|(_, echo)| echo);
         let mut acked = Acked { echo, ..Acked::default() };
         let window_before = self.wnd;
+        shared.stats.zero_windows_in += u64::from(tcp.window == 0);
         if self.sack_on && !tcp.options.sack.blocks().is_empty() {
             self.note_sack(now, tcp, &mut acked, shared);
         }
@@ -37,6 +38,7 @@ impl Flow {
             self.advance(now, tcp.ack, &mut acked, shared);
             told = self.after_fin_acked();
         } else if tcp.ack == self.una && pure && flight > 0 && self.wnd == window_before {
+            shared.stats.duplicate_acks_in += 1;
             self.note_duplicate_ack(&mut acked);
         }
         if self.window_limited_since.is_some() {

@@ -38,7 +38,7 @@ impl Flow {
             return if tcp.flags.has(Flags::RST) {
                 Told::NOTHING
             } else {
-                self.note_duplicate(tcp.seq, payload.len());
+                self.note_duplicate(tcp.seq, payload.len(), shared);
                 self.out_of_place(now, payload, shared)
             };
         }

@@ -509,6 +509,8 @@ impl Flow {
         let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
         info.rtt_us = micros(self.rtt.smoothed());
         info.min_rtt_us = micros(self.rtt.least());
+        info.peer_window = Some(self.wnd);
+        info.own_window = Some(if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 });
         if let Some(since) = self.window_limited_since {
             info.rwnd_limited_us += now.nanos_since(since) / 1000;
         }
@@ -521,6 +523,8 @@ impl Flow {
     }
 }
 
+#[cfg(test)]
+mod count_tests;
 #[cfg(test)]
 mod handshake_tests;
 #[cfg(test)]

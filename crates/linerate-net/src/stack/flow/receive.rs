@@ -191,7 +191,7 @@ impl Flow {
         if fin {
             self.fin_at = Some(seq + bytes.len() as u32);
         }
-        self.note_duplicate(seq, bytes.len());
+        self.note_duplicate(seq, bytes.len(), shared);
         if seq.lt(self.rcv_nxt) {
             let known = (self.rcv_nxt - seq).min(bytes.len() as u32);
             bytes = &bytes[known as usize..];
@@ -286,7 +286,8 @@ impl Flow {
     }
 
     /// RFC 2883 section 4: the first bytes of a segment that came before, be it a part of it, are told of.
-    pub(super) fn note_duplicate(&mut self, start: Seq, len: usize) {
+    pub(super) fn note_duplicate(&mut self, start: Seq, len: usize, shared: &mut Shared) {
+        shared.stats.duplicates_in += u64::from(len > 0 && (start + len as u32).le(self.rcv_nxt));
         let plain = start == self.rcv_nxt && self.early.is_none();
         if plain || !self.sack_on || len == 0 {
             return;

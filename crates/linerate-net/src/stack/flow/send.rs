@@ -233,8 +233,13 @@ impl Flow {
             Kind::New => self.commit_new(now, outgoing, shared),
             Kind::Again(i) => self.commit_again(now, i, shared),
             Kind::Probe => self.probe = false,
+            // Without data, and nothing is acknowledged that was not before: the peer is to see the hole (RFC 5681 section 4.2).
+            Kind::Ack if self.early.is_some() && self.last_ack == self.rcv_nxt => {
+                shared.stats.duplicate_acks_out += 1;
+            }
             Kind::Ack => {}
         }
+        shared.stats.zero_windows_out += u64::from(outgoing.tcp.window == 0);
         // Every segment carries the ACK.
         self.last_ack = self.rcv_nxt;
         self.rcv_edge = outgoing.edge;
@@ -280,6 +285,7 @@ impl Flow {
         self.note_sent(len);
         self.note_pace(now, len);
         if outgoing.len > 0 {
+            shared.stats.windows_filled += u64::from(self.nxt == self.una + self.wnd);
             self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
         }
         if fin {

@@ -1,0 +1,78 @@
+//! What TCP goes through while the run is on: some connections are looked at many times a second, in turn, and each before it is closed.
+
+use std::time::Duration;
+
+use linerate_net::{Time, Transport};
+
+use super::Engine;
+use super::session::{Phase, Session};
+use crate::limits::{LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY};
+
+/// When, and where to go on.
+#[derive(Debug)]
+pub(super) struct Looks {
+    next: Time,
+    slot: usize,
+    /// When measuring begins, until it has.
+    begin: Option<Time>,
+    /// Short connections closed so far.
+    closed_short: u32,
+}
+
+impl Looks {
+    pub(super) fn new(measure_from: Time) -> Looks {
+        Looks { next: Time::ZERO, slot: 0, begin: Some(measure_from), closed_short: 0 }
+    }
+
+    pub(super) fn next(&self) -> Time {
+        self.next
+    }
+}
+
+impl<T: Transport> Engine<T> {
+    /// Looks at the next few connections.
+    pub(super) fn look_around(&mut self, now: Time) {
+        let looks = &mut self.looks;
+        looks.next = now + Duration::from_secs(1) / LOOKS_SPREAD;
+        if let Some(begin) = looks.begin {
+            if begin <= now {
+                looks.begin = None;
+                self.recorder.begin(self.transport.totals());
+            } else {
+                looks.next = looks.next.min(begin);
+            }
+        }
+        let spread = LOOKS_SPREAD as usize;
+        let most = self.sessions.len().div_ceil(spread).min(LOOKS_PER_SECOND / spread);
+        // Free places cost a look as well: a table that was larger once must not hold the loop up.
+        for _ in 0..most {
+            self.looks.slot = (self.looks.slot + 1) % self.sessions.len().max(1);
+            let Some(Some(session)) = self.sessions.get_mut(self.looks.slot) else { continue };
+            if session.phase == Phase::Connecting {
+                continue;
+            }
+            if let Some(info) = self.transport.info(session.conn) {
+                self.recorder.look(session.looked.as_ref(), &info);
+                session.looked = Some(info);
+            }
+        }
+    }
+
+    /// The last look at a connection, before it is closed. Of `short` ones a sample is looked at.
+    pub(super) fn look_at_last(&mut self, session: &Session, short: bool) {
+        if short {
+            self.looks.closed_short = self.looks.closed_short.wrapping_add(1);
+            if !self.looks.closed_short.is_multiple_of(SHORT_INFO_EVERY) {
+                return;
+            }
+        }
+        if let Some(info) = self.transport.info(session.conn) {
+            self.recorder.look(session.looked.as_ref(), &info);
+        }
+    }
+
+    /// A second is over.
+    pub(super) fn mark(&mut self) {
+        self.board.mark(&self.recorder, self.transport.totals());
+    }
+}
