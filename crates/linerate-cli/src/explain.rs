@@ -78,7 +78,6 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
 
 /// The request as it is sent.
 fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
-    let body = args.request.body()?;
     let agent = concat!("linerate/", env!("CARGO_PKG_VERSION"));
     let usual = [("Host", url.authority.as_str()), ("User-Agent", agent), ("Accept", "*/*")];
     let mut fields: Vec<_> = usual.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -88,7 +87,7 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
         // Slots are load's: here braces mean themselves.
         target: parts::literal(&url.path).into_owned(),
         fields: fields.into_iter().map(|(n, v)| (n, parts::literal(&v).into_owned())).collect(),
-        body: literal_body(&body.unwrap_or_default()),
+        body: args.request.literal_body()?,
     };
     let origin = args.origin.as_deref().map(|text| origin(args, text)).transpose()?;
     Ok(Request { host: url.host().to_owned(), port: url.port(), spec, origin })
@@ -105,19 +104,6 @@ fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
     let address = url.addresses(&wish)?.0[0];
     let target = parts::literal(&url.path).into_owned();
     Ok(Origin { address, authority: url.authority, target })
-}
-
-/// As [`parts::literal`], for bytes.
-pub(crate) fn literal_body(body: &[u8]) -> Vec<u8> {
-    let mut literal = Vec::with_capacity(body.len());
-    let mut rest = body;
-    while let Some(at) = rest.windows(2).position(|w| w == b"{{") {
-        literal.extend_from_slice(&rest[..at]);
-        literal.extend_from_slice(b"{{{{");
-        rest = &rest[at + 2..];
-    }
-    literal.extend_from_slice(rest);
-    literal
 }
 
 fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {

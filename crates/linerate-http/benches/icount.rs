@@ -225,7 +225,7 @@ fn rendered(n: u64, target: &str, body: &str) {
             ("Host".to_owned(), "127.0.0.1:8080".to_owned()),
             ("Accept".to_owned(), "*/*".to_owned()),
         ],
-        body: body.as_bytes().to_vec(),
+        body: body.into(),
     };
     let template = Template::compile(&spec, &[]).unwrap_or_else(|e| panic!("{e}"));
     let mut out = Vec::with_capacity(READ);

@@ -34,7 +34,7 @@ fn fetch(url: &str, method: &str, body: &mut Sha256) -> Result<End, String> {
         method: method.to_owned(),
         target: if path.is_empty() { "/" } else { path }.to_owned(),
         fields: vec![("Host".to_owned(), authority.to_owned()), ("Accept".to_owned(), "*/*".to_owned())],
-        body: Vec::new(),
+        body: Default::default(),
     };
     let template = Template::compile(&spec, &[]).map_err(|e| e.to_string())?;
     let mut request = Vec::new();

@@ -71,7 +71,7 @@ fn rendering_and_the_pipeline_allocate_nothing() {
         method: "POST".to_owned(),
         target: "/{{seq}}?{{a.b}}".to_owned(),
         fields: vec![("Host".to_owned(), "h".to_owned()), ("X-At".to_owned(), "{{now_ms}}".to_owned())],
-        body: b"{{rand:1-1000000}}".to_vec(),
+        body: "{{rand:1-1000000}}".into(),
     };
     let template = Template::compile(&spec, &["a.b".to_owned()]).expect("compiles");
     let row: [Box<[u8]>; 1] = [b"cell".as_slice().into()];

@@ -1,6 +1,8 @@
 //! What is sent: templates, their slots, and what RFC 9112 and RFC 9110 demand of a client's requests.
 
-use linerate_http::client::{Expect, Place, RequestSpec, Template, TemplateError, Values};
+use linerate_http::client::{
+    Body, BodyPart, Expect, Place, Rendered, RequestSpec, Template, TemplateError, Values,
+};
 
 fn spec(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> RequestSpec {
     let host = [("Host", "h")];
@@ -8,7 +10,7 @@ fn spec(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Requ
         method: method.to_owned(),
         target: target.to_owned(),
         fields: host.iter().chain(fields).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
-        body: body.as_bytes().to_vec(),
+        body: body.into(),
     }
 }
 
@@ -282,4 +284,38 @@ fn rfc9112_9_6_a_request_that_says_close_is_known() {
         |value: &str| compile(&spec("GET", "/", &[("connection", value)], "")).expect("compiles").closes();
     assert!(closes("close") && closes("x , CLOSE"));
     assert!(!closes("keep-alive, closed"));
+}
+
+/// Large stretches that do not change are the body's own memory; what is rendered is the same, however it is asked for.
+#[test]
+fn large_stretches_of_a_body_are_not_copied() {
+    let large = "x".repeat(70_000);
+    let text: std::sync::Arc<[u8]> = format!("{{{{seq}}}}{large}{{{{{{{{{large}").into_bytes().into();
+    let raw: std::sync::Arc<[u8]> = b"{{raw".repeat(20_000).into();
+    let mut body = Body::text(text.clone());
+    body.push(BodyPart { bytes: raw.clone(), slots: false });
+    body.push(BodyPart { bytes: b"{{small".as_slice().into(), slots: false });
+    let fields = vec![("Host".to_owned(), "h".to_owned())];
+    let spec = RequestSpec { method: "POST".to_owned(), target: "/".to_owned(), fields, body };
+    let template = compile(&spec).expect("compiles");
+    assert!(template.shares() && template.fixed().is_none());
+    let owners: Vec<_> = template.shared().map(|bytes| bytes.as_ptr()).collect();
+    assert_eq!(owners, [text.as_ptr(), text.as_ptr(), raw.as_ptr()]);
+    let (mut whole, mut parts, mut copied, mut scratch) = (Vec::new(), Vec::new(), 0, Vec::new());
+    let values = Values { seq: 12, now_ms: 0, seed: 1, row: &[] };
+    template.render(&values, &mut whole);
+    template.render_parts(&values, &mut scratch, |part| match part {
+        Rendered::Copied(bytes) => {
+            copied += bytes.len();
+            parts.extend_from_slice(bytes);
+        }
+        Rendered::Shared(bytes, range) => parts.extend_from_slice(&bytes[range]),
+    });
+    let sent = format!("12{large}{{{{{large}{}{{{{small", "{{raw".repeat(20_000));
+    assert!(
+        whole == parts && whole.ends_with(format!("Content-Length: {}\r\n\r\n{sent}", sent.len()).as_bytes())
+    );
+    assert!(copied < 200, "{copied}");
+    let error = compile(&RequestSpec { body: Body::text(format!("{large}{{{{x}}}}").into_bytes()), ..spec });
+    assert_eq!(error.expect_err("no such slot").at, large.len());
 }

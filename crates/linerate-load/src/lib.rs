@@ -18,5 +18,5 @@ mod ways;
 
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
-pub use preview::first_request;
+pub use preview::{check, first_request};
 pub use run::{Running, StartError, start};

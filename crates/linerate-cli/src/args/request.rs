@@ -1,11 +1,12 @@
 //! Flags that say what a request is and where it goes: the same for every command that makes requests.
 
 use clap::Args;
+use linerate_http::client::Body;
 use linerate_load::plan::parts;
 
 use super::values::{self, Resolve};
 use crate::fault::Fault;
-use crate::load::plan::read_body;
+use crate::load::plan::read_body_file;
 
 /// Heading of what a request is.
 pub(super) const WHAT: &str = "What to send";
@@ -37,9 +38,13 @@ pub(crate) struct RequestFlags {
 }
 
 impl RequestFlags {
-    /// The body's bytes, from wherever they are to come.
-    pub(crate) fn body(&self) -> Result<Option<Vec<u8>>, Fault> {
-        self.body.as_deref().map(read_body).transpose()
+    /// The body with nothing taken for a slot, from wherever it is to come.
+    pub(crate) fn literal_body(&self) -> Result<Body, Fault> {
+        let text = self.body.as_deref().unwrap_or_default();
+        Ok(Body::raw(match text.strip_prefix('@') {
+            Some(path) => read_body_file("--body", path)?,
+            None => text.as_bytes().into(),
+        }))
     }
 
     /// The method of what would be a request by `usual`.

@@ -2,13 +2,17 @@
 
 use std::fmt::Write;
 
+use linerate_http::client::Body;
 use linerate_load::Plan;
+use linerate_load::plan::parts::literal;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
 use linerate_report::json;
 
 /// Rows of a data set that are written out; a larger one is only named. Reason: it is a preview.
 const ROWS: usize = 100;
+/// Bytes of a body that is written out.
+const BODY_BYTES: usize = 64 << 10;
 /// Bytes of the first request that are shown.
 const REQUEST_BYTES: usize = 4 << 10;
 
@@ -127,12 +131,12 @@ fn request(out: &mut String, request: &Request) -> std::fmt::Result {
     if !request.fields.is_empty() {
         writeln!(out, "headers = {{ {} }}", fields(&request.fields).join(", "))?;
     }
-    match request.body.as_deref().map(std::str::from_utf8) {
-        None => {}
-        Some(Ok(text)) => writeln!(out, "body = {}", quoted(text))?,
-        Some(Err(_)) => {
-            let bytes = request.body.as_ref().map_or(0, Vec::len);
-            writeln!(out, "# its body of {bytes} bytes is no text: body_file names a file")?;
+    if let Some(body) = &request.body {
+        match body_text(body) {
+            Some(text) => writeln!(out, "body = {}", quoted(&text))?,
+            None => {
+                writeln!(out, "# its body of {} bytes is no short text: body_file names a file", body.len())?
+            }
         }
     }
     if !request.expect.status.is_empty() {
@@ -142,6 +146,16 @@ fn request(out: &mut String, request: &Request) -> std::fmt::Result {
         writeln!(out, "expect_body = {}", quoted(text))?;
     }
     Ok(())
+}
+
+/// A body as text with slots, unless it is none or too long to be read.
+fn body_text(body: &Body) -> Option<String> {
+    let mut shown = String::new();
+    for part in body.parts().iter().filter(|_| body.len() <= BODY_BYTES) {
+        let text = std::str::from_utf8(&part.bytes).ok()?;
+        shown.push_str(&if part.slots { text.into() } else { literal(text) });
+    }
+    (body.len() <= BODY_BYTES).then_some(shown)
 }
 
 /// Fields by name; several of one name become an array.
@@ -233,7 +247,7 @@ mod tests {
         plan.from = vec!["127.0.0.2".parse().expect("an address")];
         plan.checks = vec![linerate_load::plan::Check::parse("p99<50ms").expect("a check")];
         let one = &mut plan.requests[0];
-        one.body = Some(b"{\"a\":\"\x01\n{{seq}}\"}".to_vec());
+        one.body = Some("{\"a\":\"\x01\n{{seq}}\"}".into());
         one.method = "POST".to_owned();
         one.fields =
             vec![("A".into(), "1".into()), ("B b".replace(' ', "-"), "\"".into()), ("a".into(), "2".into())];

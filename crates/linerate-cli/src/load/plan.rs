@@ -1,17 +1,19 @@
 //! From what was typed to what it means: flags over plan file over defaults.
 
-use std::io::{Read, Write};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_http::client::Body;
 use linerate_load::Plan;
 use linerate_load::plan::file::PlanFile;
-use linerate_load::plan::limits::MAX_BODY_BYTES;
 use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
 
 use super::machine::Machine;
 use super::target::{Url, Wish};
 use crate::args::LoadArgs;
-use crate::fault::{Fault, said};
+use crate::fault::Fault;
 use crate::sources::{Source, curl, har, openapi, replay};
 
 const CONNECTIONS: u32 = 64;
@@ -63,7 +65,7 @@ pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
     contradictions(args, &plan)?;
     Machine::read().check(&plan)?;
     // Compiles every request: slots and fields are in order before anything is sent.
-    linerate_load::first_request(&plan)?;
+    linerate_load::check(&plan)?;
     notes.extend(not_idempotent(&plan));
     let v6 = plan.target.addresses.iter().any(|a| a.is_ipv6());
     let other = if v6 {
@@ -286,39 +288,29 @@ fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
     rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
 }
 
-/// The body that flags give, as a template: what comes from a file is sent as it is, unless it is said to be a template.
-fn body(args: &LoadArgs) -> Result<Option<Vec<u8>>, Fault> {
+/// The body that flags give: what comes from a file is sent as it is, unless it is said to be a template.
+fn body(args: &LoadArgs) -> Result<Option<Body>, Fault> {
     if let Some(template) = &args.body_template {
-        if !template.starts_with('@') {
+        let Some(path) = template.strip_prefix('@') else {
             return Err(Fault::input(format!("--body-template: {template} does not name a file"))
                 .hint("write --body-template @FILE, or --body TEXT"));
-        }
-        return read_body(template).map(Some);
+        };
+        return read_body_file("--body-template", path).map(|bytes| Some(Body::text(bytes)));
     }
-    let of_file = args.request.body.as_ref().is_some_and(|text| text.starts_with('@'));
-    let body = args.request.body()?;
-    Ok(if of_file { body.map(|bytes| crate::explain::literal_body(&bytes)) } else { body })
+    let Some(text) = &args.request.body else { return Ok(None) };
+    Ok(Some(match text.strip_prefix('@') {
+        Some(path) => Body::raw(read_body_file("--body", path)?),
+        None => text.as_str().into(),
+    }))
 }
 
-/// `TEXT`, `@FILE` or `@-`.
-pub(crate) fn read_body(text: &str) -> Result<Vec<u8>, Fault> {
-    let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
-    let mut body = Vec::new();
-    let read = if path == "-" {
-        std::io::stdin().take(MAX_BODY_BYTES + 1).read_to_end(&mut body)
-    } else {
-        std::fs::File::open(path).and_then(|f| f.take(MAX_BODY_BYTES + 1).read_to_end(&mut body))
+/// A file that a flag names, or `-`.
+pub(crate) fn read_body_file(flag: &str, path: &str) -> Result<Arc<[u8]>, Fault> {
+    let (name, read) = match path {
+        "-" => ("standard input", linerate_load::plan::body::read(std::io::stdin())),
+        _ => (path, linerate_load::plan::body::read_file(Path::new(path))),
     };
-    if let Err(e) = read {
-        let name = if path == "-" { "standard input" } else { path };
-        return Err(Fault::input(format!("--body: {name} cannot be read: {}", said(&e))));
-    }
-    if body.len() as u64 > MAX_BODY_BYTES {
-        let message =
-            format!("--body: {path} is larger than {} MiB, the most that is sent", MAX_BODY_BYTES >> 20);
-        return Err(Fault::input(message));
-    }
-    Ok(body)
+    read.map_err(|why| Fault::input(format!("{flag}: {name} cannot be read: {why}")))
 }
 
 /// Flags that cannot both be meant.

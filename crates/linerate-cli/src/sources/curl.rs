@@ -3,16 +3,16 @@
 mod options;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use linerate_load::plan::limits::MAX_BODY_BYTES;
-use linerate_load::plan::parts::{COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token};
+use linerate_http::client::{Body, BodyPart};
+use linerate_load::plan::body::read_file;
+use linerate_load::plan::parts::{COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token, literal};
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Request};
 
 use self::options::{CurlOption, Effect};
-use super::{
-    Source, SourceError, decode_percent, encode_component, listed, origin_of, read_bytes, shell, split_url,
-};
+use super::{Source, SourceError, decode_percent, encode_component, listed, origin_of, shell, split_url};
 
 /// Reads a curl command. Files that it names (`-d @FILE`) are read. Slots in it are filled in.
 pub(crate) fn parse(command: &str) -> Result<Source, SourceError> {
@@ -27,7 +27,7 @@ struct Command {
     fields: Vec<(String, String)>,
     /// Fields that curl would send by itself and `-H 'Name:'` takes away.
     removed: Vec<String>,
-    body: Option<Vec<u8>>,
+    body: Option<Body>,
     json: bool,
     get: bool,
     head: bool,
@@ -133,17 +133,17 @@ impl Command {
             Effect::Cookie => self.cookies.push(value.trim_end_matches([';', ' ']).to_owned()),
             Effect::User => self.user = Some(value.to_owned()),
             Effect::Data => {
-                let text =
-                    with_file(shown, value, |bytes| bytes.retain(|b| !matches!(b, b'\r' | b'\n' | 0)))?;
-                self.add_data(&text);
+                self.add_data(with_file(shown, value, |bytes| {
+                    bytes.iter().copied().filter(|b| !matches!(b, b'\r' | b'\n' | 0)).collect()
+                })?);
             }
-            Effect::DataBinary => self.add_data(&with_file(shown, value, |_| ())?),
-            Effect::DataRaw => self.add_data(value.as_bytes()),
-            Effect::DataUrlencode => self.add_data(urlencoded(shown, value)?.as_bytes()),
+            Effect::DataBinary => self.add_data(with_file(shown, value, |bytes| bytes)?),
+            Effect::DataRaw => self.add_data(typed(value)),
+            Effect::DataUrlencode => self.add_data(typed(&urlencoded(shown, value)?)),
             Effect::Json => {
                 self.json = true;
-                let more = with_file(shown, value, |_| ())?;
-                self.body.get_or_insert_default().extend_from_slice(&more);
+                let more = with_file(shown, value, |bytes| bytes)?;
+                self.body.get_or_insert_default().push(more);
             }
             Effect::Query => self.query.push(value.to_owned()),
             Effect::Upload => self.upload = Some(value.to_owned()),
@@ -190,13 +190,13 @@ impl Command {
         Ok(())
     }
 
-    fn add_data(&mut self, more: &[u8]) {
+    fn add_data(&mut self, more: BodyPart) {
         match &mut self.body {
             Some(body) => {
-                body.push(b'&');
-                body.extend_from_slice(more);
+                body.push(typed("&"));
+                body.push(more);
             }
-            None => self.body = Some(more.to_vec()),
+            None => self.body.get_or_insert_default().push(more),
         }
     }
 
@@ -218,11 +218,14 @@ impl Command {
             if self.body.is_some() {
                 return Err("-T and -d are both given; a request has one body".to_owned());
             }
-            self.body = Some(file("-T", name)?);
+            self.body = Some(Body::raw(file("-T", name)?));
         }
         if self.get {
-            let data = self.body.take().map(|body| String::from_utf8_lossy(&body).into_owned());
-            self.query.extend(data);
+            let shown = |part: &BodyPart| {
+                let text = String::from_utf8_lossy(&part.bytes);
+                if part.slots { text.into_owned() } else { literal(&text).into_owned() }
+            };
+            self.query.extend(self.body.take().map(|body| body.parts().iter().map(shown).collect()));
         }
         self.add_own_fields(upload.is_some());
         let method = self.method(upload.is_some());
@@ -338,26 +341,31 @@ fn past_authority(url: &str) -> &str {
     rest.find(['/', '?']).map_or("", |at| &rest[at..])
 }
 
-fn file(shown: &str, name: &str) -> Result<Vec<u8>, String> {
+fn file(shown: &str, name: &str) -> Result<Arc<[u8]>, String> {
     match name {
         "-" => Err(format!("{shown} -: standard input is not read; put it in a file, with @FILE")),
-        name => read_bytes(Path::new(name), MAX_BODY_BYTES).map_err(|e| format!("{shown}: {e}")),
+        name => read_file(Path::new(name)).map_err(|why| format!("{shown}: {name}: cannot be read: {why}")),
     }
 }
 
-/// The value, or the file that it names as `@FILE`, changed by `change`.
-fn with_file(shown: &str, value: &str, change: impl Fn(&mut Vec<u8>)) -> Result<Vec<u8>, String> {
-    let Some(name) = value.strip_prefix('@') else { return Ok(value.as_bytes().to_vec()) };
-    let mut bytes = file(shown, name)?;
-    change(&mut bytes);
-    Ok(bytes)
+/// Text of the command itself, in which slots are filled.
+fn typed(text: &str) -> BodyPart {
+    BodyPart { bytes: text.as_bytes().into(), slots: true }
+}
+
+/// The value, or the file that it names as `@FILE`, which is sent as it is but for `change`.
+fn with_file(shown: &str, value: &str, change: impl Fn(Arc<[u8]>) -> Arc<[u8]>) -> Result<BodyPart, String> {
+    match value.strip_prefix('@') {
+        Some(name) => Ok(BodyPart { bytes: change(file(shown, name)?), slots: false }),
+        None => Ok(typed(value)),
+    }
 }
 
 /// `content`, `=content`, `name=content`, `@file` and `name@file`, as `--data-urlencode` takes them.
 fn urlencoded(shown: &str, value: &str) -> Result<String, String> {
     let (name, content) = match value.find(['=', '@']) {
         Some(at) if value[at..].starts_with('=') => (&value[..at], value.as_bytes()[at + 1..].to_vec()),
-        Some(at) => (&value[..at], file(shown, &value[at + 1..])?),
+        Some(at) => (&value[..at], file(shown, &value[at + 1..])?.to_vec()),
         None => ("", value.as_bytes().to_vec()),
     };
     let content = encode_component(&content);

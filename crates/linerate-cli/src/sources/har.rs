@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use linerate_http::client::Body;
 use linerate_load::plan::limits::MAX_REQUESTS;
 use linerate_load::plan::parts::{is_hop_by_hop, is_token, literal};
 use linerate_load::plan::units::quoted;
@@ -182,7 +183,7 @@ impl Taken {
             method: method.clone(),
             path,
             fields,
-            body: body.map(String::into_bytes),
+            body: body.map(Body::from),
             expect: Expectation::default(),
         })
     }
@@ -290,8 +291,8 @@ mod tests {
         let fields =
             [("accept", "text/html"), ("cookie", "a={{{{1}}")].map(|(n, v)| (n.to_owned(), v.to_owned()));
         assert_eq!(page.fields, fields);
-        assert_eq!(cart.body.as_deref(), Some(&br#"{"a":"{{{{x}}"}"#[..]));
-        assert_eq!(form.body.as_deref(), Some(&b"a%20b=c%26d&e="[..]));
+        assert_eq!(cart.body, Some(r#"{"a":"{{{{x}}"}"#.into()));
+        assert_eq!(form.body, Some("a%20b=c%26d&e=".into()));
         insta::assert_snapshot!(source.notes.join("\n"));
     }
 

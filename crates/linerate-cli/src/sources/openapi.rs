@@ -166,7 +166,7 @@ impl Taken {
             method,
             path: literal(&encode_target(&path)).into_owned(),
             fields: fields.into_iter().map(|(name, value)| (name, literal(&value).into_owned())).collect(),
-            body: body.map(|(_, text)| literal(&text).into_owned().into_bytes()),
+            body: body.map(|(_, text)| literal(&text).into_owned().into()),
             expect: Expectation::default(),
         })
     }

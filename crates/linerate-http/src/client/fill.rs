@@ -218,7 +218,7 @@ mod tests {
             method: "POST".to_owned(),
             target: "/{{csv.a|url}}".to_owned(),
             fields: vec![("Host".to_owned(), "h".to_owned())],
-            body: text.as_bytes().to_vec(),
+            body: text.into(),
         };
         let template = Template::compile(&spec, &["csv.a".to_owned()])?;
         let row = [cell.as_bytes().into()];

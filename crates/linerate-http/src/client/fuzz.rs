@@ -207,7 +207,7 @@ pub fn template(data: &[u8]) {
             .map(|l| l.split_once(':').unwrap_or((l, "")))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
-        body: body.as_bytes().to_vec(),
+        body: body.into(),
     };
     let columns = ["a.b".to_owned(), "a.c".to_owned()];
     let Ok(template) = Template::compile(&spec, &columns) else { return };

@@ -21,6 +21,7 @@
 //! # Ok::<(), linerate_http::client::ResponseError>(())
 //! ```
 
+mod body;
 mod cache;
 mod chunked;
 mod error;
@@ -38,6 +39,7 @@ mod slots;
 mod spec;
 mod template;
 
+pub use body::{Body, BodyPart};
 pub use cache::HeadCache;
 pub use error::{Fault, ResponseError, ResponseErrorKind, Speaks};
 pub use framing::Expect;
@@ -45,4 +47,4 @@ pub use head::{Fields, HeadView};
 pub use limits::Limits;
 pub use pipeline::{Pipeline, Run, TagMatch};
 pub use response::{End, Part, ResponseReader};
-pub use template::{CellError, Place, RequestSpec, Template, TemplateError, Values};
+pub use template::{CellError, Place, Rendered, RequestSpec, Template, TemplateError, Values};

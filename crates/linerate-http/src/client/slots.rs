@@ -1,12 +1,21 @@
 //! The slots of a template: read from text, filled into bytes.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::body::Body;
 use super::fill::{DatePart, Filter, Made, Source, date_parts, text_count};
-use super::template::{Place, TemplateError, Values};
+use super::limits::SHARED_BYTES;
+use super::template::{Place, Rendered, TemplateError, Values};
 
 /// A part of a compiled request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Literal(Box<[u8]>),
+    /// A large literal, which stays where it is.
+    Shared(Arc<[u8]>, Range<usize>),
     Slot(Slot),
 }
 
@@ -34,8 +43,19 @@ impl Piece {
     pub(super) fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         match self {
             Piece::Literal(bytes) => out.extend_from_slice(bytes),
+            Piece::Shared(bytes, range) => out.extend_from_slice(&bytes[range.clone()]),
             Piece::Slot(slot) => slot.render(v, out),
         }
+    }
+
+    /// As `render`, but what is shared goes to `each`, behind what was copied before it.
+    pub(super) fn render_part(&self, v: &Values<'_>, out: &mut Vec<u8>, each: &mut impl FnMut(Rendered<'_>)) {
+        let Piece::Shared(bytes, range) = self else { return self.render(v, out) };
+        if !out.is_empty() {
+            each(Rendered::Copied(out));
+            out.clear();
+        }
+        each(Rendered::Shared(bytes, range.clone()));
     }
 
     /// Bytes that `render` appends.
@@ -43,6 +63,7 @@ impl Piece {
     pub(super) fn len(&self, v: &Values<'_>) -> usize {
         match self {
             Piece::Literal(bytes) => bytes.len(),
+            Piece::Shared(_, range) => range.len(),
             Piece::Slot(Slot::Column(column)) => cell(v, *column).len(),
             Piece::Slot(Slot::Made(made)) => {
                 let mut text = Vec::new();
@@ -57,6 +78,7 @@ impl Piece {
     pub(super) fn len_hint(&self) -> usize {
         match self {
             Piece::Literal(bytes) => bytes.len(),
+            Piece::Shared(_, range) => range.len(),
             Piece::Slot(Slot::Column(_)) => 16,
             Piece::Slot(_) => 20,
         }
@@ -183,27 +205,73 @@ pub(super) fn parse(
     random: &mut u64,
     check: impl Fn(u8) -> Option<&'static str>,
 ) -> Result<Vec<Piece>, TemplateError> {
+    for_each_piece(place, text, columns, random, check, |literal, range| {
+        literal.extend_from_slice(&text[range]);
+        None
+    })
+}
+
+/// Reads a body. Large stretches that do not change are not copied.
+pub(super) fn parse_body(
+    body: &Body,
+    columns: &[String],
+    random: &mut u64,
+) -> Result<Vec<Piece>, TemplateError> {
+    let mut pieces = Vec::new();
+    let mut before = 0;
+    for part in body.parts() {
+        let bytes = &part.bytes;
+        let keep = |literal: &mut Vec<u8>, range: Range<usize>| {
+            if range.len() >= SHARED_BYTES {
+                return Some(Piece::Shared(Arc::clone(bytes), range));
+            }
+            literal.extend_from_slice(&bytes[range]);
+            None
+        };
+        if part.slots {
+            let read = for_each_piece(&Place::Body, bytes, columns, random, |_| None, keep);
+            pieces.extend(read.map_err(|e| TemplateError { at: e.at + before, ..e })?);
+        } else {
+            let mut literal = Vec::new();
+            let shared = keep(&mut literal, 0..bytes.len());
+            pieces.push(shared.unwrap_or_else(|| Piece::literal(literal)));
+        }
+        before += bytes.len();
+    }
+    Ok(join(pieces))
+}
+
+/// Reads text with slots. `keep` is given each stretch that is sent as it stands: it appends it to the literal, or makes a piece of
+/// it.
+fn for_each_piece(
+    place: &Place,
+    text: &[u8],
+    columns: &[String],
+    random: &mut u64,
+    check: impl Fn(u8) -> Option<&'static str>,
+    keep: impl Fn(&mut Vec<u8>, Range<usize>) -> Option<Piece>,
+) -> Result<Vec<Piece>, TemplateError> {
     let mut pieces = Vec::new();
     let mut literal = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        let braces = text[at..].iter().take_while(|b| **b == b'{').count();
-        match braces {
-            0 => {
-                if let Some(problem) = check(text[at]) {
-                    return Err(TemplateError::new(place, at, problem));
-                }
-                literal.push(text[at]);
-                at += 1;
-            }
-            // Of three, the first means itself and the others open a slot: {{{seq}} is a brace and a number.
-            1 | 3 => {
-                literal.push(b'{');
-                at += 1;
-            }
+        let until = memmem::find(&text[at..], b"{{").map_or(text.len(), |n| at + n);
+        if *place != Place::Body
+            && let Some((n, problem)) =
+                text[at..until].iter().enumerate().find_map(|(n, b)| Some((n, check(*b)?)))
+        {
+            return Err(TemplateError::new(place, at + n, problem));
+        }
+        if let Some(piece) = keep(&mut literal, at..until) {
+            pieces.push(Piece::literal(std::mem::take(&mut literal)));
+            pieces.push(piece);
+        }
+        at = until;
+        match text[at..].iter().take_while(|b| **b == b'{').count() {
+            0 => {}
             2 => {
                 let inner = &text[at + 2..];
-                let end = inner.windows(2).position(|w| w == b"}}").ok_or_else(|| {
+                let end = memmem::find(inner, b"}}").ok_or_else(|| {
                     TemplateError::new(
                         place,
                         at,
@@ -217,6 +285,11 @@ pub(super) fn parse(
                 }
                 pieces.push(Piece::Slot(slot));
                 at += end + 4;
+            }
+            // Of three, the first means itself and the others open a slot: {{{seq}} is a brace and a number.
+            3 => {
+                literal.push(b'{');
+                at += 1;
             }
             _ => {
                 literal.extend_from_slice(b"{{");

@@ -78,7 +78,7 @@ pub(super) fn check_target(spec: &RequestSpec, pieces: &[Piece]) -> Result<(), T
     let text = match pieces {
         [] => return bad("the target is empty: write / for the root"),
         [Piece::Literal(text), ..] => std::str::from_utf8(text).unwrap_or_default(),
-        [Piece::Slot(_), ..] => return Ok(()),
+        [Piece::Slot(_) | Piece::Shared(..), ..] => return Ok(()),
     };
     let whole = pieces.len() == 1;
     match &*spec.method {

@@ -1,5 +1,9 @@
 //! Requests compiled once to bytes with the few slots that change.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::body::Body;
 use super::framing::Expect;
 use super::slots::{self, Piece};
 use super::spec;
@@ -20,7 +24,16 @@ pub struct RequestSpec {
     /// The fields in order, Host among them; Content-Length is computed and must not be.
     pub fields: Vec<(String, String)>,
     /// The body; slots are filled in here too.
-    pub body: Vec<u8>,
+    pub body: Body,
+}
+
+/// A stretch of a rendered request.
+#[derive(Debug)]
+pub enum Rendered<'a> {
+    /// Bytes made for this request.
+    Copied(&'a [u8]),
+    /// A range of the body as it was given, which every request has.
+    Shared(&'a Arc<[u8]>, Range<usize>),
 }
 
 /// What fills the slots of one request.
@@ -88,6 +101,8 @@ pub struct Template {
     fixed: Option<Box<[u8]>>,
     /// The body's length varies: Content-Length is computed for each request, at the head's end.
     varying_length: bool,
+    /// Part of the body is sent from where it is.
+    shares: bool,
     closes: bool,
     hint: usize,
 }
@@ -116,7 +131,7 @@ impl Template {
             head.extend(pieces.map_err(|e| TemplateError { at: e.at + start, ..e })?);
             head.push(Piece::literal("\r\n"));
         }
-        let body = slots::parse(&Place::Body, &spec.body, columns, &mut random, |_| None)?;
+        let body = slots::parse_body(&spec.body, columns, &mut random)?;
         let varying_length = body.iter().any(|p| matches!(p, Piece::Slot(_)));
         if varying_length {
             head.push(Piece::literal("Content-Length: "));
@@ -131,12 +146,14 @@ impl Template {
         let head = slots::join(head);
         let hint = head.iter().chain(&body).map(Piece::len_hint).sum::<usize>() + 24;
         let closes = spec::closes(spec);
+        let shares = body.iter().any(|piece| matches!(piece, Piece::Shared(..)));
         let mut template = Template {
             method: spec.method.as_str().into(),
             head,
             body,
             fixed: None,
             varying_length,
+            shares,
             closes,
             hint,
         };
@@ -159,6 +176,28 @@ impl Template {
         self.fixed.as_deref()
     }
 
+    /// Whether part of the body is sent from where it is: then requests are best rendered by [`Template::render_parts`].
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
+    /// The large stretches of the body that no request has a copy of.
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.body
+            .iter()
+            .filter_map(|piece| if let Piece::Shared(bytes, _) = piece { Some(bytes) } else { None })
+    }
+
+    /// Renders one request stretch by stretch. `scratch` is memory for what is copied; what it held is lost.
+    pub fn render_parts(&self, v: &Values<'_>, scratch: &mut Vec<u8>, mut each: impl FnMut(Rendered<'_>)) {
+        scratch.clear();
+        self.render_head(v, scratch);
+        self.body.iter().for_each(|piece| piece.render_part(v, scratch, &mut each));
+        if !scratch.is_empty() {
+            each(Rendered::Copied(scratch));
+        }
+    }
+
     /// Appends one request to `out`.
     pub fn render(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         if let Some(fixed) = &self.fixed {
@@ -166,13 +205,18 @@ impl Template {
             return;
         }
         out.reserve(self.hint);
+        self.render_head(v, out);
+        self.body.iter().for_each(|piece| piece.render(v, out));
+    }
+
+    #[inline]
+    fn render_head(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         self.head.iter().for_each(|piece| piece.render(v, out));
         if self.varying_length {
             let length: usize = self.body.iter().map(|piece| piece.len(v)).sum();
             slots::decimal(length as u64, out);
             out.extend_from_slice(b"\r\n\r\n");
         }
-        self.body.iter().for_each(|piece| piece.render(v, out));
     }
 
     /// Checks a row before it is used: a cell must not end a line or hold a space where that would change the request.
@@ -185,6 +229,8 @@ impl Template {
         for piece in &self.head {
             match piece {
                 Piece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
+                // Only bodies have them.
+                Piece::Shared(..) => {}
                 Piece::Slot(slot) => {
                     let Some(column) = slot.column() else { continue };
                     if column >= row.len() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use linerate_http::client::{CellError, Expect, RequestSpec, Template, TemplateError, Values};
+use linerate_http::client::{CellError, Expect, Rendered, RequestSpec, Template, TemplateError, Values};
 use linerate_net::{Conn, Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
@@ -22,6 +22,8 @@ pub(crate) struct Kinds {
     core: u64,
     cores: u64,
     scratch: Vec<u8>,
+    /// Large bodies in the transport's keeping, by where they are in memory.
+    bodies: HashMap<usize, Lent>,
 }
 
 /// One kind of request.
@@ -171,12 +173,16 @@ impl Kinds {
             core: u64::from(core),
             cores: u64::from(cores.max(1)),
             scratch: Vec::new(),
+            bodies: HashMap::new(),
         })
     }
 
     /// Prebuilds what does not change from request to request, in the transport's keeping.
     pub(crate) fn lend_to<T: Transport>(&mut self, transport: &mut T, depth: u32) {
         for kind in &mut self.kinds {
+            for body in kind.usual.shared() {
+                self.bodies.entry(address(body)).or_insert_with(|| transport.lend(Arc::clone(body)));
+            }
             let (Some(usual), Some(closing)) = (kind.usual.fixed(), kind.closing.fixed()) else { continue };
             let copies = (BATCH_BYTES / usual.len().max(1)).clamp(1, depth.max(1) as usize);
             let mut bytes = Vec::with_capacity(copies * usual.len() + closing.len());
@@ -233,19 +239,44 @@ impl Kinds {
 
     /// Renders one request.
     pub(crate) fn render(&self, kind: u16, local: u64, closing: bool, now_ms: u64, out: &mut Vec<u8>) {
-        let seq = self.number(local);
-        let mut scratch = Vec::new();
-        let row = row(&self.sets, seq, &mut scratch);
+        self.with_values(local, now_ms, |values| self.template(kind, closing).render(values, out));
+    }
+
+    /// Renders one request stretch by stretch, so that large bodies stay where they are.
+    pub(crate) fn render_parts(
+        &self,
+        (kind, closing): (u16, bool),
+        local: u64,
+        now_ms: u64,
+        scratch: &mut Vec<u8>,
+        each: impl FnMut(Rendered<'_>),
+    ) {
+        let template = self.template(kind, closing);
+        self.with_values(local, now_ms, |values| template.render_parts(values, scratch, each));
+    }
+
+    fn template(&self, kind: u16, closing: bool) -> &Template {
         let kind = self.get(kind);
-        let template = if closing { &kind.closing } else { &kind.usual };
-        template.render(&Values { seq, now_ms, seed: self.seed, row }, out);
+        if closing { &kind.closing } else { &kind.usual }
+    }
+
+    #[inline]
+    fn with_values(&self, local: u64, now_ms: u64, fill: impl FnOnce(&Values<'_>)) {
+        let seq = self.number(local);
+        let mut cells = Vec::new();
+        let row = row(&self.sets, seq, &mut cells);
+        fill(&Values { seq, now_ms, seed: self.seed, row });
     }
 
     /// The head of a request for people to read: what is secret is left out.
     pub(crate) fn shown(&self, kind: u16, local: u64) -> String {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
-        let mut bytes = Vec::new();
-        self.render(kind, local, false, 0, &mut bytes);
+        let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
+        self.render_parts((kind, false), local, 0, &mut scratch, |part| {
+            if let Rendered::Copied(part) = part {
+                bytes.extend_from_slice(part);
+            }
+        });
         let text = String::from_utf8_lossy(&bytes);
         let head = text.split("\r\n\r\n").next().unwrap_or_default();
         let is_secret = |line: &str| SECRET.iter().any(|s| line.to_ascii_lowercase().starts_with(s));
@@ -262,8 +293,43 @@ impl Kinds {
     ) -> Result<u64, NetError> {
         match self.kinds[what.kind as usize].lent {
             Some(batch) => send_lent(transport, conn, batch, what.count as usize, what.closing),
+            None if self.get(what.kind).usual.shares() => self.send_parts(transport, conn, what),
             None => self.send_rendered(transport, conn, what),
         }
+    }
+
+    /// Sends requests whose large bodies the transport keeps.
+    fn send_parts<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        conn: Conn,
+        what: Sending,
+    ) -> Result<u64, NetError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (mut bytes, mut sent) = (0, Ok(()));
+        for i in 0..what.count {
+            let closing = what.closing && i + 1 == what.count;
+            let local = what.first + u64::from(i);
+            self.render_parts((what.kind, closing), local, what.now_ms, &mut scratch, |part| {
+                if sent.is_err() {
+                    return;
+                }
+                let (len, result) = match part {
+                    Rendered::Copied(part) => (part.len(), transport.send(conn, part)),
+                    Rendered::Shared(body, range) => (
+                        range.len(),
+                        match self.bodies.get(&address(body)) {
+                            Some(lent) => transport.send_lent(conn, *lent, range),
+                            None => transport.send(conn, &body[range]),
+                        },
+                    ),
+                };
+                bytes += len as u64;
+                sent = result;
+            });
+        }
+        self.scratch = scratch;
+        sent.map(|()| bytes)
     }
 
     fn send_rendered<T: Transport>(
@@ -291,6 +357,11 @@ impl Kinds {
         self.scratch = scratch;
         sent.map(|()| bytes)
     }
+}
+
+/// Where a body is in memory, which no other is while it is held.
+fn address(body: &Arc<[u8]>) -> usize {
+    body.as_ptr() as usize
 }
 
 /// Requests to send: `count` of this core's numbers from `first` on.

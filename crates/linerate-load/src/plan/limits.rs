@@ -36,8 +36,8 @@ pub const MAX_REQUESTS: usize = 20_000;
 /// Bytes of a plan file. Reason: it is written by hand; a larger file is the wrong file.
 pub const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// Bytes of a request's body. Reason: each thread holds a copy, and it is sent over and over.
-pub const MAX_BODY_BYTES: u64 = 64 << 20;
+/// Bytes of a request's body, or of a part of it. Reason: it is held in memory, once; a larger file was hardly meant.
+pub const MAX_BODY_BYTES: u64 = 1 << 30;
 
 /// Bytes of a data file. Reason: it is read into memory, about three times its size there.
 pub const MAX_CSV_BYTES: u64 = 256 << 20;

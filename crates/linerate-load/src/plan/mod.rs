@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use linerate_http::client::Body;
 use serde::{Deserialize, Serialize};
 
+pub mod body;
 pub mod check;
 mod curve;
 pub mod data;
@@ -123,8 +125,9 @@ pub struct Request {
     pub path: String,
     /// Header fields in order, slots allowed in values. Host is added from the target when it is not among them.
     pub fields: Vec<(String, String)>,
-    /// Body bytes, slots allowed; `None` sends no Content-Length unless the method needs one.
-    pub body: Option<Vec<u8>>,
+    /// The body; `None` sends no Content-Length unless the method needs one.
+    #[serde(with = "body::plain")]
+    pub body: Option<Body>,
     /// What a good answer is.
     pub expect: Expectation,
 }

@@ -157,7 +157,7 @@ mod tests {
                 method: "POST".to_owned(),
                 target: "/".to_owned(),
                 fields: vec![("Host".to_owned(), "h".to_owned())],
-                body: literal(text).into_owned().into_bytes(),
+                body: literal(text).into_owned().into(),
             };
             let template = Template::compile(&spec, &[]).unwrap();
             let fixed = String::from_utf8(template.fixed().unwrap().to_vec()).unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
 
+use super::outgoing::Outgoing;
 use crate::engine::board::Board;
 use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::reach::Reach;
@@ -157,6 +158,8 @@ pub(super) struct Caller {
     first_byte: Option<Time>,
     head: Vec<u8>,
     body: Vec<u8>,
+    /// Memory to render in.
+    scratch: Vec<u8>,
     on_connection: u32,
 }
 
@@ -174,6 +177,7 @@ impl Caller {
             first_byte: None,
             head: Vec::new(),
             body: Vec::new(),
+            scratch: Vec::new(),
             on_connection: 0,
         }
     }
@@ -202,7 +206,7 @@ impl Caller {
     }
 
     /// Renders the request to be sent next.
-    pub(super) fn next(&mut self, now: Time, out: &mut Vec<u8>) -> Next {
+    pub(super) fn next(&mut self, now: Time, out: &mut Outgoing) -> Next {
         let mut desk = lock(&self.desk);
         desk.tick(now);
         let run = match self.run.take() {
@@ -222,7 +226,9 @@ impl Caller {
         let last = self.per_connection.is_some_and(|n| self.on_connection >= n);
         out.clear();
         let now_ms = now.as_nanos().wrapping_add(desk.wall_offset_ns) / 1_000_000;
-        desk.kinds.render(run.kind, run.first, last, now_ms, out);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        desk.kinds.render_parts((run.kind, last), run.first, now_ms, &mut scratch, |part| out.push(part));
+        self.scratch = scratch;
         if run.stamp.measured {
             desk.recorder.bytes.sent += out.len() as u64;
         }

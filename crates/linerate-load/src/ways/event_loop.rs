@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_http::client::Body;
 use linerate_net::epoll::Epoll;
 use linerate_net::link::pcap::{self, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
@@ -132,7 +133,11 @@ fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
     // Connections that linger after their last answer come on top.
     let connections = own.saturating_mul(2).saturating_add(1024);
-    linerate_net::Limits { connections, events_per_turn: EVENTS_PER_TURN, ..linerate_net::Limits::default() }
+    let usual = linerate_net::Limits::default();
+    // Large bodies wait where they are and cost no memory, however many of them do.
+    let largest = plan.requests.iter().map(|r| r.body.as_ref().map_or(0, Body::len)).max().unwrap_or(0);
+    let unsent_bytes = usual.unsent_bytes.saturating_add(largest.saturating_mul(plan.depth as usize));
+    linerate_net::Limits { connections, events_per_turn: EVENTS_PER_TURN, unsent_bytes, ..usual }
 }
 
 /// Which of the cores this is.

@@ -7,6 +7,7 @@
 
 mod caller;
 mod event_loop;
+mod outgoing;
 mod tasks;
 mod threads;
 

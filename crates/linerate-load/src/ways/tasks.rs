@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Works;
 use super::caller::{Caller, Desk, Heard, Next, refuse_what_is_not_theirs};
+use super::outgoing::Outgoing;
 use crate::engine::board::Board;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Plan;
@@ -66,7 +67,7 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
 }
 
 async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
-    let mut request = Vec::new();
+    let mut request = Outgoing::default();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut stream: Option<TcpStream> = None;
     loop {
@@ -110,9 +111,21 @@ async fn connect(to: SocketAddr, limit: Duration) -> Result<TcpStream, NetError>
     Ok(stream)
 }
 
+async fn write(stream: &mut TcpStream, request: &Outgoing) -> std::io::Result<()> {
+    for part in request.slices() {
+        stream.write_all(part).await?;
+    }
+    Ok(())
+}
+
 /// Sends one request and reads its answer. Says whether the connection may carry another.
-async fn exchange(caller: &mut Caller, stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> bool {
-    let mut step = stream.write_all(request).await.map(|()| 1);
+async fn exchange(
+    caller: &mut Caller,
+    stream: &mut TcpStream,
+    request: &Outgoing,
+    buffer: &mut [u8],
+) -> bool {
+    let mut step = write(stream, request).await.map(|()| 1);
     loop {
         match step {
             Ok(0) => {

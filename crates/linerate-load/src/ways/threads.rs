@@ -10,6 +10,7 @@ use linerate_net::{NetError, NetErrorKind, machine};
 
 use super::Works;
 use super::caller::{Caller, Desk, Heard, Next, refuse_what_is_not_theirs};
+use super::outgoing::Outgoing;
 use crate::engine::board::Board;
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
@@ -64,7 +65,7 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
 }
 
 fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
-    let mut request = Vec::new();
+    let mut request = Outgoing::default();
     let mut buffer = vec![0; 64 << 10];
     let mut stream: Option<TcpStream> = None;
     loop {
@@ -114,12 +115,12 @@ fn connect(to: SocketAddr, timeout: Duration, limit: Duration) -> io::Result<Tcp
 fn exchange(
     caller: &mut Caller,
     stream: &mut TcpStream,
-    request: &[u8],
+    request: &Outgoing,
     buffer: &mut [u8],
     timeout: Duration,
 ) -> bool {
     let begun = machine::monotonic_now();
-    let mut step = stream.write_all(request).map(|()| 1);
+    let mut step = request.slices().try_for_each(|part| stream.write_all(part)).map(|()| 1);
     loop {
         let now = machine::monotonic_now();
         match step {

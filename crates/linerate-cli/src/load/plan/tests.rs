@@ -73,7 +73,7 @@ fn the_request() {
     );
     let request = &plan.requests[0];
     assert_eq!((request.method.as_str(), request.path.as_str()), ("PUT", "/{{rand:1-9}}"));
-    assert_eq!(request.body.as_deref(), Some(&b"n={{seq}}"[..]));
+    assert_eq!(request.body, Some("n={{seq}}".into()));
     let fields: Vec<String> = request.fields.iter().map(|(n, v)| format!("{n}: {v}")).collect();
     assert_eq!(
         fields,

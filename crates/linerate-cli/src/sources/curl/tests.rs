@@ -13,7 +13,7 @@ fn shown(command: &str) -> String {
     let (url, request, notes) = parsed(command);
     let mut shown = format!("{url}\n{} {}\n", request.method, request.path);
     shown.extend(request.fields.iter().map(|(n, v)| format!("{n}: {v}\n")));
-    shown.extend(request.body.iter().map(|b| format!("\n{}\n", String::from_utf8_lossy(b))));
+    shown.extend(request.body.iter().map(|b| format!("\n{}\n", String::from_utf8_lossy(&b.to_vec()))));
     shown.extend(notes.iter().map(|n| format!("! {n}\n")));
     shown
 }
@@ -109,7 +109,7 @@ fn what_people_type() {
         let got: Vec<String> = request.fields.iter().map(|(n, v)| format!("{n}: {v}")).collect();
         assert_eq!((request.method.as_str(), request.path.as_str()), (method, path), "{command}");
         assert_eq!(got.join("|"), fields, "{command}");
-        assert_eq!(request.body.as_deref(), body.map(str::as_bytes), "{command}");
+        assert_eq!(request.body.map(|b| b.to_vec()).as_deref(), body.map(str::as_bytes), "{command}");
     }
 }
 
@@ -168,7 +168,7 @@ fn bodies_from_files() {
     std::fs::write(&path, "x=1\r\ny 2\n").unwrap();
     let name = path.display();
     let request = |command: String| parsed(&command).1;
-    let body = |command: String| String::from_utf8(request(command).body.unwrap()).unwrap();
+    let body = |command: String| String::from_utf8(request(command).body.unwrap().to_vec()).unwrap();
     assert_eq!(body(format!("curl -d '@{name}' http://h/")), "x=1y 2");
     assert_eq!(body(format!("curl --data-binary '@{name}' http://h/")), "x=1\r\ny 2\n");
     assert_eq!(body(format!("curl --data-urlencode 'f@{name}' http://h/")), "f=x%3D1%0D%0Ay%202%0A");

@@ -79,7 +79,7 @@ fn shown(source: &Source) -> String {
     for r in &source.requests {
         shown += &format!("\n[{}]\n{} {}\n", r.name, r.method, r.path);
         shown.extend(r.fields.iter().map(|(n, v)| format!("{n}: {v}\n")));
-        shown.extend(r.body.iter().map(|b| format!("\n{}\n", String::from_utf8_lossy(b))));
+        shown.extend(r.body.iter().map(|b| format!("\n{}\n", String::from_utf8_lossy(&b.to_vec()))));
     }
     shown + "\n" + &source.notes.join("\n")
 }

@@ -1,15 +1,11 @@
 //! `[[request]]`: what is sent, with the places of its parts for errors.
 
-use std::io::Read;
-
 use toml::de::DeValue;
 
-use linerate_http::client::{Place, RequestSpec, Template, TemplateError};
+use linerate_http::client::{Body, Place, RequestSpec, Template, TemplateError};
 
 use super::error::FileError;
 use super::table::{Item, Table, scalar};
-use crate::plan::data::said;
-use crate::plan::limits::MAX_BODY_BYTES;
 use crate::plan::parts::{
     COMPRESSED, basic_auth, escaped_in_json, has_field, is_token, parse_statuses, set_field,
 };
@@ -177,29 +173,25 @@ fn body_item<'a>(table: &Table<'a>) -> Result<Option<Item<'a>>, FileError> {
     Ok(first)
 }
 
-fn read_body(item: &Item<'_>) -> Result<Vec<u8>, FileError> {
+fn read_body(item: &Item<'_>) -> Result<Body, FileError> {
     match item.key.as_str() {
-        "body" => Ok(item.text("a string; json takes tables, body_file a file's name")?.as_bytes().to_vec()),
+        "body" => Ok(item.text("a string; json takes tables, body_file a file's name")?.into()),
         "json" => {
             let mut text = String::new();
             write_json(item, &mut text)?;
-            Ok(text.into_bytes())
+            Ok(text.into())
         }
         _ => read_body_file(item),
     }
 }
 
-fn read_body_file(item: &Item<'_>) -> Result<Vec<u8>, FileError> {
+fn read_body_file(item: &Item<'_>) -> Result<Body, FileError> {
     let name = item.text("a file's name")?;
     let path = item.source.path.parent().unwrap_or(std::path::Path::new("")).join(name);
-    let cannot = |why: String| item.error(format!("body file {} cannot be read: {why}", path.display()));
-    let file = std::fs::File::open(&path).map_err(|e| cannot(said(&e)))?;
-    let mut body = Vec::new();
-    file.take(MAX_BODY_BYTES + 1).read_to_end(&mut body).map_err(|e| cannot(said(&e)))?;
-    if body.len() as u64 > MAX_BODY_BYTES {
-        return Err(cannot(format!("it is larger than {} MiB", MAX_BODY_BYTES >> 20)));
-    }
-    Ok(body)
+    let read = crate::plan::body::read_file(&path);
+    let body =
+        read.map_err(|why| item.error(format!("body file {} cannot be read: {why}", path.display())))?;
+    Ok(Body::text(body))
 }
 
 /// Writes a value as JSON, keys in the order of the file.
