@@ -66,6 +66,45 @@ fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
     }
 }
 
+/// The heap keeps what was freed; once the peak is over it goes back to the system.
+#[test]
+fn memory_goes_back_when_slow_readers_have_left() {
+    const READERS: usize = 1_000;
+    if descriptors_allowed() < READERS as u64 + 200 {
+        return println!("memory behind slow readers: not run: ulimit -n is too low");
+    }
+    for io in transports() {
+        let server = serve(&["--io", io, "--threads", "2"]);
+        let before = resident_kb(&server);
+        let readers: Vec<TcpStream> = (0..READERS)
+            .map(|_| {
+                let mut stream = server.connect();
+                stream.write_all(b"GET /bytes/4000000 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+                stream
+            })
+            .collect();
+        // It holds what the kernel does not take, some 64 MiB for each thread.
+        let begin = Instant::now();
+        let mut most = 0;
+        while most < before + (100 << 10) {
+            assert!(begin.elapsed() < PATIENCE, "{io}: only {most} kB are held of {READERS} responses");
+            std::thread::sleep(Duration::from_millis(20));
+            most = most.max(resident_kb(&server));
+        }
+        drop(readers);
+        let begin = Instant::now();
+        let mut left = most;
+        while left > before + (most - before) / 4 {
+            assert!(begin.elapsed() < PATIENCE, "{io}: {left} kB are kept of {most}, {before} at the start");
+            std::thread::sleep(Duration::from_millis(50));
+            left = resident_kb(&server);
+            most = most.max(left);
+        }
+        println!("{io}: {before} kB, {most} with slow readers, {left} without");
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
 /// Sockets of TCP in use in the network namespace of a process.
 fn sockets_in_use(pid: u32) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/sockstat")).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::monotonic;
 use crate::limits::INHERITED;
-use crate::sys::{inherited_listener, thread};
+use crate::sys::{heap, inherited_listener, thread};
 use crate::{NetError, Time};
 
 /// The time of `CLOCK_MONOTONIC`.
@@ -124,6 +124,13 @@ fn parse_sched_stat(text: &str) -> Option<SchedStat> {
 /// Raises the limit of open descriptors as far as the process may, and returns it.
 pub fn raise_nofile() -> io::Result<u64> {
     thread::raise_nofile()
+}
+
+/// Gives freed memory that the heap keeps back to the system; whether there was any. glibc keeps it for each thread, so that a peak
+/// would last for ever; other C libraries do without, and the call does nothing. It takes milliseconds where there is much of it, and
+/// holds the locks of the heap: nothing for an event loop.
+pub fn return_free_memory() -> bool {
+    heap::trim()
 }
 
 #[cfg(test)]

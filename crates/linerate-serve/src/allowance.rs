@@ -28,7 +28,6 @@ impl Allowance {
     }
 
     /// Bytes of all connections.
-    #[cfg(test)]
     pub(crate) fn together(&self) -> usize {
         self.together
     }

@@ -58,6 +58,7 @@ mod tasks;
 pub mod testing;
 mod timers;
 mod tower;
+mod trim;
 mod tunnel;
 mod users;
 mod watch;

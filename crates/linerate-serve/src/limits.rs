@@ -71,6 +71,17 @@ pub(crate) const UNSENT: usize = 256 << 10;
 /// 250 slow readers as fast as their wires are.
 pub(crate) const UNSENT_TOGETHER: usize = 64 << 20;
 
+/// Bytes of unsent responses that a thread must have had at once before freed memory goes back to the system. Reason: below it, keeping
+/// the memory for the next ones is cheaper.
+pub(crate) const TRIM_WORTH: usize = 4 << 20;
+
+/// How long a thread must have held less than half of its peak before that. Reason: clients leave over some time, and a busy server
+/// whose responses come and go would give back what it takes again at once.
+pub(crate) const TRIM_CALM: Duration = Duration::from_secs(1);
+
+/// How far apart a thread gives memory back. Reason: each time holds the locks of the heap for milliseconds.
+pub(crate) const TRIM_EVERY: Duration = Duration::from_secs(5);
+
 /// What a connection may have on its way while these are used up. Reason: a system call's worth; the kernel's buffers still keep a
 /// wire busy.
 pub(crate) const UNSENT_SCARCE: usize = 16 << 10;

@@ -4,6 +4,11 @@
 mod buffers;
 mod event_fd;
 pub(crate) mod file;
+#[cfg(target_env = "gnu")]
+pub(crate) mod heap;
+#[cfg(not(target_env = "gnu"))]
+#[path = "heap_elsewhere.rs"]
+pub(crate) mod heap;
 mod inherited;
 pub(crate) mod instrument;
 pub(crate) mod packet_ring;

@@ -31,6 +31,7 @@ use crate::limits::{self, Limits};
 use crate::notice::Lack;
 use crate::tasks::Ready;
 use crate::timers::{self, Deadlines, Timers};
+use crate::trim::{self, Trim};
 use crate::{Address, Handler};
 
 /// Where the wall clock for `Date` comes from.
@@ -85,6 +86,7 @@ pub struct Server<T: Transport, H: Handler> {
     lack: Option<Lack>,
     /// Until it was said that nothing is lacking any more: when to look.
     lacking: Option<Time>,
+    trim: Trim,
 }
 
 impl<T: Transport, H: Handler> Server<T, H> {
@@ -126,6 +128,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             woken_by_waker: false,
             lack: None,
             lacking: None,
+            trim: Trim::default(),
         }
     }
 
@@ -164,7 +167,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let until = if self.again.is_empty() && !self.has_woken() && self.ready.fall_asleep() {
             let log = self.engine.log.as_ref().and_then(LogBuffer::due);
             let (timer, last_call) = (self.timers.borrow().next(), self.last_call());
-            let own = [timer, self.deadlines.next(), self.drain_tick(), last_call, log, self.lacking];
+            let trim = self.trim.next();
+            let own = [timer, self.deadlines.next(), self.drain_tick(), last_call, log, self.lacking, trim];
             own.into_iter().flatten().chain(until).min()
         } else {
             Some(Time::ZERO)
@@ -228,6 +232,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         engine.counts.set_states(engine.states);
         if let Some(meter) = &mut engine.meter {
             meter.end_turn(&engine.counts.measured, engine.now, self.transport.now());
+        }
+        if self.trim.is_due(engine.now, engine.allowance.together()) {
+            trim::return_free_memory();
         }
     }
 
