@@ -62,6 +62,7 @@ mod trim;
 mod tunnel;
 mod users;
 mod watch;
+mod websocket;
 
 pub use access_log::{AccessLog, LogFormat, LogTarget};
 pub use address::Address;

@@ -144,6 +144,10 @@ pub(crate) const LAST_ACCEPTS: usize = 64;
 /// bodies.
 pub(crate) const TUNNEL_BUFFERED: usize = 64 << 10;
 
+/// How long the server waits with its Close frame for WebSockets whose handlers may close by themselves. Reason: they know of the drain
+/// as soon as the server does; what they say last should come first.
+pub(crate) const CLOSE_GRACE: Duration = Duration::from_millis(500);
+
 /// How long an idle connection is spared when descriptors are used up and others wait to be accepted. Reason: one that is about to
 /// ask again would cost a connection more.
 pub(crate) const SPARED_IDLE: Duration = Duration::from_secs(1);

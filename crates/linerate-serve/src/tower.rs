@@ -1,6 +1,6 @@
 //! `tower` services as handlers: an axum `Router` with its extractors runs unchanged.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -180,8 +180,15 @@ where
         if let Some(draining) = request.wants_upgrade() {
             let service = self.service.borrow().clone();
             let begun = Bytes::copy_from_slice(request.head().bytes());
-            let peer = self.peer_of(&request);
-            return State::HandedOver(Box::pin(hand_over(service, begun, peer, draining.clone())));
+            let upgrade = Upgrade {
+                begun,
+                peer: self.peer_of(&request),
+                draining: draining.clone(),
+                websocket: request
+                    .field("upgrade")
+                    .is_some_and(|to| to.trim().eq_ignore_ascii_case("websocket")),
+            };
+            return State::HandedOver(Box::pin(hand_over(service, upgrade)));
         }
         let tells = self.peer_of(&request);
         let (head, body, _) = request.into_parts();
@@ -305,9 +312,18 @@ where
     }
 }
 
+/// A request whose connection is handed over.
+struct Upgrade {
+    /// Its bytes.
+    begun: Bytes,
+    peer: Option<Peer>,
+    draining: Draining,
+    websocket: bool,
+}
+
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
 /// the connection behind an answer that is no upgrade.
-async fn hand_over<S, B>(service: S, begun: Bytes, peer: Option<Peer>, draining: Draining) -> Response
+async fn hand_over<S, B>(service: S, upgrade: Upgrade) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -316,15 +332,21 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
+    let Upgrade { begun, peer, draining, websocket } = upgrade;
+    let (draining, watched) = draining.of_connection();
+    // Not cloned: that would count as taken by the handler.
+    let draining = Cell::new(Some(draining));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let mut service = service.clone();
-        let draining = draining.clone();
+        let draining = draining.take();
         async move {
             let mut request = request.map(TowerBody::incoming);
             if let Some(peer) = peer {
                 request.extensions_mut().insert(peer);
             }
-            request.extensions_mut().insert(draining);
+            if let Some(draining) = draining {
+                request.extensions_mut().insert(draining);
+            }
             let failed = |error: S::Error| io::Error::other(error.to_string());
             poll_fn(|context| service.poll_ready(context)).await.map_err(failed)?;
             let connects = request.method() == http::Method::CONNECT;
@@ -346,6 +368,9 @@ where
         return explained(500, "the service gave no answer");
     };
     let status = first.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    if websocket && status == Some(101) {
+        tunnel.close_on_drain(watched);
+    }
     let mut response = Response::status(200).with_stream(tunnel);
     response.status = status.unwrap_or(500);
     response.tunnel = Some(incoming);

@@ -210,31 +210,211 @@ fn what_is_no_upgrade_is_answered_and_closed_and_h2c_is_ignored() {
     });
 }
 
+/// Reads the head of a response.
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Waits until nobody listens any more: it drains.
+fn wait_for_drain(address: std::net::SocketAddr) {
+    while TcpStream::connect(address).is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Only the handler knows how to end a protocol that is no WebSocket.
 #[test]
 fn a_drain_lets_them_talk_until_its_time_is_over() {
+    let chat = Router::new().fallback(|mut request: axum::extract::Request| async move {
+        let taken = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let (mut reader, mut writer) =
+                tokio::io::split(hyper_util::rt::TokioIo::new(taken.await.unwrap()));
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+        });
+        (axum::http::StatusCode::SWITCHING_PROTOCOLS, [("upgrade", "chat"), ("connection", "upgrade")])
+    });
+    let drain = Duration::from_millis(1500);
+    with_app(&chat, &ServerOptions { drain, ..ServerOptions::default() }, |server| {
+        let mut stream = connect(&server);
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: chat\r\nConnection: Upgrade\r\n\r\n")
+            .unwrap();
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 101 "));
+        let address = server.addr();
+        let counter = server.counter();
+        let stopping = std::thread::spawn(move || server.stop());
+        wait_for_drain(address);
+        stream.write_all(b"still").unwrap();
+        let mut back = [0; 5];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"still");
+        let counts = stopping.join().unwrap();
+        assert_eq!(counts.open, 1, "{:?}", counter());
+        assert!(!matches!(stream.read(&mut back), Ok(1..)));
+    });
+}
+
+/// Whose handler knows nothing of it (RFC 6455 section 7.4.1). A client that does not answer is cut at the end of the drain.
+#[test]
+fn a_drain_closes_websockets_in_the_name_of_their_handlers() {
     let drain = Duration::from_millis(1500);
     with(&ServerOptions { drain, ..ServerOptions::default() }, |server| {
         let mut stream = connect(&server);
         stream.write_all(upgrade("/echo").as_bytes()).unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
+        read_head(&mut stream);
         let address = server.addr();
-        let counter = server.counter();
         let stopping = std::thread::spawn(move || server.stop());
-        while TcpStream::connect(address).is_ok() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut close = [0; 4];
+        stream.read_exact(&mut close).unwrap();
+        assert_eq!(close, [0x88, 2, 0x03, 0xe9]);
+        wait_for_drain(address);
+        // What comes is read, and what the handler says to it goes nowhere.
         stream.write_all(&frame("still")).unwrap();
-        let mut back = [0; 7];
-        stream.read_exact(&mut back).unwrap();
-        assert_eq!(&back, b"\x81\x05still");
-        let counts = stopping.join().unwrap();
-        assert_eq!(counts.open, 1, "{:?}", counter());
-        assert!(!matches!(stream.read(&mut back), Ok(1..)));
+        assert_eq!(stopping.join().unwrap().open, 1);
+        assert!(!matches!(stream.read(&mut close), Ok(1..)));
+    });
+}
+
+/// One that echoes, one that pushes large messages and reads nothing, one that does nothing at all.
+fn unaware() -> Router {
+    let push = |ws: WebSocketUpgrade| async {
+        ws.on_upgrade(|mut socket| async move {
+            for i in 0.. {
+                if socket.send(Message::binary(vec![i as u8; 100_000])).await.is_err() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let idle = |ws: WebSocketUpgrade| async {
+        ws.on_upgrade(|socket| async move {
+            std::future::pending::<()>().await;
+            drop(socket);
+        })
+    };
+    router().route("/push", any(push)).route("/idle", any(idle))
+}
+
+#[test]
+fn clients_of_handlers_that_do_not_know_of_the_drain_get_whole_messages_and_1001() {
+    let options = ServerOptions { drain: PATIENCE, threads: 2, ..ServerOptions::default() };
+    with_app(&unaware(), &options, |server| {
+        runtime().block_on(async {
+            let mut sockets = Vec::new();
+            for path in ["/echo", "/push", "/idle"].into_iter().cycle().take(12) {
+                let mut socket = connect_async(format!("ws://{}{path}", server.addr())).await.unwrap().0;
+                if path == "/push" {
+                    assert!(socket.next().await.unwrap().unwrap().is_binary());
+                }
+                sockets.push((path, socket));
+            }
+            let began = std::time::Instant::now();
+            let stopping = std::thread::spawn(move || server.stop());
+            for (path, mut socket) in sockets {
+                let close = loop {
+                    let next = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+                    match next {
+                        ClientMessage::Binary(all) if path == "/push" => {
+                            assert!(all.len() == 100_000 && all.iter().all(|b| *b == all[0]));
+                        }
+                        other => break other,
+                    }
+                };
+                let ClientMessage::Close(Some(frame)) = close else { panic!("{path}: {close:?}") };
+                assert_eq!(u16::from(frame.code), 1001, "{path}");
+                assert!(!matches!(socket.next().await, Some(Ok(_))), "{path}");
+            }
+            let counts = stopping.join().unwrap();
+            assert_eq!((counts.requests, counts.open), (12, 0));
+            assert!(began.elapsed() < PATIENCE, "the last was cut");
+        });
+    });
+}
+
+/// One that waits for the drain by another way has the first word.
+#[test]
+fn a_handler_that_knows_by_the_options_says_its_own_goodbye() {
+    let draining = Draining::default();
+    let known = draining.clone();
+    let goodbye = move |ws: WebSocketUpgrade| async move {
+        assert!(!known.has_begun());
+        ws.on_upgrade(move |mut socket| async move {
+            known.begun().await;
+            let frame = CloseFrame { code: 1012, reason: "restart".into() };
+            socket.send(Message::Close(Some(frame))).await.unwrap();
+            while let Some(Ok(_)) = socket.recv().await {}
+        })
+    };
+    let app = Router::new().route("/goodbye", any(goodbye));
+    let options = ServerOptions { drain: PATIENCE, draining, ..ServerOptions::default() };
+    let server = spawn_with(options, move || tower(app.clone())).unwrap();
+    runtime().block_on(async {
+        let mut socket = connect_async(format!("ws://{}/goodbye", server.addr())).await.unwrap().0;
+        let stopping = std::thread::spawn(move || server.stop());
+        let last = tokio::time::timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap();
+        let ClientMessage::Close(Some(frame)) = last else { panic!("{last:?}") };
+        assert_eq!((u16::from(frame.code), frame.reason.as_str()), (1012, "restart"));
+        assert!(!matches!(socket.next().await, Some(Ok(_))));
+        assert_eq!(stopping.join().unwrap().open, 0);
+    });
+}
+
+/// A client that we have not written.
+const PYTHON_CLIENT: &str = r#"
+import asyncio, sys, websockets
+
+async def main():
+    async with websockets.connect(sys.argv[1] + "/echo") as echo, websockets.connect(sys.argv[1] + "/push", max_size=None) as push:
+        await echo.send("hello")
+        assert await echo.recv() == "hello"
+        assert len(await push.recv()) == 100_000
+        print("talks", flush=True)
+        for socket in (echo, push):
+            try:
+                while True:
+                    message = await socket.recv()
+                    assert len(message) == 100_000, message
+            except websockets.ConnectionClosed as closed:
+                print(closed.rcvd.code, closed.rcvd_then_sent, flush=True)
+
+asyncio.run(main())
+"#;
+
+#[test]
+fn python_sees_1001_and_an_orderly_end() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    // Debian's package is for its own.
+    let has_it = |python: &&str| {
+        let tried = Command::new(python).args(["-c", "import websockets"]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_it) else {
+        return println!("Python's websockets: not run: they are not installed");
+    };
+    let options = ServerOptions { drain: PATIENCE, ..ServerOptions::default() };
+    with_app(&unaware(), &options, |server| {
+        let url = format!("ws://{}", server.addr());
+        let mut client = Command::new("timeout")
+            .args(["60", python, "-c", PYTHON_CLIENT, &url])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("talks"));
+        let counts = server.stop();
+        assert_eq!(lines.collect::<Vec<_>>(), ["1001 True", "1001 True"]);
+        assert!(client.wait().unwrap().success());
+        assert_eq!(counts.open, 0);
     });
 }
 
