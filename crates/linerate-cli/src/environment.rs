@@ -19,7 +19,33 @@ pub(crate) fn here() -> Environment {
 }
 
 /// The command as it could be typed again, passwords left out: results are kept and passed around.
-fn command(mut words: Vec<String>) -> String {
+fn command(words: Vec<String>) -> String {
+    joined(&shown(words))
+}
+
+/// The command that makes a diagnosis again: `words` as they were typed, and where they wrote a document to a file, compared with that.
+pub(crate) fn again(words: Vec<String>, document: Option<&Path>) -> String {
+    let mut kept = Vec::new();
+    let mut rest = shown(words).into_iter().peekable();
+    while let Some(word) = rest.next() {
+        let (flag, value) = word.split_once('=').map_or((word.as_str(), None), |(f, v)| (f, Some(v)));
+        match (flag, document) {
+            ("--json" | "--baseline", Some(file)) => {
+                if value.is_none() {
+                    rest.next();
+                }
+                if flag == "--json" {
+                    kept.extend(["--baseline".to_owned(), file.display().to_string()]);
+                }
+            }
+            _ => kept.push(word),
+        }
+    }
+    joined(&kept)
+}
+
+/// Words as they were typed, without what is secret in them.
+pub(crate) fn shown(mut words: Vec<String>) -> Vec<String> {
     if let Some(first) = words.first_mut() {
         let name = Path::new(first.as_str()).file_name().map(|n| n.to_string_lossy().into_owned());
         *first = name.unwrap_or_else(|| "linerate".to_owned());
@@ -29,7 +55,47 @@ fn command(mut words: Vec<String>) -> String {
         let shown = masked(&before, word);
         before = std::mem::replace(word, shown);
     }
-    shell_words::join(words)
+    words
+}
+
+/// Words as a shell takes them.
+pub(crate) fn joined(words: &[String]) -> String {
+    words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it. Control characters would steer the terminal that it is printed on, or break its line.
+fn quoted(word: &str) -> String {
+    if !word.chars().any(char::is_control) {
+        return shell_words::quote(word).into_owned();
+    }
+    let mut out = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\'' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    out.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('\'');
+    out
+}
+
+/// Short flags that take no value: others may stand behind them in the same word.
+const BARE: &str = "q46";
+
+/// A word of short flags whose last one is `flag`, and what stands behind that.
+fn short(word: &str, flag: char) -> Option<(&str, &str)> {
+    let letters = word.strip_prefix('-')?.trim_start_matches(|c| BARE.contains(c));
+    let value = letters.strip_prefix(flag)?;
+    Some((&word[..word.len() - value.len()], value))
 }
 
 /// A word without what is secret in it, given the word before.
@@ -38,28 +104,33 @@ fn masked(before: &str, word: &str) -> String {
         |text: &str| text.split_once(':').map_or_else(|| "***".to_owned(), |(name, _)| format!("{name}:***"));
     let field = |text: &str| {
         let secret = |name: &str| linerate_report::json::is_secret(name.trim());
-        text.split_once(':').filter(|(name, _)| secret(name)).map(|(name, _)| format!("{name}: ***"))
+        let shown =
+            text.split_once(':').filter(|(name, _)| secret(name)).map(|(name, _)| format!("{name}: ***"));
+        shown.unwrap_or_else(|| text.to_owned())
     };
-    match (before, word) {
-        ("-u" | "--user", _) => pair(word),
-        ("-H" | "--header", _) => field(word).unwrap_or_else(|| word.to_owned()),
-        ("--curl", _) => "***".to_owned(),
-        _ => {
-            for (prefix, secret) in
-                [("--user=", true), ("--header=", false), ("-H", false), ("--curl=", true)]
-            {
-                let Some(rest) = word.strip_prefix(prefix) else { continue };
-                let shown = if secret { Some(pair(rest)) } else { field(rest) };
-                return shown.map_or_else(|| word.to_owned(), |shown| format!("{prefix}{shown}"));
-            }
-            if let Some(rest) =
-                word.strip_prefix("-u").filter(|rest| !rest.is_empty() && !word.starts_with("--"))
-            {
-                return format!("-u{}", pair(rest));
-            }
-            without_user(word)
+    let is =
+        |long: &str, letter: char| before == long || short(before, letter).is_some_and(|(_, v)| v.is_empty());
+    if is("--user", 'u') {
+        return pair(word);
+    }
+    if is("--header", 'H') {
+        return field(word);
+    }
+    if before == "--curl" {
+        return "***".to_owned();
+    }
+    for (prefix, secret) in [("--user=", true), ("--header=", false), ("--curl=", true)] {
+        if let Some(rest) = word.strip_prefix(prefix) {
+            return format!("{prefix}{}", if secret { pair(rest) } else { field(rest) });
         }
     }
+    if let Some((flags, value)) = short(word, 'u').filter(|(_, v)| !v.is_empty()) {
+        return format!("{flags}{}", pair(value));
+    }
+    if let Some((flags, value)) = short(word, 'H').filter(|(_, v)| !v.is_empty()) {
+        return format!("{flags}{}", field(value));
+    }
+    without_user(word)
 }
 
 /// A URL without its password.
@@ -92,9 +163,38 @@ mod tests {
             ("linerate load -H 'Accept: a' h", "linerate load -H 'Accept: a' h"),
             ("linerate load http://ada:secret@h:80/x@y", "linerate load 'http://ada:***@h:80/x@y'"),
             ("linerate load --curl 'curl -u a:secret h'", "linerate load --curl '***'"),
+            ("linerate explain -qu ada:secret h", "linerate explain -qu 'ada:***' h"),
+            ("linerate explain -4uada:secret h", "linerate explain '-4uada:***' h"),
+            ("linerate explain -qH 'X-Auth-Token: secret' h", "linerate explain -qH 'X-Auth-Token: ***' h"),
         ] {
             assert_eq!(shown(typed), kept);
             assert!(!shown(typed).contains("secret"));
         }
+    }
+
+    #[test]
+    fn a_command_can_be_pasted_whatever_is_in_it() {
+        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let typed = words(&["/bin/linerate", "explain", "--body", "a\n\x1b[2J'b\\", "h"]);
+        assert_eq!(command(typed), r"linerate explain --body $'a\n\x1b[2J\'b\\' h");
+    }
+
+    #[test]
+    fn the_same_again_is_compared_with_the_document() {
+        let again = |line: &str, document: Option<&str>| {
+            super::again(shell_words::split(line).expect("words"), document.map(Path::new))
+        };
+        let plain = "linerate explain -X PUT --body 'a  b' --repeat-unsafe http://h/?a=b";
+        assert_eq!(
+            again(plain, None),
+            "linerate explain -X PUT --body 'a  b' --repeat-unsafe 'http://h/?a=b'"
+        );
+        for typed in
+            ["--json why.json -q h", "--json=why.json -q h", "--baseline old.json --json why.json -q h"]
+        {
+            let typed = format!("linerate explain {typed}");
+            assert_eq!(again(&typed, Some("why.json")), "linerate explain --baseline why.json -q h");
+        }
+        assert_eq!(again("linerate explain --json - h", None), "linerate explain --json - h");
     }
 }

@@ -1,6 +1,7 @@
 //! `linerate explain`.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use linerate_explain::driver::{Explained, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
@@ -10,6 +11,7 @@ use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
 use crate::args::{ExplainArgs, Written};
+use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
 use crate::load::output::Sink;
@@ -29,6 +31,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     let args = &args;
     let (json, html) = (args.json.as_deref(), args.html.as_deref());
     if args.passive.is_asked(args.url.as_deref()) {
+        if args.baseline.is_some() {
+            return Err(Fault::input(
+                "--baseline compares calls that explain makes, and packets are no such calls",
+            )
+            .hint("give the URL: linerate explain --baseline FILE URL"));
+        }
         let wanted = Wanted { budget: args.budget, json, html, quiet: args.quiet };
         return passive::run(&args.passive, &wanted);
     }
@@ -41,6 +49,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let settings = settings(args, &url, &request)?;
+    let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
     let (json, html) = passive::sinks(json, html)?;
     let interrupt = Interrupt::listen()?;
     let quiet = args.quiet || !terminal::can_redraw();
@@ -59,16 +68,19 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
         Explained::Unreachable(why) => Err(Fault::unreachable(why)),
         Explained::Diagnosed(diagnosis, _) => {
             let to_stderr = [&json, &html].contains(&&Some(Sink::Stdout));
-            let text = report::to_string(&diagnosis, terminal::style_beside(to_stderr));
+            let since = before.map(|before| report::Since::of(&before, &diagnosis));
+            let since = since.as_ref();
+            let text = report::to_string(&diagnosis, since, terminal::style_beside(to_stderr));
             if let Some(sink) = &json {
-                sink.write(&report::to_json(&diagnosis, &environment::here()))?;
+                sink.write(&report::to_json(&diagnosis, since, &environment::here()))?;
             }
             if let Some(sink) = &html {
-                sink.write(&report::page::to_string(&diagnosis, &environment::here()))?;
+                sink.write(&report::page::to_string(&diagnosis, since, &environment::here()))?;
             }
             terminal::print_beside(&text, to_stderr)?;
             Ok(match diagnosis.whole {
                 _ if interrupted => Exit::Interrupted,
+                _ if since.is_some_and(|s| !s.is_fine()) => Exit::CheckFailed,
                 Whole::Healthy => Exit::Fine,
                 Whole::Caused | Whole::Inconclusive => Exit::CheckFailed,
             })
@@ -118,6 +130,8 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
     }
     Ok(Settings {
         url: url.shown(),
+        method: request.spec.method.clone(),
+        command: environment::again(std::env::args().collect(), document(args)),
         named: !given,
         addresses,
         may_repeat: safe || args.repeat_unsafe,
@@ -132,6 +146,12 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         seed: u64::from(std::process::id()),
         ..Settings::default()
     })
+}
+
+/// The file that the diagnosis is written to as a document, where it can be read again.
+fn document(args: &ExplainArgs) -> Option<&Path> {
+    let special = |path: &Path| std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    args.json.as_deref().filter(|path| *path != Path::new("-") && !special(path))
 }
 
 /// What is being done, on one line that the next one overwrites.

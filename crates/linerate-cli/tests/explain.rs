@@ -82,6 +82,70 @@ fn the_jdk() {
     }
 }
 
+/// Explained and kept, mended, and explained again.
+#[test]
+fn a_fix_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("why.json");
+    let file = file.to_str().unwrap();
+    let broken = misbehaving(&["nagle-split"]);
+    let (address, url) = (broken.address.clone(), url(&broken, "/"));
+    let said = run(&["explain", "--json", file, "-H", "X-Token: s3cret", &url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let again = format!("linerate explain --baseline {file} -H 'X-Token: ***' {url}");
+    assert!(said.out.contains(&format!("  Verify: {again}\n")), "{said:?}");
+    assert!(said.out.contains(" Then: 4") && !said.out.contains("s3cret"), "{said:?}");
+    // Nothing was changed.
+    let said = run(&["explain", "--baseline", file, &url]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("\n  still there: 4"), "{said:?}");
+    drop(broken);
+    let _mended = serving::serve(&["--listen", &address]);
+    let (document, text, _) = explained(&["--baseline", file, &url]);
+    let since = &document["baseline"]["causes"][0];
+    assert_eq!(
+        (since["id"].as_str(), since["verdict"].as_str()),
+        (Some("server-nagle-delayed-ack"), Some("gone"))
+    );
+    assert_eq!(
+        since["predicted_ms"],
+        serde_json::from_slice::<Value>(&std::fs::read(file).unwrap()).unwrap()["causes"][0]["predicted"]["after_ms"]
+    );
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with("  gone: 4") && last.ends_with("(99 % confident)"), "{text}");
+}
+
+#[test]
+fn what_is_no_diagnosis_to_compare_with() {
+    let server = misbehaving(&["think=1"]);
+    let url = url(&server, "/");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let good = path("good.json");
+    run(&["explain", "-q", "--json", &good, &url]);
+    let text = std::fs::read_to_string(&good).unwrap();
+    std::fs::write(path("cut.json"), &text[..text.len() / 3]).unwrap();
+    std::fs::write(path("other.json"), r#"{"schema": "linerate.outcome/1"}"#).unwrap();
+    std::fs::File::create(path("huge.json")).unwrap().set_len(1 << 30).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let elsewhere = url.replace("http://127.0.0.1", "http://localhost");
+    for (file, url, why) in [
+        ("cut.json", &url, "ends in the middle (line "),
+        ("other.json", &url, "is a document of linerate.outcome/1"),
+        ("huge.json", &url, "is larger than 16 MiB"),
+        ("pipe", &url, "is no ordinary file"),
+        ("none.json", &url, "cannot be read: No such file"),
+        (".", &url, "is a folder"),
+        ("good.json", &elsewhere, "is of GET http://127.0.0.1"),
+    ] {
+        let said = run(&["explain", "--baseline", &path(file), url]);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+        assert!(said.err.contains(why) && said.err.contains("hint: "), "{file}: {said:?}");
+    }
+    let said = run(&["explain", "--baseline", &good, "--capture", "--port", "1"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}
+
 #[test]
 fn servers_without_a_fault() {
     let servers = [real::node(), real::go(), real::nginx(1000), real::python(true)];

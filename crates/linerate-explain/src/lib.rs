@@ -7,10 +7,13 @@
 //! * [`causes`]: each cause with its symptom, the experiment that proves it, and what to change.
 //! * [`evidence`]: what a verdict stands on; without it none can be made.
 //! * [`stats`]: two arms against each other, dose and response.
+//! * [`times`], [`baseline`]: the calls' times, and two diagnoses against each other.
+//! * [`predict`]: what a call will take once a cause is fixed.
 //! * [`shown`]: what is shown beside a verdict: calls next to each other, [`packets`], the server's [`process`].
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only seen.
 #![forbid(unsafe_code)]
 
+pub mod baseline;
 pub mod call;
 pub mod causes;
 pub mod driver;
@@ -20,6 +23,7 @@ pub mod local;
 pub mod packets;
 pub mod passive;
 pub mod planner;
+pub mod predict;
 pub mod probe;
 pub mod process;
 mod random;
@@ -28,6 +32,7 @@ pub mod shown;
 mod signs;
 pub mod stats;
 mod steady;
+pub mod times;
 pub mod verdict;
 
 pub use driver::{Request, explain};

@@ -15,8 +15,9 @@ use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings, median_of};
 use crate::signs::{at_once, pace};
+use crate::times::Times;
 use crate::verdict::{Diagnosis, Machine, RuledOut, Verdict, Whole};
-use crate::{shown, steady};
+use crate::{predict, shown, steady};
 
 /// Where in the plan we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,14 +290,20 @@ impl Planner {
             }
             (true, None) => Whole::Healthy,
         };
+        for verdict in &mut named {
+            *verdict = verdict.clone().predicting(predict::of(record, verdict));
+        }
         let shown = shown::of(record, &named);
         let address = record.addresses().get(record.chosen()).map(ToString::to_string).unwrap_or_default();
         Diagnosis {
             whole,
             url: record.settings.url.clone(),
+            method: record.settings.method.clone(),
+            command: record.settings.command.clone(),
             address,
             dns_ms: record.lookups().first().map_or(0.0, |l| ms(l.took)),
             call: representative(record),
+            times: Times::seen(record),
             rtt_ms: record.rtt_ms(),
             causes: named,
             ruled_out,

@@ -17,6 +17,10 @@ use crate::stats::median;
 pub struct Settings {
     /// The URL as it is reported.
     pub url: String,
+    /// The request's method, as it is reported.
+    pub method: String,
+    /// The command that makes this diagnosis again, without secrets.
+    pub command: String,
     /// The request's target.
     pub target: String,
     /// The host is a name that has to be looked up.
@@ -51,6 +55,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             url: String::new(),
+            method: "GET".to_owned(),
+            command: String::new(),
             target: "/".to_owned(),
             named: false,
             addresses: Vec::new(),

@@ -46,14 +46,14 @@ pub struct Dose {
     pub took_ms: Vec<f64>,
 }
 
-type Metric = fn(&Call) -> Duration;
+pub(crate) type Metric = fn(&Call) -> Duration;
 
 /// The parts of a call that experiments compare.
 const METRICS: [Metric; 6] =
     [|c| c.receive, |c| c.wait, |c| c.total, |c| c.send + c.wait, |c| c.wait + c.receive, |c| c.connect];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 9] = [
+const TWO_ARMS: [Experiment; 10] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -63,6 +63,7 @@ const TWO_ARMS: [Experiment; 9] = [
     Experiment::Segment,
     Experiment::Origin,
     Experiment::SourcePort,
+    Experiment::Paced,
 ];
 
 /// What there is to show of what was observed.
@@ -75,8 +76,8 @@ pub(crate) fn of(record: &Record, causes: &[Verdict]) -> Shown {
     Shown { arms: Some(Box::new(arms)), doses, ..Shown::default() }
 }
 
-/// The calls whose times a trial compares.
-fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
+/// The two arms' calls whose times a trial compares, and by what.
+pub(crate) fn calls_of<'a>(record: &'a Record, trial: &Trial) -> Option<([Vec<&'a Call>; 2], Metric)> {
     let mut pairs: Vec<[Vec<&Call>; 2]> =
         TWO_ARMS.iter().map(|e| [0, 1].map(|arm| record.arm(*e, arm))).collect();
     pairs.push([record.fresh(), record.reused()]);
@@ -84,15 +85,18 @@ fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
         for metric in METRICS {
             let times = |calls: &[&Call]| calls.iter().map(|c| ms(metric(c))).collect::<Vec<_>>();
             if times(&without) == trial.without && times(&with) == trial.with {
-                let (without, with) = (middle(without, metric)?, middle(with, metric)?);
-                return Some((
-                    Arms { name: trial.name.clone(), changed: trial.changed.clone(), without, with },
-                    metric,
-                ));
+                return Some(([without, with], metric));
             }
         }
     }
     None
+}
+
+/// A call of each arm.
+fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
+    let ([without, with], metric) = calls_of(record, trial)?;
+    let (without, with) = (middle(without, metric)?, middle(with, metric)?);
+    Some((Arms { name: trial.name.clone(), changed: trial.changed.clone(), without, with }, metric))
 }
 
 fn middle(mut calls: Vec<&Call>, metric: Metric) -> Option<Call> {

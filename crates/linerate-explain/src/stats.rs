@@ -15,6 +15,23 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The median, with the interval that the order of the values gives; all of their range where there are fewer than six.
+pub fn middle(values: &[f64]) -> Estimate {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return Estimate::default() };
+    // So many of the values are below the true median by chance in fewer than one of 40 cases: the binomial distribution of a coin.
+    let n = sorted.len() as f64;
+    let (mut weight, mut sum, mut k) = (0.5_f64.powf(n), 0.0, 0);
+    while sum + weight <= 0.025 && k < last / 2 {
+        sum += weight;
+        weight *= (n - k as f64) / (k as f64 + 1.0);
+        k += 1;
+    }
+    let k = k.saturating_sub(1);
+    Estimate { value: median(&sorted), low: sorted[k], high: sorted[last - k] }
+}
+
 /// A figure and the interval that holds the true one in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
@@ -220,6 +237,17 @@ mod tests {
         // scipy.stats.fisher_exact([[7, 3], [0, 10]], alternative="greater").pvalue
         assert!((more_often(7, 10, 0, 10) - 120.0 / 77_520.0).abs() < 1e-9);
         assert!((more_often(3, 4, 2, 5) - 0.357_142_857).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_interval_of_a_median() {
+        let of = |n: u32| middle(&(1..=n).map(f64::from).collect::<Vec<_>>());
+        // Conover, Practical Nonparametric Statistics: the ranks for 95 %.
+        for (n, low, high) in [(1, 1.0, 1.0), (5, 1.0, 5.0), (8, 1.0, 8.0), (9, 2.0, 8.0), (20, 6.0, 15.0)] {
+            let seen = of(n);
+            assert_eq!((seen.low, seen.high), (low, high), "{n}");
+        }
+        assert_eq!(middle(&[]), Estimate::default());
     }
 
     #[test]

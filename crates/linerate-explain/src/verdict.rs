@@ -3,8 +3,10 @@
 use crate::call::Call;
 use crate::causes::{Cause, Fix};
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::predict::Prediction;
 use crate::shown::Shown;
 use crate::stats::Estimate;
+use crate::times::Times;
 
 /// A cause, named. It can only be made from [`Grounds`].
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +22,7 @@ pub struct Verdict {
     evidence: Vec<String>,
     fixes: &'static [Fix],
     verify: &'static str,
+    predicted: Option<Prediction>,
 }
 
 impl Verdict {
@@ -44,12 +47,19 @@ impl Verdict {
             evidence,
             fixes: cause.fixes,
             verify: cause.verify,
+            predicted: None,
         }
     }
 
     /// With how the time follows the strength of the lever.
     pub(crate) fn with_dose(mut self, dose: Option<Estimate>) -> Verdict {
         self.dose = dose;
+        self
+    }
+
+    /// With what the call will take without it.
+    pub(crate) fn predicting(mut self, predicted: Option<Prediction>) -> Verdict {
+        self.predicted = predicted;
         self
     }
 
@@ -135,9 +145,14 @@ impl Verdict {
         self.fixes
     }
 
-    /// The command that verifies the fix; `{url}` stands for the URL.
+    /// What to mind when the same command is run again to verify the fix; empty where there is nothing.
     pub fn verify(&self) -> &'static str {
         self.verify
+    }
+
+    /// What the call will take once it is fixed, where that can be told.
+    pub fn predicted(&self) -> Option<Prediction> {
+        self.predicted
     }
 
     /// What it is ranked by: what it costs, and how sure that is.
@@ -202,12 +217,18 @@ pub struct Diagnosis {
     pub whole: Whole,
     /// What was asked for.
     pub url: String,
+    /// The request's method.
+    pub method: String,
+    /// The command that makes this diagnosis again, without secrets.
+    pub command: String,
     /// Where it went.
     pub address: String,
     /// Time of the name's lookup, milliseconds; 0 for an address.
     pub dns_ms: f64,
     /// The call that stands for all: the one in the middle of those that were observed.
     pub call: Call,
+    /// The times of all calls with nothing changed.
+    pub times: Times,
     /// Round-trip time of the network, milliseconds.
     pub rtt_ms: f64,
     /// Causes, what costs most first.

@@ -391,8 +391,9 @@ fn masked(name: &str, value: &str) -> String {
 
 /// Whether a field's value is a secret.
 pub fn is_secret(name: &str) -> bool {
-    let secret = ["authorization", "proxy-authorization", "cookie", "x-api-key"];
-    secret.iter().any(|s| s.eq_ignore_ascii_case(name))
+    let secret = ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password", "session"];
+    let name = name.to_ascii_lowercase();
+    secret.iter().any(|s| name.contains(s))
 }
 
 /// A time as RFC 3339 in UTC with milliseconds.

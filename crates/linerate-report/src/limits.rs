@@ -27,3 +27,9 @@ pub const BEYOND: f64 = 10.0;
 
 /// Receives of a call that its document lists. Reason: the first tell their rhythm; a large answer has thousands.
 pub const RECEIVES: usize = 200;
+
+/// Causes that are read of a document to compare with. Reason: a diagnosis names a few.
+pub const BASELINE_CAUSES: usize = 64;
+
+/// Times that are read of each part. Reason: a diagnosis makes 90 calls at most.
+pub const BASELINE_TIMES: usize = 1_000;

@@ -23,11 +23,13 @@ Examples:
   linerate explain --origin http://10.0.0.7:8080/report http://www.example.com/report
                                                                      is it the proxy, or the server behind it?
   linerate explain --json - http://127.0.0.1:8080/                   for a script
+  linerate explain --json why.json http://127.0.0.1:8080/            keep it, mend what it names, and:
+  linerate explain --baseline why.json http://127.0.0.1:8080/        is it gone?
   linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
 
-Exit codes: 0 nothing is wrong; 1 a cause was found, or something is wrong and no cause can be named; 2 bad input, nothing was
-run; 3 the server could not be reached; 4 something failed here; 130 interrupted.";
+Exit codes: 0 nothing is wrong; 1 a cause was found, something is wrong and no cause can be named, or a cause of --baseline is not
+gone; 2 bad input, nothing was run; 3 the server could not be reached; 4 something failed here; 130 interrupted.";
 
 /// Say why a call is slow, and prove it by experiment
 ///
@@ -63,6 +65,10 @@ pub(crate) struct ExplainArgs {
     /// The same resource at the server behind the proxy: the call is made there, too, and compared with the one through the proxy
     #[arg(long, value_name = "URL", requires = "url", help_heading = HOW)]
     pub(crate) origin: Option<String>,
+
+    /// Compare with the document that --json FILE wrote before a fix: is its cause gone, and was the prediction right?
+    #[arg(long, value_name = "FILE", help_heading = HOW)]
+    pub(crate) baseline: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) to: AddressFlags,

@@ -13,7 +13,7 @@ use linerate_report::units;
 use super::Interrupt;
 use crate::explain::progress;
 use crate::fault::Fault;
-use crate::terminal;
+use crate::{environment, terminal};
 
 /// Calls the slowest request again, alone, and prints what was found; `None` when there was nothing to look at or no way to.
 pub(super) fn explain(
@@ -46,7 +46,7 @@ pub(super) fn explain(
     }
     match explained {
         Ok(Explained::Diagnosed(diagnosis, _)) => {
-            let text = report::to_string(&diagnosis, terminal::style_beside(to_stderr));
+            let text = report::to_string(&diagnosis, None, terminal::style_beside(to_stderr));
             say(text.trim_end(), to_stderr)?;
             if diagnosis.whole == Whole::Healthy {
                 say(
@@ -86,11 +86,38 @@ fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
     let settings = Settings {
         url: format!("http://{}{}", plan.target.authority, request.path),
         addresses: plan.target.addresses.clone(),
+        method: spec.method.clone(),
+        command: command(&spec, &plan.target.authority),
         may_repeat: matches!(spec.method.as_str(), "GET" | "HEAD"),
         seed: u64::from(std::process::id()),
         ..Settings::default()
     };
     Some((Request { host: address.ip().to_string(), port: address.port(), spec, origin: None }, settings))
+}
+
+/// The command that explains that request again.
+fn command(spec: &RequestSpec, authority: &str) -> String {
+    let mut words = ["linerate", "explain"].map(str::to_owned).to_vec();
+    let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
+    if spec.method != if spec.body.is_empty() { "GET" } else { "POST" } {
+        add("-X", spec.method.clone());
+    }
+    let usual = ["host", "user-agent", "content-length"];
+    for (name, value) in &spec.fields {
+        let own = name.eq_ignore_ascii_case("host") && value != authority;
+        if own
+            || !usual.iter().any(|n| name.eq_ignore_ascii_case(n))
+                && (name.as_str(), value.as_str()) != ("Accept", "*/*")
+        {
+            add("-H", format!("{name}: {value}"));
+        }
+    }
+    if !spec.body.is_empty() {
+        // What is no text is in a file of the plan.
+        add("--body", std::str::from_utf8(&spec.body).map_or("@FILE".to_owned(), str::to_owned));
+    }
+    words.push(format!("http://{authority}{}", spec.target));
+    environment::joined(&environment::shown(words))
 }
 
 fn say(text: &str, to_stderr: bool) -> Result<(), Fault> {
@@ -123,6 +150,11 @@ mod tests {
         assert_eq!((request.spec.target.as_str(), settings.may_repeat), ("/x", true));
         assert_eq!(request.spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
         plan.requests[0].method = "POST".to_owned();
-        assert!(!super::request(&plan, &sample(Some(1.0), "")).expect("a request").1.may_repeat);
+        plan.requests[0].body = Some(b"a b".to_vec());
+        plan.requests[0].fields.push(("Cookie".to_owned(), "secret".to_owned()));
+        let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
+        assert!(!settings.may_repeat);
+        let again = "linerate explain -H 'Cookie: ***' --body 'a b' http://127.0.0.1:8080/x";
+        assert_eq!((settings.method.as_str(), settings.command.as_str()), ("POST", again));
     }
 }

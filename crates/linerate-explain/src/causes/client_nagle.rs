@@ -16,7 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "client-nagle-delayed-ack",
     title: "the client holds the body of its request back until the server acknowledges the head (Nagle's algorithm meeting delayed ACKs)",
     fixes: FIXES,
-    verify: "linerate explain --writes apart --repeat-unsafe {url} (as the client writes), then with --writes one",
+    verify: "where the client now writes in one piece: with --writes one",
     wants,
     judge,
 };

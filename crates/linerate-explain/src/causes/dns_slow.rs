@@ -13,7 +13,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "dns-slow",
     title: "looking up the server's name is slow",
     fixes: FIXES,
-    verify: "linerate explain {url}, and beside it with the address in place of the name",
+    verify: "and beside it with the address in place of the name",
     wants: nothing,
     judge,
 };

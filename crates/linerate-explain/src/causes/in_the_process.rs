@@ -109,7 +109,7 @@ pub(super) static BLOCKED: Cause = Cause {
     judge: blocked,
 };
 
-const PID_AGAIN: &str = "linerate explain --pid PID {url}";
+const PID_AGAIN: &str = "with --pid of the process that answers then, where it was started again";
 /// Below this nothing is worth naming.
 const LEAST_MS: f64 = 3.0;
 

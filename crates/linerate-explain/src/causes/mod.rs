@@ -91,7 +91,7 @@ pub struct Cause {
     pub title: &'static str,
     /// What to change.
     pub fixes: &'static [Fix],
-    /// The command that verifies the fix.
+    /// What to mind when the same command is run again to verify the fix; empty where there is nothing.
     pub verify: &'static str,
     /// The probes that would tell more, when there is a sign of it; none when all is known.
     pub(crate) wants: fn(&Record) -> Vec<Block>,
@@ -103,8 +103,8 @@ pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use server_think::WORK_MS;
 pub(crate) use time_wait::seen_in_packets;
 
-/// What most fixes are verified by.
-pub(crate) const AGAIN: &str = "linerate explain {url}";
+/// Most fixes are verified by the same command.
+pub(crate) const AGAIN: &str = "";
 
 /// All of them, in the order in which they are looked at: what hides others first.
 pub static ALL: [&Cause; 34] = [

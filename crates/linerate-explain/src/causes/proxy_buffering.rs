@@ -16,7 +16,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "proxy-buffering",
     title: "the proxy holds the answer back until it has collected it, while the server behind has begun to send",
     fixes: FIXES,
-    verify: "linerate explain --origin ORIGIN {url}",
+    verify: super::AGAIN,
     wants,
     judge,
 };

@@ -9,7 +9,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "send-buffer",
     title: "the send buffer is too small for this path: too little is on the way at once",
     fixes: FIXES,
-    verify: "linerate explain --repeat-unsafe {url} with the same body",
+    verify: super::AGAIN,
     wants: nothing,
     judge,
 };

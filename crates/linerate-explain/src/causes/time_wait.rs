@@ -124,7 +124,7 @@ pub(crate) fn seen_in_packets(causes: &mut [Verdict], collisions: u64) {
             *verdict = verdict.clone().saying(words.clone());
         } else if verdict.id() == super::syn_loss::CAUSE.id {
             let grounds = Grounds::Seen { words: words.clone(), alone: true };
-            *verdict = Verdict::new(&CAUSE, verdict.cost_ms(), grounds);
+            *verdict = Verdict::new(&CAUSE, verdict.cost_ms(), grounds).predicting(verdict.predicted());
         }
     }
 }

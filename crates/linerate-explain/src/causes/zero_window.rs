@@ -13,7 +13,7 @@ pub(super) static CAUSE: Cause = Cause {
     id: "zero-window",
     title: "the server reads the request slowly: its receive window is full",
     fixes: FIXES,
-    verify: "linerate explain --repeat-unsafe {url} with the same body",
+    verify: super::AGAIN,
     wants: nothing,
     judge,
 };

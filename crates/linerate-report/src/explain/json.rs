@@ -2,22 +2,26 @@
 
 use std::time::Duration;
 
+use linerate_explain::baseline::{Before, Change, Compared};
 use linerate_explain::call::Call;
 use linerate_explain::evidence::Trial;
 use linerate_explain::packets::Packets;
 use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
 use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
+use linerate_explain::times::{Part, Times};
 use linerate_explain::{Diagnosis, Verdict};
 
+use super::Since;
 use crate::Environment;
 use crate::passive::json::segments;
 use crate::schema::diagnosis as schema;
 
 /// The document as indented JSON, with a line end.
-pub fn to_json(diagnosis: &Diagnosis, environment: &Environment) -> String {
+pub fn to_json(diagnosis: &Diagnosis, since: Option<&Since>, environment: &Environment) -> String {
+    let document = schema::Document { baseline: since.map(compared), ..document(diagnosis, environment) };
     // Only maps with keys that are no strings can fail here, and there are none.
-    let mut text = serde_json::to_string_pretty(&document(diagnosis, environment)).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }
@@ -27,9 +31,11 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
     schema::Document {
         schema: schema::SCHEMA.to_owned(),
         target: diagnosis.url.clone(),
+        method: diagnosis.method.clone(),
         address: diagnosis.address.clone(),
         verdict: diagnosis.whole.name().to_owned(),
         call: Some(call(diagnosis)),
+        times_ms: times(&diagnosis.times),
         segments: packets(diagnosis).and_then(|p| p.call.as_ref()).map_or_else(Vec::new, segments),
         causes: diagnosis.causes.iter().enumerate().map(|(i, c)| cause(diagnosis, i, c)).collect(),
         ruled_out: diagnosis
@@ -48,6 +54,7 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         },
         concurrency: diagnosis.served_at_once.map(|served_at_once| schema::Concurrency { served_at_once }),
         process: diagnosis.shown.process.as_deref().map(process),
+        baseline: None,
         environment: schema::Environment {
             command: environment.command.clone(),
             version: environment.version.clone(),
@@ -91,6 +98,43 @@ fn call(diagnosis: &Diagnosis) -> schema::Call {
     }
 }
 
+fn all(times: &[f64]) -> Vec<f64> {
+    times.iter().map(|t| round(*t)).collect()
+}
+
+fn times(times: &Times) -> schema::Times {
+    schema::Times {
+        call: all(&times.call),
+        new_connection: all(&times.new),
+        first_byte: all(&times.first_byte),
+        with_lookup: all(&times.lookup),
+    }
+}
+
+fn compared(since: &Since) -> schema::Baseline {
+    let cause = |(before, now): &(Before, Compared)| schema::Since {
+        id: before.id.clone(),
+        verdict: now.change.name().to_owned(),
+        part: before.part.name().to_owned(),
+        before_ms: round(now.before_ms),
+        now_ms: round(now.now_ms),
+        confidence: now.confidence.map(round),
+        calls_to_tell: if let Change::Unclear(n) = now.change { Some(n) } else { None },
+        predicted_ms: before.predicted.map(|p| round(p.value)),
+        prediction_held: now.held,
+    };
+    schema::Baseline {
+        file: since.file.clone(),
+        causes: since.causes.iter().map(cause).collect(),
+        calls: since.calls.map(|c| schema::CallsSince {
+            verdict: c.pace.name().to_owned(),
+            before_ms: round(c.before_ms),
+            now_ms: round(c.now_ms),
+            confidence: c.confidence.map(round),
+        }),
+    }
+}
+
 fn packets(diagnosis: &Diagnosis) -> Option<&Packets> {
     diagnosis.shown.packets.as_deref()
 }
@@ -105,6 +149,13 @@ fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
         cost_ms: round(verdict.cost_ms()),
         confidence: round(verdict.confidence()),
         proof: verdict.proof().name().to_owned(),
+        part: Part::of(verdict.id()).name().to_owned(),
+        predicted: verdict.predicted().map(|p| schema::Predicted {
+            before_ms: round(p.before_ms),
+            after_ms: round(p.after.value),
+            ci95_ms: [round(p.after.low), round(p.after.high)],
+            measured: p.measured,
+        }),
         experiments: trials.map(|(n, t)| experiment(t, verdict.dose().filter(|_| n == 0), doses)).collect(),
         evidence: verdict.evidence().to_vec(),
         seen: packets(diagnosis).and_then(|p| p.seen_of(verdict.id())).map(str::to_owned),
@@ -113,7 +164,8 @@ fn cause(diagnosis: &Diagnosis, i: usize, verdict: &Verdict) -> schema::Cause {
             .iter()
             .map(|f| schema::Fix { software: f.software.to_owned(), change: f.change.to_owned() })
             .collect(),
-        verify: verdict.verify().replace("{url}", &diagnosis.url),
+        verify: super::words::verify(diagnosis),
+        verify_notes: super::words::verify_notes(verdict, diagnosis),
     }
 }
 
@@ -154,7 +206,6 @@ fn process(p: &ProcessView) -> schema::Process {
 }
 
 fn experiment(trial: &Trial, dose: Option<Estimate>, doses: &[Dose]) -> schema::Experiment {
-    let all = |times: &[f64]| times.iter().map(|t| round(*t)).collect::<Vec<f64>>();
     schema::Experiment {
         name: trial.name.clone(),
         changed: trial.changed.clone(),

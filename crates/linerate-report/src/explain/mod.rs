@@ -1,5 +1,6 @@
 //! A diagnosis as people and machines read it: text ([`to_string`]), a page of its own ([`page`]), a document ([`to_json`]).
 
+pub mod baseline;
 mod chart;
 mod json;
 pub mod page;
@@ -10,5 +11,6 @@ mod tests;
 mod text;
 mod words;
 
+pub use baseline::{Baseline, Since};
 pub use json::{document, to_json};
 pub use text::to_string;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
 use super::words::{self, capital, time, total_ms};
-use super::{chart, picture, process};
+use super::{Since, chart, picture, process};
 use crate::passive::escape;
 use crate::passive::page::{diagrams, page};
 use crate::{Environment, diagram};
 
 /// The page of a diagnosis.
-pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
+pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment) -> String {
     let class = match d.whole {
         Whole::Healthy => "good",
         Whole::Caused => "bad",
@@ -31,6 +31,16 @@ pub fn to_string(d: &Diagnosis, environment: &Environment) -> String {
         crate::units::several(d.calls as u64, "call", "calls"),
         d.took_s
     );
+    if let Some(since) = since {
+        let class = if since.is_fine() { "good" } else { "warn" };
+        let _ = write!(out, "<section><h2>{}</h2>", escape(&since.heading()));
+        let lines = since.lines(true);
+        for (i, text) in lines.iter().enumerate() {
+            let (tag, class) = if i + 1 == lines.len() { ("b", class) } else { ("span", "") };
+            let _ = write!(out, "<p class=\"lead\"><{tag} class=\"{class}\">{}</{tag}></p>", escape(text));
+        }
+        out.push_str("</section>");
+    }
     let pictures = picture::of(d, true);
     let calls = diagrams(&pictures, diagram::to_svgs(&pictures));
     let _ = write!(out, "<section><h2>{}</h2>{calls}", call_title(d));
@@ -131,6 +141,9 @@ fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
         cause.confidence(),
         escape(&capital(cause.title()))
     );
+    if let Some(words) = words::predicted(cause, true) {
+        let _ = write!(out, "<p><b>Once it is fixed:</b> {}</p>", escape(&words));
+    }
     out.push_str("<div class=\"diagrams\">");
     for trial in cause.trials() {
         let _ = write!(
@@ -173,6 +186,8 @@ fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
             escape(fix.change)
         );
     }
-    let verify = escape(&words::verify(cause, &d.url));
-    let _ = write!(out, "</table><p><b>Verify:</b> <code>{verify}</code></p></section>");
+    let notes =
+        words::verify_notes(cause, d).map_or(String::new(), |n| format!(" <small>({})</small>", escape(&n)));
+    let verify = escape(&words::verify(d));
+    let _ = write!(out, "</table><p><b>Verify:</b> <code>{verify}</code>{notes}</p></section>");
 }

@@ -91,15 +91,15 @@ fn a_healthy_server_is_told_so() {
     let healthy = explained(|_, fresh| pauses(0.1, fresh));
     let lines = words::headline(&healthy, true);
     assert_eq!(lines[0], "Nothing is wrong: your call takes 2.10 ms, of which 1.90 ms is the network.");
-    assert!(to_string(&healthy, Style::default()).starts_with("Nothing is wrong"));
-    assert!(page::to_string(&healthy, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
+    assert!(to_string(&healthy, None, Style::default()).starts_with("Nothing is wrong"));
+    assert!(page::to_string(&healthy, None, &environment()).contains("<h1 class=\"good\">Nothing is wrong"));
 }
 
 #[test]
 fn both_arms_are_shown_next_to_each_other_where_there_is_room() {
     let stalled = stalled();
     for width in [40, 80, 103, 120, 200] {
-        let text = to_string(&stalled, Style { width, ..Style::default() });
+        let text = to_string(&stalled, None, Style { width, ..Style::default() });
         let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
         // The commands to type and the diagrams' least width are not broken.
         assert!(longest <= usize::from(width.clamp(70, 120)), "{width}: {longest}\n{text}");
@@ -108,13 +108,13 @@ fn both_arms_are_shown_next_to_each_other_where_there_is_room() {
         assert_eq!(beside, width >= 104, "{width}\n{text}");
         assert!(width < 80 || text.contains("the rest waits for our ACK"), "{text}");
     }
-    let ascii = to_string(&stalled, Style { unicode: false, ..Style::default() });
+    let ascii = to_string(&stalled, None, Style { unicode: false, ..Style::default() });
     assert!(ascii.is_ascii(), "{ascii}");
 }
 
 #[test]
 fn the_page_needs_nothing_else_and_what_came_from_elsewhere_is_text() {
-    let page = page::to_string(&stalled(), &environment());
+    let page = page::to_string(&stalled(), None, &environment());
     // Two diagrams, one experiment, its doses.
     assert_eq!(page.matches("<svg ").count(), 4, "{page}");
     assert!(page.contains("Dose and response"));
@@ -137,7 +137,7 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
         ..Call::default()
     });
     assert_eq!(hangs.whole, Whole::Inconclusive);
-    let text = to_string(&hangs, Style::default());
+    let text = to_string(&hangs, None, Style::default());
     assert!(text.contains("4.00 s nothing more: we gave up"), "{text}");
     assert_eq!(text.matches("calls failed: no answer").count(), 1, "said once\n{text}");
     let many = Call {
@@ -145,7 +145,8 @@ fn a_call_that_hangs_is_drawn_to_its_end() {
         ..pauses(50.0, false)
     };
     assert!(
-        to_string(&explained(|_, _| many.clone()), Style::default()).contains("48 more receives, 48 bytes")
+        to_string(&explained(|_, _| many.clone()), None, Style::default())
+            .contains("48 more receives, 48 bytes")
     );
 }
 
@@ -159,7 +160,7 @@ fn receives_that_are_drawn_as_one_leave_no_silence_around_them() {
         let end = Some(Err(Failure { stage: Stage::Receive, why: Why::TimedOut, words }));
         Call { fresh, connect, wait: t(100.0), total: t(4000.0), receives, end, ..Call::default() }
     });
-    let shown = to_string(&streams, Style::default());
+    let shown = to_string(&streams, None, Style::default());
     assert!(shown.contains("37 more receives"), "{shown}");
     assert!(shown.contains("the answer goes on") && !shown.contains("nothing from the server"), "{shown}");
 }
@@ -184,7 +185,7 @@ fn a_process_in_a_few_lines() {
         notes: vec!["odd".to_owned()],
         ..ProcessView::default()
     }));
-    let text = to_string(&diagnosis, Style::default());
+    let text = to_string(&diagnosis, None, Style::default());
     let part: Vec<&str> =
         text.lines().skip_while(|l| !l.starts_with("The server's process")).take(10).collect();
     insta::assert_snapshot!(part.join("\n"), @r"
@@ -198,9 +199,81 @@ fn a_process_in_a_few_lines() {
       pauses      2 garbage collections (12.0 ms), 3 safepoints (13.0 ms) meanwhile
       note        odd
     ");
-    let page = page::to_string(&diagnosis, &environment());
+    let page = page::to_string(&diagnosis, None, &environment());
     assert!(page.contains("990 open, 1,000 allowed: nearly all are used up"));
     let document = document(&diagnosis, &environment());
     assert_eq!(document.process.map(|p| (p.pid, p.open_files)), Some((4711, Some(990))));
     assert_eq!(document.causes[0].experiments[0].dose.as_ref().map(|d| d.points.len()), Some(4));
+}
+
+/// What `--json` writes of it, read again.
+fn kept(diagnosis: &Diagnosis) -> Baseline {
+    Baseline::parse("why.json", &to_json(diagnosis, None, &environment())).expect("a diagnosis")
+}
+
+#[test]
+fn what_is_fixed_is_gone_as_predicted() {
+    let before = stalled();
+    let predicted = before.causes[0].predicted().expect("the calls that acknowledge at once");
+    assert!(
+        (predicted.before_ms - 45.0).abs() < 0.1 && (predicted.after.value - 2.0).abs() < 0.1,
+        "{predicted:?}"
+    );
+    assert!(predicted.measured);
+    let now = explained(|_, fresh| pauses(0.1, fresh));
+    let since = Since::of(&kept(&before), &now);
+    assert!(since.is_fine());
+    let text = to_string(&now, Some(&since), Style::default());
+    let last: Vec<&str> = text.lines().rev().take(3).collect();
+    assert_eq!(last[0], "  gone: 45.0 ms before, 2.10 ms now (99 % confident)");
+    assert!(last[1].starts_with("  predicted: 2.00 ms (") && last[1].ends_with("which held"), "{last:?}");
+    assert_eq!(last[2], "Since why.json: server-nagle-delayed-ack");
+    let page = page::to_string(&now, Some(&since), &environment());
+    assert!(page.contains("gone: 45.0 ms before, 2.10 ms now (99 % confident)"), "{page}");
+    let json = to_json(&now, Some(&since), &environment());
+    assert!(json.contains("\"verdict\": \"gone\"") && json.contains("\"prediction_held\": true"), "{json}");
+    // And the other way round.
+    let since = Since::of(&kept(&before), &before);
+    assert!(!since.is_fine());
+    let text = to_string(&before, Some(&since), Style::default());
+    assert!(text.ends_with("\n  still there: 45.0 ms before, 45.0 ms now (it is named again)\n"), "{text}");
+    let since = Since::of(&kept(&now), &before);
+    assert!(!since.is_fine());
+    let text = to_string(&before, Some(&since), Style::default());
+    assert!(text.contains("  slower: 2.10 ms before, 45.0 ms now (99 % confident)"), "{text}");
+}
+
+#[test]
+fn documents_to_compare_with_are_read_with_care() {
+    let whole = to_json(&stalled(), None, &environment());
+    let said = |text: &str| Baseline::parse("why.json", text).expect_err("unfit").message;
+    assert!(said(&whole[..whole.len() / 2]).starts_with("why.json ends in the middle (line "));
+    assert_eq!(said(" "), "why.json is empty");
+    assert!(said("<html>").starts_with("why.json is no JSON (line 1"));
+    assert!(said("[1]").contains("has no \"schema\""));
+    let outcome = r#"{"schema": "linerate.outcome/1"}"#;
+    assert_eq!(said(outcome), "why.json is a document of linerate.outcome/1, not of linerate.diagnosis/1");
+    assert!(said(&whole.replace("times_ms", "times_us")).contains("has no times of calls"));
+    let passive = r#"{"schema": "linerate.diagnosis/1", "mode": "passive"}"#;
+    assert!(said(passive).contains("is of packets"));
+    let before = kept(&stalled());
+    assert_eq!(before.is_of("http://127.0.0.1/<b>", "GET"), Ok(()));
+    let other = before.is_of("http://127.0.0.1/", "GET").expect_err("another URL");
+    assert_eq!(other.message, "why.json is of GET http://127.0.0.1/<b>, not of GET http://127.0.0.1/");
+    assert!(before.is_of("http://127.0.0.1/<b>", "POST").is_err());
+    // Whatever else is in it does no harm.
+    let odd = whole.replace("\"cost_ms\"", "\"cost\"").replace("45", "-1e400");
+    let _ = Baseline::parse("why.json", &odd);
+}
+
+#[test]
+fn the_command_that_was_run_verifies() {
+    let mut diagnosis = stalled();
+    diagnosis.command =
+        format!("linerate explain -H 'Cookie: ***' --body '{}' http://h/", "a  b ".repeat(30));
+    let text = to_string(&diagnosis, None, Style::default());
+    assert!(text.contains(&format!("  Verify: {}\n", diagnosis.command)), "in one piece\n{text}");
+    assert!(text.contains("(with what stands here as *** put back)"), "{text}");
+    let document = document(&diagnosis, &environment());
+    assert_eq!(document.causes[0].verify, diagnosis.command);
 }

@@ -6,11 +6,11 @@ use linerate_explain::{Diagnosis, Verdict, Whole};
 
 use super::page::shares;
 use super::words::{self, time, total_ms};
-use super::{picture, process};
+use super::{Since, picture, process};
 use crate::{Style, diagram, units};
 
 /// The diagnosis as text.
-pub fn to_string(diagnosis: &Diagnosis, style: Style) -> String {
+pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> String {
     let style = Style { width: style.width.clamp(40, WIDEST), ..style };
     let mut page = Page { style, text: String::new() };
     page.verdict(diagnosis);
@@ -28,6 +28,9 @@ pub fn to_string(diagnosis: &Diagnosis, style: Style) -> String {
     let calls = units::several(diagnosis.calls as u64, "call", "calls");
     let words = format!("{calls} in {:.1} s, to {}", diagnosis.took_s, diagnosis.address);
     page.line(&style.dim(&words));
+    if let Some(since) = since {
+        page.since(since);
+    }
     page.text
 }
 
@@ -92,6 +95,11 @@ impl Page {
 
     fn verdict(&mut self, d: &Diagnosis) {
         for (i, line) in words::headline(d, self.style.unicode).iter().enumerate() {
+            if line.ends_with(&words::verify(d)) {
+                // In one piece, so that it can be pasted.
+                self.line(line);
+                continue;
+            }
             let line = Style { width: self.style.width.min(TEXT), ..self.style }.wrapped("", line);
             for line in line.lines() {
                 let shown = match (i, d.whole) {
@@ -143,6 +151,9 @@ impl Page {
         }
         let (cost, level) = (self.time(cause.cost_ms()), words::meaning(cause.proof()));
         self.paragraph("  ", 2, &format!("costs {cost} a call; {level} ({:.2})", cause.confidence()));
+        if let Some(words) = words::predicted(cause, self.style.unicode) {
+            self.paragraph("  ", 2, &format!("once it is fixed: {words}"));
+        }
         for trial in cause.trials() {
             self.trial(trial);
         }
@@ -156,7 +167,11 @@ impl Page {
         for fix in cause.fixes() {
             self.paragraph("    ", 8, &format!("{}: {}", fix.software, fix.change));
         }
-        self.paragraph("  Verify: ", 10, &words::verify(cause, &d.url));
+        // In one piece, so that it can be pasted.
+        self.line(&format!("  Verify: {}", words::verify(d)));
+        if let Some(notes) = words::verify_notes(cause, d) {
+            self.paragraph("          ", 10, &format!("({notes})"));
+        }
     }
 
     fn trial(&mut self, trial: &Trial) {
@@ -174,6 +189,23 @@ impl Page {
             trial.with.len()
         );
         self.paragraph("  - ", 4, &words);
+    }
+
+    fn since(&mut self, since: &Since) {
+        self.heading(&since.heading());
+        let lines = since.lines(self.style.unicode);
+        for (i, words) in lines.iter().enumerate() {
+            let last = i + 1 == lines.len();
+            let width = self.style.width.min(TEXT);
+            for line in (Style { width, ..self.style }).wrapped("  ", words).lines() {
+                let shown = match (last, since.is_fine()) {
+                    (true, true) => self.style.good(line),
+                    (true, false) => self.style.warn(line),
+                    _ => line.to_owned(),
+                };
+                self.line(&shown);
+            }
+        }
     }
 
     fn process(&mut self, d: &Diagnosis) {

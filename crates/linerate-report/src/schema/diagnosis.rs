@@ -16,12 +16,16 @@ pub struct Document {
     pub schema: String,
     /// What was asked for.
     pub target: String,
+    /// The request's method.
+    pub method: String,
     /// Where it went.
     pub address: String,
     /// `healthy`, `caused` or `inconclusive`.
     pub verdict: String,
     /// The call that stands for all.
     pub call: Option<Call>,
+    /// Milliseconds of all calls with nothing changed: what another diagnosis is compared with.
+    pub times_ms: Times,
     /// Its packets; empty where none were captured (`limits` says why).
     pub segments: Vec<Segment>,
     /// What costs most first.
@@ -42,8 +46,72 @@ pub struct Document {
     /// The server's process, when it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
+    /// What has become of an earlier diagnosis (`--baseline`); absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// Where it was run.
     pub environment: Environment,
+}
+
+/// Milliseconds of each call, by what a caller waits for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Times {
+    /// On a kept connection where the server keeps it; behind redirects to the last answer.
+    pub call: Vec<f64>,
+    /// With the connection's opening.
+    pub new_connection: Vec<f64>,
+    /// To the first byte of the answer.
+    pub first_byte: Vec<f64>,
+    /// With the name's lookup, one for each lookup.
+    pub with_lookup: Vec<f64>,
+}
+
+/// An earlier diagnosis against this one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Baseline {
+    /// The file that has it.
+    pub file: String,
+    /// Its causes.
+    pub causes: Vec<Since>,
+    /// Where it named none: the calls then and now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsSince>,
+}
+
+/// What has become of a cause.
+#[derive(Clone, Debug, Serialize)]
+pub struct Since {
+    /// The cause.
+    pub id: String,
+    /// `gone`, `partly gone`, `still there` or `unclear`.
+    pub verdict: String,
+    /// The part of `times_ms` that was compared.
+    pub part: String,
+    /// In the middle, then.
+    pub before_ms: f64,
+    /// And now.
+    pub now_ms: f64,
+    /// How likely it is that this is no chance; null where that is unclear, or the cause is named again.
+    pub confidence: Option<f64>,
+    /// Calls that would tell, where it is unclear.
+    pub calls_to_tell: Option<usize>,
+    /// What was predicted.
+    pub predicted_ms: Option<f64>,
+    /// Whether that held; null where the cause is not gone.
+    pub prediction_held: Option<bool>,
+}
+
+/// Calls then and now.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallsSince {
+    /// `slower`, `faster` or `as before`.
+    pub verdict: String,
+    /// In the middle, then.
+    pub before_ms: f64,
+    /// And now.
+    pub now_ms: f64,
+    /// How likely it is that this is no chance.
+    pub confidence: Option<f64>,
 }
 
 /// The machine that calls.
@@ -121,6 +189,10 @@ pub struct Cause {
     pub confidence: f64,
     /// `proved`, `likely` or `possible`.
     pub proof: String,
+    /// The part of `times_ms` in which it costs that.
+    pub part: String,
+    /// What that part will take once it is fixed; null where that cannot be told.
+    pub predicted: Option<Predicted>,
     /// The deciding one first.
     pub experiments: Vec<Experiment>,
     /// What was seen and counted.
@@ -129,8 +201,24 @@ pub struct Cause {
     pub seen: Option<String>,
     /// What to change.
     pub fixes: Vec<Fix>,
-    /// The command that verifies the fix.
+    /// The command that verifies the fix: the one that was run, without secrets.
     pub verify: String,
+    /// What to mind when that command is run; absent where there is nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify_notes: Option<String>,
+}
+
+/// A call without the cause.
+#[derive(Clone, Debug, Serialize)]
+pub struct Predicted {
+    /// What it takes now.
+    pub before_ms: f64,
+    /// What it will take.
+    pub after_ms: f64,
+    /// With 95 % confidence: lower and upper end.
+    pub ci95_ms: [f64; 2],
+    /// Calls without the cause were measured; else its cost was taken off.
+    pub measured: bool,
 }
 
 /// Two arms that differ in one thing.

@@ -1,0 +1,231 @@
+//! Whether a cause that was found before is gone: the calls' times of two diagnoses against each other. Pure functions.
+
+use crate::stats::{Estimate, median, p_value, shift};
+use crate::times::Part;
+
+/// A cause as an earlier diagnosis has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Before {
+    /// Its name.
+    pub id: String,
+    /// Milliseconds that it cost.
+    pub cost_ms: f64,
+    /// Where.
+    pub part: Part,
+    /// What that part took in each call, milliseconds.
+    pub times: Vec<f64>,
+    /// What was predicted for it.
+    pub predicted: Option<Estimate>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The calls are quicker by what it cost.
+    Gone,
+    /// They are quicker by part of that.
+    Partly,
+    /// They are not.
+    Still,
+    /// So many calls more in each diagnosis would tell; 0 where the calls' times do not hold what it cost.
+    Unclear(usize),
+}
+
+impl Change {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Change::Gone => "gone",
+            Change::Partly => "partly gone",
+            Change::Still => "still there",
+            Change::Unclear(_) => "unclear",
+        }
+    }
+}
+
+/// A cause now and before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// What became of it.
+    pub change: Change,
+    /// What the part took in the middle, milliseconds.
+    pub before_ms: f64,
+    /// What it takes now.
+    pub now_ms: f64,
+    /// How likely it is that this is no chance, below 1; `None` where it is unclear, or known by its own experiment.
+    pub confidence: Option<f64>,
+    /// Whether the prediction held, where there was one and the cause is gone.
+    pub held: Option<bool>,
+}
+
+/// Of what a cause cost, this much must be missing for it to be gone.
+const ALL_OF_IT: f64 = 0.75;
+/// And this much for it to be gone in part.
+const PART_OF_IT: f64 = 0.25;
+/// Share of a cause's cost that must be seen in the calls' times for these to tell what became of it.
+const HELD: f64 = 0.8;
+/// Chance of being wrong that is accepted.
+const CHANCE: f64 = 0.05;
+/// How far a prediction may be off: a share of it, or milliseconds, by which machines differ from one minute to the next.
+const OFF: (f64, f64) = (0.1, 1.0);
+
+/// What became of a cause, by what its part takes `now`. `named`: this diagnosis names it again, and more than `possible`.
+pub fn compare(before: &Before, now: &[f64], named: bool) -> Compared {
+    let (before_ms, now_ms) = (median(&before.times), median(now));
+    let took_away = |share: f64| above(&before.times, now, share * before.cost_ms);
+    let (all, part, none) = (took_away(ALL_OF_IT), took_away(PART_OF_IT), before_ms - now_ms);
+    let (change, chance) = if !named && !before.times.is_empty() && before_ms < HELD * before.cost_ms {
+        (Change::Unclear(0), None)
+    } else if named {
+        let partly = part <= CHANCE && none >= PART_OF_IT * before.cost_ms;
+        (if partly { Change::Partly } else { Change::Still }, None)
+    } else if all <= CHANCE {
+        (Change::Gone, Some(all))
+    } else if above(now, &before.times, -ALL_OF_IT * before.cost_ms) <= CHANCE {
+        match part <= CHANCE {
+            true => (Change::Partly, Some(part)),
+            false => (Change::Still, Some(above(now, &before.times, -ALL_OF_IT * before.cost_ms))),
+        }
+    } else {
+        (Change::Unclear(calls_to_tell(&before.times, now, before.cost_ms)), None)
+    };
+    let held = before.predicted.filter(|_| change == Change::Gone).map(|p| holds(p, now));
+    Compared { change, before_ms, now_ms, confidence: chance.map(|c| 1.0 - c), held }
+}
+
+/// How likely it is by chance that values of `a` are above those of `b` by more than `ms` (permutation test on ranks, one side).
+fn above(a: &[f64], b: &[f64], ms: f64) -> f64 {
+    if a.is_empty() || b.is_empty() {
+        return 1.0;
+    }
+    let less: Vec<f64> = a.iter().map(|t| t - ms).collect();
+    let p = p_value(&less, b) / 2.0;
+    if shift(&less, b).value > 0.0 { p } else { 1.0 - p }
+}
+
+/// Whether a time in the middle of `now` is what was predicted: the intervals meet, or it is off by little.
+fn holds(predicted: Estimate, now: &[f64]) -> bool {
+    let seen = crate::stats::middle(now);
+    let meet = seen.low <= predicted.high && predicted.low <= seen.high;
+    meet || (seen.value - predicted.value).abs() <= OFF.1.max(OFF.0 * predicted.value)
+}
+
+/// Calls that would tell, where these do not: an interval narrows with their root, and ranks of few calls tell nothing.
+fn calls_to_tell(before: &[f64], now: &[f64], cost_ms: f64) -> usize {
+    const LEAST: usize = 4;
+    let few = LEAST.saturating_sub(before.len().min(now.len()));
+    if few > 0 {
+        return few;
+    }
+    let seen = shift(before, now);
+    let times = ((seen.high - seen.low) / cost_ms.max(1e-3)).powi(2).clamp(1.0, 50.0);
+    let made = before.len().max(now.len());
+    ((made as f64 * times) as usize).saturating_sub(made).max(LEAST)
+}
+
+/// How calls without a named cause compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// They take longer.
+    Slower,
+    /// They take less.
+    Faster,
+    /// No difference was seen.
+    Alike,
+}
+
+impl Pace {
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pace::Slower => "slower",
+            Pace::Faster => "faster",
+            Pace::Alike => "as before",
+        }
+    }
+}
+
+/// A difference that counts: milliseconds, and a share of the call.
+const COUNTS: (f64, f64) = (2.0, 0.1);
+
+/// Calls of two diagnoses, of which the first named no cause; with how likely it is that this is no chance.
+pub fn pace(before: &[f64], now: &[f64]) -> (Pace, Option<f64>) {
+    let least = COUNTS.0.max(COUNTS.1 * median(before).max(median(now)));
+    let [slower, faster] = [above(now, before, least), above(before, now, least)];
+    match (slower <= CHANCE, faster <= CHANCE) {
+        (true, _) => (Pace::Slower, Some(1.0 - slower)),
+        (_, true) => (Pace::Faster, Some(1.0 - faster)),
+        _ => (Pace::Alike, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalled(times: &[f64]) -> Before {
+        let predicted = Some(Estimate { value: 1.8, low: 1.5, high: 2.3 });
+        Before { id: "x".to_owned(), cost_ms: 40.0, part: Part::Call, times: times.to_vec(), predicted }
+    }
+
+    const SLOW: [f64; 6] = [42.0, 41.8, 42.3, 42.1, 41.9, 42.0];
+    const QUICK: [f64; 6] = [1.8, 1.9, 1.7, 2.1, 1.6, 1.8];
+
+    #[test]
+    fn gone_partly_gone_and_still_there() {
+        let before = stalled(&SLOW);
+        let gone = compare(&before, &QUICK, false);
+        assert_eq!((gone.change, gone.held), (Change::Gone, Some(true)));
+        assert!((gone.before_ms - 42.0).abs() < 0.1 && (gone.now_ms - 1.8).abs() < 0.1, "{gone:?}");
+        assert!(gone.confidence.is_some_and(|c| c > 0.99), "{gone:?}");
+        let still = compare(&before, &SLOW, true);
+        assert_eq!((still.change, still.held, still.confidence), (Change::Still, None, None));
+        let again = compare(&before, &SLOW, false);
+        assert_eq!(again.change, Change::Still, "times tell it, too: {again:?}");
+        let half: Vec<f64> = SLOW.iter().map(|t| t - 20.0).collect();
+        assert_eq!(compare(&before, &half, false).change, Change::Partly);
+        assert_eq!(compare(&before, &half, true).change, Change::Partly);
+        // Named again although the calls are as quick as can be: the experiment saw it.
+        assert_eq!(compare(&before, &SLOW.map(|t| t - 1.0), true).change, Change::Still);
+    }
+
+    #[test]
+    fn few_or_scattered_calls_tell_nothing() {
+        assert_eq!(compare(&stalled(&[42.0]), &[1.8], false).change, Change::Unclear(3));
+        assert_eq!(compare(&stalled(&[]), &QUICK, false).change, Change::Unclear(4));
+        let scattered = [3.0, 90.0, 14.0, 60.0, 2.0, 80.0];
+        let unclear = compare(&stalled(&scattered), &[2.0, 70.0, 9.0, 55.0, 31.0, 7.0], false);
+        assert!(matches!(unclear.change, Change::Unclear(n) if n >= 4), "{unclear:?}");
+        assert_eq!((unclear.confidence, unclear.held), (None, None));
+    }
+
+    #[test]
+    fn times_that_do_not_hold_the_cost_tell_nothing() {
+        let spared = Before { cost_ms: 4000.0, ..stalled(&SLOW) };
+        assert_eq!(compare(&spared, &QUICK, false).change, Change::Unclear(0));
+        assert_eq!(compare(&spared, &QUICK, true).change, Change::Still);
+    }
+
+    #[test]
+    fn a_prediction_holds_where_intervals_meet_or_little_is_missing() {
+        let predicted = Estimate { value: 40.0, low: 39.9, high: 40.1 };
+        assert!(holds(predicted, &[43.9, 43.8, 43.95]), "within 10 %");
+        assert!(holds(predicted, &[38.0, 48.0, 54.0, 53.0]), "the intervals meet");
+        assert!(!holds(predicted, &[45.0, 45.1, 45.2, 45.3]));
+        let short = Estimate { value: 0.5, low: 0.4, high: 0.6 };
+        assert!(
+            holds(short, &[1.1, 1.2, 1.1]) && !holds(short, &[1.9, 1.8, 1.9]),
+            "a millisecond is nothing"
+        );
+    }
+
+    #[test]
+    fn without_a_cause_the_pace_is_compared() {
+        assert_eq!(pace(&QUICK, &QUICK), (Pace::Alike, None));
+        assert_eq!(pace(&QUICK, &SLOW).0, Pace::Slower);
+        assert_eq!(pace(&SLOW, &QUICK).0, Pace::Faster);
+        assert_eq!(pace(&[], &QUICK).0, Pace::Alike);
+        let trifle = QUICK.map(|t| t + 1.0);
+        assert_eq!(pace(&QUICK, &trifle).0, Pace::Alike, "a millisecond is nothing");
+    }
+}

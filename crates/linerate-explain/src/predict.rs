@@ -1,0 +1,147 @@
+//! What a call will take once a cause is fixed. Where an experiment's lever takes the cause away, its calls are measurements of the
+//! fixed call; so are calls that the cause spared. Else what the cause costs is taken off. Pure functions.
+
+use std::time::Duration;
+
+use crate::call::{Call, ms};
+use crate::evidence::Proof;
+use crate::probe::Experiment;
+use crate::record::Record;
+use crate::shown;
+use crate::stats::{Estimate, median, middle};
+use crate::times::{Part, Times, explained, plain};
+use crate::verdict::Verdict;
+
+/// What a call will take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Which part of it.
+    pub part: Part,
+    /// What that takes now, in the middle, milliseconds.
+    pub before_ms: f64,
+    /// What it will take, with an interval of 95 %.
+    pub after: Estimate,
+    /// Calls without the cause were measured; else its cost was taken off.
+    pub measured: bool,
+}
+
+/// Share of a cause's cost that must be seen in the calls' times for it to be taken off them.
+const HELD: f64 = 0.8;
+/// Calls below which no interval is told.
+const LEAST: usize = 2;
+
+/// What the call will take without the cause, where that can be told.
+pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
+    // How much of its work a server can be spared is not seen from outside; what is merely possible may take nothing away.
+    if verdict.id() == "server-think" || verdict.proof() == Proof::Possible {
+        return None;
+    }
+    let part = Part::of(verdict.id());
+    let times = Times::seen(record);
+    let before_ms = median(times.of(part));
+    let (before_ms, after, measured) = match spared(record, verdict, part) {
+        Some(times) => (before_ms, middle(&times), true),
+        None if before_ms >= HELD * verdict.cost_ms() => {
+            (before_ms, taken_off(record, verdict, times.of(part))?, false)
+        }
+        // The explained calls were spared: the experiment has both kinds.
+        None => {
+            let trial = verdict.trials().first().filter(|t| t.with.len() >= LEAST)?;
+            (trial.before_ms(), middle(&trial.with), true)
+        }
+    };
+    // No call takes less than a round trip.
+    let least = if part == Part::FirstByte { 0.0 } else { record.rtt_ms() };
+    let after =
+        Estimate { value: after.value.max(least), low: after.low.max(least), high: after.high.max(least) };
+    (after.value < before_ms).then_some(Prediction { part, before_ms, after, measured })
+}
+
+/// Milliseconds of calls that were made without the cause; at least two.
+fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
+    let total = |calls: &[&Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
+    let without = |hit: fn(&Call) -> bool, calls: Vec<&Call>| {
+        total(&calls.into_iter().filter(|c| !hit(c)).collect::<Vec<_>>())
+    };
+    let times = match verdict.id() {
+        "packet-loss" => without(Call::lossy, explained(record)),
+        "syn-loss" | "time-wait-collision" => without(Call::syn_again, plain(record, true)),
+        "path-mtu" => {
+            [1, 2].into_iter().flat_map(|arm| total(&record.arm(Experiment::Segment, arm))).collect()
+        }
+        "dns-slow" | "dns-timeout" => total(&explained(record)),
+        // The lookup stays.
+        "ipv6-fallback" => {
+            let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
+            total(&explained(record)).into_iter().map(|t| t + lookup).collect()
+        }
+        "redirects" => last_hop(record),
+        "accept-queue" => Vec::new(),
+        _ => {
+            let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
+            let ([_, with], _) = calls?;
+            match part {
+                Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
+                _ => total(&with),
+            }
+        }
+    };
+    (times.len() >= LEAST).then_some(times)
+}
+
+/// The last of the calls that a redirect leads over: made once, so that it varies as the first ones do is taken for granted.
+fn last_hop(record: &Record) -> Vec<f64> {
+    let hops = record.calls().filter(|(p, c)| p.experiment == Experiment::Redirect && c.answer().is_some());
+    let Some((_, last)) = hops.last() else { return Vec::new() };
+    let first: Vec<f64> = record.group().iter().map(|c| ms(c.total)).collect();
+    let off = ms(last.total) - median(&first);
+    first.into_iter().map(|t| (t + off).max(0.0)).collect()
+}
+
+/// What is left of calls when the cause's part is taken off each, or of all what it costs in the middle.
+fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estimate> {
+    if times.len() < LEAST {
+        return None;
+    }
+    if let Some(lost) = lost_in(verdict.id()) {
+        let left = |c: &&Call| ms(c.total.saturating_sub(lost(c)));
+        return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
+    }
+    let all = middle(times);
+    let trial = verdict.trials().first().filter(|t| {
+        // The experiment may have made it worse than it is.
+        (t.effect.value - verdict.cost_ms()).abs() <= 0.1 * verdict.cost_ms()
+    });
+    Some(match trial {
+        Some(trial) => {
+            let by = trial.effect;
+            Estimate { value: all.value - by.value, low: all.value - by.high, high: all.value - by.low }
+        }
+        None => {
+            let cost = verdict.cost_ms();
+            Estimate { value: all.value - cost, low: all.low - cost, high: all.high - cost }
+        }
+    })
+}
+
+/// What a cause took of one call, where the kernel or the answer tells.
+fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
+    fn spent(call: &Call, of: fn(&crate::local::Spent) -> Duration) -> Duration {
+        call.server.as_deref().map_or(Duration::ZERO, of)
+    }
+    Some(match cause {
+        "late-close" => |c| c.closed_after.unwrap_or_default(),
+        "no-keep-alive" => |c| c.connect,
+        "zero-window" => |c| Duration::from_micros(c.facts.rwnd_limited_us),
+        "send-buffer" => |c| Duration::from_micros(c.facts.sndbuf_limited_us),
+        "gc-pause" => |c| spent(c, |s| s.collected),
+        "cpu-throttled" => |c| spent(c, |s| s.throttled),
+        "cpu-contention" => |c| spent(c, |s| s.waited.saturating_sub(s.throttled + s.collected)),
+        _ => return None,
+    })
+}
+
+/// Milliseconds of the hops behind the first call, where a redirect was followed.
+pub(crate) fn hops_ms(record: &Record) -> f64 {
+    record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).map(|(_, c)| ms(c.total)).sum()
+}

@@ -1,0 +1,143 @@
+//! The calls' times by what a caller waits for: what a second diagnosis is compared with, and what a cause costs in each.
+
+use crate::call::{Call, Why, ms};
+use crate::probe::Experiment;
+use crate::record::Record;
+
+/// Experiments whose calls with nothing changed are calls as those of the first look.
+const ALIKE: [Experiment; 3] = [Experiment::Tail, Experiment::QuickAck, Experiment::SourcePort];
+
+/// What a caller waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A call, on a kept connection where the server keeps it.
+    Call,
+    /// A call that opens its connection.
+    New,
+    /// The first byte of the answer.
+    FirstByte,
+    /// A call and the lookup of its name before it.
+    Lookup,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 4] = [Part::Call, Part::New, Part::FirstByte, Part::Lookup];
+
+    /// Its name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Call => "call",
+            Part::New => "new_connection",
+            Part::FirstByte => "first_byte",
+            Part::Lookup => "with_lookup",
+        }
+    }
+
+    /// In words, where it is not the call itself.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Part::Call => None,
+            Part::New => Some("on a new connection"),
+            Part::FirstByte => Some("to the first byte"),
+            Part::Lookup => Some("with the name's lookup"),
+        }
+    }
+
+    /// The part by its name.
+    pub fn named(name: &str) -> Option<Part> {
+        Part::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// Where a cause costs its time.
+    pub fn of(cause: &str) -> Part {
+        match cause {
+            "accept-queue"
+            | "connection-limit"
+            | "ports-exhausted"
+            | "reverse-dns"
+            | "slow-start"
+            | "syn-loss"
+            | "time-wait-collision" => Part::New,
+            "proxy-buffering" => Part::FirstByte,
+            "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
+            _ => Part::Call,
+        }
+    }
+}
+
+/// Milliseconds of each call with nothing changed, by part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// [`Part::Call`].
+    pub call: Vec<f64>,
+    /// [`Part::New`].
+    pub new: Vec<f64>,
+    /// [`Part::FirstByte`].
+    pub first_byte: Vec<f64>,
+    /// [`Part::Lookup`].
+    pub lookup: Vec<f64>,
+}
+
+impl Times {
+    /// Of a part.
+    pub fn of(&self, part: Part) -> &[f64] {
+        match part {
+            Part::Call => &self.call,
+            Part::New => &self.new,
+            Part::FirstByte => &self.first_byte,
+            Part::Lookup => &self.lookup,
+        }
+    }
+
+    /// Of a part, to be filled.
+    pub fn of_mut(&mut self, part: Part) -> &mut Vec<f64> {
+        match part {
+            Part::Call => &mut self.call,
+            Part::New => &mut self.new,
+            Part::FirstByte => &mut self.first_byte,
+            Part::Lookup => &mut self.lookup,
+        }
+    }
+
+    /// Of what was observed.
+    pub(crate) fn seen(record: &Record) -> Times {
+        let totals = |calls: &[&Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
+        let calls = explained(record);
+        let middle = crate::stats::median(&totals(&calls));
+        let gone_by = record.connects().first().filter(|c| c.error.is_some()).map_or(0.0, |c| ms(c.took));
+        let lookup = match record.lookups().as_slice() {
+            [] if gone_by > 0.0 => vec![gone_by + middle],
+            lookups => lookups.iter().map(|l| ms(l.took) + gone_by + middle).collect(),
+        };
+        // What a redirect leads to is a part of what the caller waits for.
+        let hops = crate::predict::hops_ms(record);
+        Times {
+            call: totals(&calls).into_iter().map(|t| t + hops).collect(),
+            new: totals(&plain(record, true)),
+            first_byte: calls.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
+            lookup,
+        }
+    }
+}
+
+/// The calls that are explained, and those like them in experiments. Where none was answered: those that hung.
+pub(crate) fn explained(record: &Record) -> Vec<&Call> {
+    let calls = plain(record, record.reused().len() < 2);
+    if !calls.is_empty() {
+        return calls;
+    }
+    let hung = |c: &&Call| c.failure().is_some_and(|f| f.why == Why::TimedOut);
+    record.observed().filter(hung).collect()
+}
+
+/// Answered calls with nothing changed, on new connections or on kept ones.
+pub(crate) fn plain(record: &Record, fresh: bool) -> Vec<&Call> {
+    let mut calls = if fresh { record.fresh() } else { record.reused() };
+    let alike = record.calls().filter(|(p, c)| {
+        let as_asked = p.is_plain() && p.writes == record.settings.writes;
+        ALIKE.contains(&p.experiment) && as_asked && c.fresh == fresh && c.answer().is_some()
+    });
+    calls.extend(alike.map(|(_, c)| c));
+    calls
+}
