@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use linerate_explain::passive::{Limits, Observation, read};
+use linerate_explain::passive::{CaptureFile, Limits, Marks, Observation, Tally, read};
 use serde_json::Value;
 
 fn folder() -> Option<PathBuf> {
@@ -94,6 +94,38 @@ fn counts_are_those_of_tshark() {
     for (key, (theirs, mine)) in sums {
         assert!(mine.abs_diff(theirs) as f64 <= 0.02 * theirs as f64, "{key}: tshark {theirs}, ours {mine}");
     }
+}
+
+/// Counting segments alone finds the same as looking at all of a connection.
+#[test]
+fn a_tally_counts_the_same() {
+    let Some(folder) = folder() else { return };
+    let mut compared = 0;
+    for name in std::fs::read_dir(&folder).expect("readable").flatten().map(|entry| entry.path()) {
+        let open = || File::open(&name).expect("there");
+        let Ok(seen) = read(open(), Limits::default()) else { continue };
+        if seen.packets.twice > 0 || seen.sums.connections > seen.connections.len() as u64 {
+            continue;
+        }
+        let servers: Vec<_> = seen.connections.iter().map(|c| c.server).collect();
+        let mut tally = Tally::new(&servers);
+        let mut counts = [[0; Marks::ALL.len()]; 2];
+        let mut file = CaptureFile::open(open()).expect("a capture");
+        while let Some(packet) = file.next_packet().expect("readable") {
+            let Some(told) = tally.packet(&packet) else { continue };
+            for (n, (mark, ..)) in counts[usize::from(told.from_server)].iter_mut().zip(Marks::ALL) {
+                *n += u64::from(told.marks.has(mark));
+            }
+        }
+        for (i, (mark, word, _)) in Marks::ALL.into_iter().enumerate() {
+            if mark != Marks::REUSED_PORTS {
+                let sum = counts[0][i] + counts[1][i];
+                assert_eq!(sum, seen.marks.of(mark), "{}: {word}", name.display());
+            }
+        }
+        compared += 1;
+    }
+    assert!(compared > 40, "{compared}");
 }
 
 #[test]

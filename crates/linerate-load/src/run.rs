@@ -117,6 +117,11 @@ impl Running {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// When measuring begins, or began.
+    pub fn measures_from(&self) -> SystemTime {
+        self.started + self.warm_up
+    }
+
     /// Whether it has ended by itself.
     pub fn finished(&self) -> bool {
         self.workers.iter().all(JoinHandle::is_finished)

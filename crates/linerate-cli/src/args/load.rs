@@ -91,6 +91,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = HOW)]
     pub(crate) pcap_out: Option<PathBuf>,
 
+    /// Count segments one by one, from packets: duplicate ACKs, closed windows, retransmissions, reordering [default: off]
+    ///
+    /// It costs work for every packet, and needs the capability CAP_NET_RAW; without it the run goes on and says so. Over --io xdp
+    /// segments are counted anyway. docs/LOAD-TCP.md says what is known without it.
+    #[arg(long, value_name = "WHEN", value_enum, help_heading = HOW)]
+    pub(crate) capture: Option<When>,
+
     /// With --io xdp: let packets be lost, doubled, late, overtaken or changed: loss=1%,delay=20ms
     ///
     /// Keys are loss, dup, reorder and corrupt (shares), delay and reorder-by (times) and seed; with in: or out: before a key it is
@@ -235,6 +242,15 @@ pub(crate) enum Way {
     Threads,
     /// A task for each connection, on an async runtime
     Async,
+}
+
+/// `--capture`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// Where this process may
+    Auto,
+    /// Not at all
+    Off,
 }
 
 /// `--summary`.

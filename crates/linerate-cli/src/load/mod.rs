@@ -1,5 +1,6 @@
 //! `linerate load`.
 
+mod capture;
 mod dry_run;
 mod machine;
 pub(crate) mod output;
@@ -16,7 +17,7 @@ use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
 use linerate_report::{Report, json, summary};
 
-use crate::args::{LoadArgs, Summary};
+use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{Exit, Fault};
 use crate::{environment, terminal};
 use output::Sink;
@@ -41,14 +42,35 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     meaning.say_notes();
     let interrupt = Interrupt::listen()?;
+    let (opened, uncounted) = to_capture(args, &meaning.plan);
     let running = linerate_load::start(meaning.plan.clone())?;
-    let outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt);
+    let counting = opened.map(|opened| opened.count(running.measures_from())).transpose()?;
+    let mut outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt, counting.as_ref());
+    if let Some(counting) = counting {
+        counting.finish(&mut outcome);
+    }
+    outcome.warnings.extend(uncounted);
     let short = args.summary == Some(Summary::Short);
     let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, args.explain.then_some(&interrupt))?;
     if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
         let _ = writeln!(io::stderr(), "hint: {hint}");
     }
     Ok(exit)
+}
+
+/// `--capture auto`: the capture, or why there is none. Over user-space TCP none is needed: it counts each segment itself.
+fn to_capture(args: &LoadArgs, plan: &Plan) -> (Option<capture::Opened>, Option<String>) {
+    if args.capture != Some(When::Auto) || plan.io == linerate_load::plan::Io::Xdp {
+        return (None, None);
+    }
+    match capture::open(plan) {
+        Ok(opened) => (Some(opened), None),
+        Err(why) => {
+            let note = format!("segments are not counted one by one: {why}");
+            let _ = writeln!(io::stderr(), "note: --capture: {note}");
+            (None, Some(note))
+        }
+    }
 }
 
 /// Prints and writes what was measured: the summary in any case, then the rest. `why`: the worst request is explained, unless

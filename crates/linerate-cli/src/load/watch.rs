@@ -13,6 +13,7 @@ use ratatui::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::capture::Counting;
 use crate::fault::{Exit, Fault};
 use crate::terminal;
 
@@ -91,7 +92,13 @@ impl View {
 }
 
 /// Watches a run to its end.
-pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: &Interrupt) -> Outcome {
+pub(super) fn to_the_end(
+    plan: &Plan,
+    running: Running,
+    quiet: bool,
+    interrupt: &Interrupt,
+    counting: Option<&Counting>,
+) -> Outcome {
     let scene = Scene::of(plan);
     let view = View::of(quiet, &scene);
     let every = if view == View::Picture { FRAME } else { LINE };
@@ -107,7 +114,10 @@ pub(super) fn to_the_end(plan: &Plan, running: Running, quiet: bool, interrupt: 
         }
         if view != View::Nothing && Instant::now() >= next {
             next += every;
-            let snapshot = running.snapshot();
+            let mut snapshot = running.snapshot();
+            if let Some(counting) = counting {
+                counting.show_in(&mut snapshot);
+            }
             if view == View::Picture {
                 let columns = terminal::columns();
                 let width = columns.min(linerate_report::limits::WIDTH);

@@ -66,6 +66,10 @@ pub const UNACKED: usize = 256;
 /// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
 pub const HELD_SEGMENTS: usize = 1024;
 
+/// Connections held at once where segments are only counted; beyond it those that were quiet the longest are forgotten. Reason: as many
+/// as a load generator holds open on a machine; each costs half a kilobyte, or up to 4 kB with a full list of what is unacknowledged.
+pub const TALLIED: usize = 131_072;
+
 /// Windows remembered that one end advertised. Reason: what was advertised a round trip ago counts, and an end that reads slowly
 /// advertises seldom.
 pub const EDGES: usize = 64;

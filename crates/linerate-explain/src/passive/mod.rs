@@ -28,7 +28,7 @@ pub mod words;
 use std::io::Read;
 
 pub use file::{CaptureFile, Ending, FileError};
-pub use flow::{MarkCounts, Marks};
+pub use flow::{MarkCounts, Marks, Tally, Told};
 pub use limits::Limits;
 pub use observation::{
     Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, Note, Observation, Packets, Pool, Seen,

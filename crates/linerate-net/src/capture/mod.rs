@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::link::xdp::interface_towards;
+pub use crate::link::xdp::interface_towards;
 use crate::sys::packet_ring::{PacketRing, interface_index};
 
 /// What to capture.

@@ -29,6 +29,9 @@ pub(crate) struct PacketRing {
     next: usize,
 }
 
+// SAFETY: the mapping belongs to this value alone, and is used and given back through it only; nothing in it belongs to a thread.
+unsafe impl Send for PacketRing {}
+
 /// A packet in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingPacket<'a> {

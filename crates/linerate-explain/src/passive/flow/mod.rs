@@ -7,6 +7,7 @@ mod lately;
 mod reassembly;
 mod sequence;
 mod stall;
+mod tally;
 mod trace;
 mod window;
 
@@ -19,6 +20,7 @@ pub(crate) use calls::ms;
 pub(super) use lately::Lately;
 pub(crate) use reassembly::Budget;
 pub use sequence::{MarkCounts, Marks};
+pub use tally::{Tally, Told};
 
 use connection::{Connection, Shared};
 use demand::Demand;

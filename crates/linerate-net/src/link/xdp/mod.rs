@@ -64,7 +64,7 @@ pub struct XdpCounts {
 }
 
 /// The interface by which packets to this address leave this machine; `None`: they don't, or nobody knows.
-pub(crate) fn interface_towards(to: IpAddr) -> Option<u32> {
+pub fn interface_towards(to: IpAddr) -> Option<u32> {
     Netlink::open().and_then(|mut kernel| kernel.route(to)).ok().flatten().map(|route| route.interface)
 }
 

@@ -1,0 +1,282 @@
+//! `--capture auto`: the segments of our connections, counted one by one beside the run. What counts is pure; a thread takes the packets.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use linerate_explain::passive::{LinkType, Marks, Packet, Tally, Told};
+use linerate_load::outcome::{Interval, SegmentCounts, SegmentEvent, Segments};
+use linerate_load::{Outcome, Plan, Snapshot};
+use linerate_net::capture::{Capture, CaptureError, CaptureOptions, interface_towards};
+
+use crate::fault::{Fault, said};
+
+/// Bytes kept of each packet. Reason: an IPv6 header with some extensions and a TCP header with all its options are no longer.
+const SNAP: u32 = 160;
+/// Longest wait for packets before the order to end is looked at.
+const WAIT: Duration = Duration::from_millis(20);
+/// How long packets are taken after the end. Reason: the kernel hands over those it has within 10 ms; others may keep the port busy.
+const LATE: Duration = Duration::from_millis(500);
+/// Seconds kept one by one; beyond, pairs are merged, as in the series. Reason: a week must not grow memory.
+const SECONDS: usize = 4096;
+
+/// The events that a capture tells, and its marks for them.
+const EVENTS: [(SegmentEvent, Marks); SegmentEvent::ALL.len()] = [
+    (SegmentEvent::Retransmission, Marks::RETRANSMISSION),
+    (SegmentEvent::FastRetransmission, Marks::FAST_RETRANSMISSION),
+    (SegmentEvent::SpuriousRetransmission, Marks::SPURIOUS_RETRANSMISSION),
+    (SegmentEvent::DuplicateAck, Marks::DUPLICATE_ACK),
+    (SegmentEvent::OutOfOrder, Marks::OUT_OF_ORDER),
+    (SegmentEvent::ZeroWindow, Marks::ZERO_WINDOW),
+    (SegmentEvent::ZeroWindowProbe, Marks::ZERO_WINDOW_PROBE),
+    (SegmentEvent::WindowFull, Marks::WINDOW_FULL),
+];
+
+/// Packets of our connections are kept by the kernel from now on.
+pub(super) struct Opened {
+    capture: Capture,
+    servers: Vec<SocketAddr>,
+}
+
+/// Begins to capture the packets of a plan's connections; why that cannot be, in words.
+pub(super) fn open(plan: &Plan) -> Result<Opened, String> {
+    let servers = plan.target.addresses.clone();
+    let Some(first) = servers.first() else { return Err("there is no target".to_owned()) };
+    let towards = interface_towards(first.ip());
+    let elsewhere = |ip: IpAddr| ip != first.ip() && interface_towards(ip) != towards;
+    if let Some(other) = servers.iter().find(|server| elsewhere(server.ip())) {
+        return Err(format!("{first} and {other} are reached through different interfaces"));
+    }
+    // One port can be chosen by the kernel; of several, all packets pass the filter.
+    let port = servers.iter().all(|s| s.port() == first.port()).then_some(first.port());
+    let options =
+        CaptureOptions { towards: Some(first.ip()), port, snap: Some(SNAP), ..CaptureOptions::default() };
+    match Capture::open(&options) {
+        Ok(capture) => Ok(Opened { capture, servers }),
+        Err(e @ CaptureError::NotPermitted) => Err(format!(
+            "{e} (root has it; so has a program after: sudo setcap cap_net_raw+ep $(command -v linerate))"
+        )),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Segments of a run, second by second.
+#[derive(Debug)]
+struct Seconds {
+    /// When measuring begins, nanoseconds since 1970; what came before is not counted.
+    from_ns: i64,
+    /// Seconds in each part.
+    width: usize,
+    parts: Vec<Segments>,
+    all: Segments,
+}
+
+impl Seconds {
+    fn new(from: SystemTime) -> Seconds {
+        let since = from.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let all = nothing();
+        Seconds { from_ns: i64::try_from(since).unwrap_or(i64::MAX), width: 1, parts: Vec::new(), all }
+    }
+
+    /// The part and the sum that a time belongs to.
+    fn at(&mut self, time_ns: i64) -> Option<[&mut Segments; 2]> {
+        let since = u64::try_from(time_ns.checked_sub(self.from_ns)?).ok()?;
+        let second = usize::try_from(since / 1_000_000_000).ok()?;
+        while second / self.width >= SECONDS {
+            let merged = self.parts.chunks(2).map(|pair| {
+                pair.iter().fold(nothing(), |mut sum, part| {
+                    sum.merge(part);
+                    sum
+                })
+            });
+            self.parts = merged.collect();
+            self.width *= 2;
+        }
+        let part = second / self.width;
+        if self.parts.len() <= part {
+            self.parts.resize_with(part + 1, nothing);
+        }
+        Some([&mut self.parts[part], &mut self.all])
+    }
+
+    fn count(&mut self, told: &Told) {
+        for segments in self.at(told.time_ns).into_iter().flatten() {
+            let counts = if told.from_server { &mut segments.received } else { &mut segments.sent };
+            counts.segments += 1;
+            for (event, mark) in EVENTS.iter().filter(|_| !told.marks.is_empty()) {
+                counts.add(*event, u64::from(told.marks.has(*mark)));
+            }
+        }
+    }
+
+    /// So many packets found no room.
+    fn missed(&mut self, time_ns: i64, packets: u64) {
+        for segments in self.at(time_ns).into_iter().flatten() {
+            segments.missed += packets;
+        }
+    }
+
+    /// Puts each part into the interval that it ends in.
+    fn join(&self, series: &mut [Interval]) {
+        let mut parts = self.parts.iter().enumerate().peekable();
+        for interval in series {
+            let mut sum = nothing();
+            // Ends are whole seconds; a thousandth is more than rounding takes.
+            let ends_in = |i: usize| ((i + 1) * self.width) as f64 <= interval.t_s + 1e-3;
+            while let Some((_, part)) = parts.next_if(|(i, _)| ends_in(*i)) {
+                sum.merge(part);
+            }
+            interval.segments = Some(sum);
+        }
+    }
+}
+
+fn nothing() -> Segments {
+    Segments { sent: SegmentCounts::nothing(), received: SegmentCounts::nothing(), missed: 0 }
+}
+
+/// A capture beside a run.
+pub(super) struct Counting {
+    seconds: Arc<Mutex<Seconds>>,
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<Option<String>>,
+}
+
+fn locked(seconds: &Mutex<Seconds>) -> MutexGuard<'_, Seconds> {
+    seconds.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Opened {
+    /// Counts from now on; what is counted in the results begins at `from`.
+    pub(super) fn count(self, from: SystemTime) -> Result<Counting, Fault> {
+        let seconds = Arc::new(Mutex::new(Seconds::new(from)));
+        let done = Arc::new(AtomicBool::new(false));
+        let (shared, ended) = (Arc::clone(&seconds), Arc::clone(&done));
+        let thread = thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(move || take(self, &shared, &ended))
+            .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
+        Ok(Counting { seconds, done, thread })
+    }
+}
+
+/// Takes packets to the end; why it ended early.
+fn take(opened: Opened, seconds: &Mutex<Seconds>, done: &AtomicBool) -> Option<String> {
+    let Opened { mut capture, servers } = opened;
+    let mut tally = Tally::new(&servers);
+    let mut told: Vec<Told> = Vec::new();
+    let mut ended: Option<Instant> = None;
+    loop {
+        if ended.is_none() && done.load(Ordering::Relaxed) {
+            ended = Some(Instant::now());
+        }
+        let taken = capture.next(WAIT, |p| {
+            let link = LinkType::Raw;
+            told.extend(tally.packet(&Packet {
+                time_ns: p.time_ns,
+                link,
+                data: p.data,
+                wire_len: p.wire_len,
+            }));
+        });
+        let dropped = capture.dropped();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        {
+            let mut seconds = locked(seconds);
+            told.drain(..).for_each(|told| seconds.count(&told));
+            if dropped > 0 {
+                seconds.missed(i64::try_from(now).unwrap_or(i64::MAX), dropped);
+            }
+        }
+        match (taken, ended) {
+            (Err(e), _) => return Some(format!("segments were counted in part only: {}", said(&e))),
+            (Ok(0), Some(_)) => return None,
+            (Ok(_), Some(since)) if since.elapsed() > LATE => return None,
+            (Ok(_), _) => {}
+        }
+    }
+}
+
+impl Counting {
+    /// Adds what was counted so far.
+    pub(super) fn show_in(&self, snapshot: &mut Snapshot) {
+        let seconds = locked(&self.seconds);
+        seconds.join(&mut snapshot.series);
+        snapshot.segments = Some(seconds.all);
+    }
+
+    /// Takes the last packets, and adds all to the results.
+    pub(super) fn finish(self, outcome: &mut Outcome) {
+        self.done.store(true, Ordering::Relaxed);
+        let trouble =
+            self.thread.join().unwrap_or_else(|_| Some("the thread that captured panicked".to_owned()));
+        outcome.warnings.extend(trouble);
+        let seconds = locked(&self.seconds);
+        seconds.join(&mut outcome.series);
+        outcome.tcp.segments = Some(seconds.all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(at_ms: i64, from_server: bool, marks: Marks) -> Told {
+        Told { time_ns: 1_000_000_000_000 + at_ms * 1_000_000, from_server, marks }
+    }
+
+    fn seconds() -> Seconds {
+        Seconds::new(UNIX_EPOCH + Duration::from_secs(1000))
+    }
+
+    fn series(ends: impl IntoIterator<Item = u32>) -> Vec<Interval> {
+        ends.into_iter().map(|t| Interval { t_s: f64::from(t), ..Interval::default() }).collect()
+    }
+
+    #[test]
+    fn each_segment_is_in_its_second_and_in_the_sum() {
+        let mut counted = seconds();
+        for told in [
+            told(-1, true, Marks::ZERO_WINDOW),
+            told(0, false, Marks::default()),
+            told(999, true, Marks::ZERO_WINDOW),
+            told(1000, true, Marks::ZERO_WINDOW),
+            told(2500, false, Marks::RETRANSMISSION),
+            told(3500, false, Marks::RETRANSMISSION),
+        ] {
+            counted.count(&told);
+        }
+        counted.missed(1_001_000_000_000, 5);
+        let mut series = series(1..=3);
+        counted.join(&mut series);
+        let of = |i: usize| series[i].segments.expect("counted");
+        assert_eq!((of(0).sent.segments, of(0).received.of(SegmentEvent::ZeroWindow)), (1, Some(1)));
+        assert_eq!((of(1).received.segments, of(1).missed), (1, 5));
+        assert_eq!(of(2).sent.of(SegmentEvent::Retransmission), Some(1));
+        assert_eq!(of(2).received.of(SegmentEvent::DuplicateAck), Some(0), "counted, and none");
+        assert_eq!(
+            counted.all.sent.of(SegmentEvent::Retransmission),
+            Some(2),
+            "also behind the last interval"
+        );
+        assert_eq!((counted.all.received.segments, counted.all.missed), (2, 5), "and nothing of the warm-up");
+    }
+
+    #[test]
+    fn long_runs_and_jumping_clocks_are_bounded() {
+        let mut counted = seconds();
+        for second in [0, 1, 2, 4095, 4096, 3 * 4096, 400_000_000] {
+            counted.count(&told(second * 1000, false, Marks::default()));
+        }
+        assert!(counted.parts.len() <= SECONDS);
+        assert_eq!(counted.parts.iter().map(|part| part.sent.segments).sum::<u64>(), 7);
+        // Where pairs of the series were merged, several parts are in an interval.
+        let mut counted = seconds();
+        (0..4).for_each(|second| counted.count(&told(second * 1000, false, Marks::default())));
+        let mut series = series([2, 4]);
+        counted.join(&mut series);
+        assert!(series.iter().all(|i| i.segments.is_some_and(|s| s.sent.segments == 2)));
+    }
+}
