@@ -86,7 +86,7 @@ impl<T: Transport> Pump<T> {
     }
 
     fn open(&mut self) -> Result<(), Box<dyn std::error::Error>> {
-        let how = ConnectOptions { short: self.options.short, from: None };
+        let how = ConnectOptions { short: self.options.short, ..ConnectOptions::default() };
         let conn = self.net.connect(self.options.to, &how)?;
         if conn.slot() >= self.pipes.len() {
             self.pipes.resize(conn.slot() + 1, Pipe::default());

@@ -7,6 +7,8 @@
 //!   whether this kernel has what it takes.
 //! * [`stack`]: TCP in user space over a [`link`] that moves packets; [`link::sim`] is a network in virtual time.
 //!
+//! [`layer`] puts a protocol that changes bytes (encryption, say) between any of them and the application.
+//!
 //! [`mod@file`] tells whether a file is in memory; [`capture`] reads the packets that pass by; [`sock_diag`] lists this machine's TCP sockets with their queues.
 //!
 //! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
@@ -27,6 +29,7 @@ pub mod file;
 mod flow_info;
 mod host_secret;
 pub mod instrument;
+pub mod layer;
 mod limits;
 pub mod link;
 pub mod machine;
@@ -50,5 +53,5 @@ pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};
 pub use time::Time;
 pub use transport::{
-    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Transport, Waker,
+    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Profile, Transport, Waker,
 };

@@ -50,6 +50,16 @@ pub struct Conn {
 }
 
 impl Conn {
+    /// For a transport of one's own. A slot and generation must never be handed out twice.
+    pub fn new(slot: u32, generation: u32) -> Conn {
+        Conn { slot, generation }
+    }
+
+    /// How often the slot was in use before.
+    pub fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// The slot: small, dense, reused after `close`. For tables kept beside the transport's; compare the whole
     /// `Conn` to know that the slot still is this connection.
     pub fn slot(self) -> usize {
@@ -61,9 +71,38 @@ impl Conn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listener(pub(crate) u32);
 
+impl Listener {
+    /// For a transport of one's own.
+    pub fn new(index: u32) -> Listener {
+        Listener(index)
+    }
+
+    /// What it was made with.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
 /// Bytes lent to the transport for its whole life, to be sent from without a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent(pub(crate) u32);
+
+impl Lent {
+    /// For a transport of one's own.
+    pub fn new(index: u32) -> Lent {
+        Lent(index)
+    }
+
+    /// What it was made with.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// Which configuration of a [layer](crate::layer) a connection or a listener uses. The layer gives it a meaning; transports that
+/// move bytes as they are ignore it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Profile(pub u16);
 
 /// Claim on received bytes: passed to [`Transport::receive`] once.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,6 +113,16 @@ pub struct Data {
 }
 
 impl Data {
+    /// For a transport of one's own. The token is for itself: a buffer's number and length, say.
+    pub fn new(conn: Conn, token: u64) -> Data {
+        Data { conn, token }
+    }
+
+    /// What it was made with.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
     /// The connection they belong to.
     pub fn conn(&self) -> Conn {
         self.conn
@@ -92,12 +141,14 @@ pub enum Event {
         /// Who; unspecified (`0.0.0.0:0`) where it has no such address: on a Unix socket.
         peer: SocketAddr,
     },
-    /// A connection we asked for is established.
+    /// A connection we asked for is established: it carries the application's bytes.
     Connected {
         /// Which.
         conn: Conn,
-        /// When the handshake was known to be complete.
+        /// When it was known to carry bytes.
         at: Time,
+        /// When TCP's handshake was known to be complete. Earlier than `at` where a [layer](crate::layer) has a handshake of its own.
+        tcp_at: Time,
     },
     /// Bytes, the end, or a failure of the receiving side wait to be taken by [`Transport::receive`].
     Readable {
@@ -122,6 +173,13 @@ pub enum Event {
     },
     /// A [`Waker`] was used.
     Woken,
+}
+
+impl Event {
+    /// A connection that carries bytes as soon as TCP's handshake is complete.
+    pub(crate) fn connected(conn: Conn, at: Time) -> Event {
+        Event::Connected { conn, at, tcp_at: at }
+    }
 }
 
 /// State of the receiving side after [`Transport::receive`].
@@ -159,6 +217,8 @@ pub struct ConnectOptions {
     pub from: Option<IpAddr>,
     /// The connection carries one request and is then closed: the transport may use a cheaper way for that.
     pub short: bool,
+    /// What a layer makes of the connection.
+    pub profile: Profile,
 }
 
 /// How to listen.
@@ -170,11 +230,13 @@ pub struct ListenOptions {
     pub reuse_port: bool,
     /// TCP_DEFER_ACCEPT: report a connection when its first bytes are there.
     pub defer: Option<Duration>,
+    /// What a layer makes of its connections.
+    pub profile: Profile,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        ListenOptions { backlog: 4096, reuse_port: false, defer: None }
+        ListenOptions { backlog: 4096, reuse_port: false, defer: None, profile: Profile::default() }
     }
 }
 
@@ -321,6 +383,11 @@ pub trait Transport {
 
     /// Why nobody is accepted at the moment, if what is lacking is ours: descriptors or memory. It is tried again by itself.
     fn accept_trouble(&self) -> Option<NetError> {
+        None
+    }
+
+    /// The protocol that both sides agreed on while a layer shook hands (ALPN, RFC 7301), `None` where nothing was agreed.
+    fn protocol(&self, _conn: Conn) -> Option<&[u8]> {
         None
     }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use linerate_net::conformance::Subject;
+use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::epoll::Epoll;
 use linerate_net::mem::{Cut, Mem, MemOptions};
 use linerate_net::uring::Uring;
@@ -21,6 +21,7 @@ fn epoll(at: IpAddr) -> Option<Subject<Epoll>> {
         at,
         from: None,
         bulk: KERNEL_BULK,
+        wire_len: as_they_are,
     })
 }
 
@@ -42,6 +43,7 @@ fn uring(at: IpAddr) -> Option<Subject<Uring>> {
         at,
         from: None,
         bulk: KERNEL_BULK,
+        wire_len: as_they_are,
     })
 }
 
@@ -59,26 +61,26 @@ fn mem(options: MemOptions) -> Mem {
 
 fn mem_perfect() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, ..MemOptions::default() });
-    Some(Subject { make, at: V4, from: None, bulk: 4 << 20 })
+    Some(Subject { make, at: V4, from: None, bulk: 4 << 20, wire_len: as_they_are })
 }
 
 fn mem_far() -> Option<Subject<Mem>> {
     let make = |limits: Limits| {
         mem(MemOptions { limits, latency: Duration::from_micros(300), ..MemOptions::default() })
     };
-    Some(Subject { make, at: V6, from: None, bulk: 4 << 20 })
+    Some(Subject { make, at: V6, from: None, bulk: 4 << 20, wire_len: as_they_are })
 }
 
 fn mem_cut() -> Option<Subject<Mem>> {
     let make = |limits| {
         mem(MemOptions { limits, cut: Cut::Random(3000), window: 10_000, seed: 7, ..MemOptions::default() })
     };
-    Some(Subject { make, at: V4, from: None, bulk: 1 << 20 })
+    Some(Subject { make, at: V4, from: None, bulk: 1 << 20, wire_len: as_they_are })
 }
 
 fn mem_crumbs() -> Option<Subject<Mem>> {
     let make = |limits| mem(MemOptions { limits, cut: Cut::Every(7), window: 999, ..MemOptions::default() });
-    Some(Subject { make, at: V4, from: None, bulk: 100_000 })
+    Some(Subject { make, at: V4, from: None, bulk: 100_000, wire_len: as_they_are })
 }
 
 conformance_tests!(over_mem, super::mem_perfect);

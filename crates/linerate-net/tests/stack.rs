@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use linerate_net::conformance::Subject;
+use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::link::sim::{Sim, SimEnd, SimOptions};
 use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{
@@ -21,14 +21,20 @@ fn alone(limits: Limits, sim: SimOptions) -> Stack<SimEnd> {
 }
 
 fn near() -> Option<Subject<Stack<SimEnd>>> {
-    Some(Subject { make: |limits| alone(limits, SimOptions::default()), at: V4, from: None, bulk: 4 << 20 })
+    Some(Subject {
+        make: |limits| alone(limits, SimOptions::default()),
+        at: V4,
+        from: None,
+        bulk: 4 << 20,
+        wire_len: as_they_are,
+    })
 }
 
 fn far_v6() -> Option<Subject<Stack<SimEnd>>> {
     let far = |limits| {
         alone(limits, SimOptions { delay: Duration::from_millis(2), mtu: 1280, ..SimOptions::default() })
     };
-    Some(Subject { make: far, at: V6, from: None, bulk: 4 << 20 })
+    Some(Subject { make: far, at: V6, from: None, bulk: 4 << 20, wire_len: as_they_are })
 }
 
 conformance_tests!(over_sim, super::near);
@@ -47,7 +53,7 @@ fn bad() -> Option<Subject<Stack<SimEnd>>> {
         };
         alone(limits, sim)
     };
-    Some(Subject { make: bad, at: V4, from: None, bulk: 4 << 20 })
+    Some(Subject { make: bad, at: V4, from: None, bulk: 4 << 20, wire_len: as_they_are })
 }
 
 conformance_tests!(over_a_bad_sim, super::bad);

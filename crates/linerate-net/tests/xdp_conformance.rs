@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use linerate_net::conformance::Subject;
+use linerate_net::conformance::{Subject, as_they_are};
 use linerate_net::link::xdp::{Steer, Xdp, XdpMode, XdpOptions, open};
 use linerate_net::link::{Checksums, Link};
 use linerate_net::stack::{Stack, StackOptions};
@@ -120,12 +120,24 @@ type Made = Option<Subject<Stack<BothEnds>>>;
 
 fn v4() -> Made {
     let make = |limits| stack(limits, CLIENTS_V4, SERVER_V4, XdpMode::Auto);
-    possible().then_some(Subject { make, at: SERVER_V4, from: Some(CLIENTS_V4), bulk: 4 << 20 })
+    possible().then_some(Subject {
+        make,
+        at: SERVER_V4,
+        from: Some(CLIENTS_V4),
+        bulk: 4 << 20,
+        wire_len: as_they_are,
+    })
 }
 
 fn generic_v6() -> Made {
     let make = |limits| stack(limits, CLIENTS_V6, SERVER_V6, XdpMode::Generic);
-    possible().then_some(Subject { make, at: SERVER_V6, from: Some(CLIENTS_V6), bulk: 4 << 20 })
+    possible().then_some(Subject {
+        make,
+        at: SERVER_V6,
+        from: Some(CLIENTS_V6),
+        bulk: 4 << 20,
+        wire_len: as_they_are,
+    })
 }
 
 conformance_tests!(over_xdp_v4, super::v4);

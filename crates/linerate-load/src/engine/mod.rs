@@ -189,7 +189,7 @@ impl<T: Transport> Engine<T> {
 
     fn handle(&mut self, event: Event, now: Time) {
         match event {
-            Event::Connected { conn, at } => self.connected(conn, at, now),
+            Event::Connected { conn, at, .. } => self.connected(conn, at, now),
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, Loss::Net(error), now),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}

@@ -73,7 +73,14 @@ impl<T: Transport> Bed<T> {
         let before = self.accepted.len();
         let client = self.connect();
         self.until("a connection", |bed| bed.of(client).connected == 1 && bed.accepted.len() > before);
-        (client, self.accepted[before].0)
+        // A handshake of a layer's own may be on its way still.
+        let server = self.accepted[before].0;
+        self.until("nothing waits", |bed| bed.net.unsent(client) + bed.net.unsent(server) == 0);
+        self.for_a_while(Duration::from_millis(1));
+        for conn in [client, server] {
+            self.seen.get_mut(&conn).expect("known").drained = 0;
+        }
+        (client, server)
     }
 
     pub(super) fn of(&self, conn: Conn) -> &Seen {
@@ -122,7 +129,7 @@ impl<T: Transport> Bed<T> {
                 assert!(before.is_none(), "a Conn is handed out once");
                 self.accepted.push((conn, peer));
             }
-            Event::Connected { conn, at } => {
+            Event::Connected { conn, at, .. } => {
                 assert!(at <= self.net.now());
                 let seen = self.seen.get_mut(&conn).expect("known");
                 assert_eq!(seen.received.len(), 0, "connected comes before bytes");

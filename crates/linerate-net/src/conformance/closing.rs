@@ -228,7 +228,8 @@ pub fn bytes_before_a_reset_are_not_reordered<T: Transport>(subject: &Subject<T>
 
 pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
-    for size in [1, 1000, 100_000] {
+    // What the peer's first window does not hold is not sent yet, and a kernel's reset destroys it.
+    for size in [1, 1000, 50_000] {
         let (client, server) = bed.pair();
         bed.net.pause(server);
         bed.net.send(client, b"a question nobody reads").expect("can send");
@@ -240,7 +241,8 @@ pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
         bed.until("the reset", |bed| bed.of(client).failed.is_some());
         assert_eq!(bed.of(client).failed.map(|e| e.kind), Some(NetErrorKind::Reset));
         assert_eq!(bed.of(client).failures, 1, "said once");
-        assert!(bed.of(client).received == answer, "what was said before is not lost");
+        assert_eq!(bed.received(client), size, "what was said before is not lost");
+        assert!(bed.of(client).received == answer);
         bed.net.close(client, Close::Now);
     }
 }
@@ -309,7 +311,8 @@ pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
     }
     // Beyond the limit the oldest do not wait any longer; the last eight still do.
     bed.for_a_while(Duration::from_millis(100));
-    let ended = pairs.iter().filter(|(_, server)| bed.of(*server).ended).count();
+    let is_over = |seen: &super::bed::Seen| seen.ended || seen.failed.is_some();
+    let ended = pairs.iter().filter(|(_, server)| is_over(bed.of(*server))).count();
     if bed.net.name() != "mem" {
         assert_eq!(ended, 22);
     }

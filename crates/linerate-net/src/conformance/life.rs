@@ -13,8 +13,8 @@ pub fn a_connection_is_made<T: Transport>(subject: &Subject<T>) {
     let (client, server) = bed.pair();
     assert_ne!(client.slot(), server.slot());
     assert_eq!(bed.accepted[0].1.ip(), subject.source());
-    assert_eq!((bed.net.unsent(client), bed.net.unsent(server)), (0, 0));
     bed.for_a_while(Duration::from_millis(20));
+    assert_eq!((bed.net.unsent(client), bed.net.unsent(server)), (0, 0));
     assert_eq!(bed.of(client).connected, 1, "said once");
     assert_eq!(bed.accepted.len(), 1);
 }
@@ -22,7 +22,7 @@ pub fn a_connection_is_made<T: Transport>(subject: &Subject<T>) {
 pub fn a_source_address_is_used<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let from = subject.other_source();
-    let options = ConnectOptions { from: Some(from), short: false };
+    let options = ConnectOptions { from: Some(from), ..ConnectOptions::default() };
     let client = bed.net.connect(bed.at, &options).expect("can connect");
     bed.seen.insert(client, Seen::default());
     bed.until("a connection", |bed| bed.accepted.len() == 1 && bed.of(client).connected == 1);

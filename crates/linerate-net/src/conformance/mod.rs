@@ -31,6 +31,13 @@ pub struct Subject<T> {
     pub from: Option<[IpAddr; 2]>,
     /// Bytes that are more than the wire buffers.
     pub bulk: usize,
+    /// How many bytes of the wire so many bytes take.
+    pub wire_len: fn(usize) -> usize,
+}
+
+/// The length on the wire of a transport that sends bytes as they are.
+pub fn as_they_are(len: usize) -> usize {
+    len
 }
 
 /// Bytes that tell their place: each block begins with its number.

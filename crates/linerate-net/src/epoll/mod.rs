@@ -200,7 +200,7 @@ impl Epoll {
                 return;
             }
             entry.connecting = false;
-            events.push(Event::Connected { conn, at: clock.now() });
+            events.push(Event::connected(conn, clock.now()));
         }
         if ready.writable() && !entry.outbox.is_empty() {
             match entry.flush(&self.lent) {
@@ -377,7 +377,7 @@ impl Epoll {
             }
             if was_connecting && sent > 0 {
                 entry.connecting = false;
-                self.pending.push(Event::Connected { conn, at: monotonic() });
+                self.pending.push(Event::connected(conn, monotonic()));
             }
         }
         if sent < whole.len() {
@@ -456,7 +456,7 @@ impl Transport for Epoll {
                 self.fresh.push(conn);
                 if established && let Some(entry) = self.table.get_mut(conn) {
                     entry.connecting = false;
-                    self.pending.push(Event::Connected { conn, at: monotonic() });
+                    self.pending.push(Event::connected(conn, monotonic()));
                 }
                 Ok(conn)
             }

@@ -319,7 +319,7 @@ impl Wire {
             e.remote = Some(remote);
         }
         match e.owner {
-            Owner::App => events.push(Event::Connected { conn: end, at: self.now }),
+            Owner::App => events.push(Event::connected(end, self.now)),
             Owner::Peer { script, number } => {
                 self.call(script, events, |peer, now, out| peer.connected(now, number, out));
             }

@@ -190,7 +190,7 @@ impl Core {
         }
         if told.has(Told::ESTABLISHED) && entry.connecting {
             entry.connecting = false;
-            events.push(Event::Connected { conn, at: now });
+            events.push(Event::connected(conn, now));
             limit_by_path(&mut self.paths, now, &mut entry.flow);
         }
         if told.has(Told::FAILED) {

@@ -49,7 +49,7 @@ impl Uring {
             events.push(Event::Failed { conn, error });
             return;
         }
-        events.push(Event::Connected { conn, at: clock.now() });
+        events.push(Event::connected(conn, clock.now()));
         Self::queue(&mut self.queued, conn, entry);
     }
 

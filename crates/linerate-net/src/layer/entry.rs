@@ -1,0 +1,85 @@
+//! One connection with a session.
+
+use crate::{After, Close, NetError, Time};
+
+use super::session::Progress;
+
+/// Which side began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Asked,
+    Accepted,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// TCP is not established.
+    Connecting,
+    /// The session shakes hands.
+    Shaking,
+    /// The application's bytes pass.
+    Ready,
+    /// The application closed it. The handshake has to end first, so that the session can; or the peer's FIN is waited for.
+    Closing { how: Close, until: Time },
+    /// The session or the connection failed, and the application knows.
+    Failed,
+}
+
+pub(super) struct Entry<S> {
+    pub(super) session: S,
+    pub(super) side: Side,
+    pub(super) stage: Stage,
+    pub(super) tcp_at: Time,
+    /// Handed over by the application before the session was ready.
+    pub(super) waiting: Vec<u8>,
+    /// For the application, received with the end of the handshake.
+    pub(super) early: Vec<u8>,
+    /// State of the receiving side, told behind the early bytes.
+    pub(super) after: After,
+    pub(super) paused: bool,
+}
+
+impl<S> Entry<S> {
+    pub(super) fn new(session: S, side: Side, now: Time) -> Entry<S> {
+        let stage = match side {
+            Side::Asked => Stage::Connecting,
+            Side::Accepted => Stage::Shaking,
+        };
+        Entry {
+            session,
+            side,
+            stage,
+            tcp_at: now,
+            waiting: Vec::new(),
+            early: Vec::new(),
+            after: After::Open,
+            paused: false,
+        }
+    }
+
+    /// The application closed it and knows it no more.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closing { .. })
+    }
+}
+
+/// What the application is told after a piece. A session's failure explains the connection's, and a reset is told though the
+/// session had ended before, as it is told behind a FIN.
+pub(super) fn after(session: Progress, wire: After) -> After {
+    match (session, wire) {
+        (_, After::Gone) => After::Gone,
+        (Progress::Failed(error), _) => After::Failed(error),
+        (Progress::Open, wire) | (Progress::Ended, wire @ After::Failed(_)) => wire,
+        (Progress::Ended, After::Open | After::Ended) => After::Ended,
+    }
+}
+
+/// The failure that ends a handshake whose connection ended.
+pub(super) fn broken(after: After) -> Option<NetError> {
+    match after {
+        After::Failed(error) => Some(error),
+        After::Ended => Some(NetError::of(crate::NetErrorKind::Reset)),
+        After::Open | After::Gone => None,
+    }
+}
