@@ -145,6 +145,168 @@ fn slots_are_filled_in_large_templates() {
     }
 }
 
+/// What Python's parser of mail makes of a form: for each part its name, file name, type and value.
+fn parsed_by_python(upload: &uploads::Upload) -> String {
+    const PROGRAM: &str = "import sys, email.policy, email.parser
+message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(sys.stdin.buffer.read())
+assert message.is_multipart() and not message.defects, message.defects
+for part in message.iter_parts():
+    name = part.get_param('name', header='content-disposition')
+    typed = part.get_content_type() if part['content-type'] else None
+    print(name, part.get_filename(), typed, part.get_payload(decode=True))";
+    let mut python = Command::new("python3")
+        .args(["-c", PROGRAM])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut input = python.stdin.take().expect("a pipe");
+    write!(input, "Content-Type: {}\r\n\r\n", upload.field("content-type").expect("a type"))
+        .expect("written");
+    input.write_all(&upload.body).expect("written");
+    drop(input);
+    let output = python.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn forms_are_what_another_parser_reads() {
+    let (address, uploads) = uploads::server(usize::MAX);
+    let url = format!("http://{address}/");
+    let photo = file(b"\x89PNG\r\n--{{none");
+    let large = file(&noise(200_000));
+    let name = |file: &tempfile::NamedTempFile| {
+        file.path().file_name().expect("a name").to_string_lossy().into_owned()
+    };
+    let fields = [
+        "user=a;type=text/x-name".to_owned(),
+        "n={{seq}}".to_owned(),
+        format!("photo=@{};type=image/png;filename=\"my photo.png\"", photo.path().display()),
+        format!("large=@{}", large.path().display()),
+    ];
+    let mut bodies = Vec::new();
+    for way in WAYS {
+        let mut args = vec!["-c", "1", "-n", "2", "--seed", "3"];
+        args.extend(fields.iter().flat_map(|field| ["--form", field.as_str()]));
+        args.extend_from_slice(way);
+        args.push(&url);
+        let (_, said) = measured(&args);
+        assert_eq!(said.code, Some(0), "{way:?} {said:?}");
+        let sent: Vec<_> = uploads.lock().expect("sound").drain(..).collect();
+        assert_eq!(sent.len(), 2);
+        for (n, upload) in sent.iter().enumerate() {
+            assert!(upload.head.starts_with("POST / "), "{}", upload.head);
+            let parsed = parsed_by_python(upload);
+            let (small, rest) = parsed.split_once("\nlarge ").expect("four parts");
+            let expected = format!(
+                "user None text/x-name b'a'\nn None None b'{n}'\n\
+                 photo my photo.png image/png b'\\x89PNG\\r\\n--{{{{none'"
+            );
+            assert_eq!(small, expected, "{way:?}");
+            assert!(rest.starts_with(&format!("{} application/octet-stream b", name(&large))), "{way:?}");
+            assert!(upload.body.windows(200_000).any(|w| w == noise(200_000)), "{way:?}");
+        }
+        bodies.push(sent[0].body.clone());
+    }
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "the same seed makes the same boundary");
+}
+
+#[test]
+fn forms_that_are_wrong_are_bad_input() {
+    for (args, words) in [
+        (
+            &["--form", "file=@/no/such/file"][..],
+            "--form: file: /no/such/file cannot be read: there is no such file",
+        ),
+        (&["--form", "nothing"], "\"nothing\" has no name"),
+        (&["--form", "a=b;charset=x"], "\"charset\" is not known here"),
+        (&["--form", "a=b", "-H", "Content-Type: x/y"], "--form brings its own Content-Type"),
+        (&["--form", "a=b", "--body", "c"], "cannot be used with"),
+    ] {
+        let mut all = vec!["load"];
+        all.extend_from_slice(args);
+        all.push("http://127.0.0.1:1/");
+        let said = run(&all);
+        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn variables_of_the_environment_are_filled_in() {
+    let (address, uploads) = uploads::server(usize::MAX);
+    let url = format!("http://{address}/{{{{env.LOAD_PATH}}}}");
+    for way in WAYS {
+        let json = tempfile::NamedTempFile::new().expect("a file");
+        let json_path = json.path().display().to_string();
+        let mut args = vec![
+            "load",
+            "-q",
+            "-c",
+            "1",
+            "-n",
+            "2",
+            "-H",
+            "X-Token: {{env.LOAD_TOKEN|base64}}",
+            "--json",
+            &json_path,
+        ];
+        args.extend(["--body", "{{env.LOAD_TOKEN}}{{seq}}", "--expect-status", "204"]);
+        args.extend_from_slice(way);
+        args.push(&url);
+        let mut command = common::linerate(&args);
+        let output =
+            command.env("LOAD_PATH", "a/b").env("LOAD_TOKEN", "top secret").output().expect("it runs");
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let document = fs::read_to_string(json.path()).expect("results");
+        for text in [&*out, &document] {
+            assert!(!text.contains("top secret") && !text.contains("dG9wIHNlY3JldA"), "{text}");
+        }
+        assert!(document.contains("POST /*** HTTP/1.1"), "{document}");
+        let sent: Vec<_> = uploads.lock().expect("sound").drain(..).collect();
+        assert_eq!(sent.len(), 2, "{way:?}");
+        assert!(sent[0].head.starts_with("POST /a/b HTTP/1.1"), "{}", sent[0].head);
+        assert_eq!(sent[1].field("x-token"), Some("dG9wIHNlY3JldA=="));
+        assert_eq!(sent[1].body, b"top secret1");
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_bad_input() {
+    let said = run(&["load", "-H", "X-A: b{{env.LOAD_NONE}}", "http://127.0.0.1:1/"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let words = "request \"GET /\": field \"X-A\", byte 1: {{env.LOAD_NONE}}: the environment variable LOAD_NONE is not set";
+    assert!(said.err.contains(words) && said.err.contains("hint: "), "{said:?}");
+    let plan = file(b"url = \"http://127.0.0.1:1/\"\n[[request]]\npath = \"/{{env.LOAD_NONE}}\"\n");
+    let name = plan.path().display().to_string();
+    let said = run(&["load", "--plan", &name]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.err.contains(&format!("{name}:3:")) && said.err.contains("LOAD_NONE is not set"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_plan_file_has_forms() {
+    let (address, uploads) = uploads::server(usize::MAX);
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.txt"), "text").expect("written");
+    let text = format!("url = \"http://{address}/\"\nrequests = 1\nform = [\"a=1\", \"b=@a.txt\"]\n");
+    let plan = folder.path().join("plan.toml");
+    fs::write(&plan, text).expect("written");
+    let said = run(&["load", "-q", "--plan", &plan.display().to_string()]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let sent = uploads.lock().expect("sound")[0].clone();
+    assert_eq!(parsed_by_python(&sent), "a None None b'1'\nb a.txt text/plain b'text'\n");
+    let command = format!("curl -F a=1 --form-string b=@x http://{address}/");
+    let said = run(&["load", "-q", "-n", "1", "--curl", &command]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let sent = uploads.lock().expect("sound")[1].clone();
+    assert_eq!(parsed_by_python(&sent), "a None None b'1'\nb None None b'@x'\n");
+}
+
 #[test]
 fn a_body_that_cannot_be_read_is_bad_input() {
     for (flag, value, words) in [

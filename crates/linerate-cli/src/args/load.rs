@@ -41,8 +41,8 @@ pub(crate) struct LoadArgs {
     /// What to ask for: http://HOST[:PORT][/PATH][?QUERY]
     ///
     /// A plan file can name it too. User and password in it become an Authorization header. In path and query
-    /// {{seq}}, {{now_ms}}, {{date:%F}}, {{rand:1-1000}}, {{rand_text:8}}, {{uuid}} and {{csv.COLUMN}} are filled in for each
-    /// request, as in header fields and the body; filters are |json, |url and |base64: {{csv.COLUMN|url}}. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
+    /// {{seq}}, {{now_ms}}, {{date:%F}}, {{rand:1-1000}}, {{rand_text:8}}, {{uuid}}, {{csv.COLUMN}} and {{env.VARIABLE}} are filled in
+    /// for each request, as in header fields and the body; filters are |json, |url and |base64: {{csv.COLUMN|url}}. A name that has addresses of both kinds is reached by IPv4, unless -6 or --from says otherwise.
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -141,6 +141,13 @@ pub(crate) struct LoadArgs {
     /// Body from a file in which slots are filled in, as they are in --body TEXT
     #[arg(long, value_name = "@FILE", conflicts_with = "body", help_heading = WHAT)]
     pub(crate) body_template: Option<String>,
+
+    /// Field of a form, as in curl: NAME=VALUE, NAME=@FILE;type=TYPE;filename=NAME or NAME=<FILE; repeatable
+    ///
+    /// The body is multipart/form-data (RFC 7578). Slots are filled in values, files are sent as they are. A value with a semicolon
+    /// stands in double quotes.
+    #[arg(long, value_name = "FIELD", conflicts_with_all = ["body", "body_template"], help_heading = WHAT)]
+    pub(crate) form: Vec<String>,
 
     /// CSV file whose columns fill {{NAME.COLUMN}}; the name is "csv" without one; repeatable
     #[arg(long, value_name = "[NAME=]FILE", value_parser = values::data_file, help_heading = WHAT)]

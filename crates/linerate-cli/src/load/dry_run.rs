@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use linerate_http::client::Body;
 use linerate_load::Plan;
+use linerate_load::plan::env;
 use linerate_load::plan::parts::literal;
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
@@ -175,6 +176,10 @@ fn fields(fields: &[(String, String)]) -> Vec<String> {
 
 fn data(out: &mut String, plan: &Plan) -> std::fmt::Result {
     for set in &plan.data {
+        if set.name == env::NAME {
+            writeln!(out, "\n# Of the environment: {}", set.columns.join(", "))?;
+            continue;
+        }
         writeln!(out, "\n[[data]]")?;
         writeln!(out, "name = {}", quoted(&set.name))?;
         let list = |texts: &[String]| texts.iter().map(|t| quoted(t)).collect::<Vec<_>>().join(", ");

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use linerate_http::client::Body;
 use linerate_load::Plan;
-use linerate_load::plan::file::PlanFile;
+use linerate_load::plan::env;
+use linerate_load::plan::file::{DEFAULT_SEED, PlanFile};
+use linerate_load::plan::form::{FormField, multipart};
+use linerate_load::plan::parts::{has_field, set_field};
 use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
 
 use super::machine::Machine;
@@ -19,7 +22,6 @@ use crate::sources::{Source, curl, har, openapi, replay};
 const CONNECTIONS: u32 = 64;
 const DURATION: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(10);
-const SEED: u64 = 1;
 
 /// What will be done, and what the user should know about it.
 #[derive(Debug)]
@@ -125,8 +127,10 @@ struct Draft<'a> {
 impl Draft<'_> {
     /// The plan, and whether the target has addresses of the other family.
     fn plan(mut self) -> Result<(Plan, bool), Fault> {
-        let requests = self.requests()?;
-        let data = self.data()?;
+        let mut requests = self.requests()?;
+        let mut data = self.data()?;
+        self.fill_form(&mut requests, &data)?;
+        data.extend(variables(&requests)?);
         let of_source = self.source.as_mut().map(|s| std::mem::replace(&mut s.order, Order::Weighted));
         let order = of_source.or_else(|| self.in_file(|f| Some(f.order.clone()))).unwrap_or(Order::Weighted);
         let (pace, stop) = self.pace_and_stop()?;
@@ -167,7 +171,7 @@ impl Draft<'_> {
             tag: args.tag.clone().or_else(|| self.in_file(|f| f.tag.clone())),
             throughput: args.throughput || self.in_file(|f| f.throughput).unwrap_or(false),
             checks,
-            seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(SEED),
+            seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED),
         };
         Ok((plan, other_family))
     }
@@ -247,6 +251,7 @@ impl Draft<'_> {
             ("--method", args.request.method.is_some()),
             ("--body", args.request.body.is_some()),
             ("--body-template", args.body_template.is_some()),
+            ("--form", !args.form.is_empty()),
         ];
         if let Some((flag, _)) = of_one.iter().find(|(_, given)| *given && requests.len() > 1) {
             let message = format!("{flag} would make all {} requests the same", requests.len());
@@ -258,7 +263,8 @@ impl Draft<'_> {
                 request.body = Some(body.clone());
             }
             request.method = args.request.method_over(&request.method);
-            if args.body_template.is_some() && args.request.method.is_none() && request.method == "GET" {
+            let has_body = args.body_template.is_some() || !args.form.is_empty();
+            if has_body && args.request.method.is_none() && request.method == "GET" {
                 "POST".clone_into(&mut request.method);
             }
             self.dress(request);
@@ -268,6 +274,26 @@ impl Draft<'_> {
             }
         }
         Ok(requests)
+    }
+
+    /// The body of a form, whose boundary must occur nowhere in the data.
+    fn fill_form(&self, requests: &mut [Request], data: &[plan::DataSet]) -> Result<(), Fault> {
+        let args = self.args;
+        let (Some(request), false) = (requests.first_mut(), args.form.is_empty()) else { return Ok(()) };
+        if has_field(&args.request.header, "Content-Type") {
+            return Err(Fault::input("--form brings its own Content-Type, which names the boundary")
+                .hint("leave out -H 'Content-Type: ...'"));
+        }
+        let parse = |text: &String| {
+            FormField::parse(text, Path::new("")).map_err(|why| Fault::input(format!("--form: {why}")))
+        };
+        let fields = args.form.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let seed = args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED);
+        let cells = data.iter().flat_map(|set| set.rows.iter().flatten()).map(String::as_str);
+        let (content_type, body) = multipart(&fields, seed, cells);
+        set_field(&mut request.fields, "Content-Type", &content_type);
+        request.body = Some(body);
+        Ok(())
     }
 
     /// Fields and expectations.
@@ -286,6 +312,15 @@ impl Draft<'_> {
 /// How long a rate lasts after the warm-up, when it ends by itself.
 fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
     rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
+}
+
+/// The variables of the environment that requests name.
+fn variables(requests: &[Request]) -> Result<Option<plan::DataSet>, Fault> {
+    env::data_set(requests, |name| std::env::var_os(name)).map_err(|(index, error)| {
+        let name = requests.get(index).map_or("", |request| request.name.as_str());
+        Fault::input(format!("request \"{name}\": {error}"))
+            .hint("set it before the command: NAME=VALUE linerate load ...")
+    })
 }
 
 /// The body that flags give: what comes from a file is sent as it is, unless it is said to be a template.

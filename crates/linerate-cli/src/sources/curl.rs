@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use linerate_http::client::{Body, BodyPart};
 use linerate_load::plan::body::read_file;
-use linerate_load::plan::parts::{COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token, literal};
+use linerate_load::plan::file::DEFAULT_SEED;
+use linerate_load::plan::form::{FormField, multipart};
+use linerate_load::plan::parts::{
+    COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token, literal, set_field,
+};
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Request};
 
@@ -28,6 +32,7 @@ struct Command {
     /// Fields that curl would send by itself and `-H 'Name:'` takes away.
     removed: Vec<String>,
     body: Option<Body>,
+    form: Vec<FormField>,
     json: bool,
     get: bool,
     head: bool,
@@ -139,6 +144,13 @@ impl Command {
             }
             Effect::DataBinary => self.add_data(with_file(shown, value, |bytes| bytes)?),
             Effect::DataRaw => self.add_data(typed(value)),
+            Effect::Form => {
+                self.form
+                    .push(FormField::parse(value, Path::new("")).map_err(|why| format!("{shown}: {why}"))?);
+            }
+            Effect::FormString => {
+                self.form.push(FormField::plain(value).map_err(|why| format!("{shown}: {why}"))?);
+            }
             Effect::DataUrlencode => self.add_data(typed(&urlencoded(shown, value)?)),
             Effect::Json => {
                 self.json = true;
@@ -214,6 +226,14 @@ impl Command {
             return Err("there is no URL in the command".to_owned());
         }
         let upload = self.upload.take();
+        if !self.form.is_empty() {
+            if self.body.is_some() || upload.is_some() {
+                return Err("-F and -d or -T are both given; a request has one body".to_owned());
+            }
+            let (content_type, body) = multipart(&self.form, DEFAULT_SEED, std::iter::empty());
+            set_field(&mut self.fields, "Content-Type", &content_type);
+            self.body = Some(body);
+        }
         if let Some(name) = &upload {
             if self.body.is_some() {
                 return Err("-T and -d are both given; a request has one body".to_owned());

@@ -397,7 +397,7 @@ fn source(
         place,
         at,
         format!(
-            "unknown slot {{{{{name}}}}}: known are seq, now_ms, rand:LOW-HIGH, rand_text:N, uuid, date:FORMAT; {known}; {{{{{{{{ means {{{{ itself"
+            "unknown slot {{{{{name}}}}}: known are seq, now_ms, rand:LOW-HIGH, rand_text:N, uuid, date:FORMAT, env.NAME; {known}; {{{{{{{{ means {{{{ itself"
         ),
     ))
 }

@@ -7,6 +7,7 @@ use linerate_http::client::{CellError, Expect, Rendered, RequestSpec, Template, 
 use linerate_net::{Conn, Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
+use crate::plan::env;
 use crate::plan::pick::Picker;
 use crate::plan::{DataSet, Expectation, Plan, Request};
 
@@ -22,6 +23,8 @@ pub(crate) struct Kinds {
     core: u64,
     cores: u64,
     scratch: Vec<u8>,
+    /// Columns that are shown to nobody.
+    hidden: std::ops::Range<usize>,
     /// Large bodies in the transport's keeping, by where they are in memory.
     bodies: HashMap<usize, Lent>,
 }
@@ -103,6 +106,18 @@ fn columns(plan: &Plan) -> Vec<String> {
     plan.data.iter().flat_map(|d| d.columns.iter().map(move |c| format!("{}.{}", d.name, c))).collect()
 }
 
+/// Which columns are variables of the environment.
+fn variables(plan: &Plan) -> std::ops::Range<usize> {
+    let mut before = 0;
+    for set in plan.data.iter().filter(|set| !set.rows.is_empty()) {
+        if set.name == env::NAME {
+            return before..before + set.columns.len();
+        }
+        before += set.columns.len();
+    }
+    0..0
+}
+
 /// The rows of a data set, as templates take them.
 fn rows(set: &DataSet) -> Vec<Vec<Box<[u8]>>> {
     set.rows.iter().map(|row| row.iter().map(|cell| cell.as_bytes().into()).collect()).collect()
@@ -173,6 +188,7 @@ impl Kinds {
             core: u64::from(core),
             cores: u64::from(cores.max(1)),
             scratch: Vec::new(),
+            hidden: variables(plan),
             bodies: HashMap::new(),
         })
     }
@@ -268,11 +284,17 @@ impl Kinds {
         fill(&Values { seq, now_ms, seed: self.seed, row });
     }
 
-    /// The head of a request for people to read: what is secret is left out.
+    /// The head of a request for people to read: what is secret is left out, and variables of the environment are not shown.
     pub(crate) fn shown(&self, kind: u16, local: u64) -> String {
         const SECRET: [&str; 4] = ["authorization:", "proxy-authorization:", "cookie:", "x-api-key:"];
         let (mut bytes, mut scratch) = (Vec::new(), Vec::new());
-        self.render_parts((kind, false), local, 0, &mut scratch, |part| {
+        let seq = self.number(local);
+        let mut cells = row(&self.sets, seq, &mut Vec::new()).to_vec();
+        for cell in self.hidden.clone() {
+            cells[cell] = Box::from(&b"***"[..]);
+        }
+        let values = Values { seq, now_ms: 0, seed: self.seed, row: &cells };
+        self.template(kind, false).render_parts(&values, &mut scratch, |part| {
             if let Rendered::Copied(part) = part {
                 bytes.extend_from_slice(part);
             }

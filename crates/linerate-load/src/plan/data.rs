@@ -92,6 +92,9 @@ pub(super) fn check_columns(columns: &[String]) -> Result<(), String> {
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let good = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     match !name.is_empty() && name.chars().all(good) {
+        true if name == super::env::NAME => {
+            Err(format!("{} names variables of the environment; name the data otherwise", quoted(name)))
+        }
         true => Ok(()),
         false => Err(format!("{} is no name for data; use letters, digits, - and _", quoted(name))),
     }
@@ -167,6 +170,7 @@ mod tests {
     #[test]
     fn names() {
         assert!(check_name("csv").is_ok() && check_name("my-data_2").is_ok());
+        assert!(check_name("env").unwrap_err().contains("environment"));
         assert!(check_name("").is_err() && check_name("a.b").is_err() && check_name("a b").is_err());
     }
 }

@@ -22,6 +22,8 @@ pub(super) enum Effect {
     Data,
     DataBinary,
     DataRaw,
+    Form,
+    FormString,
     DataUrlencode,
     Json,
     Query,
@@ -61,9 +63,6 @@ const HANDSHAKE: Effect = Effect::Refuse(
 const CERTIFICATE: Effect =
     Effect::Refuse("give certificates to linerate itself (--cacert, --cert, --key), not in the command");
 const ADDRESS: Effect = Effect::Refuse("put the address into the URL and the name into -H 'Host: NAME'");
-const FORM: Effect = Effect::Refuse(
-    "multipart forms are not made from a command; save the body in a file and send it with --data-binary @FILE",
-);
 
 /// In the order of curl's manual within each group.
 static OPTIONS: &[CurlOption] = &[
@@ -179,8 +178,8 @@ static OPTIONS: &[CurlOption] = &[
     flag(Some('4'), "ipv4", Effect::Note("addresses are taken as the name resolves")),
     flag(Some('6'), "ipv6", Effect::Note("addresses are taken as the name resolves")),
     // Cannot be left out without sending something else, or to somebody else.
-    value(Some('F'), "form", FORM),
-    value(None, "form-string", FORM),
+    value(Some('F'), "form", Effect::Form),
+    value(None, "form-string", Effect::FormString),
     value(Some('x'), "proxy", PROXY),
     value(None, "preproxy", PROXY),
     value(None, "socks4", PROXY),

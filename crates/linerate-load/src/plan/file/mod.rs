@@ -24,6 +24,9 @@ use super::parts::{is_token, parse_addresses};
 use super::units::quoted;
 use super::{Arrival, Check, DataSet, Io, Order, Rate, Request, Resend, Way};
 
+/// Seed of a plan that names none.
+pub const DEFAULT_SEED: u64 = 1;
+
 /// Keys at the top, beside those that requests share.
 const RUN_KEYS: &[&str] = &[
     "url",
@@ -147,7 +150,10 @@ impl PlanFile {
         let top = Table::new(source, 0..0, parsed.get_ref(), TOP)?;
         let mut plan = read_run(&top)?;
         let data = read_data(&top)?;
-        let requests = read_requests(&top)?;
+        let mut requests = read_requests(&top)?;
+        for request in &mut requests {
+            request.fill_form(plan.seed.unwrap_or(DEFAULT_SEED), &data);
+        }
         plan.order = top.read("order", |item| read_order(item, &requests))?.unwrap_or(Order::Weighted);
         for request in &requests {
             request.check(&data)?;

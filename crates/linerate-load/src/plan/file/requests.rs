@@ -6,6 +6,8 @@ use linerate_http::client::{Body, Place, RequestSpec, Template, TemplateError};
 
 use super::error::FileError;
 use super::table::{Item, Table, scalar};
+use crate::plan::env;
+use crate::plan::form::{FormField, multipart};
 use crate::plan::parts::{
     COMPRESSED, basic_auth, escaped_in_json, has_field, is_token, parse_statuses, set_field,
 };
@@ -13,18 +15,30 @@ use crate::plan::units::quoted;
 use crate::plan::{DataSet, Expectation, Request};
 
 /// Keys of a request that may also stand at the top, for all of them.
-pub(super) const SHARED_KEYS: &[&str] =
-    &["method", "headers", "user", "compressed", "body", "body_file", "json", "expect_status", "expect_body"];
+pub(super) const SHARED_KEYS: &[&str] = &[
+    "method",
+    "headers",
+    "user",
+    "compressed",
+    "body",
+    "body_file",
+    "json",
+    "form",
+    "expect_status",
+    "expect_body",
+];
 
 /// Keys of a request alone.
 pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path"];
 
-const BODY_KEYS: [&str; 3] = ["body", "body_file", "json"];
+const BODY_KEYS: [&str; 4] = ["body", "body_file", "json", "form"];
 
 /// A request, and where its parts stand.
 #[derive(Debug)]
 pub(super) struct Placed<'a> {
     pub(super) request: Request,
+    /// What its body is made of when the data is known.
+    form: Vec<FormField>,
     table: Table<'a>,
     method: Option<Item<'a>>,
     body: Option<Item<'a>>,
@@ -37,6 +51,15 @@ pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, 
     let body_item = body_item(&table)?.or(body_item(top)?);
     let body = body_item.as_ref().map(read_body).transpose()?;
     let (mut fields, items) = read_fields(&table, top)?;
+    let form =
+        body_item.as_ref().filter(|item| item.key == "form").map(read_form).transpose()?.unwrap_or_default();
+    if let (true, Some((_, item))) =
+        (!form.is_empty(), items.iter().find(|(n, _)| n.eq_ignore_ascii_case("Content-Type")))
+    {
+        return Err(
+            item.error("a form brings its own Content-Type, which names the boundary; leave this one out")
+        );
+    }
     if body_item.as_ref().is_some_and(|item| item.key == "json") && !has_field(&fields, "Content-Type") {
         fields.push(("Content-Type".to_owned(), "application/json".to_owned()));
     }
@@ -61,7 +84,7 @@ pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, 
         fields,
         body,
     };
-    Ok(Placed { request, table, method: method_item, body: body_item, fields: items })
+    Ok(Placed { form, request, table, method: method_item, body: body_item, fields: items })
 }
 
 fn read_name<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
@@ -181,7 +204,21 @@ fn read_body(item: &Item<'_>) -> Result<Body, FileError> {
             write_json(item, &mut text)?;
             Ok(text.into())
         }
+        "form" => Ok(Body::default()),
         _ => read_body_file(item),
+    }
+}
+
+fn read_form(item: &Item<'_>) -> Result<Vec<FormField>, FileError> {
+    const WHAT: &str = "an array such as [\"name=value\", \"file=@photo.png;type=image/png\"]";
+    let folder = item.source.path.parent().unwrap_or(std::path::Path::new(""));
+    let field = |one: &Item<'_>| {
+        FormField::parse(one.text("strings such as \"name=value\"")?, folder)
+            .map_err(|why| one.error(format!("form: {why}")))
+    };
+    match item.array(WHAT)? {
+        fields if fields.is_empty() => Err(item.error(format!("form must be {WHAT}, not an empty one"))),
+        fields => fields.iter().map(field).collect(),
     }
 }
 
@@ -231,6 +268,17 @@ fn json_string(text: &str) -> String {
 }
 
 impl Placed<'_> {
+    /// Makes the body of a form, whose boundary must occur nowhere in the data.
+    pub(super) fn fill_form(&mut self, seed: u64, data: &[(DataSet, Item<'_>)]) {
+        if self.form.is_empty() {
+            return;
+        }
+        let cells = data.iter().flat_map(|(set, _)| set.rows.iter().flatten()).map(String::as_str);
+        let (content_type, body) = multipart(&self.form, seed, cells);
+        set_field(&mut self.request.fields, "Content-Type", &content_type);
+        self.request.body = Some(body);
+    }
+
     /// Compiles it as a run would, and holds the rows of data against it; errors point at the part that is wrong.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)]) -> Result<(), FileError> {
         let request = &self.request;
@@ -244,9 +292,13 @@ impl Placed<'_> {
             fields,
             body: request.body.clone().unwrap_or_default(),
         };
+        let env = env::data_set(std::slice::from_ref(request), |name| std::env::var_os(name));
+        let env = env.map_err(|(_, e)| self.misplaced(&e))?;
         let columns: Vec<String> = data
             .iter()
-            .flat_map(|(set, _)| set.columns.iter().map(|c| format!("{}.{c}", set.name)))
+            .map(|(set, _)| set)
+            .chain(&env)
+            .flat_map(|set| set.columns.iter().map(|c| format!("{}.{c}", set.name)))
             .collect();
         let template = Template::compile(&spec, &columns).map_err(|e| self.misplaced(&e))?;
         if template.is_fixed() {
