@@ -1,13 +1,14 @@
 //! Starting a run, watching it, ending it.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_net::link::pcap::PcapFile;
-use linerate_net::machine;
+use linerate_net::{Line, machine};
 
 use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
@@ -152,6 +153,7 @@ impl Running {
         outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
+        outcome.line = line(&self.plan);
         outcome.tidy_samples();
         crate::watch::judge(&self.plan, &mut outcome);
         if let Some(capture) = &self.capture
@@ -162,6 +164,15 @@ impl Running {
         }
         outcome
     }
+}
+
+/// The line that a plan's requests go over.
+fn line(plan: &Plan) -> Option<Line> {
+    if let Some(interface) = &plan.interface {
+        return Line::of(interface);
+    }
+    let targets: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
+    Line::towards(&targets)
 }
 
 /// Gathers the cores' words ten times a second: the latest snapshot, and the series second by second.

@@ -1,6 +1,7 @@
 //! What follows from an outcome by arithmetic alone.
 
 use linerate_load::histogram::Histogram;
+use linerate_load::outcome::Line;
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
@@ -18,6 +19,11 @@ pub(crate) fn rate_rps(outcome: &Outcome) -> f64 {
 pub(crate) fn per_second(n: u64, outcome: &Outcome) -> f64 {
     let seconds = outcome.duration.as_secs_f64();
     if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
+}
+
+/// Which share of the line `bytes` took.
+pub(crate) fn line_share(bytes: u64, line: &Line, outcome: &Outcome) -> f64 {
+    per_second(bytes, outcome) * 8.0 / (line.bits_per_second.max(1) as f64)
 }
 
 /// The latency that checks and single figures mean: from due in an open loop, from sent in a closed one. `None` when

@@ -51,6 +51,12 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
+        line: outcome.line.as_ref().map(|line| schema::Line {
+            interface: line.interface.clone(),
+            bits_per_s: line.bits_per_second,
+            received_share: round6(figures::line_share(outcome.bytes.received, line, outcome)),
+            sent_share: round6(figures::line_share(outcome.bytes.sent, line, outcome)),
+        }),
         latency_us: latencies(outcome, latencies_told),
         connections: connections(outcome),
         tcp: tcp(&outcome.tcp),
@@ -79,6 +85,11 @@ pub fn document(report: &Report<'_>) -> schema::Document {
 /// To three decimals, so that a nanosecond is the last digit of a microsecond.
 fn round3(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
+}
+
+/// To six decimals: a share of which a millionth is told.
+fn round6(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// Seconds to the microsecond.

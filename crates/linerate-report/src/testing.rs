@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Requests, Sample, SegmentCounts,
-    SegmentEvent, Segments, Snapshot, Tcp, TcpEvents,
+    Bad, Bytes, Client, Connections, Failure, Failures, Interval, Latency, Line, Requests, Sample,
+    SegmentCounts, SegmentEvent, Segments, Snapshot, Tcp, TcpEvents,
 };
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{
@@ -98,6 +98,10 @@ pub(crate) fn segments() -> Segments {
     segments.received.add(SegmentEvent::ZeroWindow, 33);
     segments.received.add(SegmentEvent::DuplicateAck, 1);
     segments
+}
+
+pub(crate) fn line(bits_per_second: u64) -> Line {
+    Line { interface: "eth0".to_owned(), bits_per_second }
 }
 
 fn bell(centre_ns: u64, samples: u64) -> Histogram {

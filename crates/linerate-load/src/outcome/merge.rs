@@ -19,6 +19,9 @@ impl Outcome {
             *self.status.entry(*status).or_default() += n;
         }
         self.bytes.merge(&other.bytes);
+        if self.line.is_none() {
+            self.line.clone_from(&other.line);
+        }
         self.latency.merge(&other.latency);
         self.connections.merge(&other.connections);
         match (&mut self.down, &other.down) {

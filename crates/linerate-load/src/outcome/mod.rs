@@ -9,6 +9,7 @@ mod spans;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+pub use linerate_net::Line;
 use linerate_net::TcpTotals;
 
 use crate::histogram::Histogram;
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub status: BTreeMap<u16, u64>,
     /// Bytes of requests and answers.
     pub bytes: Bytes,
+    /// The line that they went over, where its speed is real and known.
+    pub line: Option<Line>,
     /// Latencies, nanoseconds inside.
     pub latency: Latency,
     /// Connections.

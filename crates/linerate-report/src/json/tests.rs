@@ -72,6 +72,7 @@ const CONTRACT: &[&str] = &[
     "/failures/ports_exhausted",
     "/status",
     "/bytes/sent",
+    "/line",
     "/bytes/received",
     "/latency_us/from_due",
     "/latency_us/from_sent/count",
@@ -161,6 +162,16 @@ fn segments_are_told_by_who_counted_them() {
     outcome.tcp.stack = Some(Default::default());
     let d = read(&testing::plan_closed(), &outcome);
     assert_eq!(d.tcp.segments.map(|s| s.source), Some("stack".to_owned()));
+}
+
+#[test]
+fn the_share_of_the_line() {
+    let mut outcome = testing::quiet_outcome();
+    assert_eq!(read(&testing::plan_closed(), &outcome).line, None);
+    outcome.line = Some(testing::line(1_000_000_000));
+    let line = read(&testing::plan_closed(), &outcome).line.expect("known");
+    // 80 MB and 9 MB in 10 s.
+    assert_eq!((line.interface.as_str(), line.received_share, line.sent_share), ("eth0", 0.064, 0.007_2));
 }
 
 #[test]

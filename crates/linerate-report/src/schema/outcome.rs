@@ -34,6 +34,9 @@ pub struct Document {
     pub status: BTreeMap<String, u64>,
     /// Bytes above TCP.
     pub bytes: Bytes,
+    /// How much of the line they took; null where its speed is not known, or stands in name alone (loopback, veth, a hypervisor's card).
+    #[serde(default)]
+    pub line: Option<Line>,
     /// Latencies, microseconds.
     pub latency_us: Latencies,
     /// Connections.
@@ -108,6 +111,19 @@ pub struct Bytes {
     pub sent: u64,
     /// Of answers.
     pub received: u64,
+}
+
+/// How much of the line the run took: of `bytes`, so without the headers of TCP, IP and Ethernet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The interface.
+    pub interface: String,
+    /// Its speed in each direction, bits per second.
+    pub bits_per_s: u64,
+    /// Share of it that received bytes took, 0 to 1.
+    pub received_share: f64,
+    /// Share of it that sent bytes took, 0 to 1.
+    pub sent_share: f64,
 }
 
 /// Latencies; a whole entry is null where it means nothing.

@@ -160,6 +160,19 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         units::bytes(figures::per_second(outcome.bytes.received, outcome)),
         units::bytes(figures::per_second(outcome.bytes.sent, outcome)),
     ));
+    if let Some(line) = &outcome.line {
+        let share = |bytes| units::percent(figures::line_share(bytes, line, outcome));
+        page.line(&style.wrapped(
+            "",
+            &format!(
+                "of the {}bit/s of {}: {} received, {} sent (without headers)",
+                units::bytes(line.bits_per_second as f64).trim_end_matches('B'),
+                line.interface,
+                share(outcome.bytes.received),
+                share(outcome.bytes.sent)
+            ),
+        ));
+    }
     unreachable(page, outcome);
     let (bad, answered) = (outcome.bad.total(), requests.answered);
     if answered > 0 && bad == answered {

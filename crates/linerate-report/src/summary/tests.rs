@@ -39,6 +39,16 @@ fn segments_are_told_and_whether_all_were_seen() {
 }
 
 #[test]
+fn the_share_of_the_line() {
+    let mut outcome = testing::quiet_outcome();
+    outcome.line = Some(testing::line(10_000_000_000));
+    outcome.bytes.received = 5_000_000_000;
+    let page = text(&testing::plan_closed(), &outcome, Style::default());
+    let line = "of the 10.0 Gbit/s of eth0: 40.0 % received, 0.07 % sent (without headers)";
+    assert!(page.contains(line), "{page}");
+}
+
+#[test]
 fn an_open_loop_in_ascii() {
     let style = Style { unicode: false, ..Style::default() };
     let page = text(&testing::plan_open(), &testing::outcome_open(), style);
