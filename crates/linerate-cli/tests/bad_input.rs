@@ -193,3 +193,50 @@ fn captures_and_faults() {
         ],
     ]));
 }
+
+/// It would be waited for without end.
+#[test]
+fn a_pipe_that_nobody_writes_to_is_no_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe").display().to_string();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let users = folder.path().join("serve.toml");
+    std::fs::write(&users, "users = \"pipe\"\n").expect("written");
+    let (users, data) = (users.display().to_string(), format!("u={pipe}"));
+    let url = "http://127.0.0.1:1/";
+    let lines: [&[&str]; 8] = [
+        &["serve", "--config", &pipe],
+        &["serve", "--config", &users, "--check-config"],
+        &["load", "--plan", &pipe],
+        &["load", "--body", &format!("@{pipe}"), url],
+        &["load", "--body-template", &format!("@{pipe}"), url],
+        &["load", "--data", &data, url],
+        &["load", "--har", &pipe],
+        &["load", "--replay", &pipe, url],
+    ];
+    // Each waits for a moment: a writer may be about to come.
+    std::thread::scope(|scope| {
+        for line in lines {
+            scope.spawn(move || {
+                let said = run(line);
+                assert_eq!(said.code, Some(2), "{line:?}: {said:?}");
+                assert!(said.err.contains("it is a pipe that nobody writes to"), "{line:?}: {said:?}");
+            });
+        }
+    });
+}
+
+/// As a shell's `<(command)` gives them.
+#[test]
+fn a_pipe_with_a_writer_is_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let theirs = pipe.clone();
+    let writer = std::thread::spawn(move || std::fs::write(theirs, "listen = \"127.0.0.1:0\"\n"));
+    let said = run(&["serve", "--config", &pipe.display().to_string(), "--check-config"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    writer.join().expect("no panic").expect("written");
+}

@@ -13,6 +13,8 @@
 //!
 //! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
 //!
+//! [`InputFile`] reads a file that a user names without being held by a pipe.
+//!
 //! [`machine`] has what their threads ask of the machine: cores, clocks, limits.
 //!
 //! `unsafe` is confined to `sys/`.
@@ -28,6 +30,7 @@ mod error;
 pub mod file;
 mod flow_info;
 mod host_secret;
+mod input;
 pub mod instrument;
 pub mod layer;
 mod limits;
@@ -49,6 +52,7 @@ pub mod uring;
 pub use error::{NetError, NetErrorKind};
 pub use flow_info::{FlowInfo, FlowState};
 pub use host_secret::HostSecret;
+pub use input::InputFile;
 pub use limits::Limits;
 pub use line::Line;
 pub use probe::{Facility, Probe, Unavailable};

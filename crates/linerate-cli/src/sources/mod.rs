@@ -16,6 +16,7 @@ use std::path::Path;
 
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Order, Pace, Request};
+use linerate_net::InputFile;
 
 /// What a source gives to a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,10 +63,10 @@ impl fmt::Display for SourceError {
 impl std::error::Error for SourceError {}
 
 /// Opens a file for reading.
-fn open(path: &Path) -> Result<std::fs::File, SourceError> {
+fn open(path: &Path) -> Result<InputFile, SourceError> {
     let cannot = |e: &std::io::Error| SourceError::file(path, format!("cannot be read: {}", said(e)));
-    let file = std::fs::File::open(path).map_err(|e| cannot(&e))?;
-    match file.metadata().map_err(|e| cannot(&e))?.is_dir() {
+    let file = InputFile::open(path).map_err(|e| cannot(&e))?;
+    match file.metadata().is_dir() {
         true => Err(SourceError::file(path, "is a directory")),
         false => Ok(file),
     }

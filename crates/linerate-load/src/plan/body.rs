@@ -1,17 +1,18 @@
 //! Bodies of requests: read from files into memory that all threads share.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+
+use linerate_net::InputFile;
 
 use super::data::said;
 use super::limits::MAX_BODY_BYTES;
 
 /// The bytes of a file, read into the one place that they are sent from. The error says why it cannot be read.
 pub fn read_file(path: &Path) -> Result<Arc<[u8]>, String> {
-    let file = File::open(path).map_err(|e| said(&e))?;
-    let metadata = file.metadata().map_err(|e| said(&e))?;
+    let file = InputFile::open(path).map_err(|e| said(&e))?;
+    let metadata = file.metadata();
     if metadata.is_dir() {
         return Err("it is a directory".to_owned());
     }

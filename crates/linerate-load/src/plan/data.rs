@@ -1,9 +1,10 @@
 //! Data files: CSV with a header line, read into memory whole.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use linerate_net::InputFile;
 
 use super::DataSet;
 use super::limits::{MAX_CSV_BYTES, MAX_CSV_COLUMNS, MAX_CSV_ROWS};
@@ -12,9 +13,8 @@ use super::units::quoted;
 /// Reads a CSV file (RFC 4180) whose first line names the columns. Errors name the file and the line.
 pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, String> {
     let shown = path.display().to_string();
-    let file = File::open(path).map_err(|e| format!("{shown}: cannot be read: {}", said(&e)))?;
-    let length = file.metadata().map_err(|e| format!("{shown}: cannot be read: {}", said(&e)))?;
-    if length.is_dir() {
+    let file = InputFile::open(path).map_err(|e| format!("{shown}: cannot be read: {}", said(&e)))?;
+    if file.metadata().is_dir() {
         return Err(format!("{shown}: is a directory, not a CSV file"));
     }
     let mut text = Vec::new();

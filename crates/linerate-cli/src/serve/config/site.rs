@@ -1,11 +1,11 @@
 //! What is answered where: `[[route]]`, and `[[listener]]`, addresses with a site of their own.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use linerate_load::plan::file::FileError;
 use linerate_load::plan::file::table::{Item, Keys, Table};
+use linerate_net::InputFile;
 use linerate_serve::{
     Action, Address, BadField, BadRule, BadTable, ExtraFields, FileOptions, FileRoot, HostName, RouteTable,
     Rule, Users,
@@ -220,7 +220,7 @@ impl UsersArgs {
     pub(in crate::serve) fn read(&self) -> Result<Users, String> {
         let file = self.file.display();
         let mut text = String::new();
-        File::open(&self.file)
+        InputFile::open(&self.file)
             .and_then(|users| users.take(USERS_BYTES + 1).read_to_string(&mut text))
             .map_err(|e| format!("{file} cannot be read: {}", said(&e)))?;
         if text.len() as u64 > USERS_BYTES {

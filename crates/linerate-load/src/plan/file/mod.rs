@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use linerate_net::InputFile;
 use linerate_net::link::fault::FaultOptions;
 use toml::de::DeValue;
 
@@ -182,7 +183,7 @@ impl PlanFile {
 /// When it can't be read, is larger than [`MAX_PLAN_BYTES`], or is no text.
 pub fn read_text(path: &Path, advice: &str) -> Result<String, FileError> {
     let cannot = |e: &std::io::Error| FileError::whole(path, format!("cannot be read: {}", said(e)));
-    let file = std::fs::File::open(path).map_err(|e| cannot(&e))?;
+    let file = InputFile::open(path).map_err(|e| cannot(&e))?;
     let mut bytes = Vec::new();
     file.take(MAX_PLAN_BYTES + 1).read_to_end(&mut bytes).map_err(|e| cannot(&e))?;
     if bytes.len() as u64 > MAX_PLAN_BYTES {
