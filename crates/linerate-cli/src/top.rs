@@ -1,12 +1,15 @@
 //! `linerate top`: a running server, looked at once a second by what its metrics' address answers.
 
-use std::io::{IsTerminal, Read, Write, stdout};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, IsTerminal, Read, Write, stdout};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use linerate_report::live::Screen;
 use linerate_report::top::{ServerLook, draw};
+use linerate_serve::Address;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use serde::de::DeserializeOwned;
@@ -14,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::args::values;
 use crate::fault::{Exit, Fault, said};
 use crate::load::Interrupt;
+use crate::serve::place;
 
 /// How long the server may take for an answer. Reason: one whose metrics' thread stands still is to be said, not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,8 +38,8 @@ const PLAIN: (u16, u16) = (200, 40);
 )]
 pub(crate) struct TopArgs {
     /// The server's --metrics address
-    #[arg(value_name = "ADDR:PORT", default_value = "127.0.0.1:9090")]
-    address: SocketAddr,
+    #[arg(value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:9090", value_parser = place)]
+    address: Address,
     /// Time between two looks
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::top_interval)]
     interval: Duration,
@@ -47,7 +51,7 @@ pub(crate) struct TopArgs {
 /// Watches until the user leaves.
 pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
     let interrupt = Interrupt::listen()?;
-    let mut before = (look(args.address)?, Instant::now());
+    let mut before = (look(&args.address)?, Instant::now());
     let mut screen = Screen::new();
     let live = stdout().is_terminal() && !args.once;
     loop {
@@ -57,7 +61,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
             }
             std::thread::sleep(NAP.min(args.interval));
         }
-        let after = (look(args.address)?, Instant::now());
+        let after = (look(&args.address)?, Instant::now());
         let (columns, rows) = crossterm::terminal::size().ok().filter(|_| live).unwrap_or(PLAIN);
         let area = Rect::new(0, 0, columns, rows.saturating_sub(1));
         let mut picture = Buffer::empty(area);
@@ -95,13 +99,19 @@ fn text(picture: &Buffer) -> String {
     (0..picture.area.height).map(|y| row(y).trim_end().to_owned() + "\n").collect()
 }
 
-fn look(at: SocketAddr) -> Result<ServerLook, Fault> {
+fn look(at: &Address) -> Result<ServerLook, Fault> {
     Ok(ServerLook { loops: document(at, "/stats/loops")?, flows: document(at, "/stats/flows?max=100")? })
 }
 
-fn document<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, Fault> {
+fn document<T: DeserializeOwned>(at: &Address, path: &str) -> Result<T, Fault> {
     let unreachable = |e: std::io::Error| {
-        Fault::unreachable(format!("{at} does not answer: {}", said(&e)))
+        let why = match e.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                format!("nothing came for {} s", PATIENCE.as_secs())
+            }
+            _ => said(&e),
+        };
+        Fault::unreachable(format!("{at} does not answer: {why}"))
             .hint("name the address that the server was given by --metrics")
     };
     let answer = get(at, path).map_err(unreachable)?;
@@ -114,11 +124,30 @@ fn document<T: DeserializeOwned>(at: SocketAddr, path: &str) -> Result<T, Fault>
     serde_json::from_str(body.ok_or_else(other)?).map_err(|_| other())
 }
 
-fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n")?;
+fn get(at: &Address, path: &str) -> std::io::Result<String> {
+    match at {
+        Address::Tcp(at) => {
+            let stream = TcpStream::connect_timeout(at, PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            ask(stream, &at.to_string(), path)
+        }
+        Address::Unix(socket) => {
+            // Connecting waits for room in the backlog, and has no time limit.
+            let (tell, told) = mpsc::sync_channel(1);
+            let socket = socket.clone();
+            std::thread::spawn(move || tell.send(UnixStream::connect(socket)));
+            let stream =
+                told.recv_timeout(PATIENCE).map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            ask(stream, "localhost", path)
+        }
+    }
+}
+
+fn ask(mut stream: impl Read + Write, host: &str, path: &str) -> std::io::Result<String> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -178,6 +178,30 @@ impl OutputOf for Command {
     }
 }
 
+#[test]
+fn metrics_at_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = format!("unix:{}/metrics.sock", folder.path().display());
+    let server = serve(&["--metrics", &place]);
+    assert_eq!(server.line(), format!("metrics on {place}"));
+    let mut stream = std::os::unix::net::UnixStream::connect(&place[5..]).unwrap();
+    stream.set_read_timeout(Some(serving::PATIENCE)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200 ") && page.contains("linerate_requests_total"), "{page}");
+    let linerate = || Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+    let top = linerate().args(["top", &place, "--once", "--interval", "200ms"]).output().unwrap();
+    let said = String::from_utf8_lossy(&top.stdout);
+    assert!(top.status.success() && said.contains(&format!("listening on {}", server.address)), "{top:?}");
+    assert_eq!(server.stop().0, Some(0));
+    assert!(!std::path::Path::new(&place[5..]).exists());
+    // The same socket can't be both.
+    let both = linerate().args(["serve", "--listen", &place, "--metrics", &place]).output().unwrap();
+    let said = String::from_utf8_lossy(&both.stderr);
+    assert!(both.status.code() == Some(2) && said.contains("needs a port of its own"), "{said}");
+}
+
 /// The words of an expression that are names of metrics.
 fn metrics_of(expression: &str) -> impl Iterator<Item = &str> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

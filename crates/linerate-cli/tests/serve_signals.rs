@@ -39,6 +39,46 @@ fn the_drain_ends_on_time_although_a_handler_blocks() {
     }
 }
 
+/// As far as it has left; its client has what was sent.
+#[test]
+fn a_response_that_the_drain_cuts_is_in_the_access_log() {
+    const ALL: u64 = 1_000_000_000;
+    for io in transports() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::File::create(folder.path().join("large.bin")).unwrap().set_len(ALL).unwrap();
+        let log = folder.path().join("log");
+        let dir = folder.path().to_str().unwrap();
+        let server = serve(
+            &[
+                &["--io", io, "--drain", "300ms", "--access-log", log.to_str().unwrap()][..],
+                &["--dir", dir, "--demo-routes"],
+            ]
+            .concat(),
+        );
+        let paths = [format!("/bytes/{ALL}"), format!("/stream/{ALL}"), "/large.bin".to_owned()];
+        let slow: Vec<TcpStream> = paths
+            .iter()
+            .map(|path| {
+                let mut stream = server.connect();
+                write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+                stream.read_exact(&mut [0; 1000]).unwrap();
+                stream
+            })
+            .collect();
+        let (code, said) = server.stop();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("3 were still open after --drain"), "{io}: {said}");
+        let lines = std::fs::read_to_string(&log).unwrap();
+        for path in paths {
+            let line = lines.lines().find(|line| line.contains(&format!("GET {path} ")));
+            let line = line.unwrap_or_else(|| panic!("{io}, {path}: {lines}"));
+            let bytes: u64 = line.split(' ').nth(9).unwrap().parse().unwrap();
+            assert!((500..ALL).contains(&bytes), "{io}: {line}");
+        }
+        drop(slow);
+    }
+}
+
 #[test]
 fn sigusr1_opens_the_log_anew_and_sigusr2_does_nothing() {
     let folder = tempfile::tempdir().unwrap();

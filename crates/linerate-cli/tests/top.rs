@@ -63,6 +63,12 @@ fn what_is_not_there_or_is_something_else_is_named() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("does not answer") && said.contains("--metrics"), "{said}");
+    // Somebody listens and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let timed_out = top(&[&silent.local_addr().unwrap().to_string(), "--once"]);
+    let said = String::from_utf8_lossy(&timed_out.stderr);
+    assert_eq!(timed_out.status.code(), Some(3), "{said}");
+    assert!(said.contains("does not answer: nothing came for 5 s"), "{said}");
     let server = serve(&[]);
     let other = top(&[&server.address, "--once"]);
     let said = String::from_utf8_lossy(&other.stderr);

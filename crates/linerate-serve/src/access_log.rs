@@ -34,6 +34,8 @@ pub enum LogFormat {
     /// The same with `"referer" "user-agent"`.
     #[default]
     Combined,
+    /// The same with the duration in seconds behind it, to the microsecond.
+    CombinedTime,
     /// A JSON object per line.
     Json,
 }
@@ -45,8 +47,11 @@ impl FromStr for LogFormat {
         match text {
             "common" => Ok(LogFormat::Common),
             "combined" => Ok(LogFormat::Combined),
+            "combined-time" => Ok(LogFormat::CombinedTime),
             "json" => Ok(LogFormat::Json),
-            _ => Err(format!("there is no log format {text:?}; known are common, combined, json")),
+            _ => Err(format!(
+                "there is no log format {text:?}; known are common, combined, combined-time, json"
+            )),
         }
     }
 }
@@ -244,7 +249,7 @@ impl LogBuffer {
         self.count += 1;
         match self.log.format {
             LogFormat::Json => json(&mut self.lines, date, line),
-            format => common(&mut self.lines, date, line, format == LogFormat::Combined),
+            format => plain(&mut self.lines, date, line, format),
         }
         if self.lines.len() >= BATCH {
             self.hand_over();
@@ -277,7 +282,7 @@ impl Drop for LogBuffer {
     }
 }
 
-fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
+fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat) {
     // It never fails on a Vec.
     let _ = match line.peer.ip() {
         ip if ip.is_unspecified() => write!(out, "{UNIX} - - ["),
@@ -305,12 +310,15 @@ fn common(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, combined: bool) {
     push_decimal(out, u64::from(line.status));
     out.push(b' ');
     push_decimal(out, line.bytes);
-    if combined {
+    if format != LogFormat::Common {
         for name in ["referer", "user-agent"] {
             out.extend_from_slice(b" \"");
             quoted(out, line.head.and_then(|h| h.field(name)).unwrap_or(b"-"));
             out.push(b'"');
         }
+    }
+    if format == LogFormat::CombinedTime {
+        let _ = write!(out, " {}.{:06}", line.took.as_secs(), line.took.subsec_micros());
     }
     out.push(b'\n');
 }
@@ -388,7 +396,7 @@ mod tests {
         let date = HttpDate::from_unix(784_111_777);
         match format {
             LogFormat::Json => json(&mut out, &date, &line),
-            f => common(&mut out, &date, &line, f == LogFormat::Combined),
+            f => plain(&mut out, &date, &line, f),
         }
         String::from_utf8(out).unwrap()
     }
@@ -398,6 +406,9 @@ mod tests {
         let plain = "1.2.3.4 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 14";
         assert_eq!(line(LogFormat::Common), format!("{plain}\n"));
         assert_eq!(line(LogFormat::Combined), format!("{plain} \"-\" \"x\\x22y\\x5cz\\xe9\"\n"));
+        let timed = line(LogFormat::Combined).replace('\n', " 0.000007\n");
+        assert_eq!(line(LogFormat::CombinedTime), timed);
+        assert_eq!("combined-time".parse(), Ok(LogFormat::CombinedTime));
         assert_eq!(
             line(LogFormat::Json),
             "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"duration_us\":7,\"method\":\"GET\",\

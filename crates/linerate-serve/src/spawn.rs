@@ -678,6 +678,7 @@ impl Thread {
             server.turn(if self.scans.is_empty() { Some(until) } else { Some(Time::ZERO) })?;
             self.hear(server, true);
         }
+        server.log_what_is_cut();
         Ok(())
     }
 }

@@ -96,12 +96,14 @@ pub(crate) struct ServeArgs {
     /// Write a line per answer to this file, - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(super) access_log: Option<String>,
-    /// How its lines look: common, combined or json (combined)
+    /// How its lines look: common, combined, combined-time or json (combined)
+    ///
+    /// combined-time is combined with the duration in seconds behind it, to the microsecond. JSON has it as duration_us.
     #[arg(long, value_name = "FORMAT")]
     pub(super) log_format: Option<LogFormat>,
-    /// Counters for Prometheus at this address
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    pub(super) metrics: Option<SocketAddr>,
+    /// Counters for Prometheus at this address, or at a Unix socket
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = place)]
+    pub(super) metrics: Option<Address>,
     /// Connections open at once; those beyond are refused (200000)
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub(super) max_connections: Option<u64>,
@@ -352,7 +354,7 @@ fn without_flag(text: &str) -> Result<Infallible, String> {
 }
 
 /// A TCP address, or a path behind `unix:`.
-pub(super) fn place(text: &str) -> Result<Address, String> {
+pub(crate) fn place(text: &str) -> Result<Address, String> {
     match text.strip_prefix("unix:") {
         None => address(text).map(Address::Tcp),
         Some("") => Err("unix: needs the path of a socket, as in unix:/run/linerate.sock".to_owned()),

@@ -19,7 +19,7 @@ use linerate_serve::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-pub(crate) use args::ServeArgs;
+pub(crate) use args::{ServeArgs, place};
 
 use self::args::SiteArgs;
 use self::identity::Identity;
@@ -38,7 +38,7 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
         .map_err(|e| Fault::input(format!("the sockets that were passed cannot be listened on: {e}")))?;
     let typed = &ServeArgs { sockets, ..typed.clone() };
     events::print();
-    // Before the signals are taken over: a file that is a pipe nobody writes to is waited for, and Ctrl-C must end that.
+    // Before the signals are taken over: a pipe is waited for as long as its writer is at work, and Ctrl-C must end that.
     let args = settled(typed)?;
     if args.check_config {
         Identity::of(&args)?;
@@ -181,12 +181,10 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
             .hint("leave out one, or give them ports of their own"));
         }
     }
-    match args.metrics {
-        Some(at) if at.port() != 0 && addresses.iter().any(|a| *a == at || args::within(a, &at.into())) => {
-            Err(Fault::input(format!(
-                "{at} is to be listened on already, so --metrics needs a port of its own"
-            )))
-        }
+    match &args.metrics {
+        Some(at) if !at.is_open() && addresses.iter().any(|a| a == at || args::within(a, at)) => Err(
+            Fault::input(format!("{at} is to be listened on already, so --metrics needs a port of its own")),
+        ),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,6 @@
 //! A server that runs, and what it becomes when its configuration changes.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +51,7 @@ impl Running {
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
         // Ports that were chosen are known now, and to nobody else before they are announced.
         content.replace(sites.at(&resolved(&args, &server)));
-        let metrics = args.metrics.map(|at| serve_metrics(at, &server)).transpose()?;
+        let metrics = args.metrics.as_ref().map(|at| serve_metrics(at, &server)).transpose()?;
         if let Some(identity) = identity {
             identity.take()?;
             // Nothing was served with more rights.
@@ -72,7 +71,7 @@ impl Running {
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
         let log = if same_log { self.log.clone() } else { access_log(&args)? };
         let same_metrics = args.metrics == self.args.metrics;
-        let metrics = match args.metrics.filter(|_| !same_metrics) {
+        let metrics = match args.metrics.as_ref().filter(|_| !same_metrics) {
             Some(at) => Some(serve_metrics(at, &self.server)?),
             None => None,
         };
@@ -150,7 +149,10 @@ impl Running {
             say(&format!("answering at {} with {has}", at.join(", ")));
         }
         if let Some(metrics) = &self.metrics {
-            say(&format!("metrics on http://{}/metrics", metrics.addr()));
+            match metrics.addrs() {
+                [at @ Address::Unix(_)] => say(&format!("metrics on {at}")),
+                _ => say(&format!("metrics on http://{}/metrics", metrics.addr())),
+            }
         }
     }
 
@@ -344,9 +346,10 @@ pub(super) fn cannot_listen(error: &io::Error) -> Fault {
     }
 }
 
-fn serve_metrics(at: SocketAddr, server: &Handle) -> Result<Handle, Fault> {
+fn serve_metrics(at: &Address, server: &Handle) -> Result<Handle, Fault> {
     let (counter, metrics, live) = (server.counter(), server.metrics(), server.live_stats());
-    let options = ServerOptions { listen: vec![at.into()], drain: METRICS_DRAIN, ..ServerOptions::default() };
+    let options =
+        ServerOptions { listen: vec![at.clone()], drain: METRICS_DRAIN, ..ServerOptions::default() };
     spawn_with(options, move || {
         let (counter, metrics, live) = (counter.clone(), metrics.clone(), live.clone());
         move |request: Request| {

@@ -56,6 +56,17 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
+    /// The time is over: the access log has the responses that are cut, as far as they left.
+    pub(crate) fn log_what_is_cut(&mut self) {
+        let mut connections = std::mem::take(&mut self.connections);
+        for c in connections.iter_mut().flatten() {
+            self.look_at_unsent(c);
+            self.engine.cancel_from(c, 0);
+            self.engine.log_left(c, c.handed - c.unsent as u64, true);
+        }
+        self.connections = connections;
+    }
+
     /// Whether connections may still come although it drains.
     pub(crate) fn is_closing_listeners(&self) -> bool {
         !self.closing.is_empty()

@@ -86,7 +86,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         files_only: flag("files_only")?,
         access_log: top.read("access_log", |i| log(i, path))?,
         log_format: top.read("log_format", parsed_word)?,
-        metrics: top.read("metrics", |i| value(i, args::address))?,
+        metrics: top.read("metrics", |i| value(i, |text| args::beside(text, path)))?,
         max_connections: count("max_connections")?,
         max_connections_per_client: count("max_connections_per_client")?,
         max_rate_per_client: top.read("max_rate_per_client", |i| value(i, args::rate))?,
