@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::call::{Call, ms};
 use crate::evidence::Proof;
 use crate::probe::Experiment;
-use crate::record::Record;
+use crate::record::{Record, median_of};
 use crate::shown;
 use crate::stats::{Estimate, median, middle};
 use crate::times::{Part, Times, explained, plain};
@@ -40,7 +40,8 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     let times = Times::seen(record);
     let before_ms = median(times.of(part));
     let (before_ms, after, measured) = match spared(record, verdict, part) {
-        Some(times) => (before_ms, middle(&times), true),
+        // What only some calls meet (after a pause) is not in the middle of all.
+        Some(times) => (before_ms.max(hit(record, verdict, part)), middle(&times), true),
         None if before_ms >= HELD * verdict.cost_ms() => {
             (before_ms, taken_off(record, verdict, times.of(part))?, false)
         }
@@ -80,13 +81,23 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
         _ => {
             let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
             let ([_, with], _) = calls?;
+            // An opened connection that has grown its window, opened anew.
+            let opening =
+                if verdict.id() == "slow-start" { median_of(&record.fresh(), |c| c.connect) } else { 0.0 };
             match part {
                 Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
-                _ => total(&with),
+                _ => total(&with).into_iter().map(|t| t + opening).collect(),
             }
         }
     };
     (times.len() >= LEAST).then_some(times)
+}
+
+/// What the calls of the experiment take that the cause meets, in the middle; 0 without one.
+fn hit(record: &Record, verdict: &Verdict, part: Part) -> f64 {
+    let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
+    let Some(([without, _], _)) = calls.filter(|_| part != Part::FirstByte) else { return 0.0 };
+    median(&without.iter().map(|c| ms(c.total)).collect::<Vec<_>>())
 }
 
 /// The last of the calls that a redirect leads over: made once, so that it varies as the first ones do is taken for granted.

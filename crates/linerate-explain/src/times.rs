@@ -54,6 +54,7 @@ impl Part {
         match cause {
             "accept-queue"
             | "connection-limit"
+            | "path-mtu"
             | "ports-exhausted"
             | "reverse-dns"
             | "slow-start"
@@ -114,16 +115,21 @@ impl Times {
         let hops = crate::predict::hops_ms(record);
         Times {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),
-            new: totals(&plain(record, true)),
+            new: totals(&answered_or_hung(record, true)),
             first_byte: calls.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
             lookup,
         }
     }
 }
 
-/// The calls that are explained, and those like them in experiments. Where none was answered: those that hung.
+/// The calls that are explained, and those like them in experiments.
 pub(crate) fn explained(record: &Record) -> Vec<&Call> {
-    let calls = plain(record, record.reused().len() < 2);
+    answered_or_hung(record, record.reused().len() < 2)
+}
+
+/// Where none was answered, calls of the first look that hung stand for them.
+fn answered_or_hung(record: &Record, fresh: bool) -> Vec<&Call> {
+    let calls = plain(record, fresh);
     if !calls.is_empty() {
         return calls;
     }

@@ -114,7 +114,8 @@ fn command(spec: &RequestSpec, authority: &str) -> String {
     }
     if !spec.body.is_empty() {
         // What is no text is in a file of the plan.
-        add("--body", std::str::from_utf8(&spec.body).map_or("@FILE".to_owned(), str::to_owned));
+        let bytes: Vec<u8> = spec.body.parts().iter().flat_map(|p| p.bytes.iter().copied()).collect();
+        add("--body", String::from_utf8(bytes).unwrap_or_else(|_| "@FILE".to_owned()));
     }
     words.push(format!("http://{authority}{}", spec.target));
     environment::joined(&environment::shown(words))
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!((request.spec.target.as_str(), settings.may_repeat), ("/x", true));
         assert_eq!(request.spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
         plan.requests[0].method = "POST".to_owned();
-        plan.requests[0].body = Some(b"a b".to_vec());
+        plan.requests[0].body = Some("a b".into());
         plan.requests[0].fields.push(("Cookie".to_owned(), "secret".to_owned()));
         let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
         assert!(!settings.may_repeat);

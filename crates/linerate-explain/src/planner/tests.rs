@@ -12,6 +12,7 @@ use crate::evidence::Proof;
 use crate::probe::{Connected, Held, NameServer, Resolved, Variation, Writes};
 
 mod connections;
+mod predicted;
 mod right;
 
 /// Milliseconds.

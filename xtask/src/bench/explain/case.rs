@@ -35,6 +35,49 @@ pub(crate) struct Case {
     pub(crate) name_server: Option<NameServer>,
     /// Processor time is what it is about: with `--jobs`, it runs when nothing else does.
     pub(crate) alone: bool,
+    /// The same call without the fault, where there is one to hold predictions against.
+    pub(crate) fixed: Fixed,
+}
+
+/// What is put right for the call without the fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fixed {
+    /// There is no such call.
+    Not,
+    /// The network does nothing else.
+    Net,
+    /// Another server answers, or the same one with other flags.
+    Server(Server),
+    /// Nothing else goes on meanwhile.
+    Alone,
+    /// It is asked for with other flags.
+    Flags(&'static [&'static str]),
+    /// Kernel settings are the usual ones, but for these of the server's side.
+    Sysctls(&'static [(&'static str, &'static str)]),
+    /// The name server answers at once, for IPv4 alone.
+    Names,
+    /// The server gets all processors, alone.
+    Whole,
+}
+
+impl Case {
+    /// The same without its fault.
+    pub(crate) fn mended(&self) -> Option<Case> {
+        let mended = match self.fixed {
+            Fixed::Not => return None,
+            Fixed::Net => Case { net: "", ..*self },
+            Fixed::Server(server) => Case { server, ..*self },
+            Fixed::Alone => Case { beside: &[], ..*self },
+            Fixed::Flags(flags) => Case { flags, ..*self },
+            Fixed::Sysctls(server_sysctls) => Case { client_sysctls: &[], server_sysctls, ..*self },
+            Fixed::Names => {
+                let name_server = Some(NameServer { delay_ms: 0, v6: false, dead_before: false });
+                Case { net: "", name_server, ..*self }
+            }
+            Fixed::Whole => Case { share: Share::Whole, ..*self },
+        };
+        Some(mended)
+    }
 }
 
 /// Without a fault: what a case needs to say is what differs.
@@ -55,6 +98,7 @@ pub(crate) const PLAIN: Case = Case {
     pid: false,
     name_server: None,
     alone: false,
+    fixed: Fixed::Not,
 };
 
 /// A real server.

@@ -1,6 +1,6 @@
 //! Which case is diagnosed when: those that only wait side by side, those about processor time one after the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,7 @@ impl Jobs<'_> {
         if has >= wanted {
             return Ok(());
         }
+        let fixed = self.without_the_fault(case, rtt);
         let stage = match Stage::new(case, rtt, self.programs) {
             Ok(stage) => stage,
             Err(e) => {
@@ -93,12 +94,24 @@ impl Jobs<'_> {
             if self.over() {
                 break;
             }
-            self.note(stage.explain(self.programs)?)?;
+            let mut run = stage.explain(self.programs)?;
+            run.fixed_ms = run.predicted.as_ref().and_then(|p| fixed.get(&p.part).copied());
+            self.note(run)?;
         }
         for doubt in stage.doubts() {
             println!("{}: {doubt}", case.name);
         }
         Ok(())
+    }
+
+    /// What the parts of the call take where nothing is wrong; none where that cannot be had.
+    fn without_the_fault(&self, case: &Case, rtt: u64) -> BTreeMap<String, f64> {
+        let Some(mended) = case.mended() else { return BTreeMap::new() };
+        let takes = Stage::new(&mended, rtt, self.programs).and_then(|stage| stage.takes(self.programs));
+        takes.unwrap_or_else(|e| {
+            println!("{}: not measured without the fault, {e:#}", case.name);
+            BTreeMap::new()
+        })
     }
 
     fn note(&self, run: Run) -> Result<()> {

@@ -13,6 +13,9 @@ const PAGE: &str = "docs/EXPLAIN.md";
 const BEGIN: &str = "<!-- bench explain: begin -->";
 const END: &str = "<!-- bench explain: end -->";
 
+/// How near a prediction should be to the call without the fault, as a share of that.
+const NEAR: f64 = 0.1;
+
 /// The runs of one case at one round-trip time.
 struct Group<'a> {
     case: &'static Case,
@@ -47,6 +50,15 @@ impl Group<'_> {
     fn cost(&self) -> String {
         let cost = |r: &Run| r.causes.iter().find(|c| c.0 == self.case.truth).map(|c| c.1);
         self.median(cost).map_or("-".to_owned(), |c| format!("{c:.1} ms"))
+    }
+
+    /// What the fix was predicted to make of the call, what the call without the fault took, and how often that was near.
+    fn predicted(&self) -> String {
+        let held: Vec<f64> = self.runs.iter().filter_map(|r| r.prediction_off()).collect();
+        let both = self.median(|r| Some(r.predicted.as_ref()?.ms)).zip(self.median(|r| r.fixed_ms));
+        let Some((predicted, fixed)) = both.filter(|_| !held.is_empty()) else { return "- | -".to_owned() };
+        let near = held.iter().filter(|off| **off <= NEAR).count();
+        format!("{predicted:.2}, {fixed:.2} ms | {near} of {}", held.len())
     }
 
     fn took(&self) -> String {
@@ -88,13 +100,13 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
     let groups = groups(runs);
     let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
     let mut out = String::new();
-    out += "| cause | injected as | RTT | runs | ranked first | in the first two | it costs, median | verdict after, median | named before it or instead |\n";
-    out += "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    out += "| cause | injected as | RTT | runs | ranked first | in the first two | it costs, median | predicted, fixed | within 10 % | verdict after, median | named before it or instead |\n";
+    out += "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     for g in &faults {
         let mark = if g.reached() { "" } else { " (missed)" };
         let _ = writeln!(
             out,
-            "| `{}`{mark} | {} | {} ms | {} | {} | {} | {} | {} | {} |",
+            "| `{}`{mark} | {} | {} ms | {} | {} | {} | {} | {} | {} | {} |",
             g.case.truth,
             g.case.name,
             g.rtt_ms,
@@ -102,6 +114,7 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
             g.first(),
             g.in_first_two(),
             g.cost(),
+            g.predicted(),
             g.took(),
             g.others()
         );
@@ -146,6 +159,16 @@ fn sums(groups: &[Group<'_>]) -> String {
         faults.len(),
         off * 100.0
     );
+    let held: Vec<f64> = all().filter_map(|r| r.prediction_off()).collect();
+    if !held.is_empty() {
+        let near = held.iter().filter(|off| **off <= NEAR).count();
+        let share = 100.0 * near as f64 / held.len() as f64;
+        let _ = writeln!(
+            out,
+            "\nOf {} predictions {near} ({share:.0} %) were within 10 % of what the call took without the fault (goal 90 %).",
+            held.len()
+        );
+    }
     out += "\nNot injected: ";
     let words: Vec<String> = NOT_INJECTED.iter().map(|(id, why)| format!("`{id}` ({why})")).collect();
     out + &words.join("; ") + ".\n"
@@ -199,7 +222,7 @@ mod tests {
         let text = markdown(&runs);
         assert!(
             text.contains(&format!(
-                "| `{nagle}` | jdk | 0 ms | 10 | 9 | 10 | 40.0 ms | 2.0 s | server-think 1 |"
+                "| `{nagle}` | jdk | 0 ms | 10 | 9 | 10 | 40.0 ms | - | - | 2.0 s | server-think 1 |"
             )),
             "{text}"
         );
@@ -210,11 +233,9 @@ mod tests {
             "| think-40 | `server-think` | 40 ms | 2 | 1 | 1 | 2.0 s | server-nagle-delayed-ack 1 |"
         ));
         runs.push(run("syn-lost", 0, "inconclusive", &[]));
-        assert!(
-            markdown(&runs).contains(
-                "`syn-loss` (missed) | syn-lost | 0 ms | 1 | 0 | 0 | - | 2.0 s | (inconclusive) 1 |"
-            )
-        );
+        assert!(markdown(&runs).contains(
+            "`syn-loss` (missed) | syn-lost | 0 ms | 1 | 0 | 0 | - | - | - | 2.0 s | (inconclusive) 1 |"
+        ));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What came of each run, kept in a file (a line of JSON each), so that a table can be measured in slices.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,8 +23,22 @@ pub(crate) struct Run {
     pub(crate) took_s: f64,
     /// How far the parts of the call are from its time, a share of it.
     pub(crate) parts_off: Option<f64>,
+    /// What the right cause's fix was predicted to make of the call.
+    #[serde(default)]
+    pub(crate) predicted: Option<Predicted>,
+    /// What that part of the call takes without the fault, milliseconds, where that was measured.
+    #[serde(default)]
+    pub(crate) fixed_ms: Option<f64>,
     /// Why there was no diagnosis.
     pub(crate) error: Option<String>,
+}
+
+/// What a fix will make of the call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Predicted {
+    /// Of which part of it.
+    pub(crate) part: String,
+    pub(crate) ms: f64,
 }
 
 impl Run {
@@ -38,6 +53,12 @@ impl Run {
             causes: causes.filter_map(cause).collect(),
             took_s,
             parts_off: parts_off(&json["call"]),
+            predicted: json["causes"].as_array().and_then(|all| {
+                let right = all.iter().find(|c| c["id"] == case.truth)?;
+                let part = right["part"].as_str()?.to_owned();
+                Some(Predicted { part, ms: right["predicted"]["after_ms"].as_f64()? })
+            }),
+            fixed_ms: None,
             error: None,
         }
     }
@@ -45,6 +66,12 @@ impl Run {
     /// From 1 where the right cause is named first; `None`: it is not named.
     pub(crate) fn rank(&self, truth: &str) -> Option<usize> {
         self.causes.iter().position(|c| c.0 == truth).map(|i| i + 1)
+    }
+
+    /// How far what was predicted is from the call without the fault, as a share of that.
+    pub(crate) fn prediction_off(&self) -> Option<f64> {
+        let (predicted, fixed) = (self.predicted.as_ref()?, self.fixed_ms?);
+        Some((predicted.ms - fixed).abs() / fixed.max(1e-3))
     }
 
     /// Causes on the way that were named.
@@ -60,6 +87,17 @@ fn parts_off(call: &Value) -> Option<f64> {
     let parts = ["dns_ms", "connect_ms", "tls_ms", "send_ms", "wait_ms", "receive_ms"];
     let sum: f64 = parts.iter().filter_map(|n| part(n)).sum();
     Some((sum - total).abs() / total)
+}
+
+/// What the parts of a call take in the middle of a diagnosis's calls.
+pub(crate) fn middles(json: &Value) -> BTreeMap<String, f64> {
+    let middle = |times: &Value| {
+        let mut all: Vec<f64> = times.as_array()?.iter().filter_map(Value::as_f64).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    let parts = json["times_ms"].as_object().into_iter().flatten();
+    parts.filter_map(|(part, times)| Some((part.clone(), middle(times)?))).collect()
 }
 
 /// All runs that a file has; none when there is no file.
@@ -88,9 +126,14 @@ mod tests {
         let json = serde_json::json!({
             "verdict": "caused",
             "call": { "dns_ms": 0.0, "connect_ms": 1.0, "send_ms": 1.0, "wait_ms": 7.0, "receive_ms": 0.9, "total_ms": 10.0 },
-            "causes": [{ "id": "slow-start", "cost_ms": 5.5 }, { "id": "redirects", "cost_ms": 1.0 }],
+            "causes": [{ "id": "slow-start", "cost_ms": 5.5, "part": "call", "predicted": { "after_ms": 4.4 } }, { "id": "redirects", "cost_ms": 1.0 }],
+            "times_ms": { "call": [9.0, 4.0, 5.0], "with_lookup": [] },
         });
-        let run = Run::of(&PLAIN, 40, 1.5, &json);
+        assert_eq!(middles(&json), [("call".to_owned(), 5.0)].into());
+        let mut run = Run::of(&Case { truth: "slow-start", ..PLAIN }, 40, 1.5, &json);
+        assert_eq!(run.prediction_off(), None, "nothing to hold it against");
+        run.fixed_ms = Some(4.0);
+        assert!(run.prediction_off().is_some_and(|off| (off - 0.1).abs() < 1e-9));
         assert_eq!(
             (run.rank("slow-start"), run.rank("redirects"), run.rank("gc-pause")),
             (Some(1), Some(2), None)

@@ -1,5 +1,6 @@
 //! A case set up: network, server, and what goes on beside; and `explain` called in it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::beside::Ongoing;
 use super::case::Case;
 use super::dns::{Dns, NAME, resolv_conf};
-use super::results::Run;
+use super::results::{self, Run};
 use super::servers::{self, BEHIND, PORT, Programs, Started};
 use crate::net::Options;
 
@@ -29,7 +30,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// A case that is going on. The order is that of ending: callers before the server, the network last.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    case: &'static Case,
+    case: Case,
     rtt_ms: u64,
     _ongoing: Vec<Ongoing>,
     server: Started,
@@ -39,7 +40,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(case: &'static Case, rtt_ms: u64, programs: &Programs) -> Result<Stage> {
+    pub(crate) fn new(case: &Case, rtt_ms: u64, programs: &Programs) -> Result<Stage> {
         let mut options = Options::parse(case.net)?;
         options.delay_both(Duration::from_micros(rtt_ms * 500));
         let mut builder = options.builder();
@@ -59,7 +60,7 @@ impl Stage {
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("body"), vec![b'x'; UPLOAD])?;
         let to = SocketAddr::from((net.server().ip(), PORT));
-        let mut stage = Stage { case, rtt_ms, _ongoing: Vec::new(), server, _dns: dns, net, dir };
+        let mut stage = Stage { case: *case, rtt_ms, _ongoing: Vec::new(), server, _dns: dns, net, dir };
         stage.warm_up()?;
         for beside in case.beside {
             stage._ongoing.push(Ongoing::start(*beside, &stage.net, programs, to)?);
@@ -103,6 +104,16 @@ impl Stage {
 
     /// Asks `explain` once.
     pub(crate) fn explain(&self, programs: &Programs) -> Result<Run> {
+        Ok(self.explained(programs)?.0)
+    }
+
+    /// What the parts of the call take, as `explain` measures them.
+    pub(crate) fn takes(&self, programs: &Programs) -> Result<BTreeMap<String, f64>> {
+        Ok(results::middles(&self.explained(programs)?.1))
+    }
+
+    /// What `explain` says, and the document it writes.
+    fn explained(&self, programs: &Programs) -> Result<(Run, Value)> {
         let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
         let mut c = self.net.client().command(&programs.explain);
         c.args(["explain", "--json", "-"]).args(self.flags());
@@ -121,21 +132,21 @@ impl Stage {
                 break status;
             }
             if begin.elapsed() > LIMIT {
-                let mut run = Run::of(self.case, self.rtt_ms, begin.elapsed().as_secs_f64(), &Value::Null);
+                let mut run = Run::of(&self.case, self.rtt_ms, begin.elapsed().as_secs_f64(), &Value::Null);
                 run.error = Some(format!("explain did not end within {LIMIT:?}"));
-                return Ok(run);
+                return Ok((run, Value::Null));
             }
             std::thread::sleep(Duration::from_millis(5));
         };
         let took = begin.elapsed().as_secs_f64();
         let text = std::fs::read_to_string(&out)?;
         let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        let mut run = Run::of(self.case, self.rtt_ms, took, &json);
+        let mut run = Run::of(&self.case, self.rtt_ms, took, &json);
         if json.is_null() {
             let words = std::fs::read_to_string(&errors)?;
             run.error = Some(format!("{status}: {}", words.trim()));
         }
-        Ok(run)
+        Ok((run, json))
     }
 
     /// What a plain client sees, a line for each call: the fault by its symptom.

@@ -1,6 +1,6 @@
 //! Faults on the connection and before it.
 
-use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server, Share};
+use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server, Share};
 
 /// An upload, which `explain` repeats only when told that it may.
 const UPLOAD: &[&str] = &["-X", "POST", "--repeat-unsafe", "--body", "@BODY"];
@@ -10,9 +10,16 @@ pub(super) static CASES: &[Case] = &[
         name: "nagle-split",
         truth: "server-nagle-delayed-ack",
         server: Server::Linerate(&["--misbehave", "nagle-split"]),
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
-    Case { name: "jdk", truth: "server-nagle-delayed-ack", server: Server::Jdk("plain", &[]), ..PLAIN },
+    Case {
+        name: "jdk",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Jdk("plain", &[]),
+        fixed: Fixed::Server(Server::Jdk("plain", &["-Dsun.net.httpserver.nodelay=true"])),
+        ..PLAIN
+    },
     Case {
         name: "jdk-contended",
         truth: "server-nagle-delayed-ack",
@@ -25,13 +32,21 @@ pub(super) static CASES: &[Case] = &[
         name: "python-split",
         truth: "server-nagle-delayed-ack",
         server: Server::Python("split"),
+        fixed: Fixed::Server(Server::Python("whole")),
         ..PLAIN
     },
-    Case { name: "node-split", truth: "server-nagle-delayed-ack", server: Server::Node("split"), ..PLAIN },
+    Case {
+        name: "node-split",
+        truth: "server-nagle-delayed-ack",
+        server: Server::Node("split"),
+        fixed: Fixed::Server(Server::Node("plain")),
+        ..PLAIN
+    },
     Case {
         name: "nagle-think",
         truth: "server-nagle-delayed-ack",
         server: Server::Linerate(&["--misbehave", "nagle-split", "--misbehave", "think=exp:20"]),
+        fixed: Fixed::Server(Server::Linerate(&["--misbehave", "think=exp:20"])),
         ..PLAIN
     },
     Case {
@@ -39,6 +54,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "client-nagle-delayed-ack",
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello", "--writes", "apart"],
         path: "/upper",
+        fixed: Fixed::Flags(&["-X", "POST", "--repeat-unsafe", "--body", "hello"]),
         ..PLAIN
     },
     Case {
@@ -46,6 +62,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "tiny-writes",
         server: Server::Linerate(&["--misbehave", "tiny-chunks=1"]),
         path: "/bytes/60000",
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
     Case {
@@ -54,19 +71,34 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "accept-delay=150"]),
         // Four times as many connections as are accepted: with many more, a client far away gets none at all.
         beside: &[Beside::Churn(4, 50, 50)],
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
-    Case { name: "syn-lost", truth: "syn-loss", net: "--drop up:syn=1/flow", ..PLAIN },
-    Case { name: "syn-ack-lost", truth: "syn-loss", net: "--drop down:syn-ack=1/flow", ..PLAIN },
+    Case { name: "syn-lost", truth: "syn-loss", net: "--drop up:syn=1/flow", fixed: Fixed::Net, ..PLAIN },
+    Case {
+        name: "syn-ack-lost",
+        truth: "syn-loss",
+        net: "--drop down:syn-ack=1/flow",
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
     Case {
         name: "loss-answers",
         truth: "packet-loss",
         rtts: &[40],
         net: "--drop down:data=every:6",
         path: "/bytes/6000",
+        fixed: Fixed::Net,
         ..PLAIN
     },
-    Case { name: "loss-requests", truth: "packet-loss", rtts: &[40], net: "--drop up:data=every:4", ..PLAIN },
+    Case {
+        name: "loss-requests",
+        truth: "packet-loss",
+        rtts: &[40],
+        net: "--drop up:data=every:4",
+        fixed: Fixed::Net,
+        ..PLAIN
+    },
     Case { name: "slow-start", truth: "slow-start", rtts: &[40], path: "/bytes/500000", ..PLAIN },
     Case {
         name: "idle-restart",
@@ -74,6 +106,7 @@ pub(super) static CASES: &[Case] = &[
         rtts: &[40],
         server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
         path: "/bytes/150000",
+        fixed: Fixed::Sysctls(&[("net/ipv4/tcp_slow_start_after_idle", "0")]),
         ..PLAIN
     },
     Case {
@@ -82,6 +115,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "slow-read=400000"]),
         path: "/echo",
         flags: UPLOAD,
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
     Case {
@@ -92,6 +126,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "think=1"]),
         path: "/status/200",
         flags: UPLOAD,
+        fixed: Fixed::Sysctls(&[]),
         ..PLAIN
     },
     Case {
@@ -99,6 +134,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "path-mtu",
         net: "--mtu down:1200 --black-hole",
         path: "/bytes/3000",
+        fixed: Fixed::Net,
         ..PLAIN
     },
     Case {
@@ -108,6 +144,7 @@ pub(super) static CASES: &[Case] = &[
         // BBR, which some machines have as their default, keeps queues short.
         server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
         beside: &[Beside::Load("/bytes/50000000 -c 1")],
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case {
@@ -116,6 +153,7 @@ pub(super) static CASES: &[Case] = &[
         // So that it is decided by sequence numbers alone whether a SYN is new.
         client_sysctls: &[("net/ipv4/tcp_timestamps", "0"), ("net/ipv4/ip_local_port_range", "40000 42047")],
         beside: &[Beside::Collide(40_000, 42_047)],
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case {
@@ -123,6 +161,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "ports-exhausted",
         client_sysctls: &[("net/ipv4/ip_local_port_range", "40000 40007")],
         beside: &[Beside::Hold(8)],
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case {
@@ -130,18 +169,21 @@ pub(super) static CASES: &[Case] = &[
         truth: "keep-alive-race",
         rtts: &[40],
         server: Server::Linerate(&["--misbehave", "idle-close=30"]),
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
     Case {
         name: "dns-slow",
         truth: "dns-slow",
         name_server: Some(NameServer { delay_ms: 300, v6: false, dead_before: false }),
+        fixed: Fixed::Names,
         ..PLAIN
     },
     Case {
         name: "dns-timeout",
         truth: "dns-timeout",
         name_server: Some(NameServer { delay_ms: 0, v6: false, dead_before: true }),
+        fixed: Fixed::Names,
         ..PLAIN
     },
     Case {
@@ -149,6 +191,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "ipv6-fallback",
         net: "--drop ipv6=all",
         name_server: Some(NameServer { delay_ms: 0, v6: true, dead_before: false }),
+        fixed: Fixed::Names,
         ..PLAIN
     },
 ];

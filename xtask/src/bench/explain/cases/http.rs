@@ -1,6 +1,6 @@
 //! Faults in how HTTP is used.
 
-use crate::bench::explain::case::{Beside, Case, PLAIN, Server};
+use crate::bench::explain::case::{Beside, Case, Fixed, PLAIN, Server};
 
 pub(super) static CASES: &[Case] = &[
     Case {
@@ -9,6 +9,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "no-100-continue"]),
         path: "/upper",
         flags: &["-X", "POST", "--repeat-unsafe", "--body", "hello", "-H", "Expect: 100-continue"],
+        fixed: Fixed::Flags(&["-X", "POST", "--repeat-unsafe", "--body", "hello"]),
         ..PLAIN
     },
     Case {
@@ -16,6 +17,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "no-keep-alive",
         rtts: &[40],
         server: Server::Linerate(&["--misbehave", "no-keep-alive"]),
+        fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN
     },
     Case {
@@ -25,6 +27,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Nginx(
             "location = / { return 302 /a; } location = /a { return 302 /b; } location = /b { return 200 'here'; }",
         ),
+        fixed: Fixed::Server(Server::Nginx("location / { return 200 'here'; }")),
         ..PLAIN
     },
     Case {
@@ -34,6 +37,7 @@ pub(super) static CASES: &[Case] = &[
         path: "/words",
         flags: &["--compressed"],
         alone: true,
+        fixed: Fixed::Flags(&[]),
         ..PLAIN
     },
     Case {
@@ -43,6 +47,9 @@ pub(super) static CASES: &[Case] = &[
             "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering on; }",
         ),
         flags: &["--origin", "@BEHIND"],
+        fixed: Fixed::Server(Server::Nginx(
+            "location / { proxy_pass http://127.0.0.1:8001; proxy_http_version 1.1; proxy_buffering off; }",
+        )),
         ..PLAIN
     },
     Case {

@@ -1,6 +1,6 @@
 //! Faults in the server.
 
-use crate::bench::explain::case::{Beside, Case, NameServer, PLAIN, Server, Share};
+use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server, Share};
 
 /// A name server that takes its time, for servers that look up who calls.
 const SLOW_NAMES: Option<NameServer> = Some(NameServer { delay_ms: 200, v6: false, dead_before: false });
@@ -13,6 +13,7 @@ pub(super) static CASES: &[Case] = &[
         beside: &[Beside::LoadNear("/ -c 8")],
         // That others fill the line is seen at the server only.
         pid: true,
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case {
@@ -20,6 +21,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "rate-limit",
         server: Server::Nginx("location / { limit_req zone=pace burst=50; root www; }"),
         path: "/small",
+        fixed: Fixed::Server(Server::Nginx("location / { root www; }")),
         ..PLAIN
     },
     Case {
@@ -36,6 +38,7 @@ pub(super) static CASES: &[Case] = &[
         beside: &[Beside::Calls("/block", 40)],
         pid: true,
         alone: true,
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case {
@@ -47,6 +50,11 @@ pub(super) static CASES: &[Case] = &[
         ),
         pid: true,
         alone: true,
+        // As much garbage, and room for it.
+        fixed: Fixed::Server(Server::Jdk(
+            "garbage",
+            &["-Xmx1g", "-Xms1g", "-Xmn800m", "-XX:+UseSerialGC", "-Dsun.net.httpserver.nodelay=true"],
+        )),
         ..PLAIN
     },
     Case {
@@ -57,6 +65,7 @@ pub(super) static CASES: &[Case] = &[
         share: Share::Tenth,
         pid: true,
         alone: true,
+        fixed: Fixed::Whole,
         ..PLAIN
     },
     Case {
@@ -66,6 +75,7 @@ pub(super) static CASES: &[Case] = &[
         share: Share::Contended(4),
         pid: true,
         alone: true,
+        fixed: Fixed::Whole,
         ..PLAIN
     },
     Case {
@@ -80,6 +90,7 @@ pub(super) static CASES: &[Case] = &[
         truth: "connection-limit",
         server: Server::Linerate(&["--misbehave", "workers=2"]),
         beside: &[Beside::Churn(6, 120, 0)],
+        fixed: Fixed::Alone,
         ..PLAIN
     },
     Case { name: "one-connection", truth: "connection-limit", server: Server::Python("single"), ..PLAIN },
