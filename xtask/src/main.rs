@@ -52,6 +52,8 @@ enum Bench {
     Stack(bench::stack::Options),
     /// `linerate explain` against each cause made on purpose, and against healthy servers (takes root).
     Explain(bench::explain::Options),
+    /// `linerate load`, wrk, k6, hey and h2load against servers that misbehave and count what they did.
+    Truth(bench::truth::Options),
     /// `linerate explain --pcap` against tshark, in turns.
     Pcap(bench::pcap::Options),
 }
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
+        Command::Bench(Bench::Truth(options)) => bench::truth::run(&options),
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
         Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),

@@ -297,11 +297,16 @@ impl Talk {
         let asked = Asked { nth, on_connection, connection: self.connection, head, age };
         let reply = (self.script)(&asked);
         state.broken.fetch_add(u64::from(reply.broken), Ordering::SeqCst);
+        let note = |served: bool| {
+            if let Some(number) = asked.number() {
+                lock(&state.tally).note(number, served);
+            }
+        };
+        // Before the reply: it may last longer than the client does.
+        note(false);
         thread::sleep(reply.after);
         let sent = self.send(stream, &reply);
-        if let Some(number) = asked.number() {
-            lock(&state.tally).note(number, reply.served && sent);
-        }
+        note(reply.served && sent);
         if sent { reply.then } else { Then::Close }
     }
 

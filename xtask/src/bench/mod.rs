@@ -11,6 +11,7 @@ pub(crate) mod serve;
 mod server;
 pub(crate) mod stack;
 pub(crate) mod table;
+pub(crate) mod truth;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -262,4 +263,12 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
+}
+
+/// A page with other words between its two markers.
+fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> Result<String> {
+    let (before, rest) = page.split_once(begin).with_context(|| format!("no line {begin}"))?;
+    let (_, after) = rest.split_once(end).with_context(|| format!("no line {end}"))?;
+    ensure!(!after.contains(begin), "{begin} is there twice");
+    Ok(format!("{before}{begin}\n{text}{end}{after}"))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::case::{Case, NOT_INJECTED};
 use super::cases;
@@ -185,15 +185,9 @@ pub(crate) fn all_reached(runs: &[Run]) -> bool {
 pub(crate) fn write(runs: &[Run], machine: &str) -> Result<()> {
     let path = shell::root().join(PAGE);
     let page = std::fs::read_to_string(&path).context(PAGE)?;
-    let new = between(&page, &format!("{machine}\n\n{}", markdown(runs)))?;
+    let tables = format!("{machine}\n\n{}", markdown(runs));
+    let new = super::super::between(&page, [BEGIN, END], &tables).context(PAGE)?;
     std::fs::write(path, new).context(PAGE)
-}
-
-fn between(page: &str, text: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
-    ensure!(!after.contains(BEGIN), "{PAGE} has {BEGIN} twice");
-    Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
 }
 
 #[cfg(test)]
@@ -241,7 +235,8 @@ mod tests {
     #[test]
     fn what_is_outside_the_markers_stays() {
         let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(between(&page, "new\n").expect("markers"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
-        assert!(between("no markers", "new").is_err());
+        let between = |page: &str| crate::bench::between(page, [BEGIN, END], "new\n");
+        assert_eq!(between(&page).expect("markers"), format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
+        assert!(between("no markers").is_err());
     }
 }

@@ -1,0 +1,122 @@
+//! A way in which a server misbehaves: what it does, what is sent to it, and what `load` has to say of it.
+
+use linerate_broken::Broken;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    /// For --only.
+    pub(crate) name: &'static str,
+    /// What the server does.
+    pub(crate) what: &'static str,
+    pub(crate) server: fn() -> Broken,
+    /// What becomes of the server meanwhile: milliseconds after the first request.
+    pub(crate) steps: &'static [Step],
+    pub(crate) shape: Shape,
+    pub(crate) named: &'static [Named],
+    pub(crate) truth: Truth,
+}
+
+/// When, and what.
+pub(crate) type Step = (u64, fn(&Broken));
+
+/// What is sent: the same for every program, as far as it can.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) connections: u32,
+    pub(crate) stop: Stop,
+    /// Requests per second: an open loop.
+    pub(crate) rate: Option<u32>,
+    pub(crate) depth: u32,
+    /// Seconds that one request may take.
+    pub(crate) timeout: u32,
+    /// More flags, of `load` alone.
+    pub(crate) more: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Requests(u32),
+    Seconds(u32),
+}
+
+impl Shape {
+    /// So many requests, in a closed loop over eight connections.
+    pub(crate) const fn requests(n: u32) -> Shape {
+        Shape { connections: 8, stop: Stop::Requests(n), rate: None, depth: 1, timeout: 1, more: "" }
+    }
+
+    /// So many seconds.
+    pub(crate) const fn seconds(n: u32) -> Shape {
+        Shape { stop: Stop::Seconds(n), ..Shape::requests(0) }
+    }
+
+    /// In an open loop.
+    pub(crate) const fn rate(self, per_second: u32) -> Shape {
+        Shape { rate: Some(per_second), ..self }
+    }
+
+    pub(crate) const fn more(self, flags: &'static str) -> Shape {
+        Shape { more: flags, ..self }
+    }
+
+    pub(crate) const fn timeout(self, seconds: u32) -> Shape {
+        Shape { timeout: seconds, ..self }
+    }
+
+    pub(crate) const fn depth(self, depth: u32) -> Shape {
+        Shape { depth, ..self }
+    }
+
+    pub(crate) const fn connections(self, connections: u32) -> Shape {
+        Shape { connections, ..self }
+    }
+
+    /// Seconds of a run that is bounded by time.
+    pub(crate) fn time(&self) -> Option<u32> {
+        match self.stop {
+            Stop::Seconds(s) => Some(s),
+            Stop::Requests(_) => None,
+        }
+    }
+
+    /// The flags of `load`.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let mut words = vec![format!("-c {}", self.connections)];
+        match self.stop {
+            Stop::Requests(n) => words.push(format!("-n {n}")),
+            Stop::Seconds(s) => words.push(format!("-d {s}s")),
+        }
+        words.extend(self.rate.map(|r| format!("--rate {r}")));
+        words.extend((self.depth > 1).then(|| format!("-p {}", self.depth)));
+        words.push(format!("--timeout {}s", self.timeout));
+        words.extend((!self.more.is_empty()).then(|| self.more.to_owned()));
+        words.iter().flat_map(|w| w.split(' ')).map(str::to_owned).collect()
+    }
+}
+
+/// How `load` names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Named {
+    /// This figure of its document is not 0.
+    Counts(&'static str),
+    /// This figure is at least so much.
+    AtLeast(&'static str, f64),
+    /// This figure is at most so much.
+    AtMost(&'static str, f64),
+    /// Its summary has these words.
+    Says(&'static str),
+}
+
+/// What is held against the server's own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Truth {
+    /// Errors but surplus responses, against requests that were never served.
+    Unserved,
+    /// Responses that no request had asked for, against replies with one too many.
+    Surplus,
+    /// Responses out of order, against those that the server swapped.
+    Swapped,
+    /// The time without a server; in an open loop also the requests that were due in it.
+    Down,
+}
