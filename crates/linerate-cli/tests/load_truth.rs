@@ -171,14 +171,22 @@ fn a_server_that_ends_after_its_last_response_is_no_failure() {
 #[test]
 fn a_listener_that_never_accepts_is_named_and_does_not_keep_the_run() {
     for way in WAYS {
-        let server = Broken::accepting(Accept::Never { backlog: 1 }, |_| Reply::good());
-        let begun = Instant::now();
-        let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
-        assert!(begun.elapsed() < Duration::from_secs(4), "{way:?} took {:?}", begun.elapsed());
-        assert_ne!(run.code, Some(0), "{way:?} {}", run.words);
-        assert!(run.number("/connections/hanging") >= 4, "{way:?} {}", run.words);
-        assert!(run.failures("connect") >= 4, "{way:?} {}", run.words);
-        run.says("never answered");
+        for backlog in [1, 128] {
+            let server = Broken::accepting(Accept::Never { backlog }, |_| Reply::good());
+            let begun = Instant::now();
+            let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
+            assert!(begun.elapsed() < Duration::from_secs(4), "{way:?} took {:?}", begun.elapsed());
+            assert_ne!(run.code, Some(0), "{way:?} {}", run.words);
+            run.says("the server accepts no connections");
+            if backlog == 1 {
+                assert!(run.number("/connections/hanging") >= 4, "{way:?} {}", run.words);
+                assert!(run.failures("connect") >= 4, "{way:?} {}", run.words);
+                run.says("never answered");
+            } else {
+                assert_eq!(run.number("/connections/unaccepted"), 8, "{way:?} {}", run.words);
+                assert_eq!(run.requests("unknown"), 8, "{way:?} {}", run.words);
+            }
+        }
     }
 }
 

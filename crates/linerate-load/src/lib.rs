@@ -7,6 +7,7 @@ pub mod defaults;
 mod engine;
 pub mod histogram;
 mod limits;
+mod local;
 pub mod outcome;
 pub mod plan;
 mod preview;

@@ -41,6 +41,13 @@ pub(crate) const HANGING: Duration = Duration::from_secs(1);
 /// How long requests in flight are waited for when the listener accepts nothing. Reason: each core has to say so.
 pub(crate) const DEAF_GRACE: Duration = Duration::from_millis(150);
 
+/// How long no byte has to come back before it is asked whether the server accepts connections, and how often then. Reason: the kernel
+/// lists all sockets of the machine.
+pub(crate) const DEAF_LOOK: Duration = Duration::from_millis(500);
+
+/// Sockets of this machine that are looked at for that.
+pub(crate) const SOCKETS: usize = 1 << 16;
+
 /// Longest pause while other connections are open, or after connections that gave no response.
 pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 

@@ -12,7 +12,8 @@ use linerate_net::{Line, machine};
 
 use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
-use crate::limits::INTERVALS;
+use crate::limits::{DEAF_LOOK, INTERVALS};
+use crate::local;
 use crate::outcome::{Interval, Outcome, Segments, Snapshot, TcpEvents};
 use crate::plan::Plan;
 use crate::watch::Watch;
@@ -77,7 +78,8 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     let done = Arc::new(AtomicBool::new(false));
     let latest = Arc::new(Mutex::new(Snapshot::default()));
     let collector = {
-        let mut collector = Collector::new(boards.clone(), Arc::clone(&latest));
+        let addresses = plan.target.addresses.clone();
+        let mut collector = Collector::new(boards.clone(), addresses, Arc::clone(&latest));
         let done = Arc::clone(&done);
         thread::Builder::new()
             .name("collect".to_owned())
@@ -149,6 +151,9 @@ impl Running {
             }
         }
         self.done.store(true, Ordering::Relaxed);
+        if outcome.bytes.received == 0 {
+            outcome.connections.unaccepted = self.boards.first().map_or(0, |board| board.unaccepted());
+        }
         outcome.client.disturbed = self.collector.join().unwrap_or_default();
         outcome.unreachable = unreachable.filter(|_| outcome.connections.opened == 0);
         outcome.started_at = Some(self.started + self.warm_up);
@@ -179,6 +184,8 @@ fn line(plan: &Plan) -> Option<Line> {
 #[derive(Debug)]
 struct Collector {
     boards: Vec<Arc<Board>>,
+    addresses: Vec<SocketAddr>,
+    next_deaf_look: Duration,
     latest: Arc<Mutex<Snapshot>>,
     begun: Instant,
     parts: Vec<Snapshot>,
@@ -195,10 +202,12 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(boards: Vec<Arc<Board>>, latest: Arc<Mutex<Snapshot>>) -> Collector {
+    fn new(boards: Vec<Arc<Board>>, addresses: Vec<SocketAddr>, latest: Arc<Mutex<Snapshot>>) -> Collector {
         let cores = boards.len();
         Collector {
             boards,
+            addresses,
+            next_deaf_look: DEAF_LOOK,
             latest,
             begun: Instant::now(),
             parts: vec![Snapshot::default(); cores],
@@ -217,9 +226,23 @@ impl Collector {
         while !done.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(100));
             self.collect();
+            self.look_for_deafness();
         }
         self.collect();
         Duration::from_nanos(self.most)
+    }
+
+    /// While no byte has come back: does the server accept connections at all?
+    fn look_for_deafness(&mut self) {
+        let heard = self.parts.iter().any(|part| part.bytes.received > 0);
+        let elapsed = self.begun.elapsed();
+        if elapsed < self.next_deaf_look || heard {
+            return;
+        }
+        self.next_deaf_look = elapsed + DEAF_LOOK;
+        if let Some(board) = self.boards.first() {
+            board.say_unaccepted(local::unaccepted(&self.addresses));
+        }
     }
 
     /// A request that waits for our thread waits no longer than the thread waited for its core meanwhile.

@@ -172,6 +172,7 @@ fn connections(outcome: &outcome::Outcome) -> schema::Connections {
         failed: c.failed,
         refused: c.refused,
         hanging: c.hanging,
+        unaccepted: c.unaccepted,
         down_s: outcome.down.as_ref().map_or(0.0, |down| seconds(down.spans.total())),
         closed_by_peer: c.closed_by_peer,
         requests_resent: c.requests_resent,

@@ -1,7 +1,7 @@
 //! Where a core leaves word of how it is going, and where it finds the order to stop. Looked at once a turn; the lock is
 //! only taken when somebody asked, or a second has passed.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linerate_net::{TcpTotals, Time};
@@ -33,6 +33,8 @@ pub(crate) struct Common {
     heard: AtomicBool,
     /// Attempts to connect got no reply until the end.
     hanging: AtomicBool,
+    /// Connections that the server has not accepted, while it has accepted none.
+    unaccepted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -81,9 +83,19 @@ impl Board {
         self.common.hanging.fetch_or(hanging, Ordering::Relaxed);
     }
 
-    /// Connections are not accepted: the queue of the listener is full, and no byte came back on any connection in it.
+    /// The kernel of the server, where it is this one, says how many connections wait to be accepted.
+    pub(crate) fn say_unaccepted(&self, connections: u64) {
+        self.common.unaccepted.store(connections, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unaccepted(&self) -> u64 {
+        self.common.unaccepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections are not accepted: they wait in the listener's queue, or it is full, and no byte came back on any of them.
     pub(crate) fn never_accepted(&self) -> bool {
-        self.common.hanging.load(Ordering::Relaxed) && !self.common.heard.load(Ordering::Relaxed)
+        let waiting = self.common.hanging.load(Ordering::Relaxed) || self.unaccepted() > 0;
+        waiting && !self.common.heard.load(Ordering::Relaxed)
     }
 
     fn word(&self) -> MutexGuard<'_, Word> {

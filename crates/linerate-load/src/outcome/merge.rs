@@ -115,6 +115,7 @@ impl Connections {
         self.failed += other.failed;
         self.refused += other.refused;
         self.hanging += other.hanging;
+        self.unaccepted += other.unaccepted;
         self.closed_by_peer += other.closed_by_peer;
         self.requests_resent += other.requests_resent;
         (self.learnt_limit, self.learnt_on) = match (self.learnt_limit, other.learnt_limit) {

@@ -237,6 +237,8 @@ pub struct Connections {
     pub refused: u64,
     /// Of these, attempts that nothing answered.
     pub hanging: u64,
+    /// Established, and still waiting for the server to accept them, while it accepted none: its kernel says so where it is this one.
+    pub unaccepted: u64,
     /// Ended by the peer.
     pub closed_by_peer: u64,
     /// Requests that a closing left unanswered and that went out again.

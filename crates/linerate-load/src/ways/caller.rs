@@ -335,7 +335,8 @@ impl Caller {
     pub(super) fn is_over(&self, now: Time) -> bool {
         let mut desk = lock(&self.desk);
         if !desk.board.stop_asked() {
-            let never_accepted = desk.recorder.connections.hanging > 0 && desk.recorder.bytes.received == 0;
+            let waiting = desk.recorder.connections.hanging > 0 || desk.board.unaccepted() > 0;
+            let never_accepted = waiting && desk.recorder.bytes.received == 0;
             return never_accepted && now.nanos_since(desk.supply.stop_at()) >= DEAF_GRACE.as_nanos() as u64;
         }
         now - *desk.stop_seen.get_or_insert(now) >= STOP_GRACE

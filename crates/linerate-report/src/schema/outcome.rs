@@ -180,6 +180,9 @@ pub struct Connections {
     /// Of these, attempts that nothing answered.
     #[serde(default)]
     pub hanging: u64,
+    /// Established, and never accepted by a server on this machine.
+    #[serde(default)]
+    pub unaccepted: u64,
     /// Time in which no connection was open and none could be opened, seconds.
     #[serde(default)]
     pub down_s: f64,

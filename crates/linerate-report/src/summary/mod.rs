@@ -174,6 +174,7 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         ));
     }
     unreachable(page, outcome);
+    unaccepted(page, outcome);
     let (bad, answered) = (outcome.bad.total(), requests.answered);
     if answered > 0 && bad == answered {
         page.blank();
@@ -196,6 +197,16 @@ fn unreachable(page: &mut Page, outcome: &Outcome) {
     );
     page.blank();
     page.marked(if outcome.was_down() { Mark::Bad } else { Mark::Doubt }, &text);
+}
+
+/// That the server accepts no connections, in a line.
+fn unaccepted(page: &mut Page, outcome: &Outcome) {
+    let waiting = outcome.connections.unaccepted;
+    if waiting > 0 {
+        page.blank();
+        let waiting = units::several(waiting, "connection waits", "connections wait");
+        page.marked(Mark::Bad, &format!("the server accepts no connections: {waiting} in its queue"));
+    }
 }
 
 /// What was done, in a line: "64 connections, 1 request in flight on each, 2 threads, epoll; closed loop for 10 s".

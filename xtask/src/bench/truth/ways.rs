@@ -79,7 +79,7 @@ const DOWN: &[Way] = &[
     },
     Way {
         name: "flapping",
-        what: "is away three times for 300 ms",
+        what: "is away twice for 400 ms",
         steps: &FLAPPING,
         shape: Shape::seconds(3),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
@@ -88,7 +88,7 @@ const DOWN: &[Way] = &[
     },
     Way {
         name: "flapping-open",
-        what: "is away three times for 300 ms",
+        what: "is away twice for 400 ms",
         steps: &FLAPPING,
         shape: Shape::seconds(3).rate(500),
         named: &[Counts("failures.connect"), Says(UNREACHABLE)],
@@ -97,14 +97,8 @@ const DOWN: &[Way] = &[
     },
 ];
 
-const FLAPPING: [super::way::Step; 6] = [
-    (500, Broken::kill),
-    (800, Broken::restart),
-    (1300, Broken::kill),
-    (1600, Broken::restart),
-    (2100, Broken::kill),
-    (2400, Broken::restart),
-];
+const FLAPPING: [super::way::Step; 4] =
+    [(600, Broken::kill), (1000, Broken::restart), (1700, Broken::kill), (2100, Broken::restart)];
 
 /// Nothing comes, or not soon.
 const SILENT: &[Way] = &[
@@ -384,8 +378,9 @@ const ENDS: &[Way] = &[
         name: "408-on-idle",
         what: "says 408 and closes what is idle for 150 ms",
         server: || Broken::with(IDLE, |_| Reply::good()),
-        shape: Shape::seconds(3).rate(20),
-        named: &[Counts("connections.closed_by_peer")],
+        // Each request comes 100 ms after the last 408: none meets the next one on its way.
+        shape: Shape::seconds(3).connections(1).rate(4),
+        named: &[AtLeast("connections.closed_by_peer", 10.0)],
         ..NOTHING
     },
 ];
@@ -499,7 +494,7 @@ const BYTES: &[Way] = &[
         what: "speaks SSH",
         server: || Broken::start(|_| Reply::broken("SSH-2.0-OpenSSH_9.6\r\n\r\n", Then::Keep)),
         shape: Shape::requests(100),
-        named: &[Counts("failures.malformed"), Says("SSH-2.0")],
+        named: &[Counts("failures.malformed"), Says("greets as an SSH server")],
         ..NOTHING
     },
     Way {
