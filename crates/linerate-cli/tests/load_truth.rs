@@ -92,7 +92,7 @@ fn a_dead_server_is_a_failure() {
             let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
             assert!(begun.elapsed() < Duration::from_secs(20), "{way:?} takes {:?}", begun.elapsed());
             run.exits(1);
-            // Each of eight connections is tried every 20 ms for 1.5 s: 600 times, and less on a busy machine.
+            // Each of eight connections is tried every 10 ms for 1.5 s: 1,200 times, and less on a busy machine.
             assert!(run.failures("connect") >= 100, "{way:?} {}", run.words);
             assert!((1.0..1.55).contains(&run.down_s()), "{way:?} {}", run.down_s());
             assert!(run.number("/connections/refused") >= 100, "{way:?}");

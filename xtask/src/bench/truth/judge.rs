@@ -123,10 +123,10 @@ pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
 fn name(named: Named, said: &Said) -> Result<Option<String>, String> {
     let figure = |path: &str| {
         let n = said.number(path);
-        if path.starts_with("latency_us") {
-            format!("`{path}` {:.0} ms", n / 1e3)
-        } else {
-            format!("`{path}` {n}")
+        match path {
+            _ if path.starts_with("latency_us") => format!("`{path}` {:.0} ms", n / 1e3),
+            "took_s" => format!("it ends after {n:.1} s"),
+            _ => format!("`{path}` {n}"),
         }
     };
     match named {

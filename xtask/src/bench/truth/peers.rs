@@ -1,5 +1,6 @@
 //! The same runs by wrk, k6, hey and h2load, and the share of failures that each reports of its own.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -43,16 +44,26 @@ impl Peer {
     }
 
     /// One run, in a cell of the table.
-    pub(crate) fn run(self, shape: &Shape, url: &str) -> Result<String> {
+    pub(crate) fn run(self, s: &Shape, url: &str) -> Result<String> {
+        if s.depth > 1 && !self.pipelines() {
+            return Ok("cannot".into());
+        }
         let Some(program) = shell::find(self.name()) else { return Ok("missing".into()) };
         let dir = tempfile::tempdir()?;
         let mut command = shell::program(program);
-        command.args(self.args(shape, url, dir.path())?);
+        command.args(self.args(s, url, dir.path())?);
         let ran = bounded::run(without_proxies(&mut command), LIMIT)?;
-        if ran.status.is_none() {
-            return Ok(format!("no end in {} s", LIMIT.as_secs()));
-        }
-        Ok(self.cell(&ran.out).unwrap_or_else(|| "no figure".into()))
+        let Some(status) = ran.status else { return Ok(format!("no end in {} s", LIMIT.as_secs())) };
+        Ok(match (self.cell(&ran.out), status.signal()) {
+            (_, Some(signal)) => format!("crashed (signal {signal})"),
+            (Some(cell), None) => cell,
+            (None, None) => "no figure".into(),
+        })
+    }
+
+    /// Whether it sends several requests at once on a connection.
+    fn pipelines(self) -> bool {
+        matches!(self, Peer::Wrk | Peer::H2load)
     }
 
     fn args(self, s: &Shape, url: &str, dir: &Path) -> Result<Vec<String>> {
@@ -60,7 +71,12 @@ impl Peer {
         let (c, timeout) = (s.connections, s.timeout);
         let words = match (self, s.stop) {
             // It stops by time alone, and keeps no rate.
-            (Peer::Wrk, _) => format!("-t1 -c{c} -d{}s --timeout {timeout}s {url}", s.time().unwrap_or(1)),
+            (Peer::Wrk, _) => {
+                let script = dir.join("pipeline.lua");
+                std::fs::write(&script, wrk_script(s.depth))?;
+                let script = if s.depth > 1 { format!("-s {} ", script.display()) } else { String::new() };
+                format!("-t1 -c{c} -d{}s --timeout {timeout}s {script}{url}", s.time().unwrap_or(1))
+            }
             (Peer::Hey, stop) => {
                 let rate = s.rate.map_or(String::new(), |rate| format!("-q {} ", each(rate)));
                 format!("-c {c} -t {timeout} {rate}{} {url}", stop_of("-n", "-z", stop))
@@ -88,7 +104,7 @@ impl Peer {
             Peer::H2load => h2load(out)?,
             Peer::K6 => return k6(out),
         };
-        Some(if all == 0.0 { "nothing sent".into() } else { percent(failed / all) })
+        Some(if all == 0.0 { "no requests".into() } else { percent(failed / all) })
     }
 }
 
@@ -111,6 +127,14 @@ fn stop_of(requests: &str, time: &str, stop: Stop) -> String {
         Stop::Seconds(s) if time == "-D" => format!("{time} {s}"),
         Stop::Seconds(s) => format!("{time} {s}s"),
     }
+}
+
+/// So many requests in one write.
+fn wrk_script(depth: u32) -> String {
+    format!(
+        "init = function() local r = {{}} for i = 1, {depth} do r[i] = wrk.format() end all = table.concat(r) end\n\
+         request = function() return all end\n"
+    )
 }
 
 fn k6_script(s: &Shape, url: &str) -> String {
@@ -150,7 +174,7 @@ fn hey(out: &str) -> Option<(f64, f64)> {
         Some((_, errors)) => (statuses.split("Error distribution:").next().unwrap_or(""), errors),
         None => (statuses, ""),
     };
-    let bracket = |line: &str| Some(line.trim().strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok()?);
+    let bracket = |line: &str| line.trim().strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok();
     let (mut failed, mut all) = (0.0, 0.0);
     for line in statuses.lines() {
         let Some(status) = bracket(line) else { continue };
@@ -173,7 +197,7 @@ fn k6(out: &str) -> Option<String> {
     let metrics: Value = serde_json::from_str(out.trim()).ok()?;
     let failed = metrics["http_req_failed"]["values"]["rate"].as_f64().map(percent);
     let dropped = metrics["dropped_iterations"]["values"]["count"].as_f64().filter(|n| *n > 0.0);
-    let words = failed.unwrap_or_else(|| "nothing ended".into());
+    let words = failed.unwrap_or_else(|| "no requests".into());
     Some(dropped.map_or(words.clone(), |n| format!("{words}, {n} dropped")))
 }
 
