@@ -9,6 +9,7 @@
 //! * [`stats`]: two arms against each other, dose and response.
 //! * [`times`], [`baseline`]: the calls' times, and two diagnoses against each other.
 //! * [`predict`]: what a call will take once a cause is fixed.
+//! * [`outside_in`]: where it is, from this machine to the wire.
 //! * [`shown`]: what is shown beside a verdict: calls next to each other, [`packets`], the server's [`process`].
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only seen.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod driver;
 pub mod evidence;
 pub mod limits;
 pub mod local;
+pub mod outside_in;
 pub mod packets;
 pub mod passive;
 pub mod planner;

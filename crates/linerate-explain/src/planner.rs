@@ -14,8 +14,9 @@ use crate::limits;
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings, median_of};
+use crate::shown::Arms;
 use crate::signs::{at_once, pace};
-use crate::times::Times;
+use crate::times::{self, Part, Times};
 use crate::verdict::{Diagnosis, Machine, RuledOut, Verdict, Whole};
 use crate::{predict, shown, steady};
 
@@ -302,7 +303,7 @@ impl Planner {
             command: record.settings.command.clone(),
             address,
             dns_ms: record.lookups().first().map_or(0.0, |l| ms(l.took)),
-            call: representative(record),
+            call: representative(record, named.first(), shown.arms.as_deref()),
             times: Times::seen(record),
             rtt_ms: record.rtt_ms(),
             causes: named,
@@ -437,11 +438,26 @@ fn on_a_busy_machine(record: &Record, named: &mut [Verdict]) -> Option<String> {
     ))
 }
 
-/// The call in the middle of those that are explained; else the first that was made.
-fn representative(record: &Record) -> Call {
-    let mut group = record.group();
-    group.sort_by_key(|c| c.total);
-    group.get(group.len() / 2).copied().or_else(|| record.observed().next()).cloned().unwrap_or_default()
+/// The call that all is shown of: that without the change where an experiment decided; else the one in the middle of those that the first
+/// cause costs time, or of those that are explained; else the first that was made.
+fn representative(record: &Record, first: Option<&Verdict>, arms: Option<&Arms>) -> Call {
+    if let Some(arms) = arms {
+        return arms.without.clone();
+    }
+    let mut calls = match first.map(|cause| Part::of(cause.id())) {
+        Some(Part::New) => times::plain(record, true),
+        _ => record.group(),
+    };
+    if calls.is_empty() {
+        calls = record.group();
+    }
+    let cost = first.map_or(0.0, Verdict::cost_ms);
+    let met = |call: &&Call| ms(call.total) >= cost;
+    if calls.iter().any(met) {
+        calls.retain(|call| met(&call));
+    }
+    calls.sort_by_key(|c| c.total);
+    calls.get(calls.len() / 2).copied().or_else(|| record.observed().next()).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use linerate_explain::baseline::{Before, Change, Compared};
 use linerate_explain::call::Call;
 use linerate_explain::evidence::Trial;
+use linerate_explain::outside_in;
 use linerate_explain::packets::Packets;
 use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
 use linerate_explain::shown::Dose;
@@ -52,6 +53,7 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
             load: diagnosis.machine.load.map(round),
             steal: diagnosis.machine.steal.map(round),
         },
+        outside_in: outside_in::of(diagnosis).into_iter().map(layer).collect(),
         concurrency: diagnosis.served_at_once.map(|served_at_once| schema::Concurrency { served_at_once }),
         process: diagnosis.shown.process.as_deref().map(process),
         baseline: None,
@@ -108,6 +110,14 @@ fn times(times: &Times) -> schema::Times {
         new_connection: all(&times.new),
         first_byte: all(&times.first_byte),
         with_lookup: all(&times.lookup),
+    }
+}
+
+fn layer(layer: outside_in::Layer) -> schema::Layer {
+    schema::Layer {
+        place: layer.place.name().to_owned(),
+        status: layer.status.name().to_owned(),
+        words: layer.words,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use linerate_explain::outside_in;
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
 use super::words::{self, capital, time, total_ms};
@@ -49,6 +50,16 @@ pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment
     }
     out.push_str("</section>");
     parts(&mut out, d);
+    out.push_str("<section><h2>Outside in</h2><div class=\"wide\"><table>");
+    for layer in outside_in::of(d) {
+        let class = if layer.status == outside_in::Status::Cause { " class=\"bad\"" } else { "" };
+        let (place, words) = (layer.place.words(), escape(&words::layer(&layer)));
+        let _ = write!(
+            out,
+            "<tr><th class=\"l\">{place}</th><td class=\"l\"><span{class}>{words}</span></td></tr>"
+        );
+    }
+    out.push_str("</table></div></section>");
     for (i, cause) in d.causes.iter().enumerate() {
         cause_section(&mut out, d, i, cause);
     }
@@ -96,7 +107,7 @@ fn parts(out: &mut String, d: &Diagnosis) {
     let total = total_ms(d);
     let _ = write!(
         out,
-        "<section><h2>Where the time goes <small>on a {} connection; the network's round trip is {}</small></h2><table class=\"parts\">",
+        "<section><h2>Where the time goes <small>in that call, on a {} connection; the network's round trip is {}</small></h2><table class=\"parts\">",
         if d.call.fresh { "new" } else { "kept" },
         time(d.rtt_ms, true)
     );
@@ -108,11 +119,11 @@ fn parts(out: &mut String, d: &Diagnosis) {
             (100.0 * ms / total.max(1e-9)).min(100.0)
         );
     }
-    let _ = write!(
-        out,
-        "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table></section>",
-        time(total, true)
-    );
+    let _ = write!(out, "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table>", time(total, true));
+    for words in words::at_once(d, true).into_iter().chain(words::this_machine(d)) {
+        let _ = write!(out, "<p>{}</p>", escape(&words));
+    }
+    out.push_str("</section>");
 }
 
 /// The parts of the call that there are, milliseconds.

@@ -22,13 +22,24 @@ pub(super) fn of(d: &Diagnosis, unicode: bool) -> Vec<Diagram> {
         let took = |call: &Call| time(ms(call.total), unicode);
         let changed = format!("{}: {}", capital(&arms.name), took(&arms.with));
         return vec![
-            titled(format!("As it is: {}", took(&arms.without)), &arms.without, without, cause),
+            titled(
+                format!("As it is: {}{}", took(&arms.without), looked_up(d, unicode)),
+                &arms.without,
+                without,
+                cause,
+            ),
             titled(changed, &arms.with, with, None),
         ];
     }
     let seen = packets.and_then(|p| p.call.as_ref());
     let kind = if d.call.fresh { "a new connection" } else { "a kept connection" };
-    vec![titled(format!("The call, on {kind}: {}", time(ms(d.call.total), unicode)), &d.call, seen, cause)]
+    let title = format!("The call, on {kind}: {}{}", time(ms(d.call.total), unicode), looked_up(d, unicode));
+    vec![titled(title, &d.call, seen, cause)]
+}
+
+/// The lookup of its name, which comes before what is drawn.
+fn looked_up(d: &Diagnosis, unicode: bool) -> String {
+    if d.dns_ms > 0.0 { format!(", after a lookup of {}", time(d.dns_ms, unicode)) } else { String::new() }
 }
 
 fn ms(time: Duration) -> f64 {
@@ -37,16 +48,28 @@ fn ms(time: Duration) -> f64 {
 
 fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Option<&str>) -> Diagram {
     match seen {
-        Some(seen) => Diagram { title, ..of_packets(seen) },
+        Some(seen) => Diagram { title, ..of_packets(seen, cause) },
         None => Diagram { title, lanes: lanes(), rows: rows(call, cause) },
     }
     .shortened(ROWS)
 }
 
 /// The packets of a call of our own: it is known what they carry, and whose they are.
-fn of_packets(seen: &passive::Call) -> Diagram {
+fn of_packets(seen: &passive::Call, cause: Option<&str>) -> Diagram {
     let mut diagram = crate::passive::diagram_of(seen);
+    let pauses =
+        diagram.rows.iter().filter_map(|r| if let Row::Pause { ms, .. } = r { Some(*ms) } else { None });
+    let longest = pauses.fold(0.0, f64::max);
     for row in &mut diagram.rows {
+        // Packets show that nothing came; why, the named cause tells.
+        if let Row::Pause { ms, why, bad } = row
+            && *ms >= longest
+            && why == WORKS
+            && let Some(reason) = cause.and_then(reason)
+        {
+            reason.clone_into(why);
+            *bad = true;
+        }
         match row {
             Row::Arrow(arrow) => arrow.label = plain(&arrow.label, arrow.to_server),
             Row::Pause { why, .. } => match why.as_str() {
@@ -104,6 +127,8 @@ fn rows(call: &Call, cause: Option<&str>) -> Vec<Row> {
     rows
 }
 
+/// What packets alone show of a server that sends nothing.
+const WORKS: &str = "the server works";
 /// What waits for an acknowledgement: the server's part of it, and ours.
 const NAGLE: [&str; 2] = ["the rest waits for our ACK", "our body waits for the server's ACK"];
 
@@ -112,7 +137,13 @@ fn reason(cause: &str) -> Option<&'static str> {
     Some(match cause {
         "server-nagle-delayed-ack" => NAGLE[0],
         "client-nagle-delayed-ack" => NAGLE[1],
-        "server-think" => "the server works",
+        "server-think" => WORKS,
+        "rate-limit" => "held until its turn (limited rate)",
+        "pinned-to-busy-worker" => "its worker is busy with others",
+        "connection-limit" => "until a connection is free",
+        "compression" => "the server compresses",
+        "proxy-buffering" => "the proxy collects the answer",
+        "reverse-dns" => "work for the new connection",
         "server-queueing" => "behind other requests",
         "expect-continue" => "we wait for 100 Continue",
         "syn-loss" | "packet-loss" => "lost: until it is sent again",

@@ -277,3 +277,65 @@ fn the_command_that_was_run_verifies() {
     let document = document(&diagnosis, &environment());
     assert_eq!(document.causes[0].verify, diagnosis.command);
 }
+
+#[test]
+fn headline_parts_and_drawing_are_of_one_call() {
+    for diagnosis in [stalled(), explained(|_, fresh| pauses(60.0, fresh))] {
+        let text = to_string(&diagnosis, None, Style::default());
+        let total = words::time(words::total_ms(&diagnosis), true);
+        assert!(
+            text.lines().next().is_some_and(|l| l.contains(&format!(" {total}")))
+                || diagnosis.causes.is_empty(),
+            "{text}"
+        );
+        let drawn = text
+            .lines()
+            .find(|l| l.starts_with("As it is: ") || l.starts_with("The call, on "))
+            .unwrap_or_default();
+        assert!(drawn.ends_with(&total), "{drawn} and {total}");
+        let all = text.lines().find(|l| l.starts_with("  all ")).unwrap_or_default();
+        assert!(all.contains(&format!(" {total} ")), "{all} and {total}");
+    }
+}
+
+#[test]
+fn what_a_limiter_holds_back_is_no_work() {
+    let last = std::cell::Cell::new(false);
+    let limited = explained(|probe, fresh| {
+        let soon = last.replace(true) && probe.pause.is_zero();
+        let call = pauses(0.1, fresh);
+        let more = if soon { t(100.0) } else { Duration::ZERO };
+        let receives = call.receives.iter().map(|r| Received { at: r.at + more, ..*r }).collect();
+        Call { wait: call.wait + more, total: call.total + more, receives, ..call }
+    });
+    assert_eq!(limited.causes.first().map(|c| c.id()), Some("rate-limit"), "{limited:#?}");
+    let text = to_string(&limited, None, Style::default());
+    assert!(text.contains("held until its turn") && !text.contains("ms the server works"), "{text}");
+}
+
+#[test]
+fn from_outside_in_each_place_has_a_word() {
+    let mut diagnosis = stalled();
+    diagnosis.machine.waited_share = 0.18;
+    for width in [60, 80] {
+        let text = to_string(&diagnosis, None, Style { width, ..Style::default() });
+        let block: Vec<&str> =
+            text.lines().skip_while(|l| *l != "Outside in").skip(1).take_while(|l| !l.is_empty()).collect();
+        assert!(block.iter().all(|l| l.chars().count() <= usize::from(width)), "{block:#?}");
+        assert_eq!(block.iter().filter(|l| l.chars().nth(2) != Some(' ')).count(), 5, "{block:#?}");
+    }
+    let page = page::to_string(&diagnosis, None, &environment());
+    assert!(page.contains("<h2>Outside in</h2>") && page.contains("This machine: waited 18 %"), "{page}");
+    let document = document(&diagnosis, &environment());
+    let status: Vec<_> = document.outside_in.iter().map(|l| (l.place.as_str(), l.status.as_str())).collect();
+    assert_eq!(
+        status,
+        [
+            ("this_machine", "seen"),
+            ("network", "fine"),
+            ("servers_machine", "not examined"),
+            ("process", "not examined"),
+            ("wire", "cause")
+        ]
+    );
+}

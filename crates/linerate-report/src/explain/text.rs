@@ -1,6 +1,7 @@
 //! For a terminal: the verdict in a few lines of plain words, the call as a picture, then what the verdict stands on.
 
 use linerate_explain::evidence::Trial;
+use linerate_explain::outside_in;
 use linerate_explain::packets::Packets;
 use linerate_explain::{Diagnosis, Verdict, Whole};
 
@@ -16,6 +17,7 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
     page.verdict(diagnosis);
     page.picture(diagnosis);
     page.parts(diagnosis);
+    page.outside_in(diagnosis);
     for (i, cause) in diagnosis.causes.iter().enumerate() {
         page.cause(i + 1, cause, diagnosis);
     }
@@ -127,9 +129,9 @@ impl Page {
     fn parts(&mut self, d: &Diagnosis) {
         let total = total_ms(d);
         self.heading(if d.call.fresh {
-            "Where the time goes (a new connection)"
+            "Where the time goes in that call (a new connection)"
         } else {
-            "Where the time goes (a kept connection)"
+            "Where the time goes in that call (a kept connection)"
         });
         for (name, part) in shares(d) {
             let bar = self.style.bar(part / total.max(1e-9), 30);
@@ -140,6 +142,13 @@ impl Page {
         self.line(&format!("  {:<24}{all:>10}  (network round trip {rtt})", "all"));
         for words in words::at_once(d, self.style.unicode).into_iter().chain(words::this_machine(d)) {
             self.paragraph("  ", 2, &words);
+        }
+    }
+
+    fn outside_in(&mut self, d: &Diagnosis) {
+        self.heading("Outside in");
+        for layer in outside_in::of(d) {
+            self.paragraph(&format!("  {:<21} ", layer.place.words()), 24, &words::layer(&layer));
         }
     }
 

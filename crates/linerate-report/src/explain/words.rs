@@ -1,6 +1,7 @@
 //! The verdict in plain words: at most five lines, the same for the terminal and the page.
 
 use linerate_explain::evidence::Proof;
+use linerate_explain::outside_in::{Layer, Status};
 use linerate_explain::verdict::Verdict;
 use linerate_explain::{Diagnosis, Whole};
 
@@ -74,12 +75,17 @@ fn ruled_out(d: &Diagnosis) -> Option<String> {
 
 fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     let t = |ms| time(ms, unicode);
-    let total = total_ms(d).max(first.cost_ms());
+    let total = total_ms(d);
     // A call that is refused takes no time: that it is refused is what it costs.
     let refused = first.id() == "rate-limit" && first.trials().is_empty();
-    let mut lines = vec![match refused {
-        true => format!("Calls are refused: {}.", first.title()),
-        false => format!("{} of {}: {}.", t(first.cost_ms()), t(total), first.title()),
+    let cost = t(first.cost_ms());
+    let mut lines = vec![if refused {
+        format!("Calls are refused: {}.", first.title())
+    } else if first.cost_ms() > 1.05 * total {
+        // What is drawn and listed is no call that it met.
+        format!("{cost} in the calls that meet it (the one below took {}): {}.", t(total), first.title())
+    } else {
+        format!("{} of {}: {}.", t(first.cost_ms().min(total)), t(total), first.title())
     }];
     let by = if first.trials().is_empty() { "" } else { " by experiment" };
     let mut why = format!("{}{by} ({})", sure(first.proof()), first.id());
@@ -159,6 +165,15 @@ fn fix(d: &Diagnosis, cause: &Verdict) -> Option<&'static linerate_explain::caus
     let fixes = cause.fixes();
     let by_name = fixes.iter().find(|f| !server.is_empty() && named(f.software));
     by_name.or_else(|| fixes.iter().find(|f| f.software.starts_with("any "))).or(fixes.first())
+}
+
+/// What was found at a place, in a sentence.
+pub(super) fn layer(layer: &Layer) -> String {
+    match layer.status {
+        // A cause says itself what it is.
+        Status::Cause => layer.words.clone(),
+        status => format!("{}: {}", status.name(), layer.words),
+    }
 }
 
 /// What this machine was doing, where that matters to the times: in a sentence.

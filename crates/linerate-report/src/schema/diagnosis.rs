@@ -40,6 +40,8 @@ pub struct Document {
     pub took_s: f64,
     /// The machine that called, while it did.
     pub this_machine: ThisMachine,
+    /// This machine, the network, the server's machine, its process, the wire: examined and fine, or not.
+    pub outside_in: Vec<Layer>,
     /// What several calls at once showed; absent where they showed no number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
@@ -112,6 +114,17 @@ pub struct CallsSince {
     pub now_ms: f64,
     /// How likely it is that this is no chance.
     pub confidence: Option<f64>,
+}
+
+/// A place, and what was found there.
+#[derive(Clone, Debug, Serialize)]
+pub struct Layer {
+    /// `this_machine`, `network`, `servers_machine`, `process` or `wire`.
+    pub place: String,
+    /// `fine`, `cause`, `seen` or `not examined`.
+    pub status: String,
+    /// What that stands on.
+    pub words: String,
 }
 
 /// The machine that calls.

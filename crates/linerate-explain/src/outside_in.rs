@@ -1,0 +1,310 @@
+//! A diagnosis from outside in: this machine, the network, the server's machine, its process, the wire. Each was examined and is fine, or
+//! has a finding, or was not examined. Pure: it repeats what was measured and accuses nobody.
+
+use std::net::SocketAddr;
+
+use crate::causes::say;
+use crate::verdict::{Diagnosis, Verdict};
+
+/// Where something can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The machine that calls.
+    Here,
+    /// What is between.
+    Network,
+    /// The machine that answers.
+    Machine,
+    /// The process that answers.
+    Process,
+    /// How the two talk: HTTP and TCP on the connection.
+    Wire,
+}
+
+impl Place {
+    /// From outside in.
+    pub const ALL: [Place; 5] = [Place::Here, Place::Network, Place::Machine, Place::Process, Place::Wire];
+
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Place::Here => "this machine",
+            Place::Network => "the network",
+            Place::Machine => "the server's machine",
+            Place::Process => "its process",
+            Place::Wire => "the wire",
+        }
+    }
+
+    /// For documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Here => "this_machine",
+            Place::Network => "network",
+            Place::Machine => "servers_machine",
+            Place::Process => "process",
+            Place::Wire => "wire",
+        }
+    }
+
+    /// Where a cause is.
+    pub fn of(cause: &str) -> Option<Place> {
+        Some(match cause {
+            "client-nagle-delayed-ack"
+            | "client-pool"
+            | "client-slow-reader"
+            | "expect-continue"
+            | "head-of-line"
+            | "ports-exhausted"
+            | "send-buffer" => Place::Here,
+            "bufferbloat"
+            | "connection-died"
+            | "dead-address"
+            | "dns-slow"
+            | "dns-timeout"
+            | "ipv6-fallback"
+            | "packet-loss"
+            | "path-mtu"
+            | "syn-loss"
+            | "time-wait-collision" => Place::Network,
+            "accept-queue" | "connection-refused" | "cpu-contention" | "cpu-throttled" => Place::Machine,
+            "cold-start"
+            | "compression"
+            | "connection-limit"
+            | "event-loop-blocked"
+            | "gc-pause"
+            | "pinned-to-busy-worker"
+            | "rate-limit"
+            | "reverse-dns"
+            | "server-queueing"
+            | "server-think"
+            | "stopped"
+            | "zero-window" => Place::Process,
+            "cork"
+            | "idle-restart"
+            | "keep-alive-race"
+            | "late-close"
+            | "no-keep-alive"
+            | "proxy-buffering"
+            | "redirects"
+            | "server-nagle-delayed-ack"
+            | "slow-start"
+            | "tiny-writes" => Place::Wire,
+            _ => return None,
+        })
+    }
+}
+
+/// What was found there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was examined, and nothing is wrong.
+    Fine,
+    /// A cause is there.
+    Cause,
+    /// Something was seen that costs nothing by itself.
+    Seen,
+    /// It was not examined.
+    NotExamined,
+}
+
+impl Status {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Fine => "fine",
+            Status::Cause => "cause",
+            Status::Seen => "seen",
+            Status::NotExamined => "not examined",
+        }
+    }
+}
+
+/// A place, and what was found there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Which.
+    pub place: Place,
+    /// In a word.
+    pub status: Status,
+    /// What that stands on: measured, or why it was not.
+    pub words: String,
+}
+
+/// Share of the calls' time that we waited for a processor from which on that is worth a word.
+const BUSY: f64 = 0.1;
+
+/// All places, from outside in.
+pub fn of(d: &Diagnosis) -> [Layer; 5] {
+    Place::ALL.map(|place| {
+        let causes: Vec<&Verdict> =
+            d.causes.iter().filter(|c| Place::of(c.id()).unwrap_or(Place::Wire) == place).collect();
+        if !causes.is_empty() {
+            let one =
+                |c: &&Verdict| format!("{}, {} a call ({})", c.id(), say(c.cost_ms()), c.proof().name());
+            let words = causes.iter().map(one).collect::<Vec<_>>().join("; ");
+            return Layer { place, status: Status::Cause, words };
+        }
+        let (status, words) = match place {
+            Place::Here => here(d),
+            Place::Network => network(d),
+            Place::Machine => machine(d),
+            Place::Process => process(d),
+            Place::Wire => wire(d),
+        };
+        Layer { place, status, words }
+    })
+}
+
+fn is_loopback(d: &Diagnosis) -> bool {
+    d.address.parse::<SocketAddr>().is_ok_and(|a| a.ip().is_loopback())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// What was ruled out there.
+fn excluded(d: &Diagnosis, place: Place) -> Option<String> {
+    let ids: Vec<&str> = d.ruled_out.iter().map(|r| r.id).filter(|id| Place::of(id) == Some(place)).collect();
+    (!ids.is_empty()).then(|| format!("ruled out: {}", ids.join(", ")))
+}
+
+fn here(d: &Diagnosis) -> (Status, String) {
+    let m = &d.machine;
+    let mut words = format!("our calls waited {} of their time for a core", percent(m.waited_share));
+    if let Some(load) = m.load {
+        words.push_str(&format!(", load {load:.1} for each processor"));
+    }
+    (if m.waited_share >= BUSY { Status::Seen } else { Status::Fine }, words)
+}
+
+fn network(d: &Diagnosis) -> (Status, String) {
+    if is_loopback(d) {
+        return (Status::Fine, "loopback: there is none between us and the server".to_owned());
+    }
+    let round_trip = format!("round trip {}", say(d.rtt_ms));
+    match excluded(d, Place::Network) {
+        Some(excluded) => (Status::Fine, format!("{round_trip}; {excluded}")),
+        None => (Status::NotExamined, format!("{round_trip}; too few calls to tell what is lost")),
+    }
+}
+
+fn machine(d: &Diagnosis) -> (Status, String) {
+    let m = &d.machine;
+    if let Some(excluded) = excluded(d, Place::Machine).filter(|_| d.shown.process.is_some()) {
+        return (Status::Fine, excluded);
+    }
+    if !is_loopback(d) {
+        let hint = "run explain there, with --pid of the server".to_owned();
+        return (Status::NotExamined, hint);
+    }
+    let taken = m.steal.map_or(String::new(), |s| format!("; its host took {}", percent(s)));
+    match m.pressure {
+        Some(pressure) => {
+            let words = format!(
+                "it is this one: something here waited {} of the time for a core{taken}",
+                percent(pressure)
+            );
+            (if pressure >= BUSY { Status::Seen } else { Status::Fine }, words)
+        }
+        None => {
+            (Status::NotExamined, "it is this one, and its kernel does not tell (/proc/pressure)".to_owned())
+        }
+    }
+}
+
+fn process(d: &Diagnosis) -> (Status, String) {
+    let Some(p) = d.shown.process.as_deref() else {
+        return (
+            Status::NotExamined,
+            "only on its machine, with --pid PID, its threads can be seen".to_owned(),
+        );
+    };
+    let whose = format!("process {} ({})", p.pid, p.name);
+    if let Some(note) = p.notes.first() {
+        return (Status::NotExamined, format!("{whose}: {note}"));
+    }
+    match excluded(d, Place::Process) {
+        Some(excluded) => (Status::Fine, format!("{whose}, {} looks; {excluded}", p.looks)),
+        None => (Status::Seen, format!("{whose}, {} looks at its threads", p.looks)),
+    }
+}
+
+fn wire(d: &Diagnosis) -> (Status, String) {
+    let excluded = excluded(d, Place::Wire).map_or(String::new(), |e| format!("; {e}"));
+    match d.shown.packets.as_deref().filter(|p| p.packets > 0) {
+        Some(p) if p.marks.is_empty() => {
+            (Status::Fine, format!("{} packets of our calls, none is remarkable{excluded}", p.packets))
+        }
+        Some(p) => {
+            let marks: Vec<String> = p.marks.iter().map(|(words, n)| format!("{words} {n}")).collect();
+            (Status::Seen, format!("{} packets of our calls, among them: {}", p.packets, marks.join(", ")))
+        }
+        None if excluded.is_empty() => {
+            (Status::NotExamined, "packets were not captured, and no experiment was made".to_owned())
+        }
+        None => (Status::Fine, format!("packets were not captured{excluded}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::causes;
+    use crate::packets::Packets;
+    use crate::planner::Planner;
+    use crate::record::Settings;
+    use crate::verdict::{Machine, RuledOut};
+
+    fn nothing() -> Diagnosis {
+        Planner::new(Settings::default()).diagnose()
+    }
+
+    fn found(d: &Diagnosis, place: Place) -> (Status, String) {
+        let [layer] =
+            of(d).into_iter().filter(|l| l.place == place).collect::<Vec<_>>().try_into().expect("one");
+        (layer.status, layer.words)
+    }
+
+    #[test]
+    fn each_cause_has_its_place() {
+        for cause in causes::ALL {
+            assert!(Place::of(cause.id).is_some(), "{} has no place", cause.id);
+        }
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_not_fine() {
+        let d = Diagnosis { address: "192.0.2.1:80".to_owned(), ..nothing() };
+        for place in [Place::Network, Place::Machine, Place::Process, Place::Wire] {
+            assert_eq!(found(&d, place).0, Status::NotExamined, "{place:?}");
+        }
+        let ruled_out = vec![RuledOut { id: "packet-loss", why: String::new() }];
+        let near = Diagnosis { ruled_out, rtt_ms: 40.0, ..d };
+        assert_eq!(
+            found(&near, Place::Network),
+            (Status::Fine, "round trip 40.0 ms; ruled out: packet-loss".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_was_seen_is_told_with_its_figures() {
+        let machine = Machine { waited_share: 0.18, pressure: Some(0.5), load: Some(2.0), steal: None };
+        let mut d = Diagnosis { address: "127.0.0.1:80".to_owned(), machine, ..nothing() };
+        assert_eq!(
+            found(&d, Place::Here),
+            (
+                Status::Seen,
+                "our calls waited 18 % of their time for a core, load 2.0 for each processor".to_owned()
+            )
+        );
+        assert_eq!(found(&d, Place::Network).0, Status::Fine);
+        assert_eq!(found(&d, Place::Machine).0, Status::Seen);
+        d.shown.packets = Some(Box::new(Packets { packets: 9, ..Packets::default() }));
+        assert_eq!(
+            found(&d, Place::Wire),
+            (Status::Fine, "9 packets of our calls, none is remarkable".to_owned())
+        );
+    }
+}
