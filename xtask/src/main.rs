@@ -44,7 +44,7 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// `linerate load` against raw clients, wrk, h2load, ab, hey and oha, in turns.
+    /// `linerate load` against raw clients, wrk, h2load, ab, hey, oha and shb, in turns.
     Load(bench::Options),
     /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
     Serve(bench::serve::Options),

@@ -28,6 +28,8 @@ pub(crate) enum Contender {
     Hey,
     /// oha.
     Oha,
+    /// shb, on io_uring.
+    Shb,
 }
 
 /// What a program says of its run.
@@ -44,7 +46,9 @@ pub(crate) struct Said {
 impl Contender {
     /// The peer of this name.
     pub(crate) fn peer(name: &str) -> Option<Contender> {
-        [Self::Wrk, Self::H2load, Self::Ab, Self::Hey, Self::Oha].into_iter().find(|c| c.name() == name)
+        [Self::Wrk, Self::H2load, Self::Ab, Self::Hey, Self::Oha, Self::Shb]
+            .into_iter()
+            .find(|c| c.name() == name)
     }
 
     /// Its name in tables.
@@ -58,6 +62,7 @@ impl Contender {
             Contender::Ab => "ab",
             Contender::Hey => "hey",
             Contender::Oha => "oha",
+            Contender::Shb => "shb",
         }
     }
 
@@ -66,7 +71,7 @@ impl Contender {
         let Sort::InTurns { shape, .. } = s.sort else { return self == Contender::Linerate };
         match self {
             Contender::H2load => !shape.short,
-            Contender::Ab | Contender::Hey | Contender::Oha => shape.depth == 1,
+            Contender::Ab | Contender::Hey | Contender::Oha | Contender::Shb => shape.depth == 1,
             Contender::Linerate | Contender::Wrk => true,
             // With --throughput answers are counted late on purpose: another game.
             Contender::RawEpoll | Contender::RawUring => !shape.nginx,
@@ -111,6 +116,10 @@ impl Contender {
                 let keep = if shape.short { "--disable-keepalive" } else { "" };
                 format!("oha --no-tui {keep} -z {whole}s -c {c} {url}")
             }
+            Contender::Shb => {
+                let keep = if shape.short { "--disable-keepalive" } else { "" };
+                format!("shb -j -t 1 {keep} -z {seconds}s -c {c} {url}")
+            }
         };
         Ok(split(&words))
     }
@@ -122,6 +131,10 @@ impl Contender {
             Contender::RawEpoll | Contender::RawUring => {
                 let v: Value = serde_json::from_str(out.trim())?;
                 v["rate"].as_f64().zip(v["answered"].as_f64())
+            }
+            Contender::Shb => {
+                let v: Value = serde_json::from_str(out.trim())?;
+                v["requestsPerSec"].as_f64().zip(v["requests"]["ok"].as_f64())
             }
             Contender::Wrk => number_after(out, "Requests/sec:").zip(number_before(out, " requests in ")),
             Contender::H2load => number_before(out, " req/s").zip(number_before(out, " succeeded")),
@@ -212,6 +225,9 @@ mod tests {
         assert_eq!(said(Contender::Ab, ab), (30_728.06, 61_457));
         let hey = "  Requests/sec:\t51234.5678\nStatus code distribution:\n  [200]\t153703 responses\n";
         assert_eq!(said(Contender::Hey, hey), (51_234.567_8, 153_703));
+        let shb =
+            r#"{"requests":{"connectErrors":0,"errors":0,"ok":907,"total":907},"requestsPerSec":905.5}"#;
+        assert_eq!(said(Contender::Shb, shb), (905.5, 907));
         assert_eq!(said(Contender::RawEpoll, "{\"rate\":10.5,\"answered\":21}\n"), (10.5, 21));
     }
 

@@ -50,8 +50,8 @@ pub(crate) struct Common {
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// Programs to compare with, of those installed (wrk, h2load, ab, hey, oha, or none).
-    #[arg(long, value_delimiter = ',', default_value = "wrk,h2load,ab")]
+    /// Programs to compare with, of those installed (wrk, h2load, ab, hey, oha, shb, or none).
+    #[arg(long, value_delimiter = ',', default_value = "wrk,h2load,ab,shb")]
     peers: Vec<String>,
     /// Leave `linerate load` itself out: how far are the others from the ceiling?
     #[arg(long)]
@@ -181,7 +181,7 @@ fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
     }
     for name in options.peers.iter().filter(|n| *n != "none") {
         let Some(peer) = Contender::peer(name) else {
-            bail!("unknown peer {name}: wrk, h2load, ab, hey, oha")
+            bail!("unknown peer {name}: wrk, h2load, ab, hey, oha, shb")
         };
         match shell::find(name) {
             Some(_) => all.push(peer),

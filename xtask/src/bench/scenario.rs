@@ -99,7 +99,7 @@ const fn turns(name: &'static str, what: &'static str, shape: Shape, wants: &'st
 }
 
 /// What large answers must reach.
-const NEAR_RAW: &[Want] = &[rate(RAW, 0.95)];
+const NEAR_RAW: &[Want] = &[rate(RAW, 0.95), rate("shb", 1.0)];
 
 const fn body(name: &'static str, what: &'static str, bytes: usize) -> Scenario {
     turns(name, what, Shape { body: bytes, ..KEEP }, NEAR_RAW)
@@ -107,12 +107,17 @@ const fn body(name: &'static str, what: &'static str, bytes: usize) -> Scenario 
 
 /// All of them, in the table's order.
 pub(crate) const SCENARIOS: &[Scenario] = &[
-    turns("keepalive64", "keep-alive, c=64", KEEP, &[rate(RAW, 1.0), rate("wrk", 1.3), cpu("wrk", 0.8)]),
+    turns(
+        "keepalive64",
+        "keep-alive, c=64",
+        KEEP,
+        &[rate(RAW, 1.0), rate("wrk", 1.3), rate("shb", 1.0), cpu("wrk", 0.8)],
+    ),
     turns(
         "keepalive1000",
         "keep-alive, c=1000",
         Shape { connections: 1000, ..KEEP },
-        &[rate(RAW, 1.0), rate("wrk", 1.5), cpu("wrk", 0.8)],
+        &[rate(RAW, 1.0), rate("wrk", 1.5), rate("shb", 1.0), cpu("wrk", 0.8)],
     ),
     turns(
         "pipe64x16",
@@ -136,7 +141,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         "short64",
         "short connections, c=64",
         Shape { short: true, ..KEEP },
-        &[rate(RAW, 0.95), rate("wrk", 1.35), rate("ab", 1.25)],
+        &[rate(RAW, 0.95), rate("wrk", 1.35), rate("ab", 1.25), rate("shb", 1.0)],
     ),
     body("body600", "answers of 600 B, keep-alive c=64", 600),
     body("body6k", "answers of 6 kB, keep-alive c=64", 6_000),

@@ -11,7 +11,8 @@ use super::round::{Run, doubts};
 use super::scenario::{Figure, RAW, Scenario, Shape, Sort, Want};
 use super::with_ending;
 
-const PROGRAMS: [&str; 8] = ["linerate", "raw epoll", "raw uring", "wrk", "h2load", "ab", "hey", "oha"];
+const PROGRAMS: [&str; 9] =
+    ["linerate", "raw epoll", "raw uring", "wrk", "h2load", "ab", "hey", "oha", "shb"];
 
 /// The page under way.
 #[derive(Debug)]
