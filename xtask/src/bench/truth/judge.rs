@@ -85,13 +85,17 @@ pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
             let ours = said.requests("out_of_order_responses") / said.requests("answered").max(1.0);
             Some((ours, part(server.broken, server.requests)))
         }
+        (Truth::Due, Some(rate), Some(seconds)) => {
+            let due = f64::from(rate * seconds);
+            Some((said.errors(), 1.0 - server.served as f64 / due))
+        }
         (Truth::Down, Some(rate), Some(seconds)) => {
-            let due = f64::from(rate) * f64::from(seconds);
+            let due = f64::from(rate * seconds);
             let lost = (server.asked - server.served.min(server.asked)) as f64;
             Some((said.errors(), (f64::from(rate) * server.down_s + lost) / due))
         }
         // In a closed loop each connection's own attempts set how many fail.
-        (Truth::Down, ..) => None,
+        (Truth::Down | Truth::Due, ..) => None,
     };
     row.down_s = (way.truth == Truth::Down).then(|| (said.number("connections.down_s"), server.down_s));
     row.faults.extend(row.share.and_then(|(ours, truth)| {

@@ -117,6 +117,8 @@ pub(crate) enum Truth {
     Surplus,
     /// Responses out of order, against those that the server swapped.
     Swapped,
+    /// Errors, of those that were due by rate and time; the server served the rest.
+    Due,
     /// The time without a server; in an open loop also the requests that were due in it.
     Down,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_broken::{Accept, Asked, Broken, CUT, GOOD, Manner, Reply, Then};
 
 use super::way::Named::{AtLeast, AtMost, Counts, Says};
-use super::way::Truth::{Down, Surplus, Swapped, Unserved};
+use super::way::Truth::{Down, Due, Surplus, Swapped, Unserved};
 use super::way::{Shape, Way};
 
 const UNREACHABLE: &str = "the server was unreachable for";
@@ -164,6 +164,23 @@ const SILENT: &[Way] = &[
         ..NOTHING
     },
     Way {
+        name: "goes-silent",
+        what: "reads on after 1 s and answers nothing more",
+        server: goes_silent,
+        shape: Shape::seconds(3),
+        named: &[Counts("failures.timeout"), AtMost("took_s", 4.5)],
+        ..NOTHING
+    },
+    Way {
+        name: "goes-silent-open",
+        what: "reads on after 1 s and answers nothing more",
+        server: goes_silent,
+        shape: Shape::seconds(3).rate(200),
+        named: &[Counts("failures.timeout"), Counts("requests.unsent"), AtMost("took_s", 4.5)],
+        truth: Due,
+        ..NOTHING
+    },
+    Way {
         name: "drip",
         what: "sends a body of 30 bytes at 10 bytes/s",
         server: || {
@@ -215,6 +232,13 @@ const SILENT: &[Way] = &[
 
 /// Chunks without the last one.
 const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello\n\r\n";
+
+fn goes_silent() -> Broken {
+    Broken::start(|asked| match asked.age {
+        age if age < Duration::from_secs(1) => Reply::good(),
+        _ => Reply::broken("", Then::Keep),
+    })
+}
 
 fn stalls_once() -> Broken {
     const FROM: Duration = Duration::from_millis(1000);
