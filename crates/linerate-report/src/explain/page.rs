@@ -33,14 +33,7 @@ pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment
         d.took_s
     );
     if let Some(since) = since {
-        let class = if since.is_fine() { "good" } else { "warn" };
-        let _ = write!(out, "<section><h2>{}</h2>", escape(&since.heading()));
-        let lines = since.lines(true);
-        for (i, text) in lines.iter().enumerate() {
-            let (tag, class) = if i + 1 == lines.len() { ("b", class) } else { ("span", "") };
-            let _ = write!(out, "<p class=\"lead\"><{tag} class=\"{class}\">{}</{tag}></p>", escape(text));
-        }
-        out.push_str("</section>");
+        since_section(&mut out, since);
     }
     let pictures = picture::of(d, true);
     let calls = diagrams(&pictures, diagram::to_svgs(&pictures));
@@ -84,6 +77,18 @@ pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment
         escape(&environment.host)
     );
     page("linerate explain", &out)
+}
+
+/// What has changed since the diagnosis that was kept.
+fn since_section(out: &mut String, since: &Since) {
+    let class = if since.is_fine() { "good" } else { "warn" };
+    let _ = write!(out, "<section><h2>{}</h2>", escape(&since.heading()));
+    let lines = since.lines(true);
+    for (i, text) in lines.iter().enumerate() {
+        let (tag, class) = if i + 1 == lines.len() { ("b", class) } else { ("span", "") };
+        let _ = write!(out, "<p class=\"lead\"><{tag} class=\"{class}\">{}</{tag}></p>", escape(text));
+    }
+    out.push_str("</section>");
 }
 
 fn call_title(d: &Diagnosis) -> &'static str {
