@@ -15,6 +15,10 @@ const THREADS: usize = 16;
 /// Pieces of work that wait for a thread; beyond it, [`blocking`] gives [`BlockingError::Busy`] at once. Reason: an answer
 /// that comes after its client has given up is worth nothing.
 const QUEUE: usize = 256;
+/// Threads that check passwords, unless the machine has fewer cores. Reason: they compute, and on each core a loop has work as well.
+const HASHERS: usize = 4;
+/// Checks that wait for one of them. Reason: as above; each takes 50 ms or more.
+const HASHES: usize = 64;
 /// A thread without work ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -49,6 +53,19 @@ impl From<BlockingError> for Response {
 /// # Errors
 /// [`BlockingError`] when the pool is full or the work panics; both have an answer: `Err(e) => e.into()`.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    on(POOL.get_or_init(|| Pool::new("blocking", THREADS, QUEUE)), work)
+}
+
+/// As [`blocking`], for checks of passwords, which have few threads of their own: those of a storm of logins wait for each other, and
+/// files are read meanwhile.
+pub(crate) fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    on(POOL.get_or_init(|| Pool::new("passwords", (cores() / 2).clamp(1, HASHERS), HASHES)), work)
+}
+
+fn on<T: Send + 'static>(pool: &'static Pool, work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
     let theirs = Arc::clone(&shared);
     let job = Box::new(move || {
@@ -62,7 +79,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
             waker.wake();
         }
     });
-    if !POOL.get_or_init(Pool::default).give(job) {
+    if !pool.give(job) {
         lock(&shared).result = Some(Err(BlockingError::Busy));
     }
     Blocking { shared }
@@ -98,10 +115,10 @@ impl<T> Future for Blocking<T> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-static POOL: OnceLock<Pool> = OnceLock::new();
-
-#[derive(Default)]
 struct Pool {
+    name: &'static str,
+    threads: usize,
+    queue: usize,
     state: Mutex<State>,
     more: Condvar,
 }
@@ -118,14 +135,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
+    fn new(name: &'static str, threads: usize, queue: usize) -> Pool {
+        Pool { name, threads, queue, state: Mutex::default(), more: Condvar::new() }
+    }
+
     /// Whether there was room.
     fn give(&'static self, job: Job) -> bool {
         let mut state = lock(&self.state);
-        if state.queue.len() >= QUEUE {
+        if state.queue.len() >= self.queue {
             return false;
         }
-        if state.idle <= state.queue.len() && state.threads < THREADS {
-            let spawned = std::thread::Builder::new().name("blocking".to_owned()).spawn(|| self.work());
+        if state.idle <= state.queue.len() && state.threads < self.threads {
+            let spawned = std::thread::Builder::new().name(self.name.to_owned()).spawn(|| self.work());
             if spawned.is_ok() {
                 state.threads += 1;
             } else if state.threads == 0 {
@@ -201,6 +222,19 @@ mod tests {
         let busy = more.into_iter().map(wait).filter(|r| *r == Err(BlockingError::Busy)).count();
         assert!(busy > 0);
         assert!(waiting.into_iter().map(wait).filter(Result::is_ok).count() >= QUEUE);
+        // Passwords have a pool of their own.
+        let gate = Arc::new(Mutex::new(()));
+        let closed = lock(&gate);
+        let hashes: Vec<_> = (0..2 * HASHES + HASHERS)
+            .map(|_| {
+                let gate = Arc::clone(&gate);
+                hashing(move || drop(lock(&gate)))
+            })
+            .collect();
+        assert_eq!(wait(blocking(|| 3)), Ok(3));
+        drop(closed);
+        let done = hashes.into_iter().map(wait).filter(Result::is_ok).count();
+        assert!((HASHES..2 * HASHES + HASHERS).contains(&done), "{done}");
         let answer = Response::from(BlockingError::Busy);
         assert_eq!(answer.code(), 503);
         assert!(answer.fields.has("retry-after"));

@@ -257,15 +257,14 @@ impl Site {
             return explained(404, "nothing is here");
         }
         // What is sent to a file is told that files are only read.
-        let is_file =
-            |files: &Files| request.path() != "/" && !Routes::knows(request.path()) && files.has(&request);
-        let files = page.files.as_ref().filter(|files| reads || !page.routes || is_file(files));
-        let Some(files) = files else {
-            return routes.answer_shared(request).await;
+        let known = Routes::knows(request.path());
+        let files = match &page.files {
+            Some(files) if reads || !page.routes => files,
+            Some(files) if request.path() != "/" && !known && files.has(&request).await => files,
+            _ => return routes.answer_shared(request).await,
         };
         // A file's name may be a route's too: the file is what was put there.
-        let is_route = page.routes && request.path() != "/" && Routes::knows(request.path());
-        if is_route && !files.has(&request) {
+        if page.routes && request.path() != "/" && known && !files.has(&request).await {
             return routes.answer_shared(request).await;
         }
         files.clone().answer(request).await.with_route(self.0.files_route)

@@ -9,8 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
+use crate::blocking::hashing;
 use crate::engine::explained;
-use crate::{Request, Response, blocking};
+use crate::{Request, Response};
 
 /// Largest cost of a hash. Reason: each step doubles the time of a check; 14 takes a second.
 const COST: u32 = 14;
@@ -109,7 +110,7 @@ impl Users {
         let hash = self.hashes.get(&user).cloned();
         let there = hash.is_some();
         let hash = hash.unwrap_or_else(|| (*self.nobody).to_owned());
-        match blocking(move || bcrypt::verify(password, &hash).unwrap_or(false)).await {
+        match hashing(move || bcrypt::verify(password, &hash).unwrap_or(false)).await {
             Ok(right) if right && there => {
                 let mut known = known.0.borrow_mut();
                 if known.len() >= REMEMBERED {

@@ -6,6 +6,7 @@
 mod condition;
 mod kind;
 mod listing;
+mod lookup;
 mod negotiate;
 mod ranges;
 
@@ -15,7 +16,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,10 +26,11 @@ use bytes::Bytes;
 use linerate_http::server::Method;
 use linerate_net::Time;
 use linerate_net::file::read_cached;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
+use rustix::fs::{fstat, stat};
 use rustix::io::Errno;
 
 use self::condition::{Outcome, Validators};
+use self::lookup::{Failed, Place, Root, Wanted};
 use self::negotiate::Encoding;
 use self::ranges::Multipart;
 use crate::blocking::blocking;
@@ -50,15 +51,12 @@ const PAGE: u64 = 1 << 20;
 /// How often each thread looks whether its directory is still the one of that name. Reason: a new version of a site is mostly put
 /// where the old one was, by a rename or a turned link; a system call per request for that would be waste.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a path is looked up anew because something was renamed meanwhile (see [`open_beneath`]). Reason: renaming without
-/// end hits a few lookups in a hundred, never so many in a row.
-const LOOKUPS: usize = 32;
 
 /// A directory to serve files from. [`FileRoot::files`] gives each thread its own [`Files`].
 #[derive(Clone, Debug)]
 pub struct FileRoot {
     path: Arc<Path>,
-    root: Arc<OwnedFd>,
+    root: Root,
     options: Arc<FileOptions>,
 }
 
@@ -81,8 +79,8 @@ impl FileRoot {
     pub fn open(directory: &Path) -> io::Result<FileRoot> {
         // Whoever changes the working directory later means another one.
         let path: PathBuf = std::path::absolute(directory)?;
-        let root = open_root(&path)?;
-        Ok(FileRoot { path: path.into(), root: Arc::new(root), options: Arc::default() })
+        let root = Root::open(&path)?;
+        Ok(FileRoot { path: path.into(), root, options: Arc::default() })
     }
 
     /// With these options.
@@ -96,7 +94,7 @@ impl FileRoot {
         Files(Rc::new(Own {
             path: Arc::clone(&self.path),
             options: Arc::clone(&self.options),
-            root: RefCell::new(Arc::clone(&self.root)),
+            root: RefCell::new(self.root.clone()),
             looked: Cell::new(None),
             compressed: RefCell::default(),
         }))
@@ -112,14 +110,14 @@ pub struct Files(Rc<Own>);
 struct Own {
     path: Arc<Path>,
     options: Arc<FileOptions>,
-    root: RefCell<Arc<OwnedFd>>,
+    root: RefCell<Root>,
     looked: Cell<Option<Time>>,
     compressed: RefCell<Compressed>,
 }
 
 impl Own {
     /// The directory as it is now.
-    fn root(&self) -> Arc<OwnedFd> {
+    fn root(&self) -> Root {
         let now = crate::timers::now();
         match (self.looked.get(), now) {
             (Some(looked), Some(now)) if now >= looked + LOOK => {
@@ -130,26 +128,20 @@ impl Own {
             (None, Some(_)) => self.looked.set(now),
             _ => {}
         }
-        Arc::clone(&self.root.borrow())
+        self.root.borrow().clone()
     }
 
     /// While nothing has that name, or nothing that can be served, what was there is kept.
     fn look(&self) {
         let is = |found: Result<rustix::fs::Stat, Errno>| found.map(|s| (s.st_dev, s.st_ino));
-        let (here, there) = (is(fstat(&**self.root.borrow())), is(stat(&*self.path)));
+        let (here, there) = (is(fstat(self.root.borrow().fd())), is(stat(&*self.path)));
         if here != there
-            && let Ok(root) = open_root(&self.path)
+            && let Ok(root) = Root::open(&self.path)
         {
-            *self.root.borrow_mut() = Arc::new(root);
+            *self.root.borrow_mut() = root;
             *self.compressed.borrow_mut() = Compressed::default();
         }
     }
-}
-
-fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
-    let root = openat(CWD, path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    open_beneath(&root, b".")?;
-    Ok(root)
 }
 
 #[derive(Debug, Default)]
@@ -186,39 +178,31 @@ impl Files {
             Method::Options => return allow(Response::status(204)),
             _ => return allow(explained(405, "files are read")),
         }
-        let found = match self.find(name, &request) {
-            Err(Errno::NOENT | Errno::NOTDIR) | Ok(Place::Unlisted) => {
-                match self.try_others(name, &request) {
-                    Some(other) => Ok(other),
-                    None => self.find(name, &request),
-                }
-            }
-            found => found,
-        };
-        match found {
+        match self.find(name, &request).await {
             Ok(Place::File(found, name)) => self.give(found, &name, &request).await,
             Ok(Place::Directory) => redirect(&request),
             Ok(Place::Unlisted) if self.0.options.list => self.list(name, &request).await,
             Ok(Place::Unlisted) => {
                 explained(404, "there is no index.html here, and directories are not listed")
             }
-            Err(error) => refuse(error),
+            Err(failed) => failed.into(),
         }
     }
 
-    /// The first of the other names that is a file.
-    fn try_others(&self, name: &[u8], request: &Request) -> Option<Place> {
-        let mut names = self.0.options.try_files.iter().map(|pattern| filled_in(pattern, name));
-        names.find_map(|name| {
-            let (file, meta) = open_beneath(&self.0.root(), &name).ok()?;
-            meta.is_file().then(|| self.variant(file, &meta, name, request))
-        })
+    async fn find(&self, name: &[u8], request: &Request) -> Result<Place, Failed> {
+        let mut encodings = [None; 2];
+        // A part of a compressed file is of no use to whoever asked for a part of the file.
+        if request.field("range").is_none() {
+            encodings.iter_mut().zip(negotiate::accepted(request)).for_each(|(e, taken)| *e = Some(taken));
+        }
+        let (slash, others) = (request.path().ends_with('/'), Cow::Borrowed(&self.0.options.try_files[..]));
+        self.0.root().find(Wanted { name: Cow::Borrowed(name), slash, encodings, others }).await
     }
 
     /// A directory's entries.
     async fn list(&self, name: &[u8], request: &Request) -> Response {
         let (root, name, path) = (self.0.root(), name.to_owned(), request.path().to_owned());
-        match blocking(move || listing::page(&root, &name, &path)).await {
+        match blocking(move || listing::page(root.fd(), &name, &path)).await {
             Ok(Ok(page)) => {
                 let mut response = Response::status(200).with_content_type("text/html; charset=utf-8");
                 // Names are escaped; should one ever not be, nothing of it runs.
@@ -234,7 +218,7 @@ impl Files {
     /// `response` with this file as its page, if it can be had.
     pub(crate) async fn in_place_of(&self, response: Response, name: &str) -> Response {
         let name = name.trim_start_matches('/').as_bytes();
-        let Ok((file, meta)) = open_beneath(&self.0.root(), name) else { return response };
+        let Ok((file, meta)) = self.0.root().get(name).await else { return response };
         if !meta.is_file() || meta.len() > PAGE {
             return response;
         }
@@ -249,50 +233,9 @@ impl Files {
     }
 
     /// Whether there is something of that name.
-    pub(crate) fn has(&self, request: &Request) -> bool {
-        file_name(request.path()).is_ok_and(|name| open_beneath(&self.0.root(), &name).is_ok())
-    }
-
-    fn find(&self, name: &[u8], request: &Request) -> Result<Place, Errno> {
-        let root = self.0.root();
-        let (file, meta) = open_beneath(&root, if name.is_empty() { b"." } else { name })?;
-        let (name, file, meta) = if meta.is_dir() {
-            if !request.path().ends_with('/') {
-                return Ok(Place::Directory);
-            }
-            let slash: &[u8] = if name.is_empty() { b"" } else { b"/" };
-            let index = [name, slash, b"index.html"].concat();
-            let (file, meta) = match open_beneath(&root, &index) {
-                Err(Errno::NOENT) => return Ok(Place::Unlisted),
-                found => found?,
-            };
-            (index, file, meta)
-        } else if request.path().ends_with('/') {
-            return Err(Errno::NOTDIR);
-        } else {
-            (name.to_owned(), file, meta)
-        };
-        if !meta.is_file() {
-            return Err(Errno::NOENT);
-        }
-        Ok(self.variant(file, &meta, name, request))
-    }
-
-    /// The file, or what lies beside it in a coding that the client takes.
-    fn variant(&self, file: File, meta: &std::fs::Metadata, name: Vec<u8>, request: &Request) -> Place {
-        let root = self.0.root();
-        // A part of a compressed file is of no use to whoever asked for a part of the file.
-        if request.field("range").is_none() {
-            for encoding in negotiate::accepted(request) {
-                let variant = open_beneath(&root, &[&name, encoding.suffix().as_bytes()].concat());
-                if let Ok((file, meta)) = variant
-                    && meta.is_file()
-                {
-                    return Place::File(found(file, &meta, Some(encoding)), name);
-                }
-            }
-        }
-        Place::File(found(file, meta, None), name)
+    pub(crate) async fn has(&self, request: &Request) -> bool {
+        let Ok(name) = file_name(request.path()) else { return false };
+        self.0.root().get(&name).await.is_ok()
     }
 
     async fn give(&self, found: Found, name: &[u8], request: &Request) -> Response {
@@ -363,41 +306,8 @@ impl Files {
     }
 }
 
-/// A pattern with the path in it, as a name beneath the root.
-fn filled_in(pattern: &str, name: &[u8]) -> Vec<u8> {
-    let mut filled = Vec::new();
-    for (i, text) in pattern.split("$uri").enumerate() {
-        if i > 0 {
-            filled.extend_from_slice(name);
-        }
-        filled.extend_from_slice(text.as_bytes());
-    }
-    let slashes = filled.iter().take_while(|b| **b == b'/').count();
-    filled.split_off(slashes)
-}
-
-enum Place {
-    File(Found, Vec<u8>),
-    /// One that was asked for without its slash.
-    Directory,
-    /// One without an index.
-    Unlisted,
-}
-
 fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Found {
     Found { file, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), encoding }
-}
-
-/// Opens what is beneath `root`. Without waiting: a named pipe must not hold the loop. While anything is renamed anywhere, the kernel
-/// can't say for sure that a link's `..` stays beneath, and says `EAGAIN`.
-fn open_beneath(root: &OwnedFd, name: &[u8]) -> Result<(File, std::fs::Metadata), Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let mut lookups = (0..LOOKUPS).map(|_| openat2(root, name, flags, Mode::empty(), within));
-    let fd = lookups.find(|fd| !matches!(fd, Err(Errno::AGAIN))).unwrap_or(Err(Errno::AGAIN))?;
-    let file = File::from(fd);
-    let meta = file.metadata().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-    Ok((file, meta))
 }
 
 /// The name beneath the root that a path means, as bytes, which need not be UTF-8: without empty and `.` segments, percent-decoded, without `..`, hidden files
