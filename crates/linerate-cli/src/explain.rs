@@ -17,10 +17,13 @@ use crate::load::Interrupt;
 use crate::load::output::Sink;
 use crate::load::target::{Url, Wish};
 use crate::passive::{self, Wanted};
-use crate::{environment, terminal};
+use crate::{environment, terminal, why};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
+    if let Some(id) = &args.why {
+        return why::run(id, args.html.as_deref());
+    }
     let mut args = args.clone();
     if let Some(url) = args.passive.take_url() {
         if args.url.is_some() {

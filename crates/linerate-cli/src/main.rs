@@ -13,6 +13,7 @@ mod serve;
 mod sources;
 mod terminal;
 mod top;
+mod why;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -374,3 +374,32 @@ fn a_load_run_explains_its_tail() {
     assert_eq!(document["schema"], "linerate.outcome/1");
     stall_is_proved(&document["diagnosis"]);
 }
+
+#[test]
+fn a_cause_is_explained_from_the_beginning() {
+    let list = run(&["explain", "--why"]);
+    assert_eq!(list.code, Some(0), "{list:?}");
+    assert!(
+        list.out.contains("  server-nagle-delayed-ack ") && list.out.contains("  client-pool "),
+        "{list:?}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("why.html");
+    let said = run(&["explain", "--why", "server-nagle-delayed-ack", "--html", path.to_str().unwrap()]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.out.contains("Nagle's algorithm") && said.out.contains("-Dsun.net.httpserver.nodelay=true"),
+        "{said:?}"
+    );
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.contains("<svg ") && page.contains("-Dsun.net.httpserver.nodelay=true"), "{page}");
+    for bad in [
+        &["explain", "--why", "nagle"][..],
+        &["explain", "--why", "http://h/"],
+        &["explain", "--why", "--html", "-"],
+    ] {
+        let said = run(bad);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+        assert!(said.err.contains("syn-loss"), "all are listed: {said:?}");
+    }
+}

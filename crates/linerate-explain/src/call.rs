@@ -75,7 +75,7 @@ impl Answer {
 }
 
 /// Names of fields kept of an answer.
-pub(crate) const KEPT_FIELDS: [&str; 12] = [
+pub(crate) const KEPT_FIELDS: [&str; 13] = [
     "connection",
     "content-encoding",
     "content-type",
@@ -87,6 +87,7 @@ pub(crate) const KEPT_FIELDS: [&str; 12] = [
     "vary",
     "via",
     "x-cache",
+    "x-powered-by",
     "retry-after",
 ];
 

@@ -10,7 +10,9 @@
 //! * [`times`], [`baseline`]: the calls' times, and two diagnoses against each other.
 //! * [`predict`]: what a call will take once a cause is fixed.
 //! * [`outside_in`]: where it is, from this machine to the wire.
+//! * [`software`]: what answered, and what of the advice is for it.
 //! * [`shown`]: what is shown beside a verdict: calls next to each other, [`packets`], the server's [`process`].
+//! * [`pages`]: each cause for somebody who has never heard of it.
 //! * [`passive`]: calls seen in packets, from a capture or live. Nothing is proved there, only seen.
 #![forbid(unsafe_code)]
 
@@ -23,6 +25,7 @@ pub mod limits;
 pub mod local;
 pub mod outside_in;
 pub mod packets;
+pub mod pages;
 pub mod passive;
 pub mod planner;
 pub mod predict;
@@ -32,6 +35,7 @@ mod random;
 pub mod record;
 pub mod shown;
 mod signs;
+pub mod software;
 pub mod stats;
 mod steady;
 pub mod times;

@@ -25,6 +25,7 @@ Examples:
   linerate explain --json - http://127.0.0.1:8080/                   for a script
   linerate explain --json why.json http://127.0.0.1:8080/            keep it, mend what it names, and:
   linerate explain --baseline why.json http://127.0.0.1:8080/        is it gone?
+  linerate explain --why server-nagle-delayed-ack                    what is that?
   linerate explain --pcap slow.pcap                                  what a capture shows
   linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
 
@@ -75,6 +76,17 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     pub(crate) passive: PassiveArgs,
+
+    /// Explain a cause from the beginning: what it is, a picture, what to change; --html writes it as a page. Without ID: all there are
+    #[arg(
+        long,
+        value_name = "ID",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["url", "pcap", "capture", "baseline", "json"],
+        help_heading = RESULTS
+    )]
+    pub(crate) why: Option<String>,
 
     /// Write the diagnosis as JSON to FILE, or - for standard output (the text then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]

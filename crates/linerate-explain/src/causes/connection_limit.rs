@@ -51,6 +51,10 @@ const FIXES: &[Fix] = &[
         software: "the callers",
         change: "a smaller pool that is used more, and idle connections closed sooner (idle time-out below the server's)",
     },
+    Fix {
+        software: "any server",
+        change: "more connections served at once (workers, threads, or an event loop), and idle ones closed sooner",
+    },
 ];
 
 /// What a first call must wait longer than a later one.

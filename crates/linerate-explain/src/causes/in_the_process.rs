@@ -24,6 +24,7 @@ pub(super) static GC: Cause = Cause {
         },
         Fix { software: "Go", change: "GOGC or GOMEMLIMIT higher; fewer allocations" },
         Fix { software: "Node", change: "--max-semi-space-size higher, so that less is promoted" },
+        Fix { software: "any server", change: "fewer allocations for each request, a larger heap" },
     ],
     verify: PID_AGAIN,
     wants: nothing,

@@ -34,6 +34,10 @@ const FIXES: &[Fix] = &[
         software: "Go",
         change: "remove SetKeepAlivesEnabled(false); read and close response bodies in handlers that proxy",
     },
+    Fix {
+        software: "any server",
+        change: "Content-Length or chunked with each answer, and no Connection: close",
+    },
 ];
 
 /// The answers that allow another request say so in vain, or do not allow it.

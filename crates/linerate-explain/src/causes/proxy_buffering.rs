@@ -41,6 +41,10 @@ const FIXES: &[Fix] = &[
         software: "the server behind",
         change: "if it is meant to be whole at once, what it does between its first and its last byte is what costs",
     },
+    Fix {
+        software: "any proxy",
+        change: "pass the answer on as it comes (nginx: proxy_buffering off), and compress nothing on this path",
+    },
 ];
 
 fn wants(record: &Record) -> Vec<Block> {

@@ -30,6 +30,10 @@ const FIXES: &[Fix] = &[
     },
     Fix { software: "Java", change: "InetSocketAddress.getHostString instead of getHostName" },
     Fix { software: "DNS", change: "a PTR zone for the clients' addresses that answers at once" },
+    Fix {
+        software: "any server",
+        change: "no lookup of a name while the caller waits: log addresses, and keep what is opened for each connection",
+    },
 ];
 
 fn judge(record: &Record) -> Judgement {

@@ -39,6 +39,10 @@ const FIXES: &[Fix] = &[
         software: "connection pools",
         change: "a pool of database connections that is too small is such a line, too",
     },
+    Fix {
+        software: "any server",
+        change: "more workers, or less that each of them waits for; refuse early instead of a long line",
+    },
 ];
 
 pub(super) fn wants(record: &Record) -> Vec<Block> {

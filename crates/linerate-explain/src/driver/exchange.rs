@@ -13,6 +13,7 @@ use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Stage, Why};
 use crate::limits;
 use crate::local::schedstat;
 use crate::probe::Writes;
+use crate::software::{LOOKS_LIKE, by_head};
 
 /// What is sent and how.
 pub(super) struct Plan {
@@ -275,7 +276,8 @@ impl Answering {
                 Ok(None) => return,
                 Ok(Some(Part::Interim(_))) => self.interim = true,
                 Ok(Some(Part::Head(head))) => self.answer = facts_of(&head),
-                Ok(Some(Part::Body(_) | Part::Trailers(_))) => {}
+                Ok(Some(Part::Body(piece))) => look_at_page(&mut self.answer, piece),
+                Ok(Some(Part::Trailers(_))) => {}
                 Ok(Some(Part::End(end))) => {
                     self.answer.reusable = end.reusable;
                     self.answer.body_bytes = end.body_bytes;
@@ -325,16 +327,26 @@ fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 3, 0..=4, ..])
 }
 
+/// The beginning of an error page: many servers are known by theirs.
+fn look_at_page(answer: &mut Answer, piece: &[u8]) {
+    const ENOUGH: usize = 512;
+    let known = answer.field("server").is_some() || answer.field(LOOKS_LIKE).is_some();
+    if answer.status >= 400 && !known {
+        let page = String::from_utf8_lossy(&piece[..piece.len().min(ENOUGH)]).into_owned();
+        answer.fields.push((LOOKS_LIKE.to_owned(), page));
+    }
+}
+
 fn facts_of(head: &HeadView<'_>) -> Answer {
     let kept = |name: &&str| {
         let value = head.get(name.as_bytes())?;
         Some(((*name).to_owned(), String::from_utf8_lossy(&value[..value.len().min(512)]).into_owned()))
     };
-    Answer {
-        status: head.status(),
-        fields: KEPT_FIELDS.iter().filter_map(kept).collect(),
-        ..Answer::default()
+    let mut fields: Vec<(String, String)> = KEPT_FIELDS.iter().filter_map(kept).collect();
+    if let Some(software) = by_head(head.fields()) {
+        fields.push((LOOKS_LIKE.to_owned(), software.to_owned()));
     }
+    Answer { status: head.status(), fields, ..Answer::default() }
 }
 
 /// TcpExt ListenOverflows of this machine (this network namespace), when `to` is on it.

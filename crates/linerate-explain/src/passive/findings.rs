@@ -89,7 +89,7 @@ fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
         all_ns: s.cost_ns,
         confidence,
         evidence: s.evidence.clone(),
-        fixes: known.fixes.iter().map(|(software, change)| Fix { software, change }).collect(),
+        fixes: made(known.fixes),
         verify: known.verify.to_owned(),
         example: Some(s.example.clone()),
     })
@@ -132,10 +132,7 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
             ms(longest),
             bound(s)
         )],
-        fixes: vec![Fix {
-            software: "the server",
-            change: "what it waits for is not in the packets: look at its own threads, queries and calls",
-        }],
+        fixes: made(THINK_FIXES),
         verify: "linerate explain URL --pid PID".to_owned(),
         example: example.cloned(),
     })
@@ -232,17 +229,13 @@ fn of_kind(
             Confidence::Likely
         },
         evidence: vec![words],
-        fixes: known
-            .map_or(FAULT_FIXES, |k| k.fixes)
-            .iter()
-            .map(|(software, change)| Fix { software, change })
-            .collect(),
+        fixes: made(known.map_or(FAULT_FIXES, |k| k.fixes)),
         verify: "capture again after the change: the connections open, and end with a FIN".to_owned(),
         example: None,
     })
 }
 
-const FAULT_FIXES: &[(&str, &str)] = &[
+const FAULT_FIXES: Fixes = &[
     (
         "the server",
         "is it running, does it listen on that address and port (ss -ltn), does a firewall reset?",
@@ -261,7 +254,7 @@ fn head_of_line(seen: &Observation) -> Option<Finding> {
     }
     Some(Finding {
         id: cause::HEAD_OF_LINE,
-        title: "answers wait behind earlier ones on the same connection",
+        title: title(cause::HEAD_OF_LINE),
         calls: s.pipelined,
         of: s.answered,
         cost_ns,
@@ -271,10 +264,7 @@ fn head_of_line(seen: &Observation) -> Option<Finding> {
             "{} requests were sent before the answer to the one before (pipelining)",
             s.pipelined
         )],
-        fixes: vec![Fix {
-            software: "the client",
-            change: "slow requests on a connection of their own, or HTTP/2",
-        }],
+        fixes: made(LINE_FIXES),
         verify: "linerate load URL --pipeline 1".to_owned(),
         example: seen.slowest.iter().max_by_key(|c| c.queued_ns).cloned(),
     })
@@ -305,13 +295,7 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
             s.answered,
             ms(cost_ns)
         )],
-        fixes: vec![
-            Fix {
-                software: "the client",
-                change: "keep connections and use them again (a pool, a session, an agent with keepAlive)",
-            },
-            Fix { software: "the server", change: "do not answer Connection: close" },
-        ],
+        fixes: made(KEEP_FIXES),
         verify: "linerate load URL --per-connection 1, against the same without".to_owned(),
         example: seen.slowest.iter().max_by_key(|c| c.connect_ns).cloned(),
     })
@@ -342,7 +326,7 @@ fn client_pool(seen: &Observation) -> Option<Finding> {
     }
     Some(Finding {
         id: cause::CLIENT_POOL,
-        title: "calls wait in the calling program for one of its few connections",
+        title: title(cause::CLIENT_POOL),
         calls: pool.followed,
         of: seen.sums.answered,
         cost_ns,
@@ -364,14 +348,14 @@ fn client_pool(seen: &Observation) -> Option<Finding> {
                 pool.client
             ),
         ],
-        fixes: POOL_FIXES.iter().map(|(software, change)| Fix { software, change }).collect(),
+        fixes: made(POOL_FIXES),
         verify: "capture again with a larger pool: more calls at once, and none that follows an answer"
             .to_owned(),
         example: seen.slowest.first().cloned(),
     })
 }
 
-const POOL_FIXES: [(&str, &str); 8] = [
+const POOL_FIXES: Fixes = &[
     (
         "Apache HttpClient",
         "PoolingHttpClientConnectionManager: setDefaultMaxPerRoute (2 in version 4, 5 in version 5) and setMaxTotal; a lease time-out that is logged",
@@ -394,11 +378,62 @@ const POOL_FIXES: [(&str, &str); 8] = [
     ("browsers", "six connections for each host under HTTP/1.1: HTTP/2"),
 ];
 
+/// What to change: in which software, and what.
+type Fixes = &'static [(&'static str, &'static str)];
+
+fn made(fixes: Fixes) -> Vec<Fix> {
+    fixes.iter().map(|(software, change)| Fix { software, change }).collect()
+}
+
+const THINK_FIXES: Fixes =
+    &[("the server", "what it waits for is not in the packets: look at its own threads, queries and calls")];
+
+const LINE_FIXES: Fixes = &[("the client", "slow requests on a connection of their own, or HTTP/2")];
+
+const KEEP_FIXES: Fixes = &[
+    ("the client", "keep connections and use them again (a pool, a session, an agent with keepAlive)"),
+    ("the server", "do not answer Connection: close"),
+];
+
+/// Causes that have no row in [`KNOWN`]: their line, and what to change.
+const OTHERS: [(&str, &str, Fixes); 6] = [
+    (cause::SERVER_THINK, "the server takes its time before the first byte of its answer", THINK_FIXES),
+    (cause::HEAD_OF_LINE, "answers wait behind earlier ones on the same connection", LINE_FIXES),
+    (cause::NO_KEEP_ALIVE, "each call opens a connection of its own", KEEP_FIXES),
+    (cause::CLIENT_POOL, "calls wait in the calling program for one of its few connections", POOL_FIXES),
+    (cause::REFUSED, "connections were refused: nobody listens there", FAULT_FIXES),
+    (
+        cause::DIED,
+        "connections died: one end sent the same again and again and heard nothing any more",
+        FAULT_FIXES,
+    ),
+];
+
+/// A cause in one line; empty for one that packets do not show.
+pub(crate) fn title(id: &str) -> &'static str {
+    let others = OTHERS.iter().find(|o| o.0 == id).map(|o| o.1);
+    others.or_else(|| KNOWN.iter().find(|k| k.id == id).map(|k| k.title)).unwrap_or_default()
+}
+
+/// What to change where packets show a cause.
+pub(crate) fn advice(id: &str) -> Vec<crate::causes::Fix> {
+    let known = KNOWN.iter().map(|k| (k.id, k.fixes)).chain(OTHERS.iter().map(|o| (o.0, o.2)));
+    let fixes = known.filter(|(other, _)| *other == id).flat_map(|(_, fixes)| fixes);
+    fixes.map(|(software, change)| crate::causes::Fix { software, change }).collect()
+}
+
+/// All of that, by cause.
+#[cfg(test)]
+pub(crate) fn all_advice() -> Vec<(&'static str, crate::causes::Fix)> {
+    let ids = KNOWN.iter().map(|k| k.id).chain(OTHERS.iter().map(|o| o.0));
+    ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
+}
+
 /// What is said of a cause.
 struct Known {
     id: &'static str,
     title: &'static str,
-    fixes: &'static [(&'static str, &'static str)],
+    fixes: Fixes,
     verify: &'static str,
 }
 

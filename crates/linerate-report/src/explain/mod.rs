@@ -9,6 +9,7 @@ mod process;
 #[cfg(test)]
 mod tests;
 mod text;
+pub mod why;
 mod words;
 
 pub use baseline::{Baseline, Since};

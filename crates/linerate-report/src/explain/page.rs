@@ -194,12 +194,13 @@ fn cause_section(out: &mut String, d: &Diagnosis, i: usize, cause: &Verdict) {
         let _ = write!(out, "<li>{}</li>", escape(evidence));
     }
     out.push_str("</ul><p><b>What to change</b></p><table class=\"fixes\">");
-    for fix in cause.fixes() {
+    let more = words::more_advice(d, cause).map(|c| ("other software".to_owned(), c));
+    for (software, change) in words::advice(d, cause).into_iter().chain(more) {
         let _ = write!(
             out,
             "<tr><th class=\"l\">{}</th><td class=\"l\">{}</td></tr>",
-            escape(fix.software),
-            escape(fix.change)
+            escape(&software),
+            escape(&change)
         );
     }
     let notes =

@@ -339,3 +339,26 @@ fn from_outside_in_each_place_has_a_word() {
         ]
     );
 }
+
+#[test]
+fn advice_is_for_what_answered_and_a_proxy_comes_first() {
+    let mut diagnosis = stalled();
+    let text = to_string(&diagnosis, None, Style::default());
+    assert!(text.contains("    nginx: tcp_nodelay on;") && !text.contains("    Netty: "), "{text}");
+    assert!(text.contains("other software: linerate explain --why server-nagle-delayed-ack"), "{text}");
+    let answered = |fields: &[(&str, &str)]| {
+        let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields }))
+    };
+    diagnosis.call.end = answered(&[]);
+    let text = to_string(&diagnosis, None, Style::default());
+    assert!(text.contains("Change (any server): setsockopt(TCP_NODELAY)"), "{text}");
+    diagnosis.call.end = answered(&[("via", "1.1 varnish"), ("x-powered-by", "Express")]);
+    for shown in
+        [to_string(&diagnosis, None, Style::default()), page::to_string(&diagnosis, None, &environment())]
+    {
+        let at = |words: &str| shown.rfind(words).unwrap_or_else(|| panic!("{words}\n{shown}"));
+        assert!(at("ehind a proxy (Via: 1.1 varnish)") < at("leave noDelay at true"), "{shown}");
+        assert!(shown.contains("Behind a proxy (Via: 1.1 varnish): run it from the proxy"), "{shown}");
+    }
+}

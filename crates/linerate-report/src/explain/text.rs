@@ -173,8 +173,11 @@ impl Page {
             self.paragraph("  - ", 4, &format!("seen in the packets, too: {seen}"));
         }
         self.line("  What to change:");
-        for fix in cause.fixes() {
-            self.paragraph("    ", 8, &format!("{}: {}", fix.software, fix.change));
+        for (software, change) in words::advice(d, cause) {
+            self.paragraph("    ", 8, &format!("{software}: {change}"));
+        }
+        if let Some(command) = words::more_advice(d, cause) {
+            self.line(&format!("    other software: {command}"));
         }
         // In one piece, so that it can be pasted.
         self.line(&format!("  Verify: {}", words::verify(d)));

@@ -2,6 +2,7 @@
 
 use linerate_explain::evidence::Proof;
 use linerate_explain::outside_in::{Layer, Status};
+use linerate_explain::software::Software;
 use linerate_explain::verdict::Verdict;
 use linerate_explain::{Diagnosis, Whole};
 
@@ -116,9 +117,14 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
             more.iter().map(|c| format!("{} ({}, {})", c.id(), t(c.cost_ms()), c.proof().name())).collect();
         lines.push(format!("Besides: {}.", more.join(", ")));
     }
-    if let Some(fix) = fix(d, first) {
-        let then = predicted(first, unicode).map_or(String::new(), |p| format!(" Then: {p}."));
-        lines.push(format!("Change ({}): {}.{then}", fix.software, fix.change.trim_end_matches('.')));
+    let software = software(d);
+    let then = predicted(first, unicode).map_or(String::new(), |p| format!(" Then: {p}."));
+    match (software.proxy(), software.advice(first.id(), first.fixes()).first()) {
+        (Some(shown), _) => lines.push(format!("Behind a proxy ({shown}): {FROM_THERE}{then}")),
+        (None, Some(fix)) => {
+            lines.push(format!("Change ({}): {}.{then}", fix.software, fix.change.trim_end_matches('.')));
+        }
+        _ => {}
     }
     lines.push(format!("Then see whether it is gone: {}", verify(d)));
     lines
@@ -152,19 +158,34 @@ pub(super) fn verify_notes(cause: &Verdict, d: &Diagnosis) -> Option<String> {
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-/// What to change in the software that the server says it is; else what holds for any.
-fn fix(d: &Diagnosis, cause: &Verdict) -> Option<&'static linerate_explain::causes::Fix> {
-    let server = d.call.answer().and_then(|a| a.field("server")).unwrap_or_default().to_ascii_lowercase();
-    let named = |software: &str| {
-        // "Rust hyper/axum" is said of a server that calls itself "hyper".
-        software
-            .split(|c: char| !c.is_alphanumeric() && c != '.')
-            .filter(|word| word.len() > 2 && !["any", "server", "the", "behind", "client"].contains(word))
-            .any(|word| server.contains(&word.to_ascii_lowercase()))
+/// Where to look behind a proxy.
+const FROM_THERE: &str = "run it from the proxy against its backend: linerate explain http://BACKEND/";
+
+/// The software that answered.
+fn software(d: &Diagnosis) -> Software {
+    let process = d.shown.process.as_deref().map(|p| p.name.as_str());
+    Software::of(d.call.answer(), process)
+}
+
+/// What to change, each with where: in what answered, else in any server; behind a proxy first of all where to look.
+pub(super) fn advice(d: &Diagnosis, cause: &Verdict) -> Vec<(String, String)> {
+    let software = software(d);
+    let proxy = match (software.proxy(), software.perhaps_proxy(cause.id())) {
+        (Some(shown), _) => Some((format!("behind a proxy ({shown})"), FROM_THERE.to_owned())),
+        (None, Some(name)) => Some((
+            format!("where {name} passes the call on"),
+            FROM_THERE.replacen("from the proxy", "there", 1),
+        )),
+        _ => None,
     };
-    let fixes = cause.fixes();
-    let by_name = fixes.iter().find(|f| !server.is_empty() && named(f.software));
-    by_name.or_else(|| fixes.iter().find(|f| f.software.starts_with("any "))).or(fixes.first())
+    let fixes = software.advice(cause.id(), cause.fixes());
+    proxy.into_iter().chain(fixes.iter().map(|f| (f.software.to_owned(), f.change.to_owned()))).collect()
+}
+
+/// Where all advice is, where not all of it was given.
+pub(super) fn more_advice(d: &Diagnosis, cause: &Verdict) -> Option<String> {
+    let given = software(d).advice(cause.id(), cause.fixes()).len();
+    (given < cause.fixes().len()).then(|| format!("linerate explain --why {}", cause.id()))
 }
 
 /// What was found at a place, in a sentence.

@@ -1,0 +1,43 @@
+//! `linerate explain --why`: a page about a cause.
+
+use std::io;
+use std::path::Path;
+
+use linerate_explain::pages;
+use linerate_report::explain::why;
+
+use crate::fault::{Exit, Fault};
+use crate::load::output::Sink;
+use crate::terminal;
+
+/// Prints the page of the cause `id`, and writes it as HTML where that is wanted; without an id, all there are.
+pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
+    let style = terminal::style(&io::stdout());
+    if id.is_empty() && html.is_none() {
+        let begin = "Causes that have a page: linerate explain --why ID\n\n";
+        return terminal::print(&format!("{begin}{}", why::list(style))).map(|()| Exit::Fine);
+    }
+    let page = pages::of(id).ok_or_else(|| unknown(id))?;
+    let sink = html.map(Sink::new);
+    if let Some(sink) = &sink {
+        sink.probe("--html")?;
+        sink.write(&why::to_html(page))?;
+    }
+    if sink != Some(Sink::Stdout) {
+        terminal::print(&why::to_string(page, style))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn unknown(id: &str) -> Fault {
+    let ids: Vec<&str> = pages::all().iter().map(|p| p.id).collect();
+    let known = format!("there are: {}", ids.join(", "));
+    if id.is_empty() {
+        return Fault::input("--why: --html needs the name of a cause").hint(known);
+    }
+    let near = ids.iter().find(|known| known.contains(id) || id.contains(**known));
+    let fault = Fault::input(format!("--why: there is no cause {id:?}"));
+    let fault =
+        near.into_iter().fold(fault, |fault, near| fault.hint(format!("linerate explain --why {near}")));
+    fault.hint(known)
+}

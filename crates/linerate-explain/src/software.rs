@@ -1,0 +1,258 @@
+//! Which software answered, by what it says of itself or by what only it says so; and what of the advice is for it. Pure functions.
+
+use crate::call::Answer;
+use crate::causes::{Fix, find};
+use crate::outside_in::Place;
+
+/// A piece of software: how it is recognised, and by which names advice is for it.
+struct Known {
+    /// What its `Server`, `X-Powered-By` or an error page holds, in lower case.
+    says: &'static [&'static str],
+    /// Names in [`Fix::software`], in lower case.
+    names: &'static [&'static str],
+    /// Its process, as the kernel names it.
+    process: &'static [&'static str],
+}
+
+const fn known(
+    says: &'static [&'static str],
+    names: &'static [&'static str],
+    process: &'static [&'static str],
+) -> Known {
+    Known { says, names, process }
+}
+
+/// What is recognised. What is more special stands before what it is made of.
+const KNOWN: &[Known] = &[
+    known(&["nginx", "openresty"], &["nginx"], &["nginx"]),
+    known(
+        &["tomcat", "apache-coyote", "whitelabel error page"],
+        &["tomcat", "java servlets", "java", "jvm"],
+        &[],
+    ),
+    known(&["apache"], &["apache httpd"], &["apache2", "httpd"]),
+    known(&["haproxy"], &["haproxy"], &["haproxy"]),
+    known(&["envoy"], &["envoy", "istio"], &["envoy"]),
+    known(&["varnish"], &["varnish"], &["varnishd"]),
+    known(&["jdk httpserver", "no context found for request"], &["jdk httpserver", "java", "jvm"], &[]),
+    known(&["netty", "vert.x"], &["netty", "vert.x", "reactor", "java", "jvm"], &[]),
+    known(&["jetty", "undertow", "servlet"], &["java servlets", "java", "jvm"], &[]),
+    known(&["express", "<pre>cannot get "], &["express", "node", "node cluster", "pm2"], &[]),
+    known(&["node"], &["node", "node cluster", "pm2"], &["node"]),
+    known(&["basehttp", "simplehttp"], &["python http.server", "python socketserver", "python"], &[]),
+    known(&["gunicorn"], &["gunicorn", "uwsgi", "python"], &["gunicorn"]),
+    known(
+        &["uvicorn", "hypercorn", "aiohttp", "daphne", "{\"detail\":\"not found\"}"],
+        &["python asyncio", "python"],
+        &[],
+    ),
+    known(&["werkzeug", "waitress", "tornado", "cherrypy", "wsgiserver"], &["python"], &[]),
+    known(&["caddy", "404 page not found"], &["go"], &["caddy"]),
+    known(&["kestrel", "microsoft-iis", "asp.net"], &[".net"], &["dotnet"]),
+    known(&["hyper", "axum", "actix", "rocket"], &["rust hyper/axum", "rust tokio"], &[]),
+    known(&["php"], &["php-fpm"], &["php-fpm", "php"]),
+    known(&["puma", "webrick", "passenger"], &["puma"], &["puma", "ruby"]),
+    known(&[], &["java", "jvm"], &["java"]),
+    known(&[], &["python"], &["python", "python3"]),
+];
+
+/// Programs that make calls: which one the reader has is not known here.
+const CALLERS: [&str; 8] = [
+    "curl",
+    "libcurl",
+    "apache httpclient",
+    "apache httpclient 4/5",
+    "java httpurlconnection",
+    "node 20+",
+    "behind a proxy",
+    "http/1.0 servers",
+];
+
+/// What stands between callers and servers, by its `Server`.
+const PROXIES: [&str; 12] = [
+    "akamai",
+    "ats",
+    "awselb",
+    "bigip",
+    "cloudflare",
+    "cloudfront",
+    "envoy",
+    "google frontend",
+    "gws",
+    "haproxy",
+    "squid",
+    "varnish",
+];
+/// What serves by itself, or passes calls on.
+const MAY_BE_PROXIES: [&str; 4] = ["nginx", "openresty", "caddy", "apache"];
+
+/// The field that [`crate::driver`] adds for software that a head's or an error page's form gives away; no field can have that name.
+pub(crate) const LOOKS_LIKE: &str = ":looks-like";
+
+/// What answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Software {
+    /// Names by which advice is for it, in lower case.
+    names: Vec<&'static str>,
+    /// What shows that a proxy passed the call on: `Via: 1.1 varnish`.
+    proxy: Option<String>,
+    /// A server that may be a proxy: `nginx`.
+    perhaps: Option<String>,
+}
+
+impl Software {
+    /// What an answer says, and the name of the server's process where that is known.
+    pub fn of(answer: Option<&Answer>, process: Option<&str>) -> Software {
+        let field = |name: &str| answer.and_then(|a| a.field(name)).unwrap_or_default();
+        let server = field("server").to_ascii_lowercase();
+        let powered = field("x-powered-by").to_ascii_lowercase();
+        let said = [server.as_str(), &powered, &field(LOOKS_LIKE).to_ascii_lowercase()].join("\n");
+        let mut names: Vec<&'static str> = Vec::new();
+        // What passes calls on and what made the answer are both named.
+        for known in KNOWN {
+            let process = process.is_some_and(|p| known.process.contains(&p));
+            let coyote = known.names == ["apache httpd"] && said.contains("coyote");
+            if (process || known.says.iter().any(|s| said.contains(s))) && !coyote {
+                names.extend(known.names);
+            }
+        }
+        let via = Some(field("via")).filter(|via| !via.is_empty()).map(|via| format!("Via: {via}"));
+        let known = PROXIES.iter().any(|p| {
+            server
+                .split(|c: char| !c.is_alphanumeric() && c != ' ')
+                .any(|w| w == *p || p.len() > 4 && w.contains(p))
+        });
+        let serves = MAY_BE_PROXIES.iter().find(|p| server.starts_with(**p));
+        let passes = known || serves.is_some() && !powered.is_empty();
+        let proxy = via.or_else(|| passes.then(|| format!("Server: {}", field("server"))));
+        let perhaps = serves.filter(|_| proxy.is_none()).map(|p| (*p).to_owned());
+        Software { names, proxy, perhaps }
+    }
+
+    /// What shows that a proxy passed the call on.
+    pub fn proxy(&self) -> Option<&str> {
+        self.proxy.as_deref()
+    }
+
+    /// A server that may be one, where the cause is behind it if it is.
+    pub fn perhaps_proxy(&self, cause: &str) -> Option<&str> {
+        self.perhaps.as_deref().filter(|_| Place::of(cause) == Some(Place::Process))
+    }
+
+    /// What of the advice on a cause is for it: what names it, and what is about no software that answers; else what is for any.
+    pub fn advice(&self, cause: &str, fixes: &'static [Fix]) -> Vec<&'static Fix> {
+        // Which program calls is not known.
+        let names: &[&str] = if Place::of(cause) == Some(Place::Here) { &[] } else { &self.names };
+        let mine = |f: &&Fix| items(f.software).any(|i| names.contains(&i.as_str()));
+        let any = |f: &&Fix| f.software.starts_with("any ");
+        let others = |f: &&Fix| !any(f) && !items(f.software).any(|i| is_software(&i));
+        let special: Vec<&Fix> = fixes.iter().filter(mine).collect();
+        let mut advice: Vec<&'static Fix> =
+            if special.is_empty() { fixes.iter().filter(any).collect() } else { special };
+        advice.extend(fixes.iter().filter(others).filter(|f| !mine(f)));
+        if advice.is_empty() { fixes.iter().collect() } else { advice }
+    }
+}
+
+fn items(software: &str) -> impl Iterator<Item = String> + '_ {
+    software.split(", ").map(|i| i.trim_end_matches(" as proxies").to_ascii_lowercase())
+}
+
+/// It is the name of a program that answers or calls; else advice is for a network, a system, a person.
+fn is_software(item: &str) -> bool {
+    CALLERS.contains(&item) || KNOWN.iter().any(|k| k.names.contains(&item))
+}
+
+/// All that is advised on a cause.
+pub fn all_advice(cause: &str) -> &'static [Fix] {
+    find(cause).map_or(&[], |c| c.fixes)
+}
+
+/// What the form of a head gives away where no field says it: names as JDK's HttpServer writes them, what Node keeps connections with.
+pub(crate) fn by_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<&'static str> {
+    let (mut jdk, mut node) = (false, false);
+    for (name, value) in fields {
+        match name {
+            _ if name.eq_ignore_ascii_case(b"server") => return None,
+            // It makes each letter but the first a small one.
+            b"Content-length" | b"Transfer-encoding" => jdk = true,
+            b"Keep-Alive" if value == b"timeout=5" => node = true,
+            _ => {}
+        }
+    }
+    match (jdk, node) {
+        (true, false) => Some("JDK HttpServer"),
+        (false, true) => Some("Node"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(fields: &[(&str, &str)]) -> Answer {
+        let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        Answer { status: 200, fields, ..Answer::default() }
+    }
+
+    fn advised(fields: &[(&str, &str)], cause: &str) -> Vec<&'static str> {
+        let fixes = all_advice(cause);
+        Software::of(Some(&answer(fields)), None).advice(cause, fixes).iter().map(|f| f.software).collect()
+    }
+
+    #[test]
+    fn advice_is_for_the_software_that_answered() {
+        let nagle = "server-nagle-delayed-ack";
+        for (says, software) in [
+            (("server", "nginx/1.22.1"), "nginx"),
+            (("server", "Apache-Coyote/1.1"), "Tomcat"),
+            (("server", "BaseHTTP/0.6 Python/3.11.2"), "Python http.server"),
+            (("server", "Kestrel"), ".NET"),
+            (("x-powered-by", "Express"), "Node"),
+            ((LOOKS_LIKE, "JDK HttpServer"), "JDK HttpServer"),
+            ((LOOKS_LIKE, "404 page not found"), "Go"),
+            (("server", "something of our own"), "any server"),
+        ] {
+            assert_eq!(advised(&[says], nagle), [software], "{says:?}");
+        }
+        assert_eq!(advised(&[("server", "Apache/2.4.62 (Debian)")], "late-close"), ["any server"]);
+        let both = advised(&[("server", "nginx"), ("x-powered-by", "Express")], nagle);
+        assert_eq!(both, ["nginx", "Node"], "what passes it on, and what made it");
+        let process = Software::of(None, Some("node"));
+        assert_eq!(process.advice(nagle, all_advice(nagle))[0].software, "Node");
+    }
+
+    #[test]
+    fn advice_on_what_no_software_answers_stays() {
+        assert_eq!(advised(&[], "bufferbloat").len(), all_advice("bufferbloat").len());
+        let callers = advised(&[("server", "nginx")], "client-nagle-delayed-ack");
+        assert_eq!(callers, ["any client"]);
+        for cause in crate::causes::ALL {
+            assert!(!advised(&[], cause.id).is_empty(), "{}", cause.id);
+        }
+    }
+
+    #[test]
+    fn proxies_are_told() {
+        let of = |fields: &[(&str, &str)]| Software::of(Some(&answer(fields)), None);
+        assert_eq!(of(&[("via", "1.1 varnish")]).proxy(), Some("Via: 1.1 varnish"));
+        assert_eq!(of(&[("server", "cloudflare")]).proxy(), Some("Server: cloudflare"));
+        assert_eq!(of(&[("server", "istio-envoy")]).proxy(), Some("Server: istio-envoy"));
+        assert_eq!(of(&[("server", "nginx"), ("x-powered-by", "PHP/8")]).proxy(), Some("Server: nginx"));
+        let nginx = of(&[("server", "nginx/1.2")]);
+        assert_eq!((nginx.proxy(), nginx.perhaps_proxy("server-think")), (None, Some("nginx")));
+        assert_eq!(nginx.perhaps_proxy("server-nagle-delayed-ack"), None);
+        assert_eq!(of(&[("server", "Jetty(9.4)")]), of(&[("server", "jetty")]));
+        assert_eq!(of(&[("server", "WhatServer")]).proxy(), None);
+    }
+
+    #[test]
+    fn the_form_of_a_head_gives_some_away() {
+        let by = |fields: &[(&str, &str)]| by_head(fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        assert_eq!(by(&[("Date", "x"), ("Content-length", "5")]), Some("JDK HttpServer"));
+        assert_eq!(by(&[("Connection", "keep-alive"), ("Keep-Alive", "timeout=5")]), Some("Node"));
+        assert_eq!(by(&[("Content-length", "5"), ("Server", "mine")]), None);
+        assert_eq!(by(&[("Content-Length", "5"), ("Keep-Alive", "timeout=5, max=100")]), None);
+    }
+}

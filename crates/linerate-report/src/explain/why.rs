@@ -1,0 +1,140 @@
+//! A cause explained to somebody who has never heard of it: as text and as a page.
+
+use std::fmt::Write as _;
+
+use linerate_explain::pages::{Page, Step, all};
+
+use super::words::capital;
+use crate::Style;
+use crate::diagram::{self, Arrow, Diagram, Row};
+use crate::passive::escape;
+use crate::passive::page::{diagrams, page};
+
+/// Columns of running text.
+const TEXT: u16 = 100;
+
+/// All causes there are pages of, a line each.
+pub fn list(style: Style) -> String {
+    let style = Style { width: style.width.clamp(40, TEXT), ..style };
+    let mut out = String::new();
+    for page in all() {
+        let lines =
+            Style { width: style.width.saturating_sub(28).max(20), ..style }.wrapped("", page.title());
+        for (i, line) in lines.lines().enumerate() {
+            let id = if i == 0 { page.id } else { "" };
+            let _ = writeln!(out, "  {id:<26}{line}");
+        }
+    }
+    out
+}
+
+/// The page as text.
+pub fn to_string(page: &Page, style: Style) -> String {
+    let style = Style { width: style.width.clamp(40, TEXT), ..style };
+    let mut out = String::new();
+    let heading = |out: &mut String, text: &str| {
+        let _ = writeln!(out, "\n{}", style.bold(text));
+    };
+    let _ = writeln!(out, "{}", style.bold(page.id));
+    let _ = writeln!(out, "{}", style.wrapped("", &format!("{}.", capital(page.title()))));
+    heading(&mut out, "What it is");
+    let _ = writeln!(out, "{}", style.wrapped("  ", page.what));
+    heading(&mut out, "A picture (the times are an example)");
+    out.push_str(&diagram::to_text(&picture(page), style));
+    heading(&mut out, "What to change");
+    for fix in page.fixes() {
+        let width = style.width.saturating_sub(4).max(20);
+        let words = Style { width, ..style }.wrapped("", &format!("{}: {}", fix.software, fix.change));
+        for (i, line) in words.lines().enumerate() {
+            let _ = writeln!(out, "{}{line}", if i == 0 { "  - " } else { "    " });
+        }
+    }
+    heading(&mut out, "Is it that?");
+    let _ = writeln!(out, "  {}", TEST_IT);
+    out
+}
+
+/// What tells whether it is that.
+const TEST_IT: &str = "linerate explain --json why.json URL";
+
+/// The page as HTML that needs nothing else.
+pub fn to_html(cause: &Page) -> String {
+    let all = [picture(cause)];
+    let mut out = format!(
+        "<h1>{}</h1><p class=\"lead\">{}.</p><section><h2>What it is</h2><p>{}</p></section><section><h2>A picture \
+         <small>the times are an example</small></h2>{}</section><section><h2>What to change</h2><table class=\"fixes\">",
+        escape(cause.id),
+        escape(&capital(cause.title())),
+        escape(cause.what),
+        diagrams(&all, all.iter().map(diagram::to_svg))
+    );
+    for fix in cause.fixes() {
+        let (software, change) = (escape(fix.software), escape(fix.change));
+        let _ = write!(out, "<tr><th class=\"l\">{software}</th><td class=\"l\">{change}</td></tr>");
+    }
+    let _ = write!(
+        out,
+        "</table></section><section><h2>Is it that?</h2><p><code>{}</code></p></section>",
+        escape(TEST_IT)
+    );
+    page(&format!("{} - linerate explain", cause.id), &out)
+}
+
+/// Between two packets in a picture, milliseconds.
+const APART: f64 = 0.2;
+
+fn picture(page: &Page) -> Diagram {
+    let mut at_ms = 0.0;
+    let mut rows = Vec::new();
+    for step in page.picture {
+        let mut arrow = |label: &str, to_server: bool, lost: bool| {
+            let notes = if lost { vec!["lost".to_owned()] } else { Vec::new() };
+            rows.push(Row::Arrow(Arrow { at_ms, to_server, label: label.to_owned(), notes, bad: lost }));
+        };
+        match *step {
+            Step::To(label) => arrow(label, true, false),
+            Step::From(label) => arrow(label, false, false),
+            Step::LostTo(label) => arrow(label, true, true),
+            Step::LostFrom(label) => arrow(label, false, true),
+            Step::Wait(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: true }),
+            Step::Then(ms, why) => rows.push(Row::Pause { ms, why: why.to_owned(), bad: false }),
+        }
+        at_ms += match *step {
+            Step::Wait(ms, _) | Step::Then(ms, _) => ms,
+            _ => APART,
+        };
+    }
+    Diagram { title: String::new(), lanes: page.lanes.map(str::to_owned), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_explain::pages::of;
+
+    use super::*;
+
+    #[test]
+    fn each_page_fits_and_has_all_its_parts() {
+        for page in all() {
+            for width in [60, 80] {
+                let text = to_string(page, Style { width, ..Style::default() });
+                let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+                assert!(longest <= usize::from(width), "{}: {longest} of {width}\n{text}", page.id);
+                // A label that is cut tells nothing.
+                assert!(!text.contains("... ─") && !text.contains("...\u{2500}"), "{text}");
+                for part in ["What it is", "A picture", "What to change"] {
+                    assert!(text.contains(part), "{text}");
+                }
+            }
+            let ascii = to_string(page, Style { unicode: false, ..Style::default() });
+            assert!(ascii.is_ascii(), "{ascii}");
+            let html = to_html(page);
+            assert!(html.matches("<svg ").count() == 1 && html.ends_with("</html>\n"), "{}", page.id);
+            for fix in page.fixes() {
+                assert!(html.contains(&escape(fix.change)), "{}: {}", page.id, fix.change);
+            }
+            assert!(list(Style::default()).contains(&format!("  {} ", page.id)), "{}", page.id);
+        }
+        assert!(of("no-such-cause").is_none());
+    }
+}
