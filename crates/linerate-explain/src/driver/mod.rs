@@ -117,7 +117,7 @@ pub fn explain(
     if let Some(watch) = watch {
         // With nothing to be compared any more it does not matter what looking costs.
         let settings = &planner.record().settings;
-        let left = settings.calls.saturating_sub(diagnosis.calls);
+        let left = planner.record().calls_allowed().saturating_sub(diagnosis.calls);
         let time = settings.budget.saturating_sub(instrument::now() - start) > 4 * diagnosis.call.total;
         let repeats = settings.may_repeat && !ended_early && time && diagnosis.call.answer().is_some();
         let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
