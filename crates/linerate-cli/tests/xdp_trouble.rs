@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::answer;
 use namespaces::{Cable, Namespace, OUR_V4, OURS, THEIR_V4, THEIR_V6, THEIRS};
-use past_kernel::{PORT, Serving, connected, get, load};
+use past_kernel::{A_WHILE, PORT, Serving, connected, get, load};
 
 const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(OUR_V4), PORT);
 
@@ -131,8 +131,18 @@ fn load_goes_on_when_its_link_comes_back() {
 fn load_by_ipv6_goes_on_when_its_link_comes_back() {
     let Some(cable) = Cable::new("load_by_ipv6_goes_on_when_its_link_comes_back", 1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen [{THEIR_V6}]:{PORT} --threads 1"));
-    // NDP works as soon as the link-local address has been found to be nobody else's.
-    cable.ours.must(&format!("ping -c 1 -w 10 {THEIR_V6}"));
+    // NDP works as soon as the link-local addresses have been found to be nobody else's.
+    for (end, name) in [(&cable.ours, OURS), (&cable.theirs, THEIRS)] {
+        let until = Instant::now() + A_WHILE;
+        loop {
+            let shown = end.must(&format!("ip address show dev {name}"));
+            if shown.contains("inet6 fe80") && !shown.contains("tentative") {
+                break;
+            }
+            assert!(Instant::now() < until, "{name} has no address of the link: {shown}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
     load_over_a_break(&cable, "fd77::9", &format!("[{THEIR_V6}]"), || {});
 }
 

@@ -144,9 +144,9 @@ fn our_port_is_ours_and_the_rest_is_the_kernels(test: &str, mode: XdpMode) {
             assert!(refused((OUR_V6, PORT)), "IPv6");
         });
         // All while we have the port.
-        cable.theirs.must(&format!("ping -c 2 -i 0.05 -W 2 {OUR_V4}"));
-        cable.theirs.must(&format!("ping -c 2 -i 0.05 -W 2 {OUR_V6}"));
-        cable.theirs.must(&format!("ping -c 1 -s 4000 -W 2 {OUR_V4}")); // in fragments
+        cable.theirs.ping(&format!("-c 2 -i 0.05 {OUR_V4}"));
+        cable.theirs.ping(&format!("-c 2 -i 0.05 {OUR_V6}"));
+        cable.theirs.ping(&format!("-c 1 -s 4000 {OUR_V4}")); // in fragments
         echo(&cable, PORT + 1);
     });
     assert_eq!(segments, 2, "two SYNs were for us and nothing else");
@@ -178,7 +178,7 @@ fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
         opened.links[0].look_for(&[THEIR_V4.into()]).expect("the peer answers ARP");
         let shown = cable.ours.must(&format!("ip -4 address show {OURS}"));
         assert!(shown.contains("10.77.0.9/32") && shown.contains("valid_lft"), "{shown}");
-        cable.theirs.must(&format!("ping -c 1 -W 2 {source}"));
+        cable.theirs.ping(&format!("-c 1 {source}"));
         // A segment of ours is answered by the kernel there, to us: nobody listens, so it is a reset.
         let link = &mut opened.links[0];
         let (_, segment) = refusal(&syn_between(THEIR_V4, source));

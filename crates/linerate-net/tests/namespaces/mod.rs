@@ -83,6 +83,14 @@ impl Namespace {
         assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
+
+    /// Pings, which must be answered; the time is for a busy machine. Without a ping here the rest of the test runs, which is said.
+    pub(crate) fn ping(&self, arguments: &str) {
+        if Command::new("ping").arg("-V").output().is_err() {
+            return println!("not run: a part with pings: there is no ping");
+        }
+        self.must(&format!("ping -W 20 {arguments}"));
+    }
 }
 
 impl Drop for Namespace {
