@@ -454,7 +454,7 @@ fn representative(record: &Record, first: Option<&Verdict>, arms: Option<&Arms>)
     let cost = first.map_or(0.0, Verdict::cost_ms);
     let met = |call: &&Call| ms(call.total) >= cost;
     if calls.iter().any(met) {
-        calls.retain(|call| met(&call));
+        calls.retain(met);
     }
     calls.sort_by_key(|c| c.total);
     calls.get(calls.len() / 2).copied().or_else(|| record.observed().next()).cloned().unwrap_or_default()
