@@ -30,9 +30,12 @@ const SETTLING: Duration = Duration::from_millis(50);
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only these ways (comma-separated; --list names them); the page stays as it is.
+    /// Only these ways (comma-separated; --list names them); without --results the page stays as it is.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// A file that keeps the rows (JSON): those that are measured now replace theirs, the others stay.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Write the tables to this file as well.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -64,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let _alone = super::alone_on_this_machine()?;
     let missing: Vec<String> = peers::ALL.iter().filter_map(|p| p.missing()).collect();
     missing.iter().for_each(|words| println!("{words}: its column says so"));
-    let mut rows = Vec::new();
+    let mut rows = options.results.as_deref().map_or(Ok(Vec::new()), kept)?;
     for way in chosen {
         println!("{}: {}", way.name, way.what);
         let mut row = load(way, &linerate, &options.flags)?;
@@ -74,17 +77,33 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
         println!("  {} | {:?} | {:?} | {:?}", row.named, row.share, row.down_s, row.peers);
         row.faults.iter().for_each(|fault| println!("  OUTSIDE: {fault}"));
+        rows.retain(|r| r.way != row.way);
         rows.push(row);
+        if let Some(path) = &options.results {
+            std::fs::write(path, serde_json::to_vec_pretty(&rows)?)
+                .with_context(|| path.display().to_string())?;
+        }
     }
+    // In the order of the page; a row whose way is no longer there goes.
+    let rows: Vec<Row> = ways::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
     let tables = tables(&rows, &missing);
     println!("\n{tables}");
     if let Some(path) = &options.out {
         std::fs::write(path, &tables).with_context(|| path.display().to_string())?;
     }
-    if options.only.is_empty() && !options.alone && options.flags.is_empty() {
+    if rows.len() == ways::all().count() && !options.alone && options.flags.is_empty() {
         page::write(&tables)?;
     }
     Ok(rows.iter().all(|row| row.faults.is_empty()))
+}
+
+/// The rows that a file has; none when there is no file.
+fn kept(path: &Path) -> Result<Vec<Row>> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| path.display().to_string()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(e).with_context(|| path.display().to_string()),
+    }
 }
 
 fn tables(rows: &[Row], missing: &[String]) -> String {
