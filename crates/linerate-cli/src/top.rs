@@ -1,4 +1,4 @@
-//! `linerate top`: a running server, looked at once a second by what its metrics' address answers.
+//! `linerate top`: a running server or load, looked at once a second by what its metrics' address answers.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write, stdout};
 use std::net::TcpStream;
@@ -28,16 +28,16 @@ const NAP: Duration = Duration::from_millis(50);
 /// Rows and columns where no terminal says its size.
 const PLAIN: (u16, u16) = (200, 40);
 
-/// Watch a running server: its loops, connections and queues
+/// Watch a running server or load: its loops or cores, connections and queues
 ///
-/// Reads the address that the server was given by --metrics, on this machine or another, and changes nothing there. Rates are
-/// those of the last interval. Connections are listed by the length of their queues, the longest first. Ctrl-C ends it.
+/// Reads the address that linerate serve or linerate load was given by --metrics, on this machine or another, and changes nothing
+/// there. Rates are those of the last interval. Connections are listed by the length of their queues, the longest first. Ctrl-C ends it.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 &\n  linerate top\n  linerate top 10.0.0.5:9090 --once"
+    after_long_help = "Examples:\n  linerate serve --metrics 127.0.0.1:9090 &\n  linerate top\n  linerate top 10.0.0.5:9090 --once\n  linerate load -d 1h --metrics 127.0.0.1:9091 http://10.0.0.5:8080/ &\n  linerate top 127.0.0.1:9091"
 )]
 pub(crate) struct TopArgs {
-    /// The server's --metrics address
+    /// The --metrics address of a server or a load
     #[arg(value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:9090", value_parser = place)]
     address: Address,
     /// Time between two looks

@@ -20,4 +20,4 @@ mod ways;
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
-pub use run::{Running, StartError, start};
+pub use run::{Running, StartError, Watcher, start};

@@ -14,7 +14,7 @@ use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
 use crate::limits::{DEAF_LOOK, INTERVALS};
 use crate::local;
-use crate::outcome::{Interval, Outcome, Segments, Snapshot, TcpEvents};
+use crate::outcome::{Core, Interval, Outcome, Segments, Snapshot, TcpEvents};
 use crate::plan::Plan;
 use crate::watch::Watch;
 use crate::ways;
@@ -53,6 +53,17 @@ pub struct Running {
     warm_up: Duration,
     warning: Option<String>,
     capture: Option<Arc<PcapFile>>,
+}
+
+/// Tells how a run is going, from any thread. Neither it nor who asks it ever waits for the network.
+#[derive(Clone, Debug)]
+pub struct Watcher(Arc<Mutex<Snapshot>>);
+
+impl Watcher {
+    /// How it is going, as it was at most a tenth of a second ago.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A thread's part of the work: runs to the end and says what it measured.
@@ -118,6 +129,11 @@ impl Running {
     /// How it is going. Never waits for the network.
     pub fn snapshot(&self) -> Snapshot {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For another thread that wants to know how it is going.
+    pub fn watcher(&self) -> Watcher {
+        Watcher(Arc::clone(&self.latest))
     }
 
     /// When measuring begins, or began.
@@ -270,6 +286,8 @@ impl Collector {
         }
         let mut whole = Snapshot { elapsed: self.begun.elapsed(), measuring: true, ..Snapshot::default() };
         self.parts.iter().for_each(|part| whole.merge(part));
+        let core = |(part, board): (&Snapshot, &Arc<Board>)| Core::of(part, board.worker());
+        whole.cores = self.parts.iter().zip(&self.boards).map(core).collect();
         whole.series.clone_from(&self.series);
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = whole;
     }

@@ -254,6 +254,8 @@ pub(crate) fn snapshot() -> Snapshot {
         open: 64,
         bytes: Bytes { sent: 4_000_000, received: 34_000_000 },
         stack: None,
+        connections: full.connections,
+        cores: Vec::new(),
         tcp: events(256),
         looked_at: 64,
         segments: None,

@@ -1,4 +1,6 @@
-//! A running server while it runs: what `linerate top` shows. [`draw`] is a pure function of two looks at it.
+//! A running server, or a running load, while it runs: what `linerate top` shows. [`draw`] is a pure function of two looks at it.
+
+mod load;
 
 use std::time::Duration;
 
@@ -7,12 +9,14 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as Look};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::units;
 
+pub use load::Load;
+
 /// `/stats/loops` of a server.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Loops {
     /// Each event loop.
@@ -27,10 +31,14 @@ pub struct Loops {
     pub listening: Vec<String>,
     /// The process.
     pub process: Process,
+    /// Of a load generator: what its run is like. Its loops are cores, their `requests` are those sent, `accepted` are connections
+    /// opened, and `waiting` are requests in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
 }
 
 /// One event loop.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Loop {
     /// Requests read.
@@ -60,7 +68,7 @@ pub struct Loop {
 }
 
 /// Connections by what they wait for.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct States {
     /// The next request.
@@ -76,7 +84,7 @@ pub struct States {
 }
 
 /// The server's process.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Process {
     /// CPU time used.
@@ -92,7 +100,7 @@ pub struct Process {
 }
 
 /// `/stats/flows` of a server.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flows {
     /// Connections of the server.
@@ -104,7 +112,7 @@ pub struct Flows {
 }
 
 /// A listening socket.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListeningQueue {
     /// Its address.
@@ -116,7 +124,7 @@ pub struct ListeningQueue {
 }
 
 /// A connection.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flow {
     /// The server's end.
@@ -148,8 +156,8 @@ pub struct ServerLook {
     pub flows: Flows,
 }
 
-/// Rows above the tables, and the headings of both.
-const FIXED: usize = 9;
+/// Headings of the loops.
+const LOOP: [&str; 7] = ["loop", "requests/s", "open", "waiting", "CPU", "busy", "turn now"];
 
 /// Columns of the names of totals.
 const LABEL: usize = 13;
@@ -164,53 +172,76 @@ pub fn draw(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let lines = lines(title, before, after, elapsed, now, usize::from(area.height));
+    let lines = lines(title, before, after, elapsed, now, area);
     for (y, line) in (area.top()..area.bottom()).zip(lines) {
         line.render(Rect { y, height: 1, ..area }, buf);
     }
 }
 
-/// The same as lines, at most `height`.
+/// The same as lines, at most as high as `area`; where one is too long it ends in an ellipsis.
 fn lines(
     title: &str,
     before: &ServerLook,
     after: &ServerLook,
     elapsed: Duration,
     now: f64,
-    height: usize,
+    area: Rect,
 ) -> Vec<Line<'static>> {
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
     let change = Change { before: &before.loops, after: &after.loops, elapsed };
     let (bold, dim) = (Look::new().add_modifier(Modifier::BOLD), Look::new().add_modifier(Modifier::DIM));
-    let mut lines = vec![
-        Line::from(vec![Span::styled(title.to_owned(), bold), Span::styled(head(&after.loops, now), dim)]),
-        labelled("requests", requests(&change)),
-        labelled("connections", connections(&change)),
+    let of = match &after.loops.load {
+        Some(load) => load.title.clone(),
+        None => format!("listening on {}", after.loops.listening.join(", ")),
+    };
+    let head = format!("  up {}  {of}", up(&after.loops, now));
+    let mut lines = vec![Line::from(vec![Span::styled(title.to_owned(), bold), Span::styled(head, dim)])];
+    match &after.loops.load {
+        Some(load) => lines.extend(load::rows(load, &change)),
+        None => lines.extend([
+            labelled("requests", requests(&change)),
+            labelled("connections", connections(&change, width)),
+        ]),
+    }
+    lines.extend([
         labelled("bytes", bytes(&change)),
         labelled("process", process(&change)),
         labelled("queues", queues(&after.flows)),
-    ];
-    lines.push(Line::default());
-    lines.push(Line::styled(
-        format!(
-            "{:<5} {:>10} {:>9} {:>9} {:>7} {:>7} {:>12}",
-            "loop", "requests/s", "open", "waiting", "CPU", "busy", "turn now"
-        ),
-        bold,
-    ));
+        Line::default(),
+    ]);
     let own = before.loops.loops.iter().zip(&after.loops.loops).enumerate();
-    lines.extend(own.map(|(i, (before, after))| loop_row(i, before, after, elapsed)));
-    let room = height.saturating_sub(lines.len() + (FIXED - 8));
+    if after.loops.load.is_some() {
+        lines.push(Line::styled(load::CORES, bold));
+        lines.extend(own.map(|(i, (before, after))| load::core_row(i, before, after, elapsed)));
+    } else {
+        lines.push(Line::styled(loop_columns(width, LOOP), bold));
+        lines.extend(own.map(|(i, (before, after))| loop_row(i, before, after, elapsed, width)));
+    }
+    let room = height.saturating_sub(lines.len());
     if !after.flows.flows.is_empty() && room > 1 {
-        lines.push(Line::styled(
-            format!("{:<24} {:<24} {:<12} {:>11} {:>11}", "local", "remote", "state", "unread", "unsent"),
-            bold,
-        ));
+        let columns = FlowColumns::of(width, after.loops.load.is_some());
+        lines.push(Line::styled(columns.row(["local", "remote", "state", "unread", "unsent"]), bold));
         let mut flows: Vec<&Flow> = after.flows.flows.iter().collect();
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.queued()));
-        lines.extend(flows.into_iter().take(room - 1).map(flow_row));
+        lines.extend(flows.into_iter().take(room - 1).map(|flow| columns.flow(flow)));
     }
     lines.truncate(height);
-    lines
+    lines.into_iter().map(|line| fitted(line, width)).collect()
+}
+
+/// A line that is no wider than that.
+fn fitted(line: Line<'static>, width: usize) -> Line<'static> {
+    if line.width() <= width {
+        return line;
+    }
+    let (mut room, mut spans) = (width.saturating_sub(1), Vec::new());
+    for span in line.spans {
+        let part: String = span.content.chars().take(room).collect();
+        room -= part.chars().count();
+        spans.push(Span::styled(part, span.style));
+    }
+    spans.push(Span::raw("…"));
+    Line { spans, ..Line::default() }.style(line.style)
 }
 
 fn labelled(label: &str, text: Vec<Span<'static>>) -> Line<'static> {
@@ -238,26 +269,30 @@ impl Change<'_> {
     }
 }
 
-fn head(loops: &Loops, now: f64) -> String {
+/// For how long the process has run.
+fn up(loops: &Loops, now: f64) -> String {
     let up = (now - loops.process.started_at).max(0.0) as u64;
-    let up = match up {
+    match up {
         0..60 => format!("{up} s"),
         60..3600 => format!("{} min", up / 60),
         3600..86400 => format!("{} h {} min", up / 3600, up % 3600 / 60),
         _ => format!("{} d {} h", up / 86400, up % 86400 / 3600),
-    };
-    format!("  up {up}  listening on {}", loops.listening.join(", "))
+    }
+}
+
+/// Responses by class.
+fn by_class(change: &Change<'_>) -> impl Iterator<Item = Span<'static>> {
+    const COLOURS: [Color; 4] = [Color::Green, Color::Green, Color::Yellow, Color::Red];
+    COLOURS.into_iter().enumerate().filter_map(|(class, colour)| {
+        let rate = change.rate(|l| l.by_class[class]);
+        let text = format!("  {}xx {}/s", class + 2, units::rate(rate));
+        (rate > 0.0).then(|| Span::styled(text, Look::new().fg(colour)))
+    })
 }
 
 fn requests(change: &Change<'_>) -> Vec<Span<'static>> {
     let mut spans = vec![Span::raw(format!("{}/s", units::rate(change.rate(|l| l.requests))))];
-    for (class, colour) in [Color::Green, Color::Green, Color::Yellow, Color::Red].into_iter().enumerate() {
-        let rate = change.rate(|l| l.by_class[class]);
-        if rate > 0.0 {
-            let text = format!("  {}xx {}/s", class + 2, units::rate(rate));
-            spans.push(Span::styled(text, Look::new().fg(colour)));
-        }
-    }
+    spans.extend(by_class(change));
     spans.push(Span::raw(format!(
         "  {} handlers wait, {} responses are being made",
         units::count(change.now(|l| l.waiting)),
@@ -272,7 +307,7 @@ fn requests(change: &Change<'_>) -> Vec<Span<'static>> {
     spans
 }
 
-fn connections(change: &Change<'_>) -> Vec<Span<'static>> {
+fn connections(change: &Change<'_>, width: usize) -> Vec<Span<'static>> {
     let states = [
         ("idle", change.now(|l| l.states.idle)),
         ("head", change.now(|l| l.states.head)),
@@ -280,13 +315,20 @@ fn connections(change: &Change<'_>) -> Vec<Span<'static>> {
         ("handler", change.now(|l| l.states.handler)),
         ("write", change.now(|l| l.states.write)),
     ];
-    let states: Vec<String> = states.iter().map(|(name, n)| format!("{name} {}", units::count(*n))).collect();
-    let mut spans = vec![Span::raw(format!(
-        "{} open ({})  {}/s accepted",
-        units::count(change.now(|l| l.open)),
-        states.join(", "),
-        units::rate(change.rate(|l| l.accepted))
-    ))];
+    let text = |all: bool| {
+        let shown = states.iter().filter(|(_, n)| all || *n > 0);
+        let states: Vec<String> = shown.map(|(name, n)| format!("{name} {}", units::count(*n))).collect();
+        format!(
+            "{} open ({})  {}/s accepted",
+            units::count(change.now(|l| l.open)),
+            states.join(", "),
+            units::rate(change.rate(|l| l.accepted))
+        )
+        .replace(" ()", "")
+    };
+    let whole = text(true);
+    // States that none is in say least.
+    let mut spans = vec![Span::raw(if LABEL + whole.len() <= width { whole } else { text(false) })];
     let refused = change.after.refused.saturating_sub(change.before.refused);
     if refused > 0 {
         spans.push(Span::styled(format!("  {} refused", units::count(refused)), Look::new().fg(Color::Red)));
@@ -337,34 +379,84 @@ fn queues(flows: &Flows) -> Vec<Span<'static>> {
     spans
 }
 
-fn loop_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration) -> Line<'static> {
-    let each =
-        |before: u64, after: u64| after.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(1e-9);
-    let cpu = each(before.cpu_ns, after.cpu_ns) / 1e9;
-    let busy = (each(before.busy_ns, after.busy_ns) / 1e9).min(1.0);
-    let text = format!(
-        "{number:<5} {:>10} {:>9} {:>9} {:>7} {:>7} ",
-        units::rate(each(before.requests, after.requests)),
-        units::count(after.open),
-        units::count(after.waiting),
-        units::percent(cpu),
-        units::percent(busy),
-    );
-    let turn = format!("{:>12}", units::time_ns(after.in_turn_us as f64 * 1000.0, false));
-    // What the watchdog calls held.
-    let look = if after.in_turn_us >= 5000 { Look::new().fg(Color::Red) } else { Look::new() };
-    Line::from(vec![Span::raw(text), Span::styled(turn, look)])
+/// How much of a counter a second brought.
+fn each(before: u64, after: u64, elapsed: Duration) -> f64 {
+    after.saturating_sub(before) as f64 / elapsed.as_secs_f64().max(1e-9)
 }
 
-fn flow_row(flow: &Flow) -> Line<'static> {
-    Line::raw(format!(
-        "{:<24} {:<24} {:<12} {:>11} {:>11}",
-        flow.local,
-        flow.remote,
-        flow.state,
-        units::bytes(flow.unread_bytes as f64),
-        units::bytes((flow.unsent_bytes + flow.unacked_bytes) as f64)
-    ))
+/// The cells of a loop, under one another.
+fn loop_columns(width: usize, cells: [&str; 7]) -> String {
+    let [number, rate, open, waiting, cpu, busy, turn] = cells;
+    if width >= 65 {
+        format!("{number:<5} {rate:>10} {open:>9} {waiting:>9} {cpu:>7} {busy:>7} {turn:>12}")
+    } else {
+        format!("{number:<4} {rate:>10} {open:>7} {waiting:>7} {cpu:>7} {busy:>7} {turn:>9}")
+    }
+}
+
+fn loop_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration, width: usize) -> Line<'static> {
+    let cpu = each(before.cpu_ns, after.cpu_ns, elapsed) / 1e9;
+    let busy = (each(before.busy_ns, after.busy_ns, elapsed) / 1e9).min(1.0);
+    let turn = units::time_ns(after.in_turn_us as f64 * 1000.0, false);
+    let text = loop_columns(
+        width,
+        [
+            &number.to_string(),
+            &units::rate(each(before.requests, after.requests, elapsed)),
+            &units::count(after.open),
+            &units::count(after.waiting),
+            &units::percent(cpu),
+            &units::percent(busy),
+            &turn,
+        ],
+    );
+    // What the watchdog calls held.
+    let look = if after.in_turn_us >= 5000 { Look::new().fg(Color::Red) } else { Look::new() };
+    let (rest, turn) = text.split_at(text.len() - turn.len());
+    Line::from(vec![Span::raw(rest.to_owned()), Span::styled(turn.to_owned(), look)])
+}
+
+/// What of a connection there is room for.
+#[derive(Clone, Copy, Debug)]
+struct FlowColumns {
+    /// Room for an address.
+    address: usize,
+    /// Room for a queue.
+    queue: usize,
+    local: bool,
+    remote: bool,
+}
+
+impl FlowColumns {
+    /// In a narrow terminal only the end that differs is shown: the client's of a server, our own of a load.
+    fn of(width: usize, of_load: bool) -> FlowColumns {
+        let both = FlowColumns { address: 24, queue: 11, local: true, remote: true };
+        match width {
+            86.. => both,
+            76.. => FlowColumns { address: 21, queue: 9, ..both },
+            _ => FlowColumns { address: 21, queue: 10, local: of_load, remote: !of_load },
+        }
+    }
+
+    fn row(&self, [local, remote, state, unread, unsent]: [&str; 5]) -> String {
+        let (address, queue) = (self.address, self.queue);
+        let mut text = String::new();
+        for (end, _) in [(local, self.local), (remote, self.remote)].into_iter().filter(|(_, shown)| *shown) {
+            let mut shown: String = end.chars().take(address).collect();
+            if end.chars().count() > address {
+                shown.pop();
+                shown.push('…');
+            }
+            text += &format!("{shown:<address$} ");
+        }
+        text + &format!("{state:<12} {unread:>queue$} {unsent:>queue$}")
+    }
+
+    fn flow(&self, flow: &Flow) -> Line<'static> {
+        let unread = units::bytes(flow.unread_bytes as f64);
+        let unsent = units::bytes((flow.unsent_bytes + flow.unacked_bytes) as f64);
+        Line::raw(self.row([&flow.local, &flow.remote, &flow.state, &unread, &unsent]))
+    }
 }
 
 #[cfg(test)]
@@ -396,14 +488,45 @@ mod tests {
         }
     }
 
-    fn shown(before: &ServerLook, after: &ServerLook, height: usize) -> String {
-        let lines = lines("linerate top", before, after, Duration::from_secs(2), 4600.0, height);
+    fn shown(before: &ServerLook, after: &ServerLook, height: u16) -> String {
+        within(before, after, 200, height)
+    }
+
+    fn within(before: &ServerLook, after: &ServerLook, width: u16, height: u16) -> String {
+        let area = Rect::new(0, 0, width, height);
+        let lines = lines("linerate top", before, after, Duration::from_secs(2), 4600.0, area);
+        assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
         lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect()
     }
 
     #[test]
     fn rates_are_per_second_and_the_longest_queue_is_first() {
         insta::assert_snapshot!(shown(&look(4), &look(6), 40));
+    }
+
+    #[test]
+    fn in_a_narrow_terminal_nothing_is_cut_unseen() {
+        insta::assert_snapshot!(within(&look(4), &look(6), 80, 23));
+        insta::assert_snapshot!(within(&look(4), &look(6), 60, 23));
+    }
+
+    #[test]
+    fn a_load_shows_its_cores_failures_and_queues() {
+        let of = |before: &mut ServerLook, sent: u64| {
+            let snapshot = crate::testing::snapshot();
+            let scene = crate::live::Scene::of(&crate::testing::plan_closed());
+            let mut load = Load::of(&scene, &snapshot);
+            load.failures.insert("timeout".to_owned(), sent / 1000);
+            before.loops.load = Some(load);
+            before.loops.listening.clear();
+        };
+        let (mut before, mut after) = (look(4), look(6));
+        of(&mut before, 4000);
+        of(&mut after, 6000);
+        let text = serde_json::to_string(&after.loops).expect("plain");
+        after.loops = serde_json::from_str(&text).expect("as it was written");
+        insta::assert_snapshot!(within(&before, &after, 80, 24));
+        insta::assert_snapshot!(within(&before, &after, 60, 24));
     }
 
     #[test]

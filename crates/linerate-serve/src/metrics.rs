@@ -2,7 +2,6 @@
 //! their threads.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use crate::connection::Waits;
 use crate::counts::{Counts, ThreadCounts};
 use crate::meter::{BUCKETS, CLASSES, Durations};
 use crate::process::Process;
+use crate::prometheus::{Page, escaped};
 
 /// What a server tells of itself, for Prometheus. Cheap to clone, for another thread or a handler.
 ///
@@ -43,7 +43,7 @@ impl Metrics {
     pub fn to_prometheus(&self) -> String {
         let mut counts = Counts::default();
         self.threads.iter().for_each(|thread| counts.add(thread));
-        let mut page = Page(String::new());
+        let mut page = Page::default();
         page.requests(&counts, &self.by_route());
         page.connections(&counts, &self.by_state());
         page.handlers(&counts);
@@ -55,7 +55,7 @@ impl Metrics {
         page.loops(self.threads.len(), &turns, longest, counts.blocked);
         page.tcp(&counts);
         page.process(&Process::now());
-        page.0
+        page.into_text()
     }
 
     fn by_route(&self) -> BTreeMap<String, OfRoute> {
@@ -77,56 +77,18 @@ impl Metrics {
     }
 }
 
-/// A label's value: what would end it is escaped.
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// The page as it grows.
-struct Page(String);
-
+/// What a server tells.
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to memory does not fail, here and below.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.one(name, "counter", help, value);
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.one(name, "gauge", help, value);
-    }
-
-    /// `labels`: those it has beside the bucket's end, with a comma behind.
-    fn histogram(&mut self, name: &str, labels: &str, took: &Durations) {
-        let mut sum = 0;
-        for (end, count) in BUCKETS.iter().zip(&took.counts) {
-            sum += count;
-            let _ = writeln!(self.0, "{name}_bucket{{{labels}le=\"{}\"}} {sum}", seconds(*end));
-        }
-        let alone = labels.trim_end_matches(',');
-        let braced = if alone.is_empty() { String::new() } else { format!("{{{alone}}}") };
-        let _ = writeln!(self.0, "{name}_bucket{{{labels}le=\"+Inf\"}} {}", took.count());
-        let _ = writeln!(
-            self.0,
-            "{name}_sum{braced} {}\n{name}_count{braced} {}",
-            seconds(took.sum_ns),
-            took.count()
-        );
+    fn durations(&mut self, name: &str, labels: &str, took: &Durations) {
+        let buckets = BUCKETS.iter().copied().zip(took.counts);
+        self.histogram(name, labels, buckets, took.count(), took.sum_ns);
     }
 
     fn requests(&mut self, counts: &Counts, routes: &BTreeMap<String, OfRoute>) {
         self.counter("linerate_requests_total", "Requests whose head was read.", counts.requests);
         self.family("linerate_responses_total", "counter", "Responses by status.");
         for (status, n) in &counts.by_status {
-            let _ = writeln!(self.0, "linerate_responses_total{{status=\"{status}\"}} {n}");
+            self.sample("linerate_responses_total", &format!("status=\"{status}\""), n);
         }
         let help = "Requests whose handler waits or whose response is being made.";
         self.gauge("linerate_requests_in_flight", help, counts.waiting + counts.streaming);
@@ -138,17 +100,14 @@ impl Page {
         self.family("linerate_http_requests_total", "counter", "Requests by route pattern and status class.");
         for (route, of) in routes {
             for (class, n) in of.by_class.iter().enumerate().filter(|(_, n)| **n > 0) {
-                let _ = writeln!(
-                    self.0,
-                    "linerate_http_requests_total{{route=\"{route}\",code=\"{}xx\"}} {n}",
-                    class + 1
-                );
+                let labels = format!("route=\"{route}\",code=\"{}xx\"", class + 1);
+                self.sample("linerate_http_requests_total", &labels, n);
             }
         }
         let name = "linerate_http_request_duration_seconds";
         self.family(name, "histogram", "Time from a request's head to the head of its response.");
         for (route, of) in routes {
-            self.histogram(name, &format!("route=\"{route}\","), &of.took);
+            self.durations(name, &format!("route=\"{route}\","), &of.took);
         }
     }
 
@@ -158,7 +117,7 @@ impl Page {
         self.gauge("linerate_connections_open", "Connections open now.", counts.open);
         self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
         for (state, n) in Waits::ALL.iter().zip(states) {
-            let _ = writeln!(self.0, "linerate_connections{{state=\"{}\"}} {n}", state.name());
+            self.sample("linerate_connections", &format!("state=\"{}\"", state.name()), n);
         }
     }
 
@@ -182,7 +141,7 @@ impl Page {
                 "histogram",
                 "Loop lag: how long a turn of a loop held back what came meanwhile.",
             );
-            self.histogram(name, "", turns);
+            self.durations(name, "", turns);
             let help = "How long the loop has been busy that has been so for longest.";
             self.gauge("linerate_loop_busy_seconds", help, longest.as_secs_f64());
         }
@@ -197,34 +156,6 @@ impl Page {
             self.gauge(&format!("linerate_tcp_{name}"), "Of the server's own TCP, now.", n);
         }
     }
-
-    fn process(&mut self, process: &Process) {
-        let help = "User and system CPU time of the process.";
-        if let Some(seconds) = process.cpu_seconds {
-            self.one("process_cpu_seconds_total", "counter", help, seconds);
-        }
-        if let Some(at) = process.started_at {
-            self.gauge("process_start_time_seconds", "When the process started, since 1970.", at);
-        }
-        let rest = [
-            ("process_resident_memory_bytes", "Memory that is resident.", process.resident_bytes),
-            ("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes),
-            ("process_threads", "Threads of the process.", process.threads),
-            ("process_open_fds", "Open file descriptors.", process.open_files),
-            ("process_max_fds", "Most file descriptors that may be open.", process.most_files),
-        ];
-        for (name, help, value) in rest {
-            if let Some(value) = value {
-                self.gauge(name, help, value);
-            }
-        }
-    }
-}
-
-/// Exact: nine digits behind the point, without zeros at the end.
-fn seconds(ns: u64) -> String {
-    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -287,13 +218,6 @@ mod tests {
                 let value = line.rsplit(' ').next().expect("a value");
                 assert!(value.parse::<f64>().is_ok(), "{line}");
             }
-        }
-    }
-
-    #[test]
-    fn seconds_are_exact() {
-        for (ns, text) in [(0, "0"), (1, "0.000000001"), (2_500_000, "0.0025"), (10_000_000_000, "10")] {
-            assert_eq!(seconds(ns), text);
         }
     }
 }

@@ -6,18 +6,26 @@ use rustix::param::{clock_ticks_per_second, page_size};
 
 /// Figures of this process. What the kernel does not say is not there.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
-    pub(crate) cpu_seconds: Option<f64>,
-    pub(crate) started_at: Option<f64>,
-    pub(crate) virtual_bytes: Option<u64>,
-    pub(crate) resident_bytes: Option<u64>,
-    pub(crate) threads: Option<u64>,
-    pub(crate) open_files: Option<u64>,
-    pub(crate) most_files: Option<u64>,
+pub struct Process {
+    /// User and system CPU time.
+    pub cpu_seconds: Option<f64>,
+    /// Start, in seconds since 1970.
+    pub started_at: Option<f64>,
+    /// Virtual memory.
+    pub virtual_bytes: Option<u64>,
+    /// Resident memory.
+    pub resident_bytes: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+    /// Open file descriptors.
+    pub open_files: Option<u64>,
+    /// Most that may be open.
+    pub most_files: Option<u64>,
 }
 
 impl Process {
-    pub(crate) fn now() -> Process {
+    /// As they are now.
+    pub fn now() -> Process {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let limits = text("/proc/self/limits");
         let most_files =

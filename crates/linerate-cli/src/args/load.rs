@@ -233,6 +233,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "HOW", value_enum, help_heading = RESULTS)]
     pub(crate) summary: Option<Summary>,
 
+    /// While the run lasts: counters for Prometheus at this address, or at a Unix socket; linerate top shows them
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = crate::serve::place, help_heading = RESULTS)]
+    pub(crate) metrics: Option<linerate_serve::Address>,
+
     /// No live view and no progress lines, only the summary
     #[arg(short = 'q', long, help_heading = RESULTS)]
     pub(crate) quiet: bool,

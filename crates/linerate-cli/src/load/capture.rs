@@ -137,33 +137,46 @@ fn nothing() -> Segments {
     Segments { sent: SegmentCounts::nothing(), received: SegmentCounts::nothing(), missed: 0 }
 }
 
+/// What a capture has counted so far, for any thread.
+#[derive(Clone)]
+pub(super) struct Counted(Arc<Mutex<Seconds>>);
+
 /// A capture beside a run.
 pub(super) struct Counting {
-    seconds: Arc<Mutex<Seconds>>,
+    counted: Counted,
     done: Arc<AtomicBool>,
     thread: JoinHandle<Option<String>>,
 }
 
-fn locked(seconds: &Mutex<Seconds>) -> MutexGuard<'_, Seconds> {
-    seconds.lock().unwrap_or_else(PoisonError::into_inner)
+impl Counted {
+    fn locked(&self) -> MutexGuard<'_, Seconds> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what was counted so far.
+    pub(super) fn show_in(&self, snapshot: &mut Snapshot) {
+        let seconds = self.locked();
+        seconds.join(&mut snapshot.series);
+        snapshot.segments = Some(seconds.all);
+    }
 }
 
 impl Opened {
     /// Counts from now on; what is counted in the results begins at `from`.
     pub(super) fn count(self, from: SystemTime) -> Result<Counting, Fault> {
-        let seconds = Arc::new(Mutex::new(Seconds::new(from)));
+        let counted = Counted(Arc::new(Mutex::new(Seconds::new(from))));
         let done = Arc::new(AtomicBool::new(false));
-        let (shared, ended) = (Arc::clone(&seconds), Arc::clone(&done));
+        let (shared, ended) = (counted.clone(), Arc::clone(&done));
         let thread = thread::Builder::new()
             .name("capture".to_owned())
             .spawn(move || take(self, &shared, &ended))
             .map_err(|e| Fault::ours(format!("a thread could not be started: {e}")))?;
-        Ok(Counting { seconds, done, thread })
+        Ok(Counting { counted, done, thread })
     }
 }
 
 /// Takes packets to the end; why it ended early.
-fn take(opened: Opened, seconds: &Mutex<Seconds>, done: &AtomicBool) -> Option<String> {
+fn take(opened: Opened, counted: &Counted, done: &AtomicBool) -> Option<String> {
     let Opened { mut capture, servers } = opened;
     let mut tally = Tally::new(&servers);
     let mut told: Vec<Told> = Vec::new();
@@ -184,7 +197,7 @@ fn take(opened: Opened, seconds: &Mutex<Seconds>, done: &AtomicBool) -> Option<S
         let dropped = capture.dropped();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         {
-            let mut seconds = locked(seconds);
+            let mut seconds = counted.locked();
             told.drain(..).for_each(|told| seconds.count(&told));
             if dropped > 0 {
                 seconds.missed(i64::try_from(now).unwrap_or(i64::MAX), dropped);
@@ -200,11 +213,9 @@ fn take(opened: Opened, seconds: &Mutex<Seconds>, done: &AtomicBool) -> Option<S
 }
 
 impl Counting {
-    /// Adds what was counted so far.
-    pub(super) fn show_in(&self, snapshot: &mut Snapshot) {
-        let seconds = locked(&self.seconds);
-        seconds.join(&mut snapshot.series);
-        snapshot.segments = Some(seconds.all);
+    /// What it has counted so far.
+    pub(super) fn counted(&self) -> &Counted {
+        &self.counted
     }
 
     /// Takes the last packets, and adds all to the results.
@@ -213,7 +224,7 @@ impl Counting {
         let trouble =
             self.thread.join().unwrap_or_else(|_| Some("the thread that captured panicked".to_owned()));
         outcome.warnings.extend(trouble);
-        let seconds = locked(&self.seconds);
+        let seconds = self.counted.locked();
         seconds.join(&mut outcome.series);
         outcome.tcp.segments = Some(seconds.all);
     }

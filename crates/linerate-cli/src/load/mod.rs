@@ -3,6 +3,7 @@
 mod capture;
 mod dry_run;
 mod machine;
+mod metrics;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod target;
@@ -20,6 +21,7 @@ use linerate_report::{Report, json, summary};
 use crate::args::{LoadArgs, Summary, When};
 use crate::fault::{Exit, Fault};
 use crate::{environment, terminal};
+use capture::Counting;
 use output::Sink;
 
 pub(crate) use watch::Interrupt;
@@ -42,10 +44,15 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     meaning.say_notes();
     let interrupt = Interrupt::listen()?;
+    let serving = args.metrics.as_ref().map(|at| metrics::serve(at, &meaning.plan)).transpose()?;
     let (opened, uncounted) = to_capture(args, &meaning.plan);
     let running = linerate_load::start(meaning.plan.clone())?;
     let counting = opened.map(|opened| opened.count(running.measures_from())).transpose()?;
-    let mut outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt, counting.as_ref());
+    let counted = counting.as_ref().map(Counting::counted);
+    if let Some(serving) = &serving {
+        serving.watch(running.watcher(), counted.cloned());
+    }
+    let mut outcome = watch::to_the_end(&meaning.plan, running, args.quiet, &interrupt, counted);
     if let Some(counting) = counting {
         counting.finish(&mut outcome);
     }

@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::capture::Counting;
+use super::capture::Counted;
 use crate::fault::{Exit, Fault};
 use crate::terminal;
 
@@ -97,7 +97,7 @@ pub(super) fn to_the_end(
     running: Running,
     quiet: bool,
     interrupt: &Interrupt,
-    counting: Option<&Counting>,
+    counted: Option<&Counted>,
 ) -> Outcome {
     let scene = Scene::of(plan);
     let view = View::of(quiet, &scene);
@@ -115,8 +115,8 @@ pub(super) fn to_the_end(
         if view != View::Nothing && Instant::now() >= next {
             next += every;
             let mut snapshot = running.snapshot();
-            if let Some(counting) = counting {
-                counting.show_in(&mut snapshot);
+            if let Some(counted) = counted {
+                counted.show_in(&mut snapshot);
             }
             if view == View::Picture {
                 let columns = terminal::columns();

@@ -23,7 +23,8 @@ pub(crate) use args::{ServeArgs, place};
 
 use self::args::SiteArgs;
 use self::identity::Identity;
-use self::running::{Running, cannot_listen};
+use self::running::Running;
+pub(crate) use self::running::cannot_listen;
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
 

@@ -323,7 +323,7 @@ fn listening(address: &Address) -> String {
 }
 
 /// The error names the address.
-pub(super) fn cannot_listen(error: &io::Error) -> Fault {
+pub(crate) fn cannot_listen(error: &io::Error) -> Fault {
     if let Some(error) = error.get_ref().and_then(|e| e.downcast_ref::<linerate_net::link::xdp::XdpError>()) {
         return error.into();
     }

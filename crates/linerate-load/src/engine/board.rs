@@ -155,6 +155,7 @@ impl Board {
             in_flight,
             open,
             bytes: recorder.bytes,
+            connections: recorder.connections,
             tcp: recorder.tcp_events(),
             looked_at: recorder.tcp.looked_at,
             segments: recorder.segments(stack.as_ref()),

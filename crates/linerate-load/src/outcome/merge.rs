@@ -186,6 +186,7 @@ impl Snapshot {
         self.in_flight += other.in_flight;
         self.open += other.open;
         self.bytes.merge(&other.bytes);
+        self.connections.merge(&other.connections);
         if let Some(stack) = &other.stack {
             self.stack.get_or_insert_default().merge(stack);
         }

@@ -346,6 +346,43 @@ pub struct Sample {
     pub sent: String,
 }
 
+/// How one core is going: cumulative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Core {
+    /// Its thread, while it works and has the core to itself.
+    pub thread: Option<u32>,
+    /// Its requests.
+    pub requests: Requests,
+    /// Answers from 1xx to 5xx.
+    pub by_class: [u64; 5],
+    /// Its requests in flight now.
+    pub in_flight: u64,
+    /// Its connections now.
+    pub open: u64,
+    /// Its connections so far.
+    pub connections: Connections,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+impl Core {
+    pub(crate) fn of(part: &Snapshot, thread: Option<u32>) -> Core {
+        let mut by_class = [0; 5];
+        for (status, n) in &part.status {
+            by_class[usize::from(*status / 100).clamp(1, 5) - 1] += n;
+        }
+        Core {
+            thread,
+            requests: part.requests,
+            by_class,
+            in_flight: part.in_flight,
+            open: part.open,
+            connections: part.connections,
+            bytes: part.bytes,
+        }
+    }
+}
+
 /// How a run is going: cumulative, cheap to take.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -367,6 +404,10 @@ pub struct Snapshot {
     pub open: u64,
     /// Bytes so far.
     pub bytes: Bytes,
+    /// Connections so far.
+    pub connections: Connections,
+    /// The same core by core, of the whole.
+    pub cores: Vec<Core>,
     /// What a TCP of our own has counted since sending began; `None` where TCP is the kernel's.
     pub stack: Option<TcpTotals>,
     /// What looks at connections have found since measuring began.

@@ -20,6 +20,11 @@ use crate::units;
 
 pub use screen::Screen;
 
+/// What TCP went through, in words, however many.
+pub fn tcp_words(snapshot: &Snapshot) -> String {
+    events::row(snapshot, usize::MAX).iter().map(|span| span.content.as_ref()).collect()
+}
+
 /// Rows of the view, without the one for a TCP of our own.
 const HEIGHT: u16 = 12;
 
@@ -71,6 +76,11 @@ impl Scene {
     /// Rows of the view.
     pub fn height(&self) -> u16 {
         HEIGHT + u16::from(self.own_tcp)
+    }
+
+    /// How far the run is, in words.
+    pub fn progress_words(&self, snapshot: &Snapshot) -> String {
+        self.progress(snapshot).1
     }
 
     /// How far the run is (0 to 1), if its end is known, and the words for it.

@@ -1,0 +1,162 @@
+//! A running load generator.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use linerate_load::Snapshot;
+use linerate_load::outcome::{Core, Failure};
+use ratatui::style::{Color, Style as Look};
+use ratatui::text::{Line, Span};
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Loop, each, labelled};
+use crate::live::{self, Scene};
+use crate::units;
+
+/// What a run is like, and how far it is; counts are of what is measured, so that they stay 0 while it warms up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Load {
+    /// What is sent where.
+    pub title: String,
+    /// How far it is.
+    pub progress: String,
+    /// Requests that left.
+    pub sent: u64,
+    /// Answered.
+    pub answered: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Of unknown end.
+    pub unknown: u64,
+    /// Due and not sent.
+    pub unsent: u64,
+    /// Answered, but not as expected.
+    pub bad: u64,
+    /// In flight now.
+    pub in_flight: u64,
+    /// Failures by reason, those that happened.
+    pub failures: BTreeMap<String, u64>,
+    /// Median latency so far, microseconds.
+    pub p50_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// The longest.
+    pub max_us: Option<f64>,
+    /// Connections that could not be opened.
+    pub connections_failed: u64,
+    /// Connections that the server ended.
+    pub closed_by_peer: u64,
+    /// What TCP went through, in words.
+    pub tcp: String,
+}
+
+impl Load {
+    /// Of a run that is shown by that scene.
+    pub fn of(scene: &Scene, snapshot: &Snapshot) -> Load {
+        let (r, latency) = (&snapshot.requests, &snapshot.latency);
+        let known = latency.count() > 0 && !scene.throughput;
+        let percentile = |percent| known.then(|| latency.percentile_ns(percent) as f64 / 1e3);
+        let failures = Failure::ALL.map(|why| (why.name().to_owned(), snapshot.failures.count(why)));
+        Load {
+            title: scene.title.clone(),
+            progress: scene.progress_words(snapshot),
+            sent: r.sent,
+            answered: r.answered,
+            failed: r.failed,
+            unknown: r.unknown,
+            unsent: r.unsent,
+            bad: snapshot.bad.total(),
+            in_flight: snapshot.in_flight,
+            failures: failures.into_iter().filter(|(_, n)| *n > 0).collect(),
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            max_us: known.then(|| latency.max_ns() as f64 / 1e3),
+            connections_failed: snapshot.connections.failed,
+            closed_by_peer: snapshot.connections.closed_by_peer,
+            tcp: live::tcp_words(snapshot),
+        }
+    }
+}
+
+impl Loop {
+    /// A core of a load generator; `cpu_ns`: of its thread.
+    pub fn of_core(core: &Core, cpu_ns: u64) -> Loop {
+        let [_, by_class @ ..] = core.by_class;
+        Loop {
+            requests: core.requests.sent,
+            by_class,
+            accepted: core.connections.opened,
+            open: core.open,
+            waiting: core.in_flight,
+            received: core.bytes.received,
+            sent: core.bytes.sent,
+            cpu_ns,
+            ..Loop::default()
+        }
+    }
+}
+
+pub(super) fn rows(load: &Load, change: &Change<'_>) -> Vec<Line<'static>> {
+    let mut rows = vec![labelled("run", vec![Span::raw(load.progress.clone())])];
+    let mut requests = vec![Span::raw(format!("{}/s", units::rate(change.rate(|l| l.requests))))];
+    requests.extend(super::by_class(change));
+    requests.push(Span::raw(format!("  {} in flight", units::count(load.in_flight))));
+    rows.push(labelled("requests", requests));
+    rows.push(labelled("failures", failures(load, change)));
+    let time = |us: Option<f64>| us.map_or("-".to_owned(), |us| units::time_us(us, true));
+    let latency = format!("p50 {}  p99 {}  max {}", time(load.p50_us), time(load.p99_us), time(load.max_us));
+    rows.push(labelled("latency", vec![Span::raw(latency)]));
+    let mut connections = format!(
+        "{} open  {}/s opened",
+        units::count(change.now(|l| l.open)),
+        units::rate(change.rate(|l| l.accepted))
+    );
+    for (n, what) in [(load.connections_failed, "failed"), (load.closed_by_peer, "closed by the server")] {
+        if n > 0 {
+            connections += &format!("  {} {what}", units::count(n));
+        }
+    }
+    rows.push(labelled("connections", vec![Span::raw(connections)]));
+    rows.push(labelled("tcp", vec![Span::raw(load.tcp.clone())]));
+    rows
+}
+
+fn failures(load: &Load, change: &Change<'_>) -> Vec<Span<'static>> {
+    let before = change.before.load.as_ref();
+    let named = load.failures.iter().map(|(name, n)| {
+        (name.replace('_', " "), *n, before.and_then(|b| b.failures.get(name)).copied().unwrap_or(0))
+    });
+    let known = |of: fn(&Load) -> u64| (of(load), before.map_or(0, of));
+    let others =
+        [("bad", known(|l| l.bad)), ("unknown", known(|l| l.unknown)), ("unsent", known(|l| l.unsent))];
+    let others = others.into_iter().map(|(name, (now, before))| (name.to_owned(), now, before));
+    let parts: Vec<String> = named
+        .chain(others)
+        .filter(|(_, n, _)| *n > 0)
+        .map(|(name, n, before)| {
+            let lately = n.saturating_sub(before);
+            let lately = if lately > 0 { format!(" (+{})", units::count(lately)) } else { String::new() };
+            format!("{name} {}{lately}", units::count(n))
+        })
+        .collect();
+    if parts.is_empty() {
+        return vec![Span::styled("none", Look::new().fg(Color::Green))];
+    }
+    vec![Span::styled(parts.join("  "), Look::new().fg(Color::Red))]
+}
+
+/// Headings of the cores.
+pub(super) const CORES: &str = "core  requests/s   in flight     open   opened/s      CPU";
+
+pub(super) fn core_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration) -> Line<'static> {
+    let cpu = each(before.cpu_ns, after.cpu_ns, elapsed) / 1e9;
+    Line::raw(format!(
+        "{number:<4} {:>11} {:>11} {:>8} {:>10} {:>8}",
+        units::rate(each(before.requests, after.requests, elapsed)),
+        units::count(after.waiting),
+        units::count(after.open),
+        units::rate(each(before.accepted, after.accepted, elapsed)),
+        if after.cpu_ns > 0 { units::percent(cpu) } else { "-".to_owned() }
+    ))
+}
