@@ -93,8 +93,8 @@ fn a_fix_is_verified() {
     let said = run(&["explain", "--json", file, "-H", "X-Token: s3cret", &url]);
     assert_eq!(said.code, Some(1), "{said:?}");
     let again = format!("linerate explain --baseline {file} -H 'X-Token: ***' {url}");
-    assert!(said.out.contains(&format!("  Verify: {again}\n")), "{said:?}");
-    assert!(said.out.contains(" Then: 4") && !said.out.contains("s3cret"), "{said:?}");
+    assert!(said.out.contains(&format!(" {again}\n")), "{said:?}");
+    assert!(said.out.contains(" Then: median 4") && !said.out.contains("s3cret"), "{said:?}");
     // Nothing was changed.
     let said = run(&["explain", "--baseline", file, &url]);
     assert_eq!(said.code, Some(1), "{said:?}");

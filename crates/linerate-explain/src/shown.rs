@@ -9,6 +9,7 @@ use crate::packets::Packets;
 use crate::probe::{DOSES_MS, Experiment};
 use crate::process::ProcessView;
 use crate::record::Record;
+use crate::stats::median;
 use crate::verdict::Verdict;
 
 /// What is shown beside a verdict.
@@ -99,9 +100,12 @@ fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
     Some((Arms { name: trial.name.clone(), changed: trial.changed.clone(), without, with }, metric))
 }
 
-fn middle(mut calls: Vec<&Call>, metric: Metric) -> Option<Call> {
-    calls.sort_by_key(|c| metric(c));
-    calls.get(calls.len() / 2).map(|c| (*c).clone())
+/// The call that is nearest to the middle, by what is compared and by all of it: on a busy machine the two may be far apart.
+fn middle(calls: Vec<&Call>, metric: Metric) -> Option<Call> {
+    let of = |metric: Metric| median(&calls.iter().map(|c| ms(metric(c))).collect::<Vec<_>>());
+    let (part, total) = (of(metric), of(|c| c.total));
+    let off = |c: &Call| (ms(metric(c)) - part).abs() + (ms(c.total) - total).abs();
+    calls.iter().min_by(|a, b| off(a).total_cmp(&off(b))).map(|c| (*c).clone())
 }
 
 fn doses_of(record: &Record, metric: Metric) -> Vec<Dose> {

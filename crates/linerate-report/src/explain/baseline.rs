@@ -185,7 +185,11 @@ impl Since {
                     t(predicted.value),
                     t(predicted.low),
                     t(predicted.high),
-                    if held { "held" } else { "did not hold" }
+                    match held {
+                        true => "held",
+                        false if compared.now_ms < predicted.low => "did not hold: it is quicker",
+                        false => "did not hold",
+                    }
                 ));
             }
             let name = if self.causes.len() > 1 { format!("{}: ", before.id) } else { String::new() };

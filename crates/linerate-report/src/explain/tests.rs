@@ -272,7 +272,7 @@ fn the_command_that_was_run_verifies() {
     diagnosis.command =
         format!("linerate explain -H 'Cookie: ***' --body '{}' http://h/", "a  b ".repeat(30));
     let text = to_string(&diagnosis, None, Style::default());
-    assert!(text.contains(&format!("  Verify: {}\n", diagnosis.command)), "in one piece\n{text}");
+    assert!(text.contains(&format!("\n    {}\n", diagnosis.command)), "in one piece\n{text}");
     assert!(text.contains("(with what stands here as *** put back)"), "{text}");
     let document = document(&diagnosis, &environment());
     assert_eq!(document.causes[0].verify, diagnosis.command);

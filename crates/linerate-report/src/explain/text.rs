@@ -38,6 +38,8 @@ pub fn to_string(diagnosis: &Diagnosis, since: Option<&Since>, style: Style) -> 
 
 /// Columns beyond which lines do not grow. Reason: two diagrams fit beside each other; longer lines are hard to read.
 const WIDEST: u16 = 120;
+/// Columns of the parts' names and times.
+const BESIDE_BARS: usize = 38;
 /// Columns of running text.
 const TEXT: u16 = 100;
 
@@ -74,6 +76,17 @@ impl Page {
         }
     }
 
+    /// A command in one piece, so that it can be pasted; on a line of its own where it does not fit behind `before`.
+    fn command(&mut self, before: &str, command: &str) {
+        let columns = before.chars().count() + command.chars().count();
+        if columns <= usize::from(self.style.width) {
+            return self.line(&format!("{before}{command}"));
+        }
+        let indent = before.chars().take_while(|c| *c == ' ').count() + 2;
+        self.line(before);
+        self.line(&format!("{}{command}", " ".repeat(indent)));
+    }
+
     fn heading(&mut self, text: &str) {
         let bold = self.style.bold(text);
         self.line("");
@@ -97,9 +110,8 @@ impl Page {
 
     fn verdict(&mut self, d: &Diagnosis) {
         for (i, line) in words::headline(d, self.style.unicode).iter().enumerate() {
-            if line.ends_with(&words::verify(d)) {
-                // In one piece, so that it can be pasted.
-                self.line(line);
+            if let Some(before) = line.strip_suffix(&words::verify(d)) {
+                self.command(before, &words::verify(d));
                 continue;
             }
             let line = Style { width: self.style.width.min(TEXT), ..self.style }.wrapped("", line);
@@ -134,12 +146,17 @@ impl Page {
             "Where the time goes in that call (a kept connection)"
         });
         for (name, part) in shares(d) {
-            let bar = self.style.bar(part / total.max(1e-9), 30);
+            let room = usize::from(self.style.width).saturating_sub(BESIDE_BARS).clamp(10, 30);
+            let bar = self.style.bar(part / total.max(1e-9), room);
             let bar = if bar == "▏" { String::new() } else { bar };
             self.line(&format!("  {name:<24}{:>10}  {bar}", self.time(part)));
         }
         let (all, rtt) = (self.time(total), self.time(d.rtt_ms));
-        self.line(&format!("  {:<24}{all:>10}  (network round trip {rtt})", "all"));
+        self.paragraph(
+            &format!("  {:<24}{all:>10}  ", "all"),
+            BESIDE_BARS,
+            &format!("(network round trip {rtt})"),
+        );
         for words in words::at_once(d, self.style.unicode).into_iter().chain(words::this_machine(d)) {
             self.paragraph("  ", 2, &words);
         }
@@ -177,10 +194,9 @@ impl Page {
             self.paragraph("    ", 8, &format!("{software}: {change}"));
         }
         if let Some(command) = words::more_advice(d, cause) {
-            self.line(&format!("    other software: {command}"));
+            self.command("    other software: ", &command);
         }
-        // In one piece, so that it can be pasted.
-        self.line(&format!("  Verify: {}", words::verify(d)));
+        self.command("  Verify: ", &words::verify(d));
         if let Some(notes) = words::verify_notes(cause, d) {
             self.paragraph("          ", 10, &format!("({notes})"));
         }

@@ -42,9 +42,9 @@ pub fn to_string(page: &Page, style: Style) -> String {
     heading(&mut out, "A picture (the times are an example)");
     out.push_str(&diagram::to_text(&picture(page), style));
     heading(&mut out, "What to change");
-    for fix in page.fixes() {
+    for (software, change) in fixes(page) {
         let width = style.width.saturating_sub(4).max(20);
-        let words = Style { width, ..style }.wrapped("", &format!("{}: {}", fix.software, fix.change));
+        let words = Style { width, ..style }.wrapped("", &format!("{software}: {change}"));
         for (i, line) in words.lines().enumerate() {
             let _ = writeln!(out, "{}{line}", if i == 0 { "  - " } else { "    " });
         }
@@ -57,6 +57,18 @@ pub fn to_string(page: &Page, style: Style) -> String {
 /// What tells whether it is that.
 const TEST_IT: &str = "linerate explain --json why.json URL";
 
+/// What to change, all of one software together.
+fn fixes(page: &Page) -> Vec<(&'static str, String)> {
+    let mut all: Vec<(&'static str, String)> = Vec::new();
+    for fix in page.fixes() {
+        match all.iter_mut().find(|(software, _)| *software == fix.software) {
+            Some((_, change)) => change.push_str(&format!("; {}", fix.change)),
+            None => all.push((fix.software, fix.change.to_owned())),
+        }
+    }
+    all
+}
+
 /// The page as HTML that needs nothing else.
 pub fn to_html(cause: &Page) -> String {
     let all = [picture(cause)];
@@ -68,8 +80,8 @@ pub fn to_html(cause: &Page) -> String {
         escape(cause.what),
         diagrams(&all, all.iter().map(diagram::to_svg))
     );
-    for fix in cause.fixes() {
-        let (software, change) = (escape(fix.software), escape(fix.change));
+    for (software, change) in fixes(cause) {
+        let (software, change) = (escape(software), escape(&change));
         let _ = write!(out, "<tr><th class=\"l\">{software}</th><td class=\"l\">{change}</td></tr>");
     }
     let _ = write!(

@@ -130,14 +130,14 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     lines
 }
 
-/// What the call will take without a cause: `45.0 ms -> 1.98 ms (1.95 to 2.10 ms)`.
+/// What the call will take without a cause: `median 45.0 ms -> 1.98 ms (1.95 ms to 2.10 ms)`.
 pub(super) fn predicted(cause: &Verdict, unicode: bool) -> Option<String> {
     let p = cause.predicted()?;
     let t = |ms| time(ms, unicode);
     let arrow = if unicode { "→" } else { "->" };
     let part = p.part.words().map_or(String::new(), |w| format!(" {w}"));
     Some(format!(
-        "{} {arrow} {} ({} to {}){part}",
+        "median {} {arrow} {} ({} to {}){part}",
         t(p.before_ms),
         t(p.after.value),
         t(p.after.low),
