@@ -73,6 +73,21 @@ pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
 /// Bytes of a bad answer's body kept in a sample.
 pub(crate) const SAMPLE_BODY_BYTES: usize = 200;
 
+/// Bytes of a body with a content coding that are kept for a sample. Reason: the first 200 bytes of its text are in them.
+pub(crate) const SAMPLE_ENCODED_BYTES: usize = 4096;
+
+/// Bytes of a body with a content coding that a check reads. Reason: each connection holds one until it is whole.
+pub(crate) const ENCODED_BYTES: usize = 16 << 20;
+
+/// Capacity for such a body that a connection keeps. Reason: one large body must not stay on thousands of connections.
+pub(crate) const ENCODED_KEPT: usize = 64 << 10;
+
+/// Bytes that come out of a content coding. Reason: a few kilobytes may stand for gigabytes, which take their time.
+pub(crate) const DECODED_BYTES: usize = 64 << 20;
+
+/// Codings over one another. Reason: servers apply one; a longer list is an attack.
+pub(crate) const CODINGS: usize = 4;
+
 /// Looks at the TCP of open connections in a second, of each core. Reason: a look costs a system call of half a microsecond; with 256
 /// or fewer connections each is looked at in every second.
 pub(crate) const LOOKS_PER_SECOND: usize = 256;

@@ -111,7 +111,7 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
 }
 
 fn bad(b: outcome::Bad) -> schema::Bad {
-    schema::Bad { status: b.status, body: b.body, tag: b.tag }
+    schema::Bad { status: b.status, body: b.body, encoding: b.encoding, tag: b.tag }
 }
 
 fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {

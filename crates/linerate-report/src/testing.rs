@@ -160,7 +160,7 @@ pub(crate) fn outcome_closed() -> Outcome {
             unsent: 0,
             ..Requests::default()
         },
-        bad: Bad { status: 20, body: 1, tag: 0 },
+        bad: Bad { status: 20, body: 1, ..Bad::default() },
         failures,
         status: [(200, 99_980), (503, 20)].into(),
         connections: Connections {

@@ -11,6 +11,8 @@
 //! * `looks`: what TCP goes through.
 
 pub(crate) mod board;
+pub(crate) mod body;
+mod decode;
 pub(crate) mod kinds;
 mod learnt;
 mod looks;

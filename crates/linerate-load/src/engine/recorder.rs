@@ -86,6 +86,8 @@ fn escaped(bytes: &[u8]) -> String {
 pub(crate) struct Verdict {
     pub(crate) bad_status: bool,
     pub(crate) bad_body: bool,
+    /// A body that is looked at could not be decoded.
+    pub(crate) bad_encoding: bool,
     pub(crate) bad_tag: bool,
 }
 
@@ -93,6 +95,7 @@ impl Verdict {
     fn words(self) -> Option<&'static str> {
         match self {
             Verdict { bad_status: true, .. } => Some("bad status"),
+            Verdict { bad_encoding: true, .. } => Some("bad encoding"),
             Verdict { bad_body: true, .. } => Some("bad body"),
             Verdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
@@ -109,8 +112,10 @@ pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     pub(crate) verdict: Verdict,
     pub(crate) head: &'a [u8],
-    /// Beginning of the body, where it was kept.
+    /// Beginning of the body as it came.
     pub(crate) body: &'a [u8],
+    /// Why the body could not be decoded.
+    pub(crate) problem: Option<&'a str>,
 }
 
 impl Recorder {
@@ -205,10 +210,11 @@ impl Recorder {
 
     fn record_bad(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
         let verdict = answer.verdict;
-        let count = |bad: &mut Bad| {
-            bad.status += if verdict.bad_status { n } else { 0 };
-            bad.body += if verdict.bad_body && !verdict.bad_status { n } else { 0 };
-            bad.tag += if verdict.bad_tag && !verdict.bad_status && !verdict.bad_body { n } else { 0 };
+        let count = |bad: &mut Bad| match verdict {
+            Verdict { bad_status: true, .. } => bad.status += n,
+            Verdict { bad_encoding: true, .. } => bad.encoding += n,
+            Verdict { bad_body: true, .. } => bad.body += n,
+            _ => bad.tag += n,
         };
         count(&mut self.bad);
         if let Some(t) = self.named.get_mut(run.kind) {
@@ -219,7 +225,8 @@ impl Recorder {
         {
             let latency = answer.now.nanos_since(run.stamp.due);
             let mut sample = self.sample(run, Some(latency), Some(answer.status), why, answer.head, kinds);
-            sample.body = escaped(answer.body);
+            sample.why = answer.problem.map_or(sample.why, |problem| format!("{why}: {problem}"));
+            sample.body = super::body::shown(answer.head, answer.body);
             sample.sent = kinds.shown(run.kind, run.first);
             self.bad_samples.push(sample);
         }

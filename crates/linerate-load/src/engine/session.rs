@@ -7,10 +7,11 @@ use linerate_http::client::{
 use linerate_net::{Conn, TcpInfo, Time};
 use memchr::memmem;
 
+use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{Answer, Recorder, Verdict};
 use super::stamp::Stamp;
-use crate::limits::{SAMPLE_BODY_BYTES, SAMPLE_HEAD_BYTES};
+use crate::limits::SAMPLE_HEAD_BYTES;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,11 @@ impl Judge {
             unusual: kinds.iter().any(|k| k.expect != Expect::Usual),
         }
     }
+
+    /// What is looked for in the body of a response to a request of this kind.
+    pub(crate) fn finder(&self, kind: u16) -> Option<&memmem::Finder<'static>> {
+        self.bodies.get(kind as usize)?.as_ref()
+    }
 }
 
 /// A connection's state.
@@ -110,11 +116,7 @@ struct Current {
     status: u16,
     head: Vec<u8>,
     tag: Option<u64>,
-    found: bool,
-    /// The first bytes of the body.
-    start: Vec<u8>,
-    /// The last bytes of the body so far, as many as the text sought might have begun in.
-    tail: Vec<u8>,
+    body: BodyView,
 }
 
 impl Session {
@@ -179,9 +181,10 @@ impl Session {
             };
             if shared.judge.plain {
                 let most = if shared.judge.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
+                let before = input;
                 let taken = self.reader.take_same(shared.cache, &mut input, most);
                 if taken > 0 {
-                    self.answered_alike(now, taken, shared);
+                    self.answered_alike(now, taken, &before[..before.len() - input.len()], shared);
                     continue;
                 }
             }
@@ -217,25 +220,30 @@ impl Session {
         }
     }
 
-    /// Answers whose heads are the same as the last one read.
-    fn answered_alike(&mut self, now: Time, count: u32, shared: &mut Shared<'_>) {
+    /// Answers of the same length, whose heads are the same as the last one read.
+    fn answered_alike(&mut self, now: Time, count: u32, bytes: &[u8], shared: &mut Shared<'_>) {
         let status = shared.cache.status();
         self.answers += count;
         let (recorder, kinds) = (&mut *shared.recorder, shared.kinds);
-        let head = shared.cache.head().map_or(&b""[..], |h| h.raw());
+        let head_len = shared.cache.head().map_or(0, |h| h.raw().len());
+        let whole = bytes.len() / count.max(1) as usize;
+        let mut rest = bytes;
         let mut record = |run: Run<Stamp>, first_byte: Option<Time>| {
             let bad_status = !kinds.get(run.kind).good_status(status);
             let verdict = Verdict { bad_status, ..Verdict::default() };
-            recorder.answered(&run, &Answer { now, first_byte, status, verdict, head, body: b"" }, kinds);
+            let (head, body) = rest[..whole].split_at(head_len);
+            rest = &rest[run.count as usize * whole..];
+            let answer = Answer { now, first_byte, status, verdict, head, body, problem: None };
+            recorder.answered(&run, &answer, kinds);
         };
-        let mut rest = count;
+        let mut left = count;
         if let Some(first_byte) = self.first_byte.take() {
             // Only the first of them had begun in an earlier turn.
             self.pipeline.answered(1, &mut |run| record(run, Some(first_byte)));
-            rest -= 1;
+            left -= 1;
         }
-        if rest > 0 {
-            self.pipeline.answered(rest, &mut |run| record(run, None));
+        if left > 0 {
+            self.pipeline.answered(left, &mut |run| record(run, None));
         }
     }
 
@@ -253,12 +261,10 @@ impl Session {
             Some(Part::Interim(_) | Part::Trailers(_)) => {}
             Some(Part::Head(head)) => {
                 current.begin(&head, shared.judge.tag.as_deref());
+                current.body.begin(head.get(b"content-encoding"), shared.judge.finder(kind).is_some());
             }
             Some(Part::Body(piece)) => {
-                current.keep(piece);
-                if let Some(Some(finder)) = shared.judge.bodies.get(kind as usize) {
-                    current.search(finder, piece);
-                }
+                current.body.piece(piece, shared.judge.finder(kind));
             }
             Some(Part::End(end)) => {
                 self.tunnels = end.status == 101 || (expect == Expect::Connect && end.status < 300);
@@ -274,7 +280,9 @@ impl Session {
     fn end_answer(&mut self, now: Time, status: u16, shared: &mut Shared<'_>) {
         self.answers += 1;
         let first_byte = self.first_byte.take();
-        let current = &self.current;
+        let kind = self.pipeline.front().map_or(0, |run| run.kind);
+        let current = &mut self.current;
+        let found = current.body.end(shared.judge.finder(kind));
         let mut bad_tag = false;
         let mut matched = None;
         if shared.judge.tag.is_some() {
@@ -300,10 +308,12 @@ impl Session {
         let kind = shared.kinds.get(run.kind);
         let verdict = Verdict {
             bad_status: !kind.good_status(status),
-            bad_body: kind.expectation.body.is_some() && !current.found,
+            bad_body: !found,
+            bad_encoding: current.body.problem().is_some(),
             bad_tag,
         };
-        let answer = Answer { now, first_byte, status, verdict, head: &current.head, body: &current.start };
+        let (body, problem) = (current.body.start(), current.body.problem());
+        let answer = Answer { now, first_byte, status, verdict, head: &current.head, body, problem };
         shared.recorder.answered(&run, &answer, shared.kinds);
     }
 }
@@ -360,39 +370,11 @@ fn usual_ahead(front: &Run<Stamp>) -> u32 {
 impl Current {
     fn begin(&mut self, head: &linerate_http::client::HeadView<'_>, tag: Option<&str>) {
         self.status = head.status();
-        self.found = false;
-        self.tail.clear();
-        self.start.clear();
         self.head.clear();
         let raw = head.raw();
         self.head.extend_from_slice(&raw[..raw.len().min(SAMPLE_HEAD_BYTES)]);
         self.tag = tag
             .and_then(|name| head.get(name.as_bytes()))
             .and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
-    }
-
-    /// Keeps the first bytes of a body, for a sample.
-    fn keep(&mut self, piece: &[u8]) {
-        let room = SAMPLE_BODY_BYTES.saturating_sub(self.start.len());
-        if room > 0 {
-            self.start.extend_from_slice(&piece[..piece.len().min(room)]);
-        }
-    }
-
-    /// Looks for the text in the body, also across pieces.
-    fn search(&mut self, finder: &memmem::Finder<'_>, piece: &[u8]) {
-        if self.found {
-            return;
-        }
-        let keep = finder.needle().len().saturating_sub(1);
-        let seam = piece.len().min(keep);
-        self.tail.extend_from_slice(&piece[..seam]);
-        self.found = finder.find(&self.tail).is_some() || finder.find(piece).is_some();
-        if piece.len() >= keep {
-            self.tail.clear();
-            self.tail.extend_from_slice(&piece[piece.len() - keep..]);
-        } else if self.tail.len() > keep {
-            self.tail.drain(..self.tail.len() - keep);
-        }
     }
 }

@@ -72,6 +72,7 @@ impl Bad {
     pub fn merge(&mut self, other: &Bad) {
         self.status += other.status;
         self.body += other.body;
+        self.encoding += other.encoding;
         self.tag += other.tag;
     }
 }

@@ -93,6 +93,8 @@ pub struct Bad {
     pub status: u64,
     /// The body lacked the text.
     pub body: u64,
+    /// The body, which a check reads, could not be decoded.
+    pub encoding: u64,
     /// The tag was missing or another's.
     pub tag: u64,
 }
@@ -100,7 +102,7 @@ pub struct Bad {
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.tag
+        self.status + self.body + self.encoding + self.tag
     }
 }
 

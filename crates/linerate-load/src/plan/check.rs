@@ -280,7 +280,7 @@ mod tests {
         let mut outcome = Outcome {
             duration: Duration::from_secs(10),
             requests: Requests { sent: 1000, answered: 990, failed: 6, unknown: 4, ..Requests::default() },
-            bad: Bad { status: 8, body: 1, tag: 1 },
+            bad: Bad { status: 8, body: 1, tag: 1, ..Bad::default() },
             ..Outcome::default()
         };
         outcome.latency.from_sent.record(1_000_000, 980);

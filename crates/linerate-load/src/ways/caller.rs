@@ -8,13 +8,14 @@ use linerate_net::{NetError, NetErrorKind, Time, machine};
 
 use super::outgoing::Outgoing;
 use crate::engine::board::Board;
+use crate::engine::body::BodyView;
 use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::reach::Reach;
 use crate::engine::recorder::{Answer, Recorder, Verdict};
-use crate::engine::session::surplus;
+use crate::engine::session::{Judge, is_farewell, surplus};
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_BODY_BYTES, SAMPLE_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
 use crate::resend::{End, Fate, Unanswered, fate};
@@ -25,6 +26,7 @@ use crate::run::StartError;
 pub(super) struct Desk {
     supply: Supply,
     kinds: Kinds,
+    judge: Arc<Judge>,
     recorder: Recorder,
     board: Arc<Board>,
     next_mark: Time,
@@ -63,6 +65,7 @@ impl Desk {
         Ok(Desk {
             supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
             recorder: Recorder::new(measure_from, false, &kinds, false),
+            judge: Arc::new(Judge::new(None, &kinds)),
             kinds,
             board,
             next_mark: measure_from + Duration::from_secs(1),
@@ -150,6 +153,7 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Caller {
     desk: Arc<Mutex<Desk>>,
+    judge: Arc<Judge>,
     per_connection: Option<u32>,
     reader: ResponseReader,
     cache: HeadCache,
@@ -157,26 +161,25 @@ pub(super) struct Caller {
     run: Option<Run<Stamp>>,
     first_byte: Option<Time>,
     head: Vec<u8>,
-    body: Vec<u8>,
+    body: BodyView,
     /// Memory to render in.
     scratch: Vec<u8>,
     on_connection: u32,
 }
 
-/// Bytes of a body kept to look for the expected text.
-const BODY_BYTES: usize = 1 << 20;
-
 impl Caller {
     pub(super) fn new(desk: Arc<Mutex<Desk>>, per_connection: Option<u32>) -> Caller {
+        let judge = Arc::clone(&lock(&desk).judge);
         Caller {
             desk,
+            judge,
             per_connection,
             reader: ResponseReader::new(Limits::default()),
             cache: HeadCache::new(),
             run: None,
             first_byte: None,
             head: Vec::new(),
-            body: Vec::new(),
+            body: BodyView::default(),
             scratch: Vec::new(),
             on_connection: 0,
         }
@@ -233,7 +236,6 @@ impl Caller {
             desk.recorder.bytes.sent += out.len() as u64;
         }
         self.first_byte = None;
-        self.body.clear();
         self.run = Some(run);
         Next::Send
     }
@@ -250,17 +252,18 @@ impl Caller {
                 Ok(Some(Part::Head(head))) => {
                     self.head.clear();
                     self.head.extend_from_slice(&head.raw()[..head.raw().len().min(SAMPLE_HEAD_BYTES)]);
+                    self.body.begin(head.get(b"content-encoding"), self.judge.finder(run.kind).is_some());
                 }
                 Ok(Some(Part::Body(piece))) => {
-                    let room = BODY_BYTES.saturating_sub(self.body.len()).min(piece.len());
-                    self.body.extend_from_slice(&piece[..room]);
+                    self.body.piece(piece, self.judge.finder(run.kind));
                 }
                 Ok(Some(Part::Interim(_) | Part::Trailers(_))) => {}
                 Ok(Some(Part::End(end))) => {
                     self.answered(now, Some(first).filter(|f| *f < now), end.status);
                     let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
                     // What follows answers nothing that was asked, nor may it answer what is asked next (RFC 9112, 9.2).
-                    if !input.is_empty() && end.status != 101 {
+                    // But a server may say that it gives up on an idle connection (RFC 9110 section 15.5.9).
+                    if !input.is_empty() && end.status != 101 && !is_farewell(input) {
                         let n = surplus(input, &mut self.cache);
                         lock(&self.desk).recorder.unsolicited(now, input, n);
                     }
@@ -279,15 +282,16 @@ impl Caller {
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
         let kind = desk.kinds.get(run.kind);
-        let has = |text: &String| memchr::memmem::find(&self.body, text.as_bytes()).is_some();
+        let found = self.body.end(self.judge.finder(run.kind));
         let verdict = Verdict {
             bad_status: !kind.good_status(status),
-            bad_body: !kind.expectation.body.as_ref().is_none_or(has),
+            bad_body: !found,
+            bad_encoding: self.body.problem().is_some(),
             bad_tag: false,
         };
         desk.busy = desk.busy.saturating_sub(1);
-        let body = &self.body[..self.body.len().min(SAMPLE_BODY_BYTES)];
-        let answer = Answer { now, first_byte, status, verdict, head: &self.head, body };
+        let (body, problem) = (self.body.start(), self.body.problem());
+        let answer = Answer { now, first_byte, status, verdict, head: &self.head, body, problem };
         desk.recorder.answered(&run, &answer, &desk.kinds);
     }
 

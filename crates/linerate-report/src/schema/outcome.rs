@@ -100,6 +100,9 @@ pub struct Bad {
     pub status: u64,
     /// By body.
     pub body: u64,
+    /// By a body that could not be decoded.
+    #[serde(default)]
+    pub encoding: u64,
     /// By tag.
     pub tag: u64,
 }

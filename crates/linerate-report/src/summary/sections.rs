@@ -33,7 +33,7 @@ fn bad(page: &mut Page, outcome: &Outcome) {
     if bad.total() == 0 {
         return;
     }
-    let parts: Vec<String> = [(bad.status, "by status"), (bad.body, "by body"), (bad.tag, "by tag")]
+    let parts: Vec<String> = [(bad.status, "by status"), (bad.body, "by body"), (bad.encoding, "not to be decoded"), (bad.tag, "by tag")]
         .iter()
         .filter(|(n, _)| *n > 0)
         .map(|(n, what)| format!("{} {what}", units::count(*n)))
