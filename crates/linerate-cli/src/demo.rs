@@ -216,6 +216,8 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         tag: None,
         throughput: false,
         checks: Vec::new(),
+        abort_on: Vec::new(),
+        save_responses: 0,
         seed: 1,
     }
 }

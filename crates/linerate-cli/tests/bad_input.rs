@@ -81,6 +81,11 @@ fn what_does_not_go_together_or_does_not_exist() {
     snapshot!(all(&[
         &["load", "--connection", "5", "http://127.0.0.1/"],
         &["load", "-z", "5s", "http://127.0.0.1/"],
+        &["load", "-q", "100", "http://127.0.0.1/"],
+        &["load", "--rps", "100", "http://127.0.0.1/"],
+        &["load", "--stages", "1m:10", "http://127.0.0.1/"],
+        &["load", "-w", "10", "http://127.0.0.1/"],
+        &["load", "-A", "text/plain", "http://127.0.0.1/"],
         &["load", "--vus", "5", "http://127.0.0.1/"],
         &["load", "--latency", "http://127.0.0.1/"],
         &["load", "--json", "{\"a\":1}", "http://127.0.0.1/"],

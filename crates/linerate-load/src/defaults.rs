@@ -38,6 +38,8 @@ impl Plan {
             resend: Resend::default(),
             throughput: false,
             checks: Vec::new(),
+            abort_on: Vec::new(),
+            save_responses: 0,
             seed: 1,
         }
     }

@@ -85,6 +85,15 @@ pub(crate) const ENCODED_KEPT: usize = 64 << 10;
 /// Bytes that come out of a content coding. Reason: a few kilobytes may stand for gigabytes, which take their time.
 pub(crate) const DECODED_BYTES: usize = 64 << 20;
 
+/// Bytes of a body that is saved. Reason: what is wrong with a response shows in its first megabyte.
+pub(crate) const SAVED_BODY_BYTES: usize = 1 << 20;
+
+/// Bytes of a head that is saved: more than a reader takes.
+pub(crate) const SAVED_HEAD_BYTES: usize = 64 << 10;
+
+/// Bytes of all responses that a thread saves. Reason: they are in memory until the end of the run.
+pub(crate) const SAVED_BYTES: usize = 64 << 20;
+
 /// Codings over one another. Reason: servers apply one; a longer list is an attack.
 pub(crate) const CODINGS: usize = 4;
 

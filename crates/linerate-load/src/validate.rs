@@ -6,6 +6,7 @@ use std::time::Duration;
 use linerate_net::link::fault::FaultOptions;
 
 use crate::histogram::LARGEST_NS;
+use crate::plan::limits::MAX_ABORTS;
 use crate::plan::{Io, Order, Pace, Plan};
 
 /// Most requests in flight on one connection.
@@ -126,6 +127,18 @@ impl Plan {
                     self.requests.len()
                 ));
             }
+        }
+        let is_known = |name: &String| self.requests.iter().any(|request| request.name == *name);
+        if let Some(check) = self.checks.iter().find(|c| c.name.as_ref().is_some_and(|name| !is_known(name)))
+        {
+            let mut names: Vec<&str> = self.requests.iter().map(|r| r.name.as_str()).collect();
+            names.dedup();
+            names.truncate(10);
+            let expr = &check.expr;
+            return Err(format!("check {expr}: no request has that name; known are {}", names.join(", ")));
+        }
+        if self.abort_on.len() > MAX_ABORTS {
+            return Err(format!("more than {MAX_ABORTS} conditions are to end the run"));
         }
         match self.data.iter().find(|d| d.rows.is_empty()) {
             Some(empty) => Err(format!("data set \"{}\" has no row: give it at least one", empty.name)),

@@ -64,7 +64,7 @@ fn disturbed(plan: &Plan, outcome: &Outcome) -> Option<String> {
 }
 
 fn rate_missed(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    if !figures::is_open(plan) || outcome.interrupted {
+    if !figures::is_open(plan) || outcome.interrupted || outcome.aborted.is_some() {
         return None;
     }
     let due = outcome.requests.sent + outcome.requests.unsent;

@@ -69,6 +69,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         histogram: latencies_told.then(|| encoded(&outcome.latency)),
         histogram_unit: "us".to_owned(),
         interrupted: outcome.interrupted,
+        aborted: outcome.aborted.clone(),
         unreachable: outcome.unreachable.clone(),
         environment: schema::Environment {
             command: environment.command.clone(),

@@ -67,6 +67,8 @@ pub(crate) fn plan_closed() -> Plan {
         resend: Resend::Idle,
         throughput: false,
         checks: Vec::new(),
+        abort_on: Vec::new(),
+        save_responses: 0,
         seed: 1,
     }
 }

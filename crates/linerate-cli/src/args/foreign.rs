@@ -3,10 +3,14 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What wrk, wrk2, hey, ab, k6, oha and vegeta call it, and how it is said here.
-const FLAGS: [(&str, &str); 13] = [
+const FLAGS: [(&str, &str); 17] = [
     ("-z", "the duration is -d TIME here"),
     ("-R", "the rate is --rate R here"),
     ("--qps", "the rate is --rate R here"),
+    ("--rps", "the rate is --rate R here"),
+    ("--stages", "steps are --rate 0..5k@30s,5k@1m here; users at the same time are connections: -c N"),
+    ("-w", "connections are -c N here, threads -t N"),
+    ("-A", "write the field as a header: -H 'Accept: TYPE'"),
     ("--vus", "users at the same time are connections here: -c N"),
     ("--iterations", "the number of requests is -n N here"),
     ("-m", "the method is -X METHOD here"),
@@ -24,8 +28,16 @@ pub(crate) fn hint(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
+    if takes_quiet_for_a_rate(&std::env::args().collect::<Vec<_>>()) {
+        return Some("-q is --quiet here and takes no number; the rate is --rate R".to_owned());
+    }
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     FLAGS.iter().find(|(name, _)| name == flag).map(|(_, hint)| (*hint).to_owned())
+}
+
+/// `-q 100`, as hey and oha have it: then the number is taken for the URL.
+fn takes_quiet_for_a_rate(typed: &[String]) -> bool {
+    typed.windows(2).any(|pair| pair[0] == "-q" && pair[1].parse::<f64>().is_ok())
 }
 
 /// `--json` with what is a body rather than the name of a file.

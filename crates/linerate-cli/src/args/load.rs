@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use linerate_load::plan::abort::AbortOn;
 use linerate_load::plan::{self, Check, Rate};
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
@@ -149,6 +150,12 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FIELD", conflicts_with_all = ["body", "body_template"], help_heading = WHAT)]
     pub(crate) form: Vec<String>,
 
+    /// Send the bytes of FILE as they are, head and all, also malformed ones; - is standard input
+    ///
+    /// Nothing is filled in and nothing is added. One response is expected each time; it is read as usual.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["body", "body_template", "form"], help_heading = WHAT)]
+    pub(crate) raw: Option<String>,
+
     /// CSV file whose columns fill {{NAME.COLUMN}}; the name is "csv" without one; repeatable
     #[arg(long, value_name = "[NAME=]FILE", value_parser = values::data_file, help_heading = WHAT)]
     pub(crate) data: Vec<DataFile>,
@@ -181,7 +188,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, requires = "openapi", help_heading = FROM)]
     pub(crate) unsafe_methods: bool,
 
-    /// Send an access log (common or combined format) again, at its times
+    /// Send an access log again, at its times: common or combined format, or the JSON of linerate serve; also as .gz
     #[arg(long, value_name = "LOG", group = "made_from", help_heading = FROM)]
     pub(crate) replay: Option<PathBuf>,
 
@@ -210,10 +217,17 @@ pub(crate) struct LoadArgs {
     /// What must hold at the end, else exit code 1: p99<50ms, errors<0.1%, rate>10k; repeatable
     ///
     /// Measured are p50, p99, p99.9 and so on, mean, min, max (from due with --rate), rate, errors (failed, unknown, bad,
-    /// unsent and unsolicited: a count, or with % a share of the requests due), answered, unsolicited and out_of_order.
+    /// unsent and unsolicited: a count, or with % a share of the requests due), answered, unsolicited and out_of_order. The
+    /// name of a request before it means that request alone: login.p99<50ms.
     /// Comparisons are <, <=, > and >=. A request that never left is later than any limit.
     #[arg(long, value_name = "EXPR", value_parser = Check::parse, help_heading = GOOD)]
     pub(crate) check: Vec<Check>,
+
+    /// End the run, with exit code 1, when EXPR holds over the last TIME: errors>5%@10s; repeatable
+    ///
+    /// EXPR is written as for --check, TIME is 1s to 1h. Nothing ends before that time is over.
+    #[arg(long, value_name = "EXPR@TIME", value_parser = AbortOn::parse, help_heading = GOOD)]
+    pub(crate) abort_on: Vec<AbortOn>,
 
     /// Source addresses to spread connections over; each brings its own local ports
     ///
@@ -228,6 +242,12 @@ pub(crate) struct LoadArgs {
     /// Write the results as JSON to FILE, or - for standard output (the summary then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]
     pub(crate) json: Option<PathBuf>,
+
+    /// Keep responses as files in DIR, a new or an empty folder: the first 100, and the first 100 bad ones after them
+    ///
+    /// Each has the head as it came and the body without its transfer coding, up to 1 MiB. It costs speed.
+    #[arg(long, value_name = "DIR", help_heading = RESULTS)]
+    pub(crate) save_responses: Option<PathBuf>,
 
     /// How much of a summary: all of it, or the figure, the percentiles and what went wrong [default: full]
     #[arg(long, value_name = "HOW", value_enum, help_heading = RESULTS)]

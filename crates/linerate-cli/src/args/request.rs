@@ -32,7 +32,7 @@ pub(crate) struct RequestFlags {
     #[arg(short = 'u', long, value_name = "NAME:PASS", value_parser = values::user, help_heading = WHAT)]
     pub(crate) user: Option<String>,
 
-    /// Ask for a compressed answer (which is counted, not unpacked)
+    /// Ask for a compressed answer (unpacked only where a check reads it)
     #[arg(long, help_heading = WHAT)]
     pub(crate) compressed: bool,
 }

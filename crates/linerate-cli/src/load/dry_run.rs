@@ -127,6 +127,10 @@ fn request(out: &mut String, request: &Request) -> std::fmt::Result {
     writeln!(out, "\n[[request]]")?;
     writeln!(out, "name = {}", quoted(&request.name))?;
     writeln!(out, "weight = {}", request.weight)?;
+    if request.is_raw() {
+        let bytes = request.body.as_ref().map_or(0, Body::len);
+        return writeln!(out, "# These are {bytes} bytes that are sent as they are: --raw names their file.");
+    }
     writeln!(out, "method = {}", quoted(&request.method))?;
     writeln!(out, "path = {}", quoted(&request.path))?;
     if !request.fields.is_empty() {

@@ -6,6 +6,7 @@ mod machine;
 mod metrics;
 pub(crate) mod output;
 pub(crate) mod plan;
+mod saved;
 pub(crate) mod target;
 #[cfg(test)]
 mod testing;
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     if let Some(file) = &meaning.plan.pcap_out {
         output::can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
+    args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
     meaning.say_notes();
     let interrupt = Interrupt::listen()?;
     let serving = args.metrics.as_ref().map(|at| metrics::serve(at, &meaning.plan)).transpose()?;
@@ -59,6 +61,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     outcome.warnings.extend(uncounted);
     let short = args.summary == Some(Summary::Short);
     let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, args.explain.then_some(&interrupt))?;
+    if let Some(folder) = &args.save_responses {
+        let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
+    }
     if let (Exit::Unreachable, Some(hint)) = (exit, meaning.hint) {
         let _ = writeln!(io::stderr(), "hint: {hint}");
     }
@@ -123,7 +128,12 @@ fn exit(plan: &Plan, outcome: &Outcome, checks: &[CheckResult]) -> Exit {
         Exit::Unreachable
     } else if outcome.broken.is_some() {
         Exit::Ours
-    } else if nothing_answered || is_bad || outcome.was_down() || checks.iter().any(|check| !check.pass) {
+    } else if outcome.aborted.is_some()
+        || nothing_answered
+        || is_bad
+        || outcome.was_down()
+        || checks.iter().any(|check| !check.pass)
+    {
         Exit::CheckFailed
     } else {
         Exit::Fine
@@ -167,6 +177,8 @@ mod tests {
             exit(&plan, &Outcome { interrupted: true, ..unreachable }, &[check(false)]),
             Exit::Interrupted
         );
+        let aborted = Outcome { aborted: Some("errors>5%@10s".to_owned()), ..fine.clone() };
+        assert_eq!(exit(&plan, &aborted, &[check(true)]), Exit::CheckFailed);
         assert_eq!(exit(&plan, &Outcome::default(), &[]), Exit::Fine);
         let mut bad = Outcome { requests: Requests { answered: 2, ..fine.requests }, ..fine.clone() };
         bad.bad.status = 1;

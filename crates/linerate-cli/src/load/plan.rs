@@ -68,6 +68,7 @@ pub(crate) fn of(args: &LoadArgs) -> Result<Meaning, Fault> {
     Machine::read().check(&plan)?;
     // Compiles every request: slots and fields are in order before anything is sent.
     linerate_load::check(&plan)?;
+    notes.extend(unknowable(&plan));
     notes.extend(not_idempotent(&plan));
     let v6 = plan.target.addresses.iter().any(|a| a.is_ipv6());
     let other = if v6 {
@@ -143,6 +144,8 @@ impl Draft<'_> {
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
+        let mut abort_on = self.in_file(|f| Some(f.abort_on.clone())).unwrap_or_default();
+        abort_on.extend(args.abort_on.iter().cloned());
         let plan = Plan {
             target,
             requests,
@@ -171,6 +174,8 @@ impl Draft<'_> {
             tag: args.tag.clone().or_else(|| self.in_file(|f| f.tag.clone())),
             throughput: args.throughput || self.in_file(|f| f.throughput).unwrap_or(false),
             checks,
+            abort_on,
+            save_responses: if args.save_responses.is_some() { super::saved::RESPONSES } else { 0 },
             seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED),
         };
         Ok((plan, other_family))
@@ -247,6 +252,9 @@ impl Draft<'_> {
             }],
         };
         let args = self.args;
+        if let Some(path) = &args.raw {
+            return raw(args, path, requests.len()).map(|request| vec![request]);
+        }
         let of_one = [
             ("--method", args.request.method.is_some()),
             ("--body", args.request.body.is_some()),
@@ -314,6 +322,58 @@ fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
     rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
 }
 
+/// A request that is a file's bytes, head and all.
+fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
+    let r = &args.request;
+    let made_from = args.plan.is_some()
+        || args.curl.is_some()
+        || args.har.is_some()
+        || args.openapi.is_some()
+        || args.replay.is_some();
+    let others = [
+        ("-X", r.method.is_some()),
+        ("-H", !r.header.is_empty()),
+        ("-u", r.user.is_some()),
+        ("--compressed", r.compressed),
+        ("--tag", args.tag.is_some()),
+        ("--data", !args.data.is_empty()),
+        ("--explain", args.explain),
+        ("a plan from elsewhere", made_from || planned > 1),
+    ];
+    if let Some((flag, _)) = others.iter().find(|(_, given)| *given) {
+        return Err(Fault::input(format!("--raw sends the file as it is, so {flag} would change nothing"))
+            .hint("leave out one of the two"));
+    }
+    let bytes = read_body_file("--raw", path.strip_prefix('@').unwrap_or(path))?;
+    if bytes.is_empty() {
+        return Err(Fault::input(format!("--raw: {path} is empty"))
+            .hint("write a request into it: a head, an empty line, a body"));
+    }
+    let name = format!("raw {path}");
+    let expect = Expectation {
+        status: args.expect_status.as_ref().map(|s| s.0.clone()).unwrap_or_default(),
+        body: args.expect_body.clone(),
+    };
+    let (method, target) = (String::new(), "/".to_owned());
+    Ok(Request {
+        name,
+        weight: 1.0,
+        method,
+        path: target,
+        fields: Vec::new(),
+        body: Some(Body::raw(bytes)),
+        expect,
+    })
+}
+
+/// What nobody can know of a request that was not made here.
+fn unknowable(plan: &Plan) -> Option<String> {
+    plan.requests.iter().any(Request::is_raw).then(|| {
+        "--raw: what is sent is not looked at, so one response is expected for each time that it is sent: if the file holds several          requests, the responses to the others count as unsolicited; if it holds less than one, the server waits and so do we. It is          never sent again, since whether that would do something twice cannot be known"
+            .to_owned()
+    })
+}
+
 /// The variables of the environment that requests name.
 fn variables(requests: &[Request]) -> Result<Option<plan::DataSet>, Fault> {
     env::data_set(requests, |name| std::env::var_os(name)).map_err(|(index, error)| {
@@ -374,7 +434,8 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
 /// What is allowed, and may not be what was meant.
 fn not_idempotent(plan: &Plan) -> Option<String> {
     const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
-    let unsafe_one = plan.requests.iter().find(|r| !IDEMPOTENT.contains(&r.method.as_str()))?;
+    let changes = |r: &&Request| !r.is_raw() && !IDEMPOTENT.contains(&r.method.as_str());
+    let unsafe_one = plan.requests.iter().find(changes)?;
     (plan.depth > 1).then(|| {
         format!(
             "{} is not idempotent: when the server closes a connection without announcing it, the requests in flight on it \

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_load::plan::abort::AbortWatch;
 use linerate_load::{Outcome, Plan, Running};
 use linerate_report::live::{self, Scene, Screen};
 use ratatui::buffer::Buffer;
@@ -21,6 +22,8 @@ use crate::terminal;
 const FRAME: Duration = Duration::from_millis(200);
 /// How often a line is printed where nothing can be redrawn.
 const LINE: Duration = Duration::from_secs(1);
+/// How often it is held against what would end it.
+const LOOK: Duration = Duration::from_millis(100);
 /// Longest sleep between two looks at whether the run has ended.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -107,10 +110,21 @@ pub(super) fn to_the_end(
     let mut next = Instant::now() + if view == View::Picture { Duration::ZERO } else { LINE };
     let mut nap = Duration::from_millis(1);
     let mut stopping = false;
+    let mut abort = AbortWatch::new(&plan.abort_on);
+    let mut aborted = None;
+    let mut looked = Instant::now();
     while !running.finished() {
         if interrupt.asked() && !stopping {
             stopping = true;
             running.stop();
+        }
+        if !stopping && !plan.abort_on.is_empty() && looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            aborted = abort.look(&running.snapshot());
+            if aborted.is_some() {
+                stopping = true;
+                running.stop();
+            }
         }
         if view != View::Nothing && Instant::now() >= next {
             next += every;
@@ -137,7 +151,12 @@ pub(super) fn to_the_end(
     if stderr().is_terminal() {
         let _ = screen.clear(terminal::columns(), &mut stderr());
     }
-    running.join()
+    let mut outcome = running.join();
+    if aborted.is_some() && !interrupt.asked() {
+        outcome.interrupted = false;
+        outcome.aborted = aborted;
+    }
+    outcome
 }
 
 #[cfg(test)]

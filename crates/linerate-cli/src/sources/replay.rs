@@ -1,5 +1,5 @@
-//! `--replay LOG --speed X`: an access log in the common or combined format (Apache, nginx's default), sent again at
-//! the times of its lines.
+//! `--replay LOG --speed X`: an access log in the common or combined format (Apache, nginx's default) or in the JSON of
+//! `linerate serve`, also packed by gzip, sent again at the times of its lines.
 //!
 //! Logs know whole seconds: the lines of one second are spread evenly over it. They know no bodies and no header fields either,
 //! so only safe methods (RFC 9110 section 9.2.1) are sent.
@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use linerate_load::plan::limits::{MAX_DURATION, MAX_REQUESTS};
 use linerate_load::plan::parts::{encode_target, literal};
 use linerate_load::plan::units::quoted;
@@ -18,6 +19,9 @@ use linerate_load::plan::{Expectation, Order, Pace, Request};
 use self::line::{Line, Unusable};
 use super::limits::{MAX_LOG_LINE, MAX_LOG_NAMES, MAX_LOG_REQUESTS};
 use super::{Source, SourceError, count_of, listed, open};
+
+/// How a gzip file begins (RFC 1952 section 2.3.1), whatever its name.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 const EXPECTED: &str =
     "expected are lines such as 127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 2326";
@@ -29,7 +33,12 @@ pub(crate) fn load(path: &Path, speed: f64) -> Result<Source, SourceError> {
             "--speed {speed}: must be above 0; 1 is as it was, 10 ten times as fast"
         )));
     }
-    read(BufReader::with_capacity(1 << 16, open(path)?), path, speed)
+    let mut log = BufReader::with_capacity(1 << 16, open(path)?);
+    let begins = log.fill_buf().map_err(|e| SourceError::file(path, format!("cannot be read: {e}")))?;
+    if begins.starts_with(&GZIP) {
+        return read(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(log)), path, speed);
+    }
+    read(log, path, speed)
 }
 
 fn read(mut log: impl BufRead, path: &Path, speed: f64) -> Result<Source, SourceError> {
@@ -106,11 +115,11 @@ impl Taken {
             Err(Unusable::Request(shown)) => return self.unusable(number, &shown),
         };
         let Line { second, method, target, status } = line;
-        if !matches!(method, "GET" | "HEAD" | "OPTIONS") {
-            *self.unsafe_methods.entry(method.to_owned()).or_default() += 1;
+        if !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS") {
+            *self.unsafe_methods.entry(method).or_default() += 1;
             return;
         }
-        let key = (method.to_owned(), target);
+        let key = (method, target);
         let kind = match self.index.get(&key) {
             Some(kind) => *kind,
             None if self.kinds.len() == MAX_REQUESTS => {
@@ -180,7 +189,10 @@ impl Taken {
                 path,
                 *number,
                 None,
-                format!("no request in the common or combined log format: {}; {EXPECTED}", quoted(text)),
+                format!(
+                    "no request in the common, combined or JSON log format: {}; {EXPECTED}",
+                    quoted(text)
+                ),
             ),
             None => SourceError::file(path, "has no lines"),
         }

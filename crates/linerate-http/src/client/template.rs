@@ -166,6 +166,40 @@ impl Template {
         Ok(template)
     }
 
+    /// Bytes that are sent as they are, malformed or not. Whether they are idempotent cannot be known, so they are not; what their
+    /// first word is says how the answer is framed.
+    pub fn raw(bytes: &Body) -> Template {
+        let mut pieces = Vec::new();
+        for part in bytes.parts() {
+            let raw = Body::raw(Arc::clone(&part.bytes));
+            // What is sent as it is has no slots that could be wrong.
+            pieces.extend(slots::parse_body(&raw, &[], &mut 0).unwrap_or_default());
+        }
+        let body = slots::join(pieces);
+        let first = bytes.parts().first().map_or(&b""[..], |part| &part.bytes);
+        let word = first.split(|b| !b.is_ascii_uppercase()).next().unwrap_or_default();
+        let framed = matches!(word, b"HEAD" | b"CONNECT");
+        let method = if framed { String::from_utf8_lossy(word).into_owned() } else { String::new() };
+        let shares = body.iter().any(|piece| matches!(piece, Piece::Shared(..)));
+        let hint = bytes.len();
+        let mut template = Template {
+            method: method.into(),
+            head: Vec::new(),
+            body,
+            fixed: None,
+            varying_length: false,
+            shares,
+            closes: false,
+            hint,
+        };
+        if !shares {
+            let mut whole = Vec::new();
+            template.render(&Values { seq: 0, now_ms: 0, seed: 0, row: &[] }, &mut whole);
+            template.fixed = Some(whole.into());
+        }
+        template
+    }
+
     /// Every request is the same.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
@@ -262,7 +296,11 @@ impl Template {
 
     /// Sending it twice is as good as once (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
-        matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+        self.has_head() && matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+    }
+
+    fn has_head(&self) -> bool {
+        !self.head.is_empty()
     }
 
     /// The request says `Connection: close`: it is the last on its connection (RFC 9112, section 9.6).

@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 use super::decode::{self, Coding};
-use crate::limits::{ENCODED_BYTES, ENCODED_KEPT, SAMPLE_BODY_BYTES, SAMPLE_ENCODED_BYTES};
+use crate::limits::{ENCODED_BYTES, ENCODED_KEPT, SAMPLE_BODY_BYTES, SAMPLE_ENCODED_BYTES, SAVED_BODY_BYTES};
 
 /// What is known of a body.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(crate) struct BodyView {
     /// As it came, to be decoded when it is whole.
     encoded: Vec<u8>,
     problem: Option<String>,
+    /// All of it as it came, where it is to be kept.
+    whole: Option<Vec<u8>>,
 }
 
 /// The text sought, also across pieces.
@@ -27,8 +29,9 @@ struct Found {
 }
 
 impl BodyView {
-    /// A body begins. `encoding`: its Content-Encoding; `checked`: a text is looked for.
-    pub(crate) fn begin(&mut self, encoding: Option<&[u8]>, checked: bool) {
+    /// A body begins. `encoding`: its Content-Encoding; `checked`: a text is looked for; `whole`: all of it is
+    /// to be kept.
+    pub(crate) fn begin(&mut self, encoding: Option<&[u8]>, checked: bool, whole: bool) {
         self.start.clear();
         self.found.yes = false;
         self.found.tail.clear();
@@ -36,6 +39,7 @@ impl BodyView {
         self.encoded.clear();
         self.encoded.shrink_to(ENCODED_KEPT);
         self.problem = None;
+        self.whole = whole.then(Vec::new);
         self.kept = if encoding.is_some() { SAMPLE_ENCODED_BYTES } else { SAMPLE_BODY_BYTES };
         if let (Some(value), true) = (encoding, checked) {
             match decode::codings(value) {
@@ -50,6 +54,10 @@ impl BodyView {
         let room = self.kept.saturating_sub(self.start.len());
         if room > 0 {
             self.start.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        if let Some(whole) = &mut self.whole {
+            let room = SAVED_BODY_BYTES.saturating_sub(whole.len());
+            whole.extend_from_slice(&piece[..piece.len().min(room)]);
         }
         let Some(finder) = finder else { return };
         if self.codings.is_empty() {
@@ -76,6 +84,11 @@ impl BodyView {
     /// Why it could not be decoded.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
+    }
+
+    /// All of it as it came, where it is to be kept.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        self.whole.as_deref()
     }
 
     /// Its first bytes as they came.

@@ -79,6 +79,9 @@ pub enum RequestError {
 
 /// Compiles a request of the plan; `closing` adds `Connection: close`.
 pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<Template, RequestError> {
+    if request.is_raw() {
+        return Ok(Template::raw(&request.body.clone().unwrap_or_default()));
+    }
     let has = |name: &str| request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     let mut fields = Vec::with_capacity(request.fields.len() + 3);
     if !has("host") {

@@ -67,6 +67,8 @@ pub(crate) struct Orders {
     pub(crate) tag: Option<String>,
     pub(crate) resend: Resend,
     pub(crate) throughput: bool,
+    /// Responses to be kept whole.
+    pub(crate) save_responses: u32,
     pub(crate) open_loop: bool,
     /// When to begin: all cores together.
     pub(crate) start: Time,
@@ -123,7 +125,8 @@ impl<T: Transport> Engine<T> {
         kinds.lend_to(&mut transport, orders.depth);
         let judge = Judge::new(orders.tag.as_deref(), &kinds);
         let cache = orders.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
-        let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput);
+        let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput)
+            .saving(orders.save_responses);
         Engine {
             opening: Opening::new(orders.connections),
             judge,
@@ -254,6 +257,7 @@ impl<T: Transport> Engine<T> {
         let done = session.phase == Phase::Ending && session.pipeline.is_empty();
         self.in_flight -= u64::from(answered);
         if answered > 0 {
+            self.reach.progressed(now);
             self.opening.fruitful();
             self.learnt.answered(answers);
             if self.supply.next_due().is_some_and(|due| due <= now) {

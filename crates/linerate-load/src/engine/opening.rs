@@ -198,7 +198,7 @@ impl<T: Transport> Engine<T> {
             self.learnt.forget();
         }
         let (why, detail) = (connect_failure(error.kind), connect_words(error));
-        self.reach.failed();
+        self.reach.failed(now);
         let mut carried = 0;
         if let Some(mut session) = session {
             for run in session.pipeline.drain() {

@@ -21,7 +21,19 @@ pub(crate) struct Reach {
     until: Option<Time>,
     /// An attempt was made at all.
     tried: bool,
+    /// When a response or a connection came last.
+    progress: Time,
+    /// Times of a second or more without either.
+    quiet: Spans,
+    /// When attempts failed: from the first to the last of those close to one another.
+    failing: Spans,
+    failing_now: Option<(Time, Time)>,
 }
+
+/// Without a response and a connection for so long, a failed attempt means that the server was out of reach.
+const QUIET_NS: u64 = 1_000_000_000;
+/// Attempts this close to one another are noted together.
+const CLOSE_NS: u64 = 100_000_000;
 
 impl Reach {
     pub(crate) fn new(start: Time, measure_from: Time) -> Reach {
@@ -35,6 +47,29 @@ impl Reach {
             at_end: false,
             until: None,
             tried: false,
+            progress: start,
+            quiet: Spans::default(),
+            failing: Spans::default(),
+            failing_now: None,
+        }
+    }
+
+    /// A response came, or a connection.
+    #[inline]
+    pub(crate) fn progressed(&mut self, now: Time) {
+        if now.nanos_since(self.progress) >= QUIET_NS && self.until.is_none() {
+            self.quiet.push(self.since(self.progress), self.since(now));
+        }
+        self.progress = now;
+    }
+
+    fn since(&self, at: Time) -> u64 {
+        at.nanos_since(self.measure_from)
+    }
+
+    fn note_failing(&mut self) {
+        if let Some((from, to)) = self.failing_now.take() {
+            self.failing.push(self.since(from), self.since(to) + 1);
         }
     }
 
@@ -43,6 +78,7 @@ impl Reach {
         if self.is_down() {
             self.note(now);
         }
+        self.progressed(now);
         self.in_vain = false;
         self.tried = true;
         self.victims = 0;
@@ -59,7 +95,16 @@ impl Reach {
     }
 
     /// An attempt to open one failed.
-    pub(crate) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self, now: Time) {
+        if self.until.is_none() && now >= self.measure_from {
+            match &mut self.failing_now {
+                Some((_, to)) if now.nanos_since(*to) < CLOSE_NS => *to = now,
+                _ => {
+                    self.note_failing();
+                    self.failing_now = Some((now, now));
+                }
+            }
+        }
         self.in_vain = true;
         self.tried = true;
     }
@@ -88,6 +133,8 @@ impl Reach {
             self.note(now);
             self.at_end = self.victims > 0;
         }
+        self.progressed(now);
+        self.note_failing();
         self.until = Some(now);
     }
 
@@ -101,7 +148,13 @@ impl Reach {
     /// What was seen until the end; `None` when nothing was tried.
     pub(crate) fn into_down(self) -> Option<Down> {
         let until_ns = self.until?.nanos_since(self.measure_from);
-        self.tried.then_some(Down { spans: self.down, until_ns, at_end: self.at_end })
+        self.tried.then_some(Down {
+            spans: self.down,
+            until_ns,
+            at_end: self.at_end,
+            quiet: self.quiet,
+            failing: self.failing,
+        })
     }
 }
 
@@ -124,7 +177,7 @@ mod tests {
         assert!(!reach.is_down());
         reach.closed(at(1501));
         assert!(!reach.is_down(), "nothing was tried yet");
-        reach.failed();
+        reach.failed(at(0));
         assert!(reach.is_down());
         reach.opened(at(3001));
         reach.end(at(5000));
@@ -138,7 +191,7 @@ mod tests {
             let mut reach = Reach::new(at(0), at(0));
             reach.opened(at(1));
             reach.closed(at(900));
-            reach.failed();
+            reach.failed(at(0));
             (0..victims).for_each(|_| reach.victim());
             reach.end(at(1000));
             reach.opened(at(1500));
@@ -151,15 +204,31 @@ mod tests {
     fn a_failed_attempt_beside_an_open_connection_says_nothing_later() {
         let mut reach = Reach::new(at(0), at(0));
         reach.opened(at(1));
-        reach.failed();
+        reach.failed(at(0));
         reach.closed(at(10));
         assert!(!reach.is_down());
+    }
+
+    /// Connections that are open and silent do not hide that the server takes no others.
+    #[test]
+    fn a_second_in_which_every_attempt_failed_and_nothing_came() {
+        for (answered, failed, bad) in [(2999, 2500, true), (2999, 1500, false), (2400, 2200, false)] {
+            let mut reach = Reach::new(at(0), at(0));
+            reach.opened(at(1));
+            (1..=19).for_each(|i| reach.progressed(at(100 * i)));
+            reach.failed(at(failed));
+            reach.progressed(at(answered));
+            reach.end(at(3000));
+            let down = reach.into_down().unwrap();
+            assert!(down.spans.total().is_zero());
+            assert_eq!(down.had_a_bad_second(), bad, "{answered} {failed}");
+        }
     }
 
     #[test]
     fn of_the_warm_up_nothing_is_counted() {
         let mut reach = Reach::new(at(0), at(1000));
-        reach.failed();
+        reach.failed(at(0));
         reach.opened(at(1200));
         reach.end(at(2000));
         assert_eq!(reach.into_down().unwrap().spans.total(), Duration::from_millis(200));

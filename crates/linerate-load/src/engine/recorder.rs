@@ -6,9 +6,10 @@ use linerate_net::{TcpInfo, TcpTotals, Time};
 use super::kinds::Kinds;
 use super::stamp::Stamp;
 use crate::histogram::Histogram;
-use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SLOWEST, UNSOLICITED_BYTES};
+use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{
-    Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Segments, Tcp, TcpEvents,
+    Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved, Segments, Tcp,
+    TcpEvents,
 };
 
 /// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
@@ -44,6 +45,39 @@ pub(crate) struct Recorder {
     unsolicited: Option<Sample>,
     last_answer: Time,
     no_latencies: bool,
+    saver: Saver,
+}
+
+/// Keeps whole responses: so many from the beginning, and as many bad ones after them.
+#[derive(Debug, Default)]
+pub(crate) struct Saver {
+    any: u32,
+    bad: u32,
+    bytes: usize,
+    saved: Vec<Saved>,
+}
+
+impl Saver {
+    /// Whether another response could be kept.
+    #[inline]
+    pub(crate) fn wants(&self) -> bool {
+        self.any > 0 || self.bad > 0
+    }
+
+    fn take(&mut self, response: Saved) {
+        let left = match (self.any, response.bad) {
+            (1.., _) => &mut self.any,
+            (0, true) => &mut self.bad,
+            (0, false) => return,
+        };
+        *left = left.saturating_sub(1);
+        self.bytes += response.bytes.len();
+        if self.bytes > SAVED_BYTES {
+            (self.any, self.bad) = (0, 0);
+            return;
+        }
+        self.saved.push(response);
+    }
 }
 
 /// Shares of the request names, when the plan has several. Kinds of the same name share one: a replayed log has thousands.
@@ -116,6 +150,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) body: &'a [u8],
     /// Why the body could not be decoded.
     pub(crate) problem: Option<&'a str>,
+    /// The whole body, where it is to be kept.
+    pub(crate) whole: Option<&'a [u8]>,
 }
 
 impl Recorder {
@@ -143,7 +179,20 @@ impl Recorder {
             unsolicited: None,
             last_answer: Time::ZERO,
             no_latencies,
+            saver: Saver::default(),
         }
+    }
+
+    /// Keeps so many responses, and as many bad ones after them.
+    pub(crate) fn saving(mut self, responses: u32) -> Recorder {
+        (self.saver.any, self.saver.bad) = (responses, responses);
+        self
+    }
+
+    /// Whether responses are to be kept whole.
+    #[inline]
+    pub(crate) fn wants_whole(&self) -> bool {
+        self.saver.wants()
     }
 
     pub(crate) fn measuring(&self, now: Time) -> bool {
@@ -184,6 +233,15 @@ impl Recorder {
         }
         if answer.verdict != Verdict::default() {
             self.record_bad(run, answer, n, kinds);
+        }
+        if let Some(body) = answer.whole {
+            self.saver.take(Saved {
+                at_us: answer.now.nanos_since(self.measure_from) / 1000,
+                status: answer.status,
+                bad: answer.verdict != Verdict::default(),
+                request: kinds.get(run.kind).name.clone(),
+                bytes: [answer.head, body].concat(),
+            });
         }
     }
 
@@ -392,6 +450,7 @@ impl Recorder {
         first_byte.subtract(&self.split_whole);
         first_byte.merge(&self.split_first);
         outcome.latency = crate::outcome::Latency { from_due, from_sent, connect: self.connect, first_byte };
+        outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);
         outcome.samples.append(&mut self.slowest);

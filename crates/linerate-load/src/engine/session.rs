@@ -11,7 +11,7 @@ use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{Answer, Recorder, Verdict};
 use super::stamp::Stamp;
-use crate::limits::SAMPLE_HEAD_BYTES;
+use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Session {
             let Some(front) = self.pipeline.front() else {
                 return Ok(unasked(now, input, shared));
             };
-            if shared.judge.plain {
+            if shared.judge.plain && !shared.recorder.wants_whole() {
                 let most = if shared.judge.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
                 let before = input;
                 let taken = self.reader.take_same(shared.cache, &mut input, most);
@@ -233,7 +233,7 @@ impl Session {
             let verdict = Verdict { bad_status, ..Verdict::default() };
             let (head, body) = rest[..whole].split_at(head_len);
             rest = &rest[run.count as usize * whole..];
-            let answer = Answer { now, first_byte, status, verdict, head, body, problem: None };
+            let answer = Answer { now, first_byte, status, verdict, head, body, problem: None, whole: None };
             recorder.answered(&run, &answer, kinds);
         };
         let mut left = count;
@@ -260,8 +260,9 @@ impl Session {
             None => return Ok(None),
             Some(Part::Interim(_) | Part::Trailers(_)) => {}
             Some(Part::Head(head)) => {
-                current.begin(&head, shared.judge.tag.as_deref());
-                current.body.begin(head.get(b"content-encoding"), shared.judge.finder(kind).is_some());
+                let whole = shared.recorder.wants_whole();
+                current.begin(&head, shared.judge.tag.as_deref(), whole);
+                current.body.begin(head.get(b"content-encoding"), shared.judge.finder(kind).is_some(), whole);
             }
             Some(Part::Body(piece)) => {
                 current.body.piece(piece, shared.judge.finder(kind));
@@ -313,7 +314,16 @@ impl Session {
             bad_tag,
         };
         let (body, problem) = (current.body.start(), current.body.problem());
-        let answer = Answer { now, first_byte, status, verdict, head: &current.head, body, problem };
+        let answer = Answer {
+            now,
+            first_byte,
+            status,
+            verdict,
+            head: &current.head,
+            body,
+            problem,
+            whole: current.body.whole(),
+        };
         shared.recorder.answered(&run, &answer, shared.kinds);
     }
 }
@@ -368,11 +378,12 @@ fn usual_ahead(front: &Run<Stamp>) -> u32 {
 }
 
 impl Current {
-    fn begin(&mut self, head: &linerate_http::client::HeadView<'_>, tag: Option<&str>) {
+    fn begin(&mut self, head: &linerate_http::client::HeadView<'_>, tag: Option<&str>, whole: bool) {
         self.status = head.status();
         self.head.clear();
         let raw = head.raw();
-        self.head.extend_from_slice(&raw[..raw.len().min(SAMPLE_HEAD_BYTES)]);
+        let most = if whole { SAVED_HEAD_BYTES } else { SAMPLE_HEAD_BYTES };
+        self.head.extend_from_slice(&raw[..raw.len().min(most)]);
         self.tag = tag
             .and_then(|name| head.get(name.as_bytes()))
             .and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());

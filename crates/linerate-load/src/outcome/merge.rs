@@ -44,6 +44,10 @@ impl Outcome {
             self.io.clone_from(&other.io);
         }
         self.interrupted |= other.interrupted;
+        if self.aborted.is_none() {
+            self.aborted.clone_from(&other.aborted);
+        }
+        self.saved.extend_from_slice(&other.saved);
         if self.broken.is_none() {
             self.broken.clone_from(&other.broken);
         }

@@ -58,6 +58,10 @@ pub struct Outcome {
     pub io: String,
     /// Whether the run was ended early by the user.
     pub interrupted: bool,
+    /// What ended it early because the plan said so, in words.
+    pub aborted: Option<String>,
+    /// Responses that were kept whole.
+    pub saved: Vec<Saved>,
     /// Why the run ended before its time though nobody asked for that: the interface was removed, say. The figures are what was
     /// measured until then.
     pub broken: Option<String>,
@@ -184,7 +188,9 @@ impl Outcome {
     /// Whether the server was out of reach at the end, or for a second or more.
     pub fn was_down(&self) -> bool {
         const LONG: Duration = Duration::from_secs(1);
-        self.down.as_ref().is_some_and(|down| down.at_end || down.spans.longest() >= LONG)
+        self.down
+            .as_ref()
+            .is_some_and(|down| down.at_end || down.spans.longest() >= LONG || down.had_a_bad_second())
     }
 }
 
@@ -383,6 +389,21 @@ impl Core {
             bytes: part.bytes,
         }
     }
+}
+
+/// A response as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// When it was whole, microseconds from the beginning of measuring.
+    pub at_us: u64,
+    /// Its status.
+    pub status: u16,
+    /// It was not good.
+    pub bad: bool,
+    /// Name of the request.
+    pub request: String,
+    /// The head, then the body without its transfer coding, both up to a limit.
+    pub bytes: Vec<u8>,
 }
 
 /// How a run is going: cumulative, cheap to take.

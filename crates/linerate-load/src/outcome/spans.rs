@@ -38,6 +38,15 @@ impl Spans {
         both
     }
 
+    /// When at least one was so.
+    pub fn union(&self, other: &Spans) -> Spans {
+        let mut all: Vec<_> = self.0.iter().chain(&other.0).copied().collect();
+        all.sort_unstable();
+        let mut union = Spans::default();
+        all.into_iter().for_each(|(from, to)| union.push(from, to));
+        union
+    }
+
     /// All of them together.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.0.iter().map(|(from, to)| to - from).sum())
@@ -58,16 +67,35 @@ pub struct Down {
     pub until_ns: u64,
     /// So it was at the end, and requests failed for it.
     pub at_end: bool,
+    /// Times of a second or more in which neither a response nor a connection came.
+    pub quiet: Spans,
+    /// Times in which attempts to connect failed.
+    pub failing: Spans,
 }
 
 impl Down {
+    /// Whether there was a second in which every attempt to connect failed, and no response came: whatever connections were open.
+    pub fn had_a_bad_second(&self) -> bool {
+        const SECOND: u64 = 1_000_000_000;
+        let bad = |quiet: &(u64, u64)| {
+            quiet.1 - quiet.0 >= SECOND && self.failing.0.iter().any(|f| f.0 < quiet.1 && quiet.0 < f.1)
+        };
+        self.quiet.0.iter().any(bad)
+    }
+
     /// What is so for both parts of a run: as long as one of them reaches the server, it is not down.
     pub fn merge(&mut self, other: &Down) {
         let both = self.until_ns.min(other.until_ns);
-        let mut spans = self.spans.intersect(&other.spans);
         // A part that has sent its share earlier says nothing of the time after.
-        let longer = if self.until_ns > other.until_ns { &self.spans } else { &other.spans };
-        longer.0.iter().for_each(|(from, to)| spans.push((*from).max(both), *to));
+        let later = self.until_ns > other.until_ns;
+        let common = |mine: &Spans, theirs: &Spans| {
+            let mut common = mine.intersect(theirs);
+            let longer = if later { mine } else { theirs };
+            longer.0.iter().for_each(|(from, to)| common.push((*from).max(both), *to));
+            common
+        };
+        let (spans, quiet) = (common(&self.spans, &other.spans), common(&self.quiet, &other.quiet));
+        (self.quiet, self.failing) = (quiet, self.failing.union(&other.failing));
         self.at_end = match self.until_ns.cmp(&other.until_ns) {
             Ordering::Less => other.at_end,
             Ordering::Equal => self.at_end && other.at_end,
@@ -107,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_part_that_ended_earlier_has_no_say_later() {
-        let down = |of, until_ns, at_end| Down { spans: spans(of), until_ns, at_end };
+        let down = |of, until_ns, at_end| Down { spans: spans(of), until_ns, at_end, ..Down::default() };
         let (a, b) = (down(&[(10, 20)], 20, false), down(&[(15, 50)], 50, true));
         for (mut one, other) in [(a.clone(), &b), (b.clone(), &a)] {
             one.merge(other);
@@ -116,6 +144,25 @@ mod tests {
         let mut same = down(&[(0, 5)], 5, true);
         same.merge(&down(&[], 5, false));
         assert_eq!(same, down(&[], 5, false));
+    }
+
+    /// One core's attempts fail while another's connections are silent: together that is a bad second.
+    #[test]
+    fn a_bad_second_is_that_of_all_parts() {
+        let second = 1_000_000_000;
+        let part = |quiet: &[(u64, u64)], failing: &[(u64, u64)]| Down {
+            until_ns: 4 * second,
+            quiet: spans(quiet),
+            failing: spans(failing),
+            ..Down::default()
+        };
+        let silent = part(&[(second / 2, 4 * second)], &[]);
+        for (quiet, bad) in [((second, 3 * second), true), ((3 * second, 4 * second), false)] {
+            let mut one = part(&[quiet], &[(2 * second, 2 * second + 1)]);
+            one.merge(&silent);
+            assert_eq!(one.had_a_bad_second(), bad);
+        }
+        assert!(!silent.had_a_bad_second());
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::fmt;
 use super::units::{parse_decimal, parse_scaled, quoted, shown_number, shown_us};
 use super::{Check, Comparison, Metric};
 use crate::Outcome;
+use crate::outcome::{Latency, Named};
 
 /// What checks may look like, for messages.
-const EXAMPLES: &str =
-    "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k or answered>=1000";
+const EXAMPLES: &str = "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k, answered>=1000 or login.p99<50ms";
 
 /// A check and what it found.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,9 @@ impl Check {
     pub fn parse(expr: &str) -> Result<Check, String> {
         let fail = |why: String| format!("check {}: {why}", quoted(expr));
         let text = expr.trim();
-        let Some(at) = text.find(['<', '>', '=', '!', '≤', '≥']) else {
+        // A request's name may hold an equals sign; a limit holds no comparison.
+        let last = text.rfind(['<', '>']).or_else(|| text.find(['=', '!', '≤', '≥']));
+        let Some(at) = last else {
             return Err(fail(format!("there is no comparison in it; {EXAMPLES}")));
         };
         let (name, rest) = (text[..at].trim(), &text[at..]);
@@ -40,14 +42,18 @@ impl Check {
             _ => return Err(fail(format!("comparisons are <, <=, > and >=; {EXAMPLES}"))),
         };
         let limit = limit.trim();
-        let metric = parse_metric(name).map_err(fail)?;
+        let (request, metric) = parse_named(name).map_err(fail)?;
         let (metric, limit) = parse_limit(metric, limit).map_err(fail)?;
-        Ok(Check { expr: text.to_owned(), metric, comparison, limit })
+        Ok(Check { expr: text.to_owned(), name: request.map(str::to_owned), metric, comparison, limit })
     }
 
     /// Holds it against what was measured.
     pub fn evaluate(&self, outcome: &Outcome) -> CheckResult {
-        let measured = measure(self.metric, outcome);
+        let measured = match self.name.as_ref().map(|name| outcome.by_name.get(name)) {
+            // Where all requests have one name, their figures are those of the run.
+            None | Some(None) => measure(self.metric, outcome),
+            Some(Some(named)) => measure(self.metric, &alone(named, outcome)),
+        };
         let pass = measured.as_ref().is_ok_and(|measured| self.holds(measured));
         let shown = match &measured {
             Ok(Measured { value, at_least: false }) => self.metric.shown(*value),
@@ -106,6 +112,37 @@ impl fmt::Display for Comparison {
             Comparison::Greater => ">",
             Comparison::AtLeast => ">=",
         })
+    }
+}
+
+/// A metric, or that of requests of a name: `login.p99`.
+fn parse_named(text: &str) -> Result<(Option<&str>, Metric), String> {
+    let whole = parse_metric(text);
+    if let Ok(metric) = whole {
+        return Ok((None, metric));
+    }
+    let split = |(at, _): (usize, &str)| Some((text[..at].trim(), parse_metric(text[at + 1..].trim()).ok()?));
+    match text.match_indices('.').find_map(split) {
+        Some(("", _)) | None => whole.map(|metric| (None, metric)),
+        Some((_, Metric::Unsolicited | Metric::OutOfOrder)) => {
+            Err("unsolicited and out_of_order are counted for the whole run alone".to_owned())
+        }
+        Some((name, metric)) => Ok((Some(name), metric)),
+    }
+}
+
+/// The share that requests of one name have in a run, as a run of its own.
+fn alone(named: &Named, whole: &Outcome) -> Outcome {
+    let latency = match &whole.latency.from_due {
+        Some(_) => Latency { from_due: Some(named.latency.clone()), ..Latency::default() },
+        None => Latency { from_sent: named.latency.clone(), ..Latency::default() },
+    };
+    Outcome {
+        duration: whole.duration,
+        requests: named.requests,
+        bad: named.bad,
+        latency,
+        ..Outcome::default()
     }
 }
 
@@ -242,7 +279,7 @@ mod tests {
             ("unsolicited<=0", Metric::Unsolicited, AtMost, 0.0),
             ("out_of_order<1", Metric::OutOfOrder, Less, 1.0),
         ] {
-            let expected = Check { expr: expr.trim().to_owned(), metric, comparison, limit };
+            let expected = Check { expr: expr.trim().to_owned(), name: None, metric, comparison, limit };
             assert_eq!(Check::parse(expr), Ok(expected), "{expr}");
         }
     }
@@ -274,6 +311,33 @@ mod tests {
         let said: String =
             wrong.iter().map(|text| format!("{text:12} -> {}\n", Check::parse(text).unwrap_err())).collect();
         insta::assert_snapshot!(said);
+    }
+
+    #[test]
+    fn names_stand_before_what_is_measured() {
+        for (expr, name, metric) in [
+            ("login.p99<50ms", "login", Metric::Percentile(99.0)),
+            ("login.p99.9<50ms", "login", Metric::Percentile(99.9)),
+            ("api.v1.p99.9 <50ms", "api.v1", Metric::Percentile(99.9)),
+            ("GET /?a=b.errors<1%", "GET /?a=b", Metric::ErrorShare),
+            ("the list.rate>10", "the list", Metric::Rate),
+        ] {
+            let check = Check::parse(expr).unwrap();
+            assert_eq!((check.name.as_deref(), check.metric), (Some(name), metric), "{expr}");
+        }
+        assert!(Check::parse("login.unsolicited<1").unwrap_err().contains("whole run alone"));
+        assert!(Check::parse(".p99<1s").is_err() && Check::parse("login.q99<1s").is_err());
+        let mut outcome = outcome();
+        let mut slow = Named {
+            requests: Requests { sent: 10, answered: 8, failed: 2, ..Requests::default() },
+            ..Named::default()
+        };
+        slow.latency.record(5_000_000_000, 8);
+        outcome.by_name.insert("login".to_owned(), slow);
+        assert_eq!(result("login.errors<1%", &outcome), (false, Some(0.2), "20 %".to_owned()));
+        assert_eq!(result("login.p50<1s", &outcome).2, "5 s");
+        assert_eq!(result("login.rate>1", &outcome), (false, Some(0.8), "0.8/s".to_owned()));
+        assert!(result("p50<1s", &outcome).0);
     }
 
     fn outcome() -> Outcome {

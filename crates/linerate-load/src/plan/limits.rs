@@ -51,6 +51,15 @@ pub const MAX_CSV_COLUMNS: usize = 1000;
 /// Data sets of a plan. Reason: slots name them by hand.
 pub const MAX_DATA_SETS: usize = 100;
 
+/// Over how long a condition that ends a run is looked at. Reason: below, a few requests decide; above, it is a check.
+pub const ABORT_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+/// Looks kept for that time. Reason: each is a histogram, and a tenth of a window is fine enough.
+pub const ABORT_LOOKS: u32 = 20;
+
+/// Conditions that end a run. Reason: each costs a look ten times a second.
+pub const MAX_ABORTS: usize = 16;
+
 /// Checks of a plan. Reason: they are read by people.
 pub const MAX_CHECKS: usize = 1000;
 

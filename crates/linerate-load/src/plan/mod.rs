@@ -7,6 +7,7 @@ use std::time::Duration;
 use linerate_http::client::Body;
 use serde::{Deserialize, Serialize};
 
+pub mod abort;
 pub mod body;
 pub mod check;
 mod curve;
@@ -72,6 +73,12 @@ pub struct Plan {
     pub throughput: bool,
     /// What must hold at the end.
     pub checks: Vec<Check>,
+    /// What ends the run early.
+    #[serde(default)]
+    pub abort_on: Vec<abort::AbortOn>,
+    /// How many responses are kept whole.
+    #[serde(default)]
+    pub save_responses: u32,
     /// Seed of everything random (arrivals, weights, `{{rand}}`): the same plan asks for the same again.
     pub seed: u64,
 }
@@ -121,7 +128,7 @@ pub struct Request {
     pub name: String,
     /// Share of all requests, relative to the others' weights (greater than 0).
     pub weight: f64,
-    /// Method token.
+    /// Method token; empty: the body is all that is sent, as it is ([`Request::is_raw`]).
     pub method: String,
     /// Request target in origin form, slots allowed.
     pub path: String,
@@ -132,6 +139,13 @@ pub struct Request {
     pub body: Option<Body>,
     /// What a good answer is.
     pub expect: Expectation,
+}
+
+impl Request {
+    /// Whether the body is the whole request, head and all, sent as it is.
+    pub fn is_raw(&self) -> bool {
+        self.method.is_empty()
+    }
 }
 
 /// What a good answer is. An answer that fails it is answered all the same and counts in `bad`.
@@ -256,6 +270,9 @@ pub enum Io {
 pub struct Check {
     /// As the user wrote it.
     pub expr: String,
+    /// Of which requests, by their name; `None`: of all.
+    #[serde(default)]
+    pub name: Option<String>,
     /// What is looked at.
     pub metric: Metric,
     /// How it is compared.

@@ -15,7 +15,7 @@ use crate::engine::recorder::{Answer, Recorder, Verdict};
 use crate::engine::session::{Judge, is_farewell, surplus};
 use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
-use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
 use crate::resend::{End, Fate, Unanswered, fate};
@@ -64,7 +64,7 @@ impl Desk {
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         Ok(Desk {
             supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
-            recorder: Recorder::new(measure_from, false, &kinds, false),
+            recorder: Recorder::new(measure_from, false, &kinds, false).saving(plan.save_responses),
             judge: Arc::new(Judge::new(None, &kinds)),
             kinds,
             board,
@@ -251,8 +251,11 @@ impl Caller {
                 Ok(None) => return Heard::More,
                 Ok(Some(Part::Head(head))) => {
                     self.head.clear();
-                    self.head.extend_from_slice(&head.raw()[..head.raw().len().min(SAMPLE_HEAD_BYTES)]);
-                    self.body.begin(head.get(b"content-encoding"), self.judge.finder(run.kind).is_some());
+                    let whole = lock(&self.desk).recorder.wants_whole();
+                    let most = if whole { SAVED_HEAD_BYTES } else { SAMPLE_HEAD_BYTES };
+                    self.head.extend_from_slice(&head.raw()[..head.raw().len().min(most)]);
+                    let checked = self.judge.finder(run.kind).is_some();
+                    self.body.begin(head.get(b"content-encoding"), checked, whole);
                 }
                 Ok(Some(Part::Body(piece))) => {
                     self.body.piece(piece, self.judge.finder(run.kind));
@@ -290,8 +293,18 @@ impl Caller {
             bad_tag: false,
         };
         desk.busy = desk.busy.saturating_sub(1);
+        desk.reach.progressed(now);
         let (body, problem) = (self.body.start(), self.body.problem());
-        let answer = Answer { now, first_byte, status, verdict, head: &self.head, body, problem };
+        let answer = Answer {
+            now,
+            first_byte,
+            status,
+            verdict,
+            head: &self.head,
+            body,
+            problem,
+            whole: self.body.whole(),
+        };
         desk.recorder.answered(&run, &answer, &desk.kinds);
     }
 
@@ -382,7 +395,7 @@ impl Caller {
         if connections.opened == 0 {
             desk.unreachable = Some(error.to_string());
         }
-        desk.reach.failed();
+        desk.reach.failed(now);
         let waiting = self.run.take();
         let Some(run) = waiting.or_else(|| desk.next_run(now, true)) else { return false };
         if run.stamp.measured {

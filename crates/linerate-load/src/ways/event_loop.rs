@@ -201,6 +201,7 @@ impl Part {
             tag: plan.tag.clone(),
             resend: plan.resend,
             throughput: plan.throughput,
+            save_responses: plan.save_responses,
             start: self.start,
             open_loop: plan.pace != Pace::Closed,
             wall_offset_ns: machine::wall_offset_ns(),

@@ -61,6 +61,9 @@ pub struct Document {
     pub histogram_unit: String,
     /// Whether the user ended the run early.
     pub interrupted: bool,
+    /// What ended it early because `--abort-on` said so.
+    #[serde(default)]
+    pub aborted: Option<String>,
     /// Why not a single connection could be opened.
     pub unreachable: Option<String>,
     /// Where it happened.

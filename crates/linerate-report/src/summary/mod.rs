@@ -143,6 +143,9 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     if outcome.interrupted {
         page.line(&style.warn("Interrupted: these are the results so far."));
     }
+    if let Some(why) = &outcome.aborted {
+        page.line(&style.wrapped("", &style.bad(&format!("Ended early by --abort-on {why}."))));
+    }
     if outcome.unreachable.is_some() {
         return;
     }
@@ -187,7 +190,15 @@ fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
 
 /// When the server could not be reached, in a line.
 fn unreachable(page: &mut Page, outcome: &Outcome) {
-    let Some(down) = outcome.down.as_ref().filter(|down| !down.spans.total().is_zero()) else { return };
+    let Some(down) = &outcome.down else { return };
+    if down.spans.total().is_zero() {
+        if down.had_a_bad_second() {
+            page.blank();
+            let text = "for a second or more every attempt to connect failed and no response arrived, on the open connections either";
+            page.marked(Mark::Bad, text);
+        }
+        return;
+    }
     let seconds = |time: std::time::Duration| units::short_seconds(time.as_secs_f64());
     let text = format!(
         "the server was unreachable for {} of {} s{}",

@@ -33,11 +33,16 @@ fn bad(page: &mut Page, outcome: &Outcome) {
     if bad.total() == 0 {
         return;
     }
-    let parts: Vec<String> = [(bad.status, "by status"), (bad.body, "by body"), (bad.encoding, "not to be decoded"), (bad.tag, "by tag")]
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{} {what}", units::count(*n)))
-        .collect();
+    let parts: Vec<String> = [
+        (bad.status, "by status"),
+        (bad.body, "by body"),
+        (bad.encoding, "not to be decoded"),
+        (bad.tag, "by tag"),
+    ]
+    .iter()
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, what)| format!("{} {what}", units::count(*n)))
+    .collect();
     page.labelled("bad answers", &parts.join(", "));
     // The first of each kind: three times the same page tells no more than once.
     let mut seen = Vec::new();

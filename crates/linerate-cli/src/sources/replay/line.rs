@@ -2,10 +2,10 @@
 
 /// What a line tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct Line {
     /// Seconds since 1970, UTC.
     pub(super) second: i64,
-    pub(super) method: &'a str,
+    pub(super) method: String,
     /// In origin form; escapes of the log undone.
     pub(super) target: String,
     pub(super) status: Option<u16>,
@@ -21,7 +21,10 @@ pub(super) enum Unusable {
 }
 
 /// Reads a line: anything, then `[time]`, then `"request"`, then the status.
-pub(super) fn parse(line: &str) -> Result<Line<'_>, Unusable> {
+pub(super) fn parse(line: &str) -> Result<Line, Unusable> {
+    if line.trim_start().starts_with('{') {
+        return parse_json(line);
+    }
     let (second, rest) = line
         .match_indices('[')
         .find_map(|(at, _)| {
@@ -41,10 +44,34 @@ pub(super) fn parse(line: &str) -> Result<Line<'_>, Unusable> {
         Some((target, protocol)) if protocol.starts_with("HTTP/") => target,
         _ => rest,
     };
-    let known =
-        !method.is_empty() && method.bytes().all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_');
-    let target = origin_form(target).filter(|_| known).ok_or_else(unusable)?;
-    Ok(Line { second, method, target, status })
+    let target = origin_form(&unescape(target)).filter(|_| is_method(method)).ok_or_else(unusable)?;
+    Ok(Line { second, method: method.to_owned(), target, status })
+}
+
+fn is_method(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_')
+}
+
+/// A line of the JSON log of `linerate serve`: `{"time":784111777,...,"status":200,...,"method":"GET","target":"/",...}`. What was
+/// refused has `request` instead of `method` and `target`.
+fn parse_json(line: &str) -> Result<Line, Unusable> {
+    #[derive(serde::Deserialize)]
+    struct Logged {
+        time: i64,
+        status: Option<u16>,
+        method: Option<String>,
+        target: Option<String>,
+        request: Option<String>,
+    }
+    let logged: Logged = serde_json::from_str(line).map_err(|_| Unusable::Format)?;
+    let Logged { time: second, status, method, target, request } = logged;
+    match (method, target) {
+        (Some(method), Some(target)) => match origin_form(&target).filter(|_| is_method(&method)) {
+            Some(target) => Ok(Line { second, method, target, status }),
+            None => Err(Unusable::Request(format!("{method} {target}"))),
+        },
+        _ => Err(request.map_or(Unusable::Format, Unusable::Request)),
+    }
 }
 
 /// Where the quote ends, past quotes that the log escaped.
@@ -59,7 +86,6 @@ fn end_of_quote(text: &str) -> Option<usize> {
 
 /// The path and query of a target in origin or absolute form.
 fn origin_form(target: &str) -> Option<String> {
-    let target = unescape(target);
     if target.starts_with('/') {
         return Some(target.split('#').next().unwrap_or("").to_owned());
     }

@@ -107,3 +107,44 @@ fn kinds_have_a_limit() {
     assert_eq!((source.requests.len(), times(&source).len()), (MAX_REQUESTS, MAX_REQUESTS + 1));
     assert_eq!(source.notes, ["access.log: 2 requests are left out: it has more than 20000 different ones"]);
 }
+
+/// As `linerate serve --log-format json` writes them, one that it refused among them.
+#[test]
+fn the_json_of_our_own_server_is_read() {
+    let log = "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"duration_us\":7,\"method\":\"GET\",\
+               \"target\":\"/a?b=\\\"{{\",\"host\":\"h\",\"user_agent\":\"x\"}\n\
+               {\"time\":784111776,\"peer\":\"unix:\",\"status\":404,\"bytes\":0,\"duration_us\":1,\"method\":\"HEAD\",\"target\":\"http://h/x\"}\n\
+               {\"time\":784111779,\"peer\":\"1.2.3.4:5\",\"status\":400,\"bytes\":0,\"duration_us\":1,\"request\":\"GET  /\"}\n\
+               {\"time\":784111779,\"status\":200,\"method\":\"POST\",\"target\":\"/form\"}\n\
+               {\"time\":\"soon\"}\n";
+    let source = of(log, 1.0).unwrap();
+    let sent: Vec<_> = source.requests.iter().map(|r| format!("{} {}", r.method, r.path)).collect();
+    assert_eq!(sent, ["GET /a?b=\"{{{{", "HEAD /x"]);
+    assert_eq!(times(&source), [0, 1_000_000_000]);
+    assert_eq!(source.order, Order::Listed(vec![1, 0]));
+    let notes = source.notes.join("; ");
+    for words in [
+        "2 lines that are no requests",
+        "line 3: \"GET  /\"",
+        "1 POST",
+        "1 request was answered with 400 or above",
+    ] {
+        assert!(notes.contains(words), "{words}: {notes}");
+    }
+}
+
+#[test]
+fn a_packed_log_is_read_whatever_its_name() {
+    use std::io::Write;
+    let log = [line(5, "GET /a HTTP/1.1", 200), line(6, "GET /b HTTP/1.1", 200)].concat();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(log.as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    // Logs that were rotated are put together as they are.
+    file.write_all(&packed.repeat(2)).unwrap();
+    assert_eq!(times(&load(file.path(), 1.0).unwrap()).len(), 4);
+    file.as_file().set_len(packed.len() as u64 + 30).unwrap();
+    let error = load(file.path(), 1.0).unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+}

@@ -16,6 +16,7 @@ use toml::de::DeValue;
 pub use error::FileError;
 
 use self::table::{Item, Keys, Source, Table};
+use super::abort::AbortOn;
 use super::data::{check_columns, check_name, load_csv, said};
 use super::limits::{
     BUSY_POLL, MAX_CHECKS, MAX_CONNECTIONS, MAX_DATA_SETS, MAX_DURATION, MAX_PIPELINE, MAX_PLAN_BYTES,
@@ -54,6 +55,7 @@ const RUN_KEYS: &[&str] = &[
     "seed",
     "order",
     "checks",
+    "abort_on",
     "request",
     "data",
 ];
@@ -130,6 +132,8 @@ pub struct PlanFile {
     pub seed: Option<u64>,
     /// `checks`.
     pub checks: Vec<Check>,
+    /// `abort_on`.
+    pub abort_on: Vec<AbortOn>,
     /// `order`: by weight unless it says otherwise.
     pub order: Order,
     /// `[[request]]`: at least one. A path it does not give is empty until [`PlanFile::fill_paths`].
@@ -239,6 +243,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         throughput: top.read("throughput", Item::flag)?,
         seed: top.read("seed", |i| i.whole(0, u64::MAX))?,
         checks: top.read("checks", read_checks)?.unwrap_or_default(),
+        abort_on: top.read("abort_on", read_aborts)?.unwrap_or_default(),
         order: Order::Weighted,
         request: Vec::new(),
         data: Vec::new(),
@@ -317,6 +322,12 @@ fn read_checks(item: &Item<'_>) -> Result<Vec<Check>, FileError> {
         Check::parse(one.text("strings such as \"p99<50ms\"")?).map_err(|why| one.error(why))
     };
     items.iter().map(check).collect()
+}
+
+fn read_aborts(item: &Item<'_>) -> Result<Vec<AbortOn>, FileError> {
+    const WHAT: &str = "conditions such as \"errors>5%@10s\"";
+    let one = |one: &Item<'_>| AbortOn::parse(one.text(WHAT)?).map_err(|why| one.error(why));
+    item.one_or_more().iter().map(one).collect()
 }
 
 fn read_requests<'a>(top: &Table<'a>) -> Result<Vec<requests::Placed<'a>>, FileError> {

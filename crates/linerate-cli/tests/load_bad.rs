@@ -1,0 +1,313 @@
+//! Responses that are not good, under each way of sending: what is looked at, shown and kept of them.
+
+#[macro_use]
+mod common;
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use common::{Said, measured, number};
+use serde_json::Value;
+
+/// Ways of sending that must tell the same.
+const WAYS: [&[&str]; 4] =
+    [&["--io", "epoll"], &["--io", "uring"], &["--way", "threads"], &["--way", "async"]];
+
+/// `a needle in a haystack, a needle in a haystack` and a line end, by Python's gzip and zlib, Node's brotli and zstd's command.
+const CODED: [(&str, &str); 4] = [
+    (
+        "gzip",
+        "1f8b08000000000002034b54c84b4d4dc94955c8cc534854c848ac2c2e494cced601b2b189730100c288595b2f000000",
+    ),
+    ("deflate", "789c4b54c84b4d4dc94955c8cc534854c848ac2c2e494cced601b2b189730100825a1013"),
+    ("br", "1b2e00f805ca6d7d251d7db53cf3415156b4588a4c1527fca2ed71cc6ac4d4bf4fb51309"),
+    ("zstd", "28b52ffd0458fd0000c861206e6565646c6520696e206120686179737461636b2c200a0100ac32c7f16decaf"),
+];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+/// Answers each request with these bytes, some at a time.
+fn answering(answer: Vec<u8>) -> SocketAddr {
+    common::server(move |mut stream| {
+        let mut unread = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            unread.extend_from_slice(&buffer[..n]);
+            while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                unread.drain(..end + 4);
+                if answer.chunks(50).any(|piece| stream.write_all(piece).is_err()) {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+fn coded(status: &str, coding: &str, body: &[u8]) -> Vec<u8> {
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Encoding: {coding}\r\nContent-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn load(way: &[&str], flags: &[&str], to: SocketAddr) -> (Value, Said) {
+    let url = format!("http://{to}/");
+    let mut args = vec!["-c", "2"];
+    if !flags.contains(&"-n") {
+        args.extend(["-n", "20"]);
+    }
+    args.extend_from_slice(way);
+    args.extend_from_slice(flags);
+    args.push(&url);
+    measured(&args)
+}
+
+/// Why each sample is there.
+fn samples(document: &Value) -> impl Iterator<Item = &str> {
+    document["samples"].as_array().into_iter().flatten().filter_map(|sample| sample["why"].as_str())
+}
+
+#[test]
+fn a_check_reads_the_text_behind_the_coding() {
+    for (coding, hex) in CODED {
+        let good = answering(coded("200 OK", coding, &bytes(hex)));
+        for way in WAYS {
+            let (_, said) = load(way, &["--expect-body", "haystack, a needle"], good);
+            assert_eq!(said.code, Some(0), "{coding} {way:?} {}", said.err);
+            let (document, said) = load(way, &["--expect-body", "camel"], good);
+            assert_eq!((said.code, number(&document, "/bad/body")), (Some(1), 20), "{coding} {way:?}");
+            assert!(said.err.contains("body: a needle in a haystack"), "{coding} {way:?} {}", said.err);
+        }
+    }
+}
+
+#[test]
+fn a_coding_that_is_broken_is_named() {
+    for (coding, hex) in CODED {
+        let whole = bytes(hex);
+        let cut = answering(coded("200 OK", coding, &whole[..whole.len() - 8]));
+        for way in WAYS {
+            let (document, said) = load(way, &["--expect-body", "needle"], cut);
+            let counts = (number(&document, "/bad/encoding"), number(&document, "/requests/answered"));
+            assert_eq!((said.code, counts), (Some(1), (20, 20)), "{coding} {way:?} {}", said.err);
+            let why = format!("bad encoding: {coding}: ");
+            assert!(samples(&document).any(|said| said.starts_with(&why)), "{coding} {way:?} {document:#}");
+            assert!(said.err.contains("20 not to be decoded"), "{coding} {way:?} {}", said.err);
+        }
+        // Where no check reads the body it is only counted.
+        let (document, said) = load(WAYS[0], &[], cut);
+        assert_eq!((said.code, number(&document, "/bad/encoding")), (Some(0), 0), "{coding} {}", said.err);
+    }
+    let unknown = answering(coded("200 OK", "lzma", b"x"));
+    let (document, said) = load(WAYS[0], &["--expect-body", "x"], unknown);
+    assert_eq!((said.code, number(&document, "/bad/encoding")), (Some(1), 20), "{}", said.err);
+    assert!(samples(&document).any(|why| why == "bad encoding: \"lzma\" is no coding that can be taken off"));
+}
+
+/// Also where a head is the same as the one before, and is not parsed again.
+#[test]
+fn each_bad_sample_has_the_beginning_of_its_body() {
+    let long = format!("<{}>", "wrong ".repeat(100));
+    let head = format!("HTTP/1.1 500 Oh\r\nContent-Length: {}\r\n\r\n", long.len());
+    let plain = answering(format!("{head}{long}").into_bytes());
+    let coded = answering(coded("500 Oh", "gzip", &bytes(CODED[0].1)));
+    for way in WAYS {
+        for (server, begins, len) in [(plain, "<wrong wrong", 200), (coded, "a needle in a haystack", 48)] {
+            let (document, said) = load(way, &[], server);
+            assert_eq!(said.code, Some(1), "{way:?} {}", said.err);
+            let samples =
+                document["samples"].as_array().expect("samples").iter().filter(|s| s["why"] == "bad status");
+            let bodies: Vec<&str> = samples.map(|s| s["body"].as_str().unwrap_or_default()).collect();
+            assert_eq!(bodies.len(), 8, "{way:?}");
+            assert!(
+                bodies.iter().all(|body| body.starts_with(begins) && body.len() == len),
+                "{way:?} {bodies:?}"
+            );
+        }
+    }
+}
+
+/// Keeps what each connection sent, and answers each piece that ends with a mark.
+fn recording(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&all);
+    let address = common::server(move |mut stream| {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            let ended = buffer[..n].ends_with(b"END");
+            kept.lock().expect("sound").extend_from_slice(&buffer[..n]);
+            if ended && stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, all)
+}
+
+fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(bytes).expect("written");
+    file
+}
+
+#[test]
+fn raw_bytes_are_sent_as_they_are() {
+    let small = b"GET  / HTTP/9.9\nHost\0: {{seq}} {{\r\n\xff END".to_vec();
+    let large = [&b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n"[..], &[b'{'; 200_000], b"END"].concat();
+    for bytes in [small, large] {
+        let (address, all) = recording("HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n");
+        let raw = file(&bytes);
+        let name = raw.path().display().to_string();
+        for way in WAYS {
+            let url = format!("http://{address}/");
+            let mut args =
+                vec!["-c", "1", "-n", "5", "--raw", &name, "--expect-status", "400", "--per-connection", "3"];
+            args.extend_from_slice(way);
+            args.push(&url);
+            let (document, said) = measured(&args);
+            let answered = number(&document, "/requests/answered");
+            assert_eq!((said.code, answered), (Some(0), 5), "{way:?} {}", said.err);
+            assert!(said.err.contains("one response is expected"), "{}", said.err);
+            let sent = std::mem::take(&mut *all.lock().expect("sound"));
+            assert!(sent == bytes.repeat(5), "{way:?} {} bytes", sent.len());
+            assert_eq!(number(&document, "/bytes/sent"), sent.len() as u64, "{way:?}");
+        }
+    }
+    // A file that holds two requests gets a response that was not expected, and a HEAD none with a body.
+    let two = file(b"two requests END");
+    let (address, _) =
+        recording("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let (document, _) = load(WAYS[0], &["--raw", &two.path().display().to_string()], address);
+    assert!(number(&document, "/requests/unsolicited_responses") > 0, "{document:#}");
+    let head = file(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\nEND");
+    let (address, _) = recording("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n");
+    for way in WAYS {
+        let (document, said) = load(way, &["--raw", &head.path().display().to_string()], address);
+        assert_eq!(
+            (said.code, number(&document, "/requests/answered")),
+            (Some(0), 20),
+            "{way:?} {}",
+            said.err
+        );
+    }
+}
+
+#[test]
+fn raw_goes_with_nothing_that_makes_a_request() {
+    let some = file(b"x");
+    let empty = file(b"");
+    let [some, empty] = [&some, &empty].map(|f| f.path().display().to_string());
+    for (args, words) in [
+        (&["--raw", "/no/such/file"][..], "--raw: /no/such/file cannot be read: there is no such file"),
+        (&["--raw", &empty], "is empty"),
+        (&["--raw", &some, "-H", "A: b"], "so -H would change nothing"),
+        (&["--raw", &some, "-X", "PUT"], "so -X would change nothing"),
+        (&["--raw", &some, "--tag", "X-Id"], "so --tag would change nothing"),
+        (&["--raw", &some, "--explain"], "so --explain would change nothing"),
+        (&["--raw", &some, "--body", "x"], "cannot be used with"),
+    ] {
+        let mut all = vec!["load"];
+        all.extend_from_slice(args);
+        all.push("http://127.0.0.1:1/");
+        let said = common::run(&all);
+        assert!(said.code == Some(2) && said.err.contains(words), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn responses_are_kept_as_files() {
+    let answer = "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n../\r\n2\r\n/x\r\n0\r\n\r\n";
+    let address = common::answering(answer);
+    for way in WAYS {
+        let parent = tempfile::tempdir().expect("a folder");
+        let folder = parent.path().join("kept");
+        let name = folder.display().to_string();
+        let (document, said) = load(way, &["-n", "5", "--save-responses", &name], address);
+        assert_eq!(
+            (said.code, number(&document, "/requests/answered")),
+            (Some(1), 5),
+            "{way:?} {}",
+            said.err
+        );
+        let mut names: Vec<_> = std::fs::read_dir(&folder)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            ["001", "002", "003", "004", "005"].map(|n| format!("{n}-404-GET.http")),
+            "{way:?}"
+        );
+        let kept = std::fs::read_to_string(folder.join(&names[4])).expect("a file");
+        assert_eq!(kept, "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n..//x", "{way:?}");
+        // A folder with something in it is no place for another run, and nothing is sent.
+        let said = common::run(&["load", "--save-responses", &name, &format!("http://{address}/")]);
+        assert!(said.code == Some(2) && said.err.contains("is not empty"), "{said:?}");
+        let said =
+            common::run(&["load", "--save-responses", "/no/such/folder", &format!("http://{address}/")]);
+        assert!(said.code == Some(2) && said.err.contains("hint: "), "{said:?}");
+    }
+}
+
+#[test]
+fn a_condition_ends_the_run() {
+    let bad = common::answering("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    for way in WAYS {
+        let (document, said) = load(way, &["-n", "1G", "-d", "50s", "--abort-on", "errors>5%@1s"], bad);
+        assert_eq!(said.code, Some(1), "{way:?} {}", said.err);
+        assert_eq!(document["aborted"], "errors>5%@1s: 100 % over the last 1s", "{way:?}");
+        assert_eq!(document["interrupted"], false);
+        assert!(document["duration_s"].as_f64().expect("a number") < 40.0, "{way:?}");
+        assert!(said.err.contains("Ended early by --abort-on errors>5%@1s"), "{way:?} {}", said.err);
+    }
+    let good = common::answering(common::HELLO);
+    let (document, said) = load(WAYS[0], &["-n", "1G", "-d", "1500ms", "--abort-on", "errors>5%@1s"], good);
+    assert_eq!((said.code, &document["aborted"]), (Some(0), &Value::Null), "{}", said.err);
+    let said = common::run(&["load", "--abort-on", "errors>5%", "http://127.0.0.1:1/"]);
+    assert!(said.code == Some(2) && said.err.contains("over how long"), "{said:?}");
+}
+
+#[test]
+fn a_check_may_mean_one_request() {
+    let address = common::server(|mut stream| {
+        let mut reader = std::io::BufReader::new(stream.try_clone().expect("the same"));
+        let mut line = String::new();
+        let mut bad = false;
+        while std::io::BufRead::read_line(&mut reader, &mut line).is_ok_and(|n| n > 0) {
+            bad |= line.starts_with("GET /b");
+            if line == "\r\n" {
+                let status = if std::mem::take(&mut bad) { "500 No" } else { "200 OK" };
+                let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+            }
+            line.clear();
+        }
+    });
+    let plan = format!(
+        "url = \"http://{address}/\"\nconnections = 2\nrequests = 40\norder = \"listed\"\n\
+         [[request]]\nname = \"home\"\npath = \"/\"\n[[request]]\nname = \"api.v1\"\npath = \"/b\"\n"
+    );
+    let plan = file(plan.as_bytes());
+    let name = plan.path().display().to_string();
+    for way in WAYS {
+        for (check, value, code) in [
+            ("home.errors<1%", 0.0, 0),
+            ("api.v1.errors<1%", 1.0, 1),
+            ("api.v1.answered>=20", 20.0, 0),
+            ("home.p99.9<60s", -1.0, 0),
+        ] {
+            let mut args = vec!["--plan", &name, "--check", check];
+            args.extend_from_slice(way);
+            let (document, said) = measured(&args);
+            assert_eq!(said.code, Some(code), "{way:?} {check} {}", said.err);
+            let measured = document["checks"][0]["value"].as_f64().expect("a number");
+            assert!(value < 0.0 || (measured - value).abs() < 1e-9, "{way:?} {check} {measured}");
+        }
+    }
+    let said = common::run(&["load", "--plan", &name, "--check", "hom.p99<1s"]);
+    let words = "check hom.p99<1s: no request has that name; known are home, api.v1";
+    assert!(said.code == Some(2) && said.err.contains(words), "{said:?}");
+}

@@ -1,0 +1,161 @@
+//! `--abort-on 'errors>5%@10s'`: a run that ends early when something holds over the last while.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::CheckResult;
+use super::units::{parse_duration, quoted, shown_duration};
+use super::{Check, limits::ABORT_LOOKS, limits::ABORT_WINDOW};
+use crate::Outcome;
+use crate::outcome::{Latency, Snapshot};
+
+/// What ends a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AbortOn {
+    /// As the user wrote it.
+    pub expr: String,
+    /// What must hold, as checks are written.
+    pub check: Check,
+    /// Over how long.
+    pub window: Duration,
+}
+
+impl AbortOn {
+    /// Reads `CHECK@TIME`. The error says what would be right.
+    pub fn parse(text: &str) -> Result<AbortOn, String> {
+        const EXAMPLE: &str = "write for example errors>5%@10s or p99>1s@30s";
+        let fail = |why: String| format!("{}: {why}", quoted(text));
+        let Some((check, window)) = text.trim().rsplit_once('@') else {
+            return Err(fail(format!("it does not say over how long; {EXAMPLE}")));
+        };
+        let window = parse_duration(window.trim()).map_err(|why| fail(format!("{why}; {EXAMPLE}")))?;
+        if !ABORT_WINDOW.contains(&window) {
+            let (least, most) = (shown_duration(*ABORT_WINDOW.start()), shown_duration(*ABORT_WINDOW.end()));
+            return Err(fail(format!("the time must be between {least} and {most}")));
+        }
+        let check = Check::parse(check)?;
+        if check.name.is_some() {
+            return Err(fail(
+                "while the run lasts, requests are not told apart by name; leave the name out".to_owned(),
+            ));
+        }
+        Ok(AbortOn { expr: text.trim().to_owned(), check, window })
+    }
+}
+
+/// Looks at a run while it lasts. Sans-IO: it is given snapshots.
+#[derive(Debug)]
+pub struct AbortWatch {
+    conditions: Vec<AbortOn>,
+    longest: Duration,
+    kept: VecDeque<Snapshot>,
+}
+
+impl AbortWatch {
+    /// One that looks for these.
+    pub fn new(conditions: &[AbortOn]) -> AbortWatch {
+        let longest = conditions.iter().map(|c| c.window).max().unwrap_or_default();
+        AbortWatch { conditions: conditions.to_vec(), longest, kept: VecDeque::new() }
+    }
+
+    /// The first condition that has held over its time, and what was measured, in words.
+    pub fn look(&mut self, now: &Snapshot) -> Option<String> {
+        if self.conditions.is_empty() || !now.measuring {
+            return None;
+        }
+        let step = self.longest / ABORT_LOOKS;
+        let is_new = |last: &Snapshot| now.elapsed.saturating_sub(last.elapsed) >= step;
+        if self.kept.back().is_none_or(is_new) {
+            self.kept.push_back(Snapshot { series: Vec::new(), ..now.clone() });
+        }
+        while self.kept.get(1).is_some_and(|next| now.elapsed.saturating_sub(next.elapsed) >= self.longest) {
+            self.kept.pop_front();
+        }
+        self.conditions.iter().find_map(|condition| {
+            let old = |kept: &&Snapshot| now.elapsed.saturating_sub(kept.elapsed) >= condition.window;
+            let then = self.kept.iter().rev().find(old)?;
+            let CheckResult { pass, value, shown, .. } = condition.check.evaluate(&between(then, now));
+            let text =
+                || format!("{}: {shown} over the last {}", condition.expr, shown_duration(condition.window));
+            (pass && value.is_some()).then(text)
+        })
+    }
+}
+
+/// What happened between two looks.
+fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
+    let mut outcome = Outcome { duration: now.elapsed - then.elapsed, ..Outcome::default() };
+    let (r, a, b) = (&mut outcome.requests, &now.requests, &then.requests);
+    r.answered = a.answered.saturating_sub(b.answered);
+    r.failed = a.failed.saturating_sub(b.failed);
+    r.unknown = a.unknown.saturating_sub(b.unknown);
+    r.unsolicited_responses = a.unsolicited_responses.saturating_sub(b.unsolicited_responses);
+    r.out_of_order_responses = a.out_of_order_responses.saturating_sub(b.out_of_order_responses);
+    // What is still in flight is neither good nor bad yet.
+    r.sent = r.answered + r.failed + r.unknown;
+    outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
+    let mut latency = now.latency.clone();
+    latency.subtract(&then.latency);
+    outcome.latency = Latency { from_sent: latency, ..Latency::default() };
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, answered: u64, failed: u64) -> Snapshot {
+        let mut snapshot =
+            Snapshot { elapsed: Duration::from_millis(ms), measuring: true, ..Snapshot::default() };
+        snapshot.requests.answered = answered;
+        snapshot.requests.failed = failed;
+        snapshot
+    }
+
+    #[test]
+    fn only_what_held_over_the_whole_time_counts() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("errors>5%@2s").unwrap()]);
+        // Two failures at once, then a second without.
+        for (ms, answered, failed) in [(0, 0, 0), (500, 10, 2), (1000, 60, 2), (1500, 90, 2), (2000, 120, 2)]
+        {
+            assert_eq!(watch.look(&at(ms, answered, failed)), None, "{ms}");
+        }
+        assert_eq!(watch.look(&at(2500, 140, 4)), None);
+        let said = watch.look(&at(3000, 150, 12)).unwrap();
+        assert_eq!(said, "errors>5%@2s: 10 % over the last 2s");
+    }
+
+    #[test]
+    fn nothing_ends_a_run_of_which_nothing_is_known() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("p99>1ms@1s").unwrap()]);
+        assert_eq!(watch.look(&at(0, 0, 0)), None);
+        assert_eq!(watch.look(&at(5000, 0, 0)), None);
+        let mut warm = AbortWatch::new(&[AbortOn::parse("errors>0@1s").unwrap()]);
+        assert_eq!(warm.look(&Snapshot { measuring: false, ..at(0, 0, 0) }), None);
+        assert_eq!(warm.look(&Snapshot { measuring: false, ..at(5000, 0, 9) }), None);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_limit() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("errors>5%@1h").unwrap()]);
+        (0..100_000).for_each(|i| assert_eq!(watch.look(&at(100 * i, i, 0)), None));
+        assert!(watch.kept.len() <= ABORT_LOOKS as usize + 2, "{}", watch.kept.len());
+    }
+
+    #[test]
+    fn errors_say_what_would_be_right() {
+        for (text, words) in [
+            ("errors>5%", "does not say over how long"),
+            ("errors>5%@", "errors>5%@10s"),
+            ("errors>5%@fast", "errors>5%@10s"),
+            ("errors>5%@1ms", "between 1s and 1h"),
+            ("errors@10s", "no comparison"),
+            ("login.p99>1s@10s", "leave the name out"),
+        ] {
+            let error = AbortOn::parse(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
