@@ -104,6 +104,16 @@ pub(crate) const LOOKS_PER_SECOND: usize = 256;
 /// Times in a second at which some of these are made. Reason: all at once would hold responses back.
 pub(crate) const LOOKS_SPREAD: u32 = 32;
 
+/// Places of the table of a TCP of our own that are looked through at once for those who want to see connections. Reason: each costs
+/// some tens of nanoseconds, and responses wait meanwhile.
+pub(crate) const FLOW_PLACES: usize = 512;
+
+/// ... and in all. Reason: who asks waits for it.
+pub(crate) const FLOW_PLACES_ALL: usize = 4096;
+
+/// Connections that are shown of each core: those with the longest queues.
+pub(crate) const FLOWS_SHOWN: usize = 100;
+
 /// In a run of short connections one connection of so many is asked for its TCP counters. Reason: asking each would cost a
 /// system call per request.
 pub(crate) const SHORT_INFO_EVERY: u32 = 64;

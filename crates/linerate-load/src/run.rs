@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_net::link::pcap::PcapFile;
-use linerate_net::{Line, machine};
+use linerate_net::{FlowInfo, Line, machine};
 
 use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
@@ -57,12 +57,26 @@ pub struct Running {
 
 /// Tells how a run is going, from any thread. Neither it nor who asks it ever waits for the network.
 #[derive(Clone, Debug)]
-pub struct Watcher(Arc<Mutex<Snapshot>>);
+pub struct Watcher {
+    latest: Arc<Mutex<Snapshot>>,
+    boards: Vec<Arc<Board>>,
+}
 
 impl Watcher {
     /// How it is going, as it was at most a tenth of a second ago.
     pub fn snapshot(&self) -> Snapshot {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks for the connections of a TCP of our own (`--io xdp`); the cores look through them bit by bit.
+    pub fn ask_for_flows(&self) {
+        self.boards.iter().for_each(|board| board.ask_for_flows());
+    }
+
+    /// The connections that were asked for, of each core those with the longest queues; `None` until all cores have looked.
+    pub fn flows(&self) -> Option<Vec<FlowInfo>> {
+        let waits = self.boards.iter().any(|board| board.flows_wanted());
+        (!waits).then(|| self.boards.iter().flat_map(|board| board.flows()).collect())
     }
 }
 
@@ -133,7 +147,7 @@ impl Running {
 
     /// For another thread that wants to know how it is going.
     pub fn watcher(&self) -> Watcher {
-        Watcher(Arc::clone(&self.latest))
+        Watcher { latest: Arc::clone(&self.latest), boards: self.boards.clone() }
     }
 
     /// When measuring begins, or began.

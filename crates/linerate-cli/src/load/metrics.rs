@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linerate_load::outcome::{Failure, SegmentCounts, SegmentEvent};
+use linerate_load::plan::Io;
 use linerate_load::{Plan, Snapshot, Watcher};
-use linerate_net::{machine, sock_diag};
+use linerate_net::{FlowInfo, machine, sock_diag};
 use linerate_report::live::Scene;
 use linerate_report::top::{Flow, Flows, Load, Loop, Loops, Process as Shown};
-use linerate_serve::{Address, Handle, Metrics, Page, Process, Request, Response, ServerOptions, spawn_with};
+use linerate_serve::{
+    Address, Handle, Metrics, Page, Process, Request, Response, ServerOptions, sleep, spawn_with,
+};
 use serde::Serialize;
 
 use super::capture::Counted;
@@ -24,6 +27,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 const SOCKETS_LISTED: usize = 20_000;
 /// Connections told. Reason: a screen, or two.
 const FLOWS: usize = 100;
+/// How long the sending threads may take to show their connections. Reason: they look through them a thirtieth of a second apart.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of the buckets of latencies, nanoseconds: those of a server's durations, and one below.
 const BUCKETS: [u64; 17] = [
     50_000,
@@ -63,8 +68,13 @@ pub(super) fn serve(at: &Address, plan: &Plan) -> Result<Serving, Fault> {
     let server = spawn_with(options, move || {
         let told = told.clone();
         move |request: Request| {
-            let answer = told.answer(request.path());
-            async move { answer }
+            let told = told.clone();
+            async move {
+                match (request.path(), told.plan.io) {
+                    ("/stats/flows", Io::Xdp) => told.own_flows().await,
+                    (path, _) => told.answer(path),
+                }
+            }
         }
     })
     .map_err(|e| {
@@ -109,6 +119,32 @@ impl Told {
             },
             _ => Response::status(404),
         }
+    }
+
+    /// The connections of our own TCP, as its threads show them.
+    async fn own_flows(&self) -> Response {
+        let Some((watcher, _)) = self.run.get() else { return json(&Flows::default()) };
+        watcher.ask_for_flows();
+        let begun = Instant::now();
+        let mut shown = loop {
+            match watcher.flows() {
+                Some(flows) => break flows,
+                None if begun.elapsed() > PATIENCE => break Vec::new(),
+                None => sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let queued = |f: &FlowInfo| f.unread_bytes + f.unsent_bytes + f.unacked_bytes;
+        shown.sort_by_key(|flow| std::cmp::Reverse(queued(flow)));
+        let flow = |f: &FlowInfo| Flow {
+            local: f.local.to_string(),
+            remote: f.remote.to_string(),
+            state: f.state.name().to_owned(),
+            unread_bytes: f.unread_bytes as u64,
+            unsent_bytes: f.unsent_bytes as u64,
+            unacked_bytes: f.unacked_bytes as u64,
+        };
+        let total = watcher.snapshot().stack.map_or(0, |stack| stack.connections);
+        json(&Flows { total, flows: shown.iter().take(FLOWS).map(flow).collect(), ..Flows::default() })
     }
 
     fn snapshot(&self) -> Snapshot {

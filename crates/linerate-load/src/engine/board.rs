@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use linerate_net::{TcpTotals, Time};
+use linerate_net::{FlowInfo, TcpTotals, Time};
 
 use super::recorder::Recorder;
 use crate::histogram::Histogram;
@@ -22,6 +22,9 @@ pub(crate) struct Board {
     /// The thread that works, 0 when none does.
     worker: AtomicU32,
     word: Mutex<Word>,
+    /// Somebody wants to see the connections of a TCP of our own.
+    flows_wanted: AtomicBool,
+    flows: Mutex<Vec<FlowInfo>>,
 }
 
 /// What the cores of a run tell one another.
@@ -100,6 +103,25 @@ impl Board {
 
     fn word(&self) -> MutexGuard<'_, Word> {
         self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask_for_flows(&self) {
+        self.flows_wanted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn flows_wanted(&self) -> bool {
+        self.flows_wanted.load(Ordering::Acquire)
+    }
+
+    /// The connections that were asked for.
+    pub(crate) fn show_flows(&self, flows: Vec<FlowInfo>) {
+        *self.flows.lock().unwrap_or_else(PoisonError::into_inner) = flows;
+        self.flows_wanted.store(false, Ordering::Release);
+    }
+
+    /// Those that were shown last.
+    pub(crate) fn flows(&self) -> Vec<FlowInfo> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks the core to stop.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use linerate_net::{Time, Transport};
+use linerate_net::{FlowInfo, Time, Transport};
 
 use super::Engine;
 use super::session::{Phase, Session};
-use crate::limits::{LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY};
+use crate::limits::{
+    FLOW_PLACES, FLOW_PLACES_ALL, FLOWS_SHOWN, LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY,
+};
 
 /// When, and where to go on.
 #[derive(Debug)]
@@ -17,11 +19,21 @@ pub(super) struct Looks {
     begin: Option<Time>,
     /// Short connections closed so far.
     closed_short: u32,
+    /// Connections of a TCP of our own, for those who want to see them: the next place of its table, and what was found before.
+    flow_place: usize,
+    flows: Vec<FlowInfo>,
 }
 
 impl Looks {
     pub(super) fn new(measure_from: Time) -> Looks {
-        Looks { next: Time::ZERO, slot: 0, begin: Some(measure_from), closed_short: 0 }
+        Looks {
+            next: Time::ZERO,
+            slot: 0,
+            begin: Some(measure_from),
+            closed_short: 0,
+            flow_place: 0,
+            flows: Vec::new(),
+        }
     }
 
     pub(super) fn next(&self) -> Time {
@@ -42,6 +54,9 @@ impl<T: Transport> Engine<T> {
                 looks.next = looks.next.min(begin);
             }
         }
+        if self.board.flows_wanted() {
+            self.look_for_flows();
+        }
         let spread = LOOKS_SPREAD as usize;
         let most = self.sessions.len().div_ceil(spread).min(LOOKS_PER_SECOND / spread);
         // Free places cost a look as well: a table that was larger once must not hold the loop up.
@@ -54,6 +69,22 @@ impl<T: Transport> Engine<T> {
             if let Some(info) = self.transport.info(session.conn) {
                 self.recorder.look(session.looked.as_ref(), &info);
                 session.looked = Some(info);
+            }
+        }
+    }
+
+    /// Some places more of the table; those with the longest queues are shown in the end.
+    fn look_for_flows(&mut self) {
+        let Looks { flow_place, flows, .. } = &mut self.looks;
+        let next = self.transport.flows(*flow_place, FLOW_PLACES, |flow| flows.push(flow));
+        let queued = |f: &FlowInfo| f.unread_bytes + f.unsent_bytes + f.unacked_bytes;
+        flows.sort_by_key(|flow| std::cmp::Reverse(queued(flow)));
+        flows.truncate(FLOWS_SHOWN);
+        match next.filter(|place| *place < FLOW_PLACES_ALL) {
+            Some(place) => *flow_place = place,
+            None => {
+                *flow_place = 0;
+                self.board.show_flows(std::mem::take(flows));
             }
         }
     }
