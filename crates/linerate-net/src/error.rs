@@ -26,6 +26,10 @@ pub enum NetErrorKind {
     NotPermitted,
     /// A call that makes no sense, such as sending a range that was not lent.
     Misuse,
+    /// A [layer](crate::layer)'s handshake failed (TLS).
+    Handshake,
+    /// The peer closed the connection without the end that its protocol has (TLS: without `close_notify`).
+    Cut,
     /// Anything else; the message has the kernel's words.
     Other,
 }
@@ -77,6 +81,8 @@ impl NetError {
             NetErrorKind::AddressInUse => "address in use",
             NetErrorKind::NotPermitted => "not permitted",
             NetErrorKind::Misuse => "a call that makes no sense",
+            NetErrorKind::Handshake => "the handshake failed",
+            NetErrorKind::Cut => "connection cut off by the peer",
             NetErrorKind::Other if self.errno == 0 => "failed",
             NetErrorKind::Other => return io::Error::from_raw_os_error(self.errno).to_string(),
         };

@@ -1,0 +1,196 @@
+//! What a client expects of servers.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
+};
+
+use crate::pem::{Identity, TlsError, certificates};
+use crate::{Version, words::describe};
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Roots {
+    /// Those of this machine.
+    System,
+    /// Those of a PEM text, with the name that errors use.
+    Pem(String, Vec<u8>),
+    /// Anybody's: nothing is checked.
+    Insecure,
+}
+
+/// How a client speaks TLS.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// Whose certificates are believed.
+    pub roots: Roots,
+    /// The least version.
+    pub least: Version,
+    /// The highest version.
+    pub most: Version,
+    /// Cipher suites by their registered names, in the order of preference; empty: the usual ones.
+    pub ciphers: Vec<String>,
+    /// Protocols for ALPN, in the order of preference.
+    pub alpn: Vec<Vec<u8>>,
+    /// Resume sessions, as browsers do.
+    pub resume: bool,
+    /// What the client proves to be, if asked.
+    pub identity: Option<Identity>,
+    /// Write secrets to the file that the variable SSLKEYLOGFILE names, if it is set.
+    pub key_log: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions {
+            roots: Roots::System,
+            least: Version::Tls12,
+            most: Version::Tls13,
+            ciphers: Vec::new(),
+            alpn: Vec::new(),
+            resume: true,
+            identity: None,
+            key_log: true,
+        }
+    }
+}
+
+impl ClientOptions {
+    /// The configuration for rustls. [`Roots::System`] reads this machine's store.
+    pub fn build(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        let provider = Arc::new(provider(&self.ciphers)?);
+        let versions = Version::within(self.least, self.most);
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_protocol_versions(&versions).map_err(|error| no_common(&error))?;
+        let builder = match &self.roots {
+            Roots::Insecure => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Nothing(provider)))
+            }
+            Roots::System => builder.with_webpki_verifier(verifier(system_roots()?, provider)?),
+            Roots::Pem(place, text) => {
+                builder.with_webpki_verifier(verifier(roots_of(place, text)?, provider)?)
+            }
+        };
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let resolver = rustls::sign::SingleCertAndKey::from(identity.key.clone());
+                builder.with_client_cert_resolver(Arc::new(resolver))
+            }
+        };
+        config.alpn_protocols.clone_from(&self.alpn);
+        if !self.resume {
+            config.resumption = Resumption::disabled();
+        }
+        if self.key_log {
+            let log: Arc<dyn KeyLog> = Arc::new(KeyLogFile::new());
+            config.key_log = log;
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+fn no_common(error: &Error) -> TlsError {
+    TlsError::Options(format!("these ciphers and versions do not fit together ({})", describe(error)))
+}
+
+/// The provider with the suites that were asked for.
+pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
+    let mut provider = aws_lc_rs::default_provider();
+    if ciphers.is_empty() {
+        return Ok(provider);
+    }
+    let known = provider.cipher_suites.clone();
+    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
+    let same = |a: &str, b: &str| {
+        let plain = |text: &str| text.to_ascii_uppercase().replace("TLS13_", "TLS_");
+        plain(a) == plain(b)
+    };
+    let find = |wanted: &String| {
+        known.iter().find(|suite| same(&name(suite), wanted)).copied().ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(&name).collect();
+            TlsError::Options(format!("no cipher suite {wanted}\nhint: one of {}", names.join(", ")))
+        })
+    };
+    provider.cipher_suites = ciphers.iter().map(find).collect::<Result<_, _>>()?;
+    Ok(provider)
+}
+
+fn verifier(
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| TlsError::Options(error.to_string()))
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map_or(String::new(), |error| format!(" ({error})"));
+        let words = format!(
+            "this machine has no trusted certificates{why}\nhint: install the package ca-certificates, or name a file with --cacert"
+        );
+        return Err(TlsError::Options(words));
+    }
+    Ok(roots)
+}
+
+pub(crate) fn roots_of(place: &str, text: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(place, text)? {
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::Unreadable { place: place.to_owned(), why: describe(&error) })?;
+    }
+    Ok(roots)
+}
+
+/// Believes everybody.
+#[derive(Debug)]
+struct Nothing(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Nothing {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,99 @@
+//! Which connections have TLS, and which.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linerate_net::layer::Layer;
+use linerate_net::{Listener, NetError, NetErrorKind, Profile};
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::{ClientConfig, ServerConfig};
+
+use crate::handshakes::Handshakes;
+use crate::machine::Machine;
+use crate::session::TlsSession;
+use crate::words::describe;
+
+/// The profile of connections without TLS.
+pub const PLAIN: Profile = Profile(0);
+
+enum Side {
+    Client(Arc<ClientConfig>, ServerName<'static>),
+    Server(Arc<ServerConfig>),
+}
+
+/// TLS for the connections of one thread's transport.
+#[derive(Default)]
+pub struct TlsLayer {
+    /// Profile `n` is at `n - 1`.
+    sides: Vec<Side>,
+    counts: Arc<Mutex<Handshakes>>,
+}
+
+impl TlsLayer {
+    /// Without a configuration: every connection is plain.
+    pub fn new() -> TlsLayer {
+        TlsLayer::default()
+    }
+
+    /// Connections to a server of this name.
+    pub fn add_client(&mut self, config: Arc<ClientConfig>, name: ServerName<'static>) -> Profile {
+        self.add(Side::Client(config, name))
+    }
+
+    /// Connections of a listener.
+    pub fn add_server(&mut self, config: Arc<ServerConfig>) -> Profile {
+        self.add(Side::Server(config))
+    }
+
+    /// Replaces a listener's configuration; sessions that exist keep theirs.
+    pub fn replace_server(&mut self, profile: Profile, config: Arc<ServerConfig>) {
+        if let Some(side @ Side::Server(_)) = self.side_mut(profile) {
+            *side = Side::Server(config);
+        }
+    }
+
+    /// Profiles are few: at most one for each host or listener that was configured.
+    fn add(&mut self, side: Side) -> Profile {
+        self.sides.push(side);
+        Profile(u16::try_from(self.sides.len()).unwrap_or(u16::MAX))
+    }
+
+    fn side_mut(&mut self, profile: Profile) -> Option<&mut Side> {
+        self.sides.get_mut(usize::from(profile.0).checked_sub(1)?)
+    }
+
+    /// What became of this layer's handshakes; it counts on while sessions live.
+    pub fn counts(&self) -> Arc<Mutex<Handshakes>> {
+        self.counts.clone()
+    }
+
+    fn session(&self, machine: Machine) -> TlsSession {
+        TlsSession::new(machine, self.counts.clone())
+    }
+
+    fn failed(&self, error: &rustls::Error) -> NetError {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).failed(describe(error));
+        NetError::of(NetErrorKind::Handshake)
+    }
+}
+
+impl Layer for TlsLayer {
+    type Session = TlsSession;
+
+    fn connect(&mut self, profile: Profile, _to: SocketAddr) -> Result<Option<TlsSession>, NetError> {
+        let Some(Side::Client(config, name)) = self.side_mut(profile) else { return Ok(None) };
+        match UnbufferedClientConnection::new(config.clone(), name.clone()) {
+            Ok(conn) => Ok(Some(self.session(Machine::Client(Box::new(conn))))),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    fn accept(&mut self, _listener: Listener, profile: Profile, _peer: SocketAddr) -> Option<TlsSession> {
+        let Some(Side::Server(config)) = self.side_mut(profile) else { return None };
+        // It fails for configurations without a version only, which cannot be made.
+        let conn = UnbufferedServerConnection::new(config.clone()).ok()?;
+        Some(self.session(Machine::Server(Box::new(conn))))
+    }
+}

@@ -1,0 +1,44 @@
+//! TLS in memory: a [layer](linerate_net::layer) between any transport and the application, driven by rustls (aws-lc-rs).
+//!
+//! This crate opens no socket, reads no file and knows no HTTP. [`TlsLayer`] makes a [`TlsSession`] for each connection whose
+//! [`Profile`](linerate_net::Profile) has a configuration, from [`ClientOptions`] or [`ServerOptions`]; connections of
+//! [`PLAIN`] stay as they are. Every session adds what became of its handshake to the layer's [`Handshakes`].
+//!
+//! TLS 1.3 is RFC 8446, TLS 1.2 RFC 5246, ALPN RFC 7301, SNI RFC 6066 section 3.
+
+mod client;
+mod handshakes;
+mod layer;
+mod limits;
+mod machine;
+mod pem;
+mod server;
+mod session;
+mod words;
+
+pub use client::{ClientOptions, Roots};
+pub use handshakes::{Agreed, Handshakes};
+pub use layer::{PLAIN, TlsLayer};
+pub use pem::{Identity, TlsError};
+pub use server::ServerOptions;
+pub use session::TlsSession;
+pub use words::describe;
+
+/// The versions that rustls speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Version {
+    /// RFC 5246.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+impl Version {
+    fn within(least: Version, most: Version) -> Vec<&'static rustls::SupportedProtocolVersion> {
+        let all = [(Version::Tls13, &rustls::version::TLS13), (Version::Tls12, &rustls::version::TLS12)];
+        let wanted =
+            |(version, supported): (Version, _)| (least..=most).contains(&version).then_some(supported);
+        all.into_iter().filter_map(wanted).collect()
+    }
+}

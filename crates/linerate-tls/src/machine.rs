@@ -1,0 +1,183 @@
+//! One driver for both sides of rustls' connections without buffers.
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::{CommonState, Error};
+
+use crate::limits::{RECORD, RECORD_OVERHEAD};
+
+/// A connection of rustls, either side.
+pub(crate) enum Machine {
+    Client(Box<UnbufferedClientConnection>),
+    Server(Box<UnbufferedServerConnection>),
+}
+
+/// What a walk through bytes came to.
+pub(crate) struct Walk {
+    /// Bytes that are done with, from the front.
+    pub(crate) used: usize,
+    /// The peer sent `close_notify`.
+    pub(crate) ended: bool,
+    pub(crate) error: Option<Error>,
+}
+
+impl Machine {
+    pub(crate) fn state(&self) -> &CommonState {
+        match self {
+            Machine::Client(conn) => conn,
+            Machine::Server(conn) => conn,
+        }
+    }
+
+    /// Goes through all records in `bytes` that are whole: what is for the application goes to `take`, what is for the peer to
+    /// `out`.
+    pub(crate) fn walk(
+        &mut self,
+        bytes: &mut [u8],
+        out: &mut Vec<u8>,
+        take: &mut dyn FnMut(&mut [u8]),
+    ) -> Walk {
+        let mut walk = Walk { used: 0, ended: false, error: None };
+        // After an error only the alert is still to come; rustls must not go on.
+        while walk.error.is_none() || self.state().wants_write() {
+            let rest = &mut bytes[walk.used..];
+            let (discard, step) = match self {
+                Machine::Client(conn) => step(conn.process_tls_records(rest), out, take),
+                Machine::Server(conn) => step(conn.process_tls_records(rest), out, take),
+            };
+            walk.used += discard;
+            match step {
+                Step::Again => {}
+                Step::Ended => walk.ended = true,
+                Step::Enough => return walk,
+                Step::Failed(error) => walk.error = Some(error),
+            }
+        }
+        walk
+    }
+
+    /// Appends the records of the application's bytes. `held` are the bytes that the last walk left over: rustls keeps places
+    /// in them, and panics without them.
+    pub(crate) fn seal(&mut self, held: &mut [u8], bytes: &[u8], out: &mut Vec<u8>) {
+        self.write(held, out, sealed_len(bytes.len()), Write::Bytes(bytes));
+    }
+
+    /// Appends `close_notify`.
+    pub(crate) fn finish(&mut self, held: &mut [u8], out: &mut Vec<u8>) {
+        self.write(held, out, RECORD_OVERHEAD, Write::End);
+    }
+
+    /// What rustls itself has to say leaves first; while the handshake lasts nothing of ours can.
+    fn write(&mut self, held: &mut [u8], out: &mut Vec<u8>, room: usize, what: Write<'_>) {
+        loop {
+            let done = match self {
+                Machine::Client(conn) => write(conn.process_tls_records(held), out, room, what),
+                Machine::Server(conn) => write(conn.process_tls_records(held), out, room, what),
+            };
+            if done {
+                return;
+            }
+        }
+    }
+}
+
+/// Bytes on the wire for so many, at most.
+pub(crate) fn sealed_len(len: usize) -> usize {
+    len + len.div_ceil(RECORD).max(1) * RECORD_OVERHEAD
+}
+
+enum Step {
+    Again,
+    Ended,
+    Enough,
+    Failed(Error),
+}
+
+fn step<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    out: &mut Vec<u8>,
+    take: &mut dyn FnMut(&mut [u8]),
+) -> (usize, Step) {
+    let step = match status.state {
+        Err(error) => Step::Failed(error),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                // rustls owns the bytes and lends them to be read; the application may write in what it is lent.
+                Some(Ok(record)) => take(&mut record.payload.to_vec()),
+                Some(Err(error)) => break Step::Failed(error),
+                None => break Step::Again,
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            append(out, RECORD_OVERHEAD, |free| data.encode(free).map_err(missing_to_encode));
+            Step::Again
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Step::Again
+        }
+        Ok(ConnectionState::PeerClosed) => Step::Ended,
+        // Early data is never offered by our servers.
+        Ok(_) => Step::Enough,
+    };
+    (status.discard, step)
+}
+
+#[derive(Clone, Copy)]
+enum Write<'a> {
+    Bytes(&'a [u8]),
+    End,
+}
+
+/// Whether nothing is left to do.
+fn write<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>, room: usize, what: Write<'_>) -> bool {
+    match status.state {
+        Ok(ConnectionState::EncodeTlsData(mut data)) => {
+            append(out, RECORD_OVERHEAD, |free| data.encode(free).map_err(missing_to_encode));
+            false
+        }
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            false
+        }
+        Ok(ConnectionState::PeerClosed) => false,
+        Ok(ConnectionState::WriteTraffic(traffic)) => {
+            put(traffic, out, room, what);
+            true
+        }
+        _ => true,
+    }
+}
+
+fn put<D>(mut traffic: WriteTraffic<'_, D>, out: &mut Vec<u8>, room: usize, what: Write<'_>) {
+    append(out, room, |free| {
+        let written = match what {
+            Write::Bytes(bytes) => traffic.encrypt(bytes, free),
+            Write::End => traffic.queue_close_notify(free),
+        };
+        written.map_err(|error| match error {
+            EncryptError::InsufficientSize(needed) => Some(needed.required_size),
+            EncryptError::EncryptExhausted => None,
+        })
+    });
+}
+
+fn missing_to_encode(error: EncodeError) -> Option<usize> {
+    match error {
+        EncodeError::InsufficientSize(needed) => Some(needed.required_size),
+        EncodeError::AlreadyEncoded => None,
+    }
+}
+
+/// Lets `fill` write behind the end of `out`. It says how much it wrote, or how much room it needs; `None`: it cannot write.
+fn append(out: &mut Vec<u8>, room: usize, mut fill: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>) {
+    let start = out.len();
+    out.resize(start + room, 0);
+    let mut written = fill(&mut out[start..]);
+    if let Err(Some(needed)) = written {
+        out.resize(start + needed, 0);
+        written = fill(&mut out[start..]);
+    }
+    out.truncate(start + written.unwrap_or(0));
+}

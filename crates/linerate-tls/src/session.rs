@@ -1,0 +1,154 @@
+//! One connection's TLS.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linerate_net::layer::{Progress, Session};
+use linerate_net::{NetError, NetErrorKind};
+use rustls::CommonState;
+
+use crate::handshakes::Handshakes;
+use crate::limits::HELD;
+use crate::machine::{Machine, sealed_len};
+use crate::words::describe;
+
+/// What a server says to a client that speaks HTTP to a TLS port. The bytes are plain, since the client is.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 53\r\n\
+Connection: close\r\n\r\nThis port speaks HTTPS. Use https:// instead of http\n";
+
+/// TLS for one connection, either side.
+pub struct TlsSession {
+    machine: Machine,
+    counts: Arc<Mutex<Handshakes>>,
+    /// Bytes of a record or a handshake message that is not whole.
+    held: Vec<u8>,
+    /// What is to leave before anything else.
+    replies: Vec<u8>,
+    /// The handshake was counted, as ready or failed.
+    is_counted: bool,
+    is_ready: bool,
+    /// Bytes have come.
+    has_begun: bool,
+    /// Nothing is said any more.
+    has_failed: bool,
+}
+
+impl TlsSession {
+    pub(crate) fn new(machine: Machine, counts: Arc<Mutex<Handshakes>>) -> TlsSession {
+        TlsSession {
+            machine,
+            counts,
+            held: Vec::new(),
+            replies: Vec::new(),
+            is_counted: false,
+            is_ready: false,
+            has_begun: false,
+            has_failed: false,
+        }
+    }
+
+    /// What rustls knows: version, cipher, certificates of the peer.
+    pub fn state(&self) -> &CommonState {
+        self.machine.state()
+    }
+
+    fn count(&mut self, note: impl FnOnce(&mut Handshakes, &CommonState)) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            note(&mut counts, self.machine.state());
+        }
+    }
+
+    fn fail(&mut self, why: String) -> Progress {
+        self.has_failed = true;
+        let kind = if self.is_ready { NetErrorKind::Other } else { NetErrorKind::Handshake };
+        self.count(|counts, _| counts.failed(why));
+        Progress::Failed(NetError::of(kind))
+    }
+
+    /// A client that begins with a letter speaks HTTP: a TLS record begins with its type, which is none.
+    fn is_plain_http(&mut self, wire: &[u8]) -> bool {
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        is_first && matches!(self.machine, Machine::Server(_)) && wire[0].is_ascii_uppercase()
+    }
+
+    fn walk(&mut self, bytes: &mut [u8], take: &mut dyn FnMut(&mut [u8])) -> (usize, Progress) {
+        let walk = self.machine.walk(bytes, &mut self.replies, take);
+        if !self.is_ready && !self.machine.state().is_handshaking() {
+            self.is_ready = true;
+            self.count(Handshakes::ready);
+        }
+        let progress = match walk.error {
+            Some(error) => self.fail(describe(&error)),
+            None if walk.ended => Progress::Ended,
+            None => Progress::Open,
+        };
+        (walk.used, progress)
+    }
+}
+
+impl Session for TlsSession {
+    fn begin(&mut self, wire: &mut Vec<u8>) {
+        self.walk(&mut [], &mut |_| ());
+        wire.append(&mut self.replies);
+    }
+
+    fn open(&mut self, wire: &mut [u8], take: &mut dyn FnMut(&mut [u8])) -> Progress {
+        if wire.is_empty() {
+            return Progress::Open;
+        }
+        if self.is_plain_http(wire) {
+            self.replies.extend_from_slice(PLAIN_HTTP);
+            return self.fail("plain HTTP to a TLS port".to_owned());
+        }
+        // Records that are whole are opened where they are; only what is left over is kept.
+        if self.held.is_empty() {
+            let (used, progress) = self.walk(wire, take);
+            self.held.extend_from_slice(&wire[used..]);
+            return progress;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(wire);
+        let (used, progress) = self.walk(&mut held, take);
+        held.drain(..used);
+        self.held = held;
+        if progress == Progress::Open && self.held.len() > HELD {
+            return self.fail("a message without an end".to_owned());
+        }
+        progress
+    }
+
+    fn reply(&mut self, wire: &mut Vec<u8>) {
+        wire.append(&mut self.replies);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn seal(&mut self, bytes: &[u8], wire: &mut Vec<u8>) {
+        if !self.has_failed {
+            self.machine.seal(&mut self.held, bytes, wire);
+        }
+    }
+
+    fn sealed_len(&self, len: usize) -> usize {
+        sealed_len(len)
+    }
+
+    fn finish(&mut self, wire: &mut Vec<u8>) {
+        if !self.has_failed {
+            self.machine.finish(&mut self.held, wire);
+        }
+    }
+
+    fn cut(&mut self) -> Progress {
+        if !self.is_ready {
+            return self.fail("the peer closed the connection during the handshake".to_owned());
+        }
+        Progress::Failed(NetError::of(NetErrorKind::Cut))
+    }
+
+    fn protocol(&self) -> Option<&[u8]> {
+        self.machine.state().alpn_protocol()
+    }
+}

@@ -1,0 +1,94 @@
+//! What went wrong, for the person who must act.
+
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+use crate::limits::NAMES_LISTED;
+
+/// An error of rustls in words.
+pub fn describe(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why) => certificate(why),
+        Error::AlertReceived(alert) => format!("the peer refused: {}", alert_words(*alert)),
+        Error::PeerIncompatible(why) => incompatible(why),
+        Error::InvalidMessage(_) => "the peer does not speak TLS, or breaks its rules".to_owned(),
+        Error::NoCertificatesPresented => "the peer shows no certificate".to_owned(),
+        Error::DecryptError => "a record cannot be decrypted".to_owned(),
+        Error::PeerSentOversizedRecord => "a record is too large".to_owned(),
+        Error::NoApplicationProtocol => "no protocol in common (ALPN)".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn certificate(why: &CertificateError) -> String {
+    let words = match why {
+        CertificateError::Expired => "the certificate has expired",
+        CertificateError::ExpiredContext { time, not_after } => {
+            let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
+            return format!("the certificate has expired, {days} days ago");
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet (or this machine's clock is wrong)"
+        }
+        CertificateError::UnknownIssuer => {
+            "the certificate is self-signed, its issuer is unknown, or the server does not send the intermediate certificate"
+        }
+        CertificateError::NotValidForName => "the certificate is for another host",
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            return other_host(&expected.to_str(), presented);
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the certificate is for another purpose"
+        }
+        CertificateError::Revoked => "the certificate was revoked",
+        CertificateError::BadEncoding => "the certificate cannot be read",
+        CertificateError::BadSignature => "the certificate's signature is wrong",
+        other => return format!("the certificate is not accepted: {other:?}"),
+    };
+    words.to_owned()
+}
+
+fn other_host(expected: &str, presented: &[String]) -> String {
+    if presented.is_empty() {
+        return format!("the certificate is not for {expected}: it has no names");
+    }
+    let plain = |name: &String| match name.split_once("(\"") {
+        Some((_, rest)) => rest.trim_end_matches("\")").to_owned(),
+        None => name.clone(),
+    };
+    let listed: Vec<String> = presented.iter().take(NAMES_LISTED).map(plain).collect();
+    let more = match presented.len().saturating_sub(NAMES_LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("the certificate is not for {expected}, but for {}{more}", listed.join(", "))
+}
+
+fn incompatible(why: &PeerIncompatible) -> String {
+    match why {
+        PeerIncompatible::NoCipherSuitesInCommon => "no cipher suite in common".to_owned(),
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::SupportedVersionsExtensionRequired
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::Tls13RequiredForQuic => "no TLS version in common".to_owned(),
+        other => format!("nothing in common with the peer: {other:?}"),
+    }
+}
+
+fn alert_words(alert: AlertDescription) -> String {
+    let words = match alert {
+        AlertDescription::HandshakeFailure => "no cipher, curve or certificate in common",
+        AlertDescription::ProtocolVersion => "no TLS version in common",
+        AlertDescription::CertificateRequired => "it wants a client certificate",
+        AlertDescription::BadCertificate => "it does not accept our certificate",
+        AlertDescription::UnknownCA => "it does not know who issued our certificate",
+        AlertDescription::CertificateExpired => "our certificate has expired",
+        AlertDescription::CertificateUnknown => "it does not accept our certificate",
+        AlertDescription::UnrecognisedName => "it has no host of this name",
+        AlertDescription::NoApplicationProtocol => "no protocol in common (ALPN)",
+        AlertDescription::InternalError => "it has a problem of its own",
+        other => return format!("alert {other:?}"),
+    };
+    words.to_owned()
+}

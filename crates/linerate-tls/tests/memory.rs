@@ -1,0 +1,244 @@
+//! Two sessions that talk to each other in memory: at any cut, with any bytes in between, and with every kind of certificate.
+
+mod identity;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use identity::{CLIENT, LOCALHOST, SERVER, client_options, identity, layer, pem};
+use linerate_net::layer::{Layer, Progress, Session};
+use linerate_net::{Listener, NetErrorKind};
+use linerate_tls::{
+    ClientOptions, Handshakes, Identity, Roots, ServerOptions, TlsError, TlsLayer, TlsSession, Version,
+};
+use proptest::prelude::*;
+
+const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 443);
+
+fn pair(layer: &mut TlsLayer) -> (TlsSession, TlsSession) {
+    let client = layer.connect(CLIENT, PEER).expect("a session").expect("with TLS");
+    let server = layer.accept(Listener::new(0), SERVER, PEER).expect("with TLS");
+    (client, server)
+}
+
+fn usual() -> TlsLayer {
+    layer(&client_options(&LOCALHOST), &ServerOptions::new(identity(&LOCALHOST)))
+}
+
+/// Moves bytes from one to the other in pieces of at most `cut`; what arrives is appended to `got`.
+fn carry(wire: &mut Vec<u8>, to: &mut TlsSession, cut: usize, got: &mut Vec<u8>) -> (Progress, Vec<u8>) {
+    let mut progress = Progress::Open;
+    for piece in std::mem::take(wire).chunks_mut(cut.max(1)) {
+        if progress == Progress::Open {
+            progress = to.open(piece, &mut |plain| got.extend_from_slice(plain));
+        }
+    }
+    let mut replies = Vec::new();
+    to.reply(&mut replies);
+    (progress, replies)
+}
+
+/// Both shake hands; the first failure of either side.
+fn shake(client: &mut TlsSession, server: &mut TlsSession, cut: usize) -> Progress {
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    client.begin(&mut up);
+    for _ in 0..8 {
+        let (progress, mut replies) = carry(&mut up, server, cut, &mut Vec::new());
+        down.append(&mut replies);
+        if progress != Progress::Open {
+            return progress;
+        }
+        let (progress, mut replies) = carry(&mut down, client, cut, &mut Vec::new());
+        up.append(&mut replies);
+        if progress != Progress::Open {
+            // The server hears of it.
+            carry(&mut up, server, cut, &mut Vec::new());
+            return progress;
+        }
+    }
+    Progress::Open
+}
+
+fn counts(layer: &TlsLayer) -> Handshakes {
+    layer.counts().lock().expect("nobody panics").clone()
+}
+
+/// Why the handshake fails, as the counts of both sides tell it.
+fn failure(client: &ClientOptions, server: &ServerOptions) -> Vec<String> {
+    let mut layer = layer(client, server);
+    let (mut one, mut other) = pair(&mut layer);
+    let failed = Progress::Failed(linerate_net::NetError::of(NetErrorKind::Handshake));
+    assert_eq!(shake(&mut one, &mut other, usize::MAX), failed);
+    counts(&layer).failed.into_keys().collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_cut_gives_the_same_bytes(cut in 1usize..5000, len in 0usize..60_000) {
+        let mut layer = usual();
+        let (mut client, mut server) = pair(&mut layer);
+        prop_assert_eq!(shake(&mut client, &mut server, cut), Progress::Open);
+        prop_assert!(client.is_ready() && server.is_ready());
+        let sent: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let (mut wire, mut got) = (Vec::new(), Vec::new());
+        client.seal(&sent, &mut wire);
+        prop_assert!(wire.len() <= client.sealed_len(len));
+        client.finish(&mut wire);
+        let (progress, _) = carry(&mut wire, &mut server, cut, &mut got);
+        prop_assert_eq!(progress, Progress::Ended);
+        prop_assert!(got == sent);
+        prop_assert_eq!(counts(&layer).full, 2, "each side counts its own");
+    }
+
+    /// Whatever comes, in whatever state: a session goes on or fails; it neither panics nor grows.
+    #[test]
+    fn any_bytes_at_any_time(
+        bytes in prop::collection::vec(any::<u8>(), 1..2000),
+        begins_as_tls in any::<bool>(),
+        rounds in 0usize..4,
+        to_server in any::<bool>(),
+        cut in 1usize..600,
+    ) {
+        let mut layer = usual();
+        let (mut client, mut server) = pair(&mut layer);
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        client.begin(&mut up);
+        for _ in 0..rounds {
+            down.append(&mut carry(&mut up, &mut server, cut, &mut Vec::new()).1);
+            up.append(&mut carry(&mut down, &mut client, cut, &mut Vec::new()).1);
+        }
+        let mut bytes = bytes;
+        if begins_as_tls {
+            let head = [22, 3, 3, (bytes.len() >> 8) as u8, bytes.len() as u8];
+            bytes.splice(0..0, head);
+        }
+        let subject = if to_server { &mut server } else { &mut client };
+        let (progress, replies) = carry(&mut bytes, subject, cut, &mut Vec::new());
+        prop_assert!(progress != Progress::Ended, "nobody said so");
+        prop_assert!(replies.len() < 20_000);
+    }
+}
+
+#[test]
+fn sessions_are_resumed_unless_that_is_off() {
+    for (resume, resumed) in [(true, 2), (false, 0)] {
+        for version in [Version::Tls12, Version::Tls13] {
+            let mut client = client_options(&LOCALHOST);
+            (client.resume, client.most) = (resume, version);
+            let mut layer = layer(&client, &ServerOptions::new(identity(&LOCALHOST)));
+            for _ in 0..2 {
+                let (mut client, mut server) = pair(&mut layer);
+                assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+            }
+            let counts = counts(&layer);
+            assert_eq!((counts.full, counts.resumed), (4 - resumed, resumed), "{version:?}");
+            let agreed = counts.agreed.keys().next().expect("one");
+            assert_eq!(agreed.version, if version == Version::Tls12 { "TLSv1.2" } else { "TLSv1.3" });
+        }
+    }
+}
+
+#[test]
+fn a_cut_is_not_an_end() {
+    let mut layer = usual();
+    let (mut client, mut server) = pair(&mut layer);
+    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+    assert_eq!(server.cut(), Progress::Failed(linerate_net::NetError::of(NetErrorKind::Cut)));
+    let (mut client, _) = pair(&mut layer);
+    assert_eq!(client.cut(), Progress::Failed(linerate_net::NetError::of(NetErrorKind::Handshake)));
+    assert_eq!(counts(&layer).failed["the peer closed the connection during the handshake"], 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_said() {
+    let server = ServerOptions::new(identity(&LOCALHOST));
+    let other = pem("elsewhere.example");
+    let unknown = failure(&client_options(&other), &server);
+    assert!(unknown.iter().any(|why| why.contains("self-signed")), "{unknown:?}");
+    let elsewhere = failure(&client_options(&other), &ServerOptions::new(identity(&other)));
+    assert!(
+        elsewhere.contains(&"the certificate is not for localhost, but for elsewhere.example".to_owned()),
+        "{elsewhere:?}"
+    );
+
+    let mut believes = client_options(&other);
+    believes.roots = Roots::Insecure;
+    let mut layer = layer(&believes, &server);
+    let (mut client, mut server) = pair(&mut layer);
+    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open, "insecure believes everybody");
+}
+
+#[test]
+fn no_common_version_is_said() {
+    let mut client = client_options(&LOCALHOST);
+    client.most = Version::Tls12;
+    let mut server = ServerOptions::new(identity(&LOCALHOST));
+    server.least = Version::Tls13;
+    let why = failure(&client, &server);
+    assert!(why.iter().any(|why| why.contains("no TLS version in common")), "{why:?}");
+}
+
+#[test]
+fn a_client_certificate_is_asked_for() {
+    let mut server = ServerOptions::new(identity(&LOCALHOST));
+    server.client_roots = Some(("ca.pem".to_owned(), LOCALHOST.certificate.clone().into_bytes()));
+    let mut client = client_options(&LOCALHOST);
+    client.most = Version::Tls12;
+    let why = failure(&client, &server);
+    assert!(why.iter().any(|why| why.contains("certificate")), "{why:?}");
+    client.identity = Some(identity(&LOCALHOST));
+    let mut layer = layer(&client, &server);
+    let (mut client, mut server) = pair(&mut layer);
+    // A certificate for servers only would be refused; this one is for both.
+    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+}
+
+#[test]
+fn plain_http_to_a_tls_port_is_answered_in_plain() {
+    let mut layer = usual();
+    let (_, mut server) = pair(&mut layer);
+    let mut wire = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+    let (progress, reply) = carry(&mut wire, &mut server, usize::MAX, &mut Vec::new());
+    assert!(matches!(progress, Progress::Failed(_)));
+    let reply = String::from_utf8(reply).expect("text");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a response");
+    assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head} {}", body.len());
+}
+
+#[test]
+fn keys_and_certificates_that_cannot_be_used_are_named() {
+    let (one, other) = (&*LOCALHOST, pem("localhost"));
+    let made = |chain: &str, key: &str| {
+        Identity::from_pem(("cert.pem", chain.as_bytes()), ("key.pem", key.as_bytes())).map(|_| ())
+    };
+    assert_eq!(made(&one.certificate, &one.key), Ok(()));
+    let is = |result: Result<(), TlsError>, words: &str| {
+        let said = result.expect_err("refused").to_string();
+        assert!(said.contains(words), "{said}");
+    };
+    is(
+        made(&one.certificate, &other.key),
+        "key.pem: this key does not belong to the certificate in cert.pem",
+    );
+    is(made("", &one.key), "cert.pem: no certificate");
+    is(made(&one.certificate, ""), "key.pem: no private key");
+    is(made(&one.key, &one.key), "cert.pem: no certificate");
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    is(made(&one.certificate, encrypted), "the private key is encrypted");
+}
+
+#[test]
+fn unknown_ciphers_are_refused_with_those_there_are() {
+    let mut options = client_options(&LOCALHOST);
+    options.ciphers = vec!["ROT13".to_owned()];
+    let said = options.build().expect_err("refused").to_string();
+    assert!(said.contains("no cipher suite ROT13") && said.contains("TLS13_AES_128_GCM_SHA256"), "{said}");
+    options.ciphers = vec!["TLS_AES_128_GCM_SHA256".to_owned()];
+    let mut layer = layer(&options, &ServerOptions::new(identity(&LOCALHOST)));
+    let (mut client, mut server) = pair(&mut layer);
+    assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+    let counts = counts(&layer);
+    assert_eq!(counts.agreed.keys().next().expect("one").cipher, "TLS13_AES_128_GCM_SHA256");
+}
