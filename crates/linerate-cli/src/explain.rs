@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
             .hint("or look at packets: linerate explain --pcap FILE, or --capture --port N"));
     };
     args.passive.refuse_beside_url().map_err(Fault::input)?;
-    let url = Url::parse(url)?;
+    let url = plain(Url::parse(url)?)?;
     let request = request(args, &url)?;
     let settings = settings(args, &url, &request)?;
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
@@ -108,9 +108,18 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
     Ok(Request { host: url.host().to_owned(), port: url.port(), spec, origin })
 }
 
+/// Calls over TLS cannot be taken apart yet.
+fn plain(url: Url) -> Result<Url, Fault> {
+    if url.is_https() {
+        return Err(Fault::input(format!("URL {}: explain does not speak HTTPS yet", url.shown()))
+            .hint("use http://, or look at packets: linerate explain --capture --port N"));
+    }
+    Ok(url)
+}
+
 /// The server behind the proxy, by its URL.
 fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
-    let url = Url::parse(text)?;
+    let url = plain(Url::parse(text)?)?;
     if url.user.is_some() {
         return Err(Fault::input("--origin: user and password are those of the call")
             .hint("give them once, with --user or in the call's URL"));

@@ -36,6 +36,7 @@ impl Plan {
             warm_up: Duration::ZERO,
             tag: None,
             resend: Resend::default(),
+            tls: None,
             throughput: false,
             checks: Vec::new(),
             abort_on: Vec::new(),

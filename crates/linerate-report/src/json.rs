@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
 use linerate_explain::Diagnosis;
+use linerate_load::Plan;
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{self, Failure};
+use linerate_load::outcome::{self, Failure, Handshakes};
 use linerate_load::plan::check::CheckResult;
+use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Io, Metric, Order, Pace, Way};
 
 use crate::schema::outcome as schema;
@@ -51,6 +53,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
+        tls: outcome.tls.as_ref().map(|counts| tls(counts, plan)),
         line: outcome.line.as_ref().map(|line| schema::Line {
             interface: line.interface.clone(),
             bits_per_s: line.bits_per_second,
@@ -98,6 +101,18 @@ fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
+fn tls(counts: &Handshakes, plan: &Plan) -> schema::Tls {
+    let usual = counts.usual();
+    schema::Tls {
+        full: counts.full,
+        resumed: counts.resumed,
+        version: usual.map(|agreed| agreed.version.clone()),
+        cipher: usual.map(|agreed| agreed.cipher.clone()),
+        failed: counts.failed.clone(),
+        verified: plan.tls.as_ref().is_some_and(|tls| tls.trust != Trust::Anybody),
+    }
+}
+
 fn requests(r: &outcome::Requests) -> schema::Requests {
     schema::Requests {
         sent: r.sent,
@@ -121,6 +136,7 @@ fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {
         from_due: l.from_due.as_ref().filter(|_| told).map(|due| from_due(outcome, due)),
         from_sent: told.then(|| latency(&l.from_sent)),
         connect: Some(latency(&l.connect)),
+        tls: outcome.tls.is_some().then(|| latency(&l.tls)),
         first_byte: told.then(|| latency(&l.first_byte)),
     }
 }

@@ -31,6 +31,11 @@ pub struct Handshakes {
 }
 
 impl Handshakes {
+    /// What most of them agreed on.
+    pub fn usual(&self) -> Option<&Agreed> {
+        self.agreed.iter().max_by_key(|(_, count)| **count).map(|(agreed, _)| agreed)
+    }
+
     pub(crate) fn ready(&mut self, state: &CommonState) {
         match state.handshake_kind() {
             Some(HandshakeKind::Resumed) => self.resumed += 1,

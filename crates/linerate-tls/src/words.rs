@@ -42,6 +42,13 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::Revoked => "the certificate was revoked",
         CertificateError::BadEncoding => "the certificate cannot be read",
         CertificateError::BadSignature => "the certificate's signature is wrong",
+        CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate is not signed by the issuer that it names"
+        }
+        // What webpki has no error of its own for comes with its name alone.
+        CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity" => {
+            "the certificate is an authority's (CA:TRUE), not a server's; openssl req -x509 makes a server's with -addext basicConstraints=CA:FALSE"
+        }
         other => return format!("the certificate is not accepted: {other:?}"),
     };
     words.to_owned()

@@ -8,6 +8,7 @@ use linerate_load::plan::abort::AbortOn;
 use linerate_load::plan::{self, Check, Rate};
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
+use super::tls::TlsFlags;
 use super::values::{self, Addresses, DataFile, Statuses};
 
 const HOW: &str = "How to send";
@@ -39,7 +40,7 @@ second one ends at once).";
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct LoadArgs {
-    /// What to ask for: http://HOST[:PORT][/PATH][?QUERY]
+    /// What to ask for: http://HOST[:PORT][/PATH][?QUERY], or https://
     ///
     /// A plan file can name it too. User and password in it become an Authorization header. In path and query
     /// {{seq}}, {{now_ms}}, {{date:%F}}, {{rand:1-1000}}, {{rand_text:8}}, {{uuid}}, {{csv.COLUMN}} and {{env.VARIABLE}} are filled in
@@ -135,6 +136,9 @@ pub(crate) struct LoadArgs {
     /// Time an answer may take before its request counts as failed [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = values::timeout, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
 
     #[command(flatten)]
     pub(crate) request: RequestFlags,

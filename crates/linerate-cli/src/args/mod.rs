@@ -7,6 +7,7 @@ pub(crate) mod foreign;
 mod load;
 mod passive;
 mod request;
+pub(crate) mod tls;
 pub(crate) mod values;
 
 use clap::{Args, Parser, Subcommand};

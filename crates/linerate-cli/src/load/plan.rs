@@ -94,7 +94,7 @@ fn source(args: &LoadArgs, url: Option<&Url>) -> Result<Option<Source>, Fault> {
         curl::parse(command)
     } else if let Some(path) = &args.har {
         // A URL may name the recorded server that is meant, or another one that is to get the same requests.
-        let origin = url.map(|u| format!("http://{}", u.authority));
+        let origin = url.map(|u| format!("{}://{}", u.scheme(), u.authority));
         match (har::load(path, origin.as_deref()), origin) {
             (Err(_), Some(origin)) => har::load(path, None).map(|source| sent_elsewhere(source, &origin)),
             (loaded, _) => loaded,
@@ -141,6 +141,7 @@ impl Draft<'_> {
         let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &from };
         let (addresses, other_family) = self.url.addresses(&wish)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
+        let tls = args.tls.towards(&self.url)?;
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());
@@ -169,6 +170,7 @@ impl Draft<'_> {
             pcap_out: args.pcap_out.clone().or_else(|| self.in_file(|f| f.pcap_out.clone())),
             fault: args.fault.clone().or_else(|| self.in_file(|f| f.fault.clone())),
             from,
+            tls,
             timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
             warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),
             tag: args.tag.clone().or_else(|| self.in_file(|f| f.tag.clone())),

@@ -20,9 +20,11 @@ const EXAMPLE: &str = "write for example http://127.0.0.1:8080/path";
 pub(crate) struct Url {
     /// Host as it is looked up: a name in ASCII, or an address without brackets.
     host: String,
-    /// As in the Host field: with brackets, and the port where it is not 80 (RFC 9110 section 7.2).
+    /// As in the Host field: with brackets, and the port where it is not the scheme's own (RFC 9110 section 7.2).
     pub(crate) authority: String,
     port: u16,
+    /// Whether it is reached over TLS.
+    is_https: bool,
     /// Path and query as they are sent, slots left alone.
     pub(crate) path: String,
     /// `NAME:PASS`, decoded.
@@ -33,7 +35,8 @@ impl Url {
     /// Takes a URL apart. What has no scheme is taken as `http://`.
     pub(crate) fn parse(text: &str) -> Result<Url, Fault> {
         let bad = |why: String| Fault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
-        let rest = after_scheme(text).map_err(bad)?;
+        let (is_https, rest) = after_scheme(text).map_err(bad)?;
+        let usual = if is_https { 443 } else { 80 };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let (user, host_port) = match authority.rsplit_once('@') {
@@ -46,19 +49,19 @@ impl Url {
             ),
             None => (None, authority),
         };
-        let (host, port) = split_port(host_port).map_err(bad)?;
+        let (host, port) = split_port(host_port, usual).map_err(bad)?;
         if host.is_empty() {
             return Err(bad("there is no host in it".to_owned()));
         }
         let host = url::Host::parse(host).map_err(|e| bad(format!("the host {}: {e}", quoted(host))))?;
-        let authority = if port == 80 { host.to_string() } else { format!("{host}:{port}") };
+        let authority = if port == usual { host.to_string() } else { format!("{host}:{port}") };
         let without_fragment = rest.split('#').next().unwrap_or_default();
         let path = parts::encode_target(without_fragment);
         let path = if path.starts_with('/') { path.into_owned() } else { format!("/{path}") };
         // A name alone may stand for NAME with an empty password.
         let user = user.map(|u| if u.contains(':') { u } else { format!("{u}:") });
         let host = host.to_string().trim_matches(['[', ']']).to_owned();
-        Ok(Url { host, authority, port, path, user })
+        Ok(Url { host, authority, port, is_https, path, user })
     }
 
     /// The host as it is looked up.
@@ -71,9 +74,19 @@ impl Url {
         self.port
     }
 
+    /// Whether it is reached over TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// "http" or "https".
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_https { "https" } else { "http" }
+    }
+
     /// As it is reported: without user and password.
     pub(crate) fn shown(&self) -> String {
-        format!("http://{}{}", self.authority, self.path)
+        format!("{}://{}{}", self.scheme(), self.authority, self.path)
     }
 
     /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.
@@ -168,8 +181,8 @@ impl Wish<'_> {
     }
 }
 
-/// What follows `http://`.
-fn after_scheme(text: &str) -> Result<&str, String> {
+/// Whether the scheme is https, and what follows it.
+fn after_scheme(text: &str) -> Result<(bool, &str), String> {
     if text.trim().is_empty() {
         return Err("it is empty".to_owned());
     }
@@ -181,20 +194,20 @@ fn after_scheme(text: &str) -> Result<&str, String> {
         if lower.starts_with("http:") || lower.starts_with("https:") {
             return Err("two slashes follow the scheme".to_owned());
         }
-        return Ok(text);
+        return Ok((false, text));
     };
     match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok(rest),
-        "https" => Err("HTTPS isn't there yet: linerate speaks HTTP/1.1 without TLS; use http://".to_owned()),
+        "http" => Ok((false, rest)),
+        "https" => Ok((true, rest)),
         "" => Err("there is no scheme before ://".to_owned()),
         // "host/path?u=http://..." has no scheme of its own.
-        _ if scheme.contains(['/', '?', '#']) => Ok(text),
-        _ => Err(format!("the scheme {} is unknown; linerate speaks http", quoted(scheme))),
+        _ if scheme.contains(['/', '?', '#']) => Ok((false, text)),
+        _ => Err(format!("the scheme {} is unknown; linerate speaks http and https", quoted(scheme))),
     }
 }
 
-/// Host and port of `host[:port]`.
-fn split_port(text: &str) -> Result<(&str, u16), String> {
+/// Host and port of `host[:port]`; without one, the usual port.
+fn split_port(text: &str, usual: u16) -> Result<(&str, u16), String> {
     let (host, port) = if let Some(end) = text.strip_prefix('[').and_then(|t| t.find(']')) {
         let (host, rest) = text.split_at(end + 2);
         match rest.strip_prefix(':') {
@@ -213,7 +226,7 @@ fn split_port(text: &str) -> Result<(&str, u16), String> {
         }
     };
     match port {
-        None | Some("") => Ok((host, 80)),
+        None | Some("") => Ok((host, usual)),
         Some(port) => match port.parse::<u16>() {
             Ok(n) if n > 0 && port.bytes().all(|b| b.is_ascii_digit()) => Ok((host, n)),
             _ => Err(format!("the port {} is not a number between 1 and 65535", quoted(port))),
@@ -252,6 +265,9 @@ mod tests {
             ),
             ("http://h/{{seq}}/../a?r={{rand:1-9}}", "h", "h", 80, "/{{seq}}/../a?r={{rand:1-9}}"),
             ("http://h:/x", "h", "h", 80, "/x"),
+            ("https://h/x", "h", "h", 443, "/x"),
+            ("HTTPS://h:443", "h", "h", 443, "/"),
+            ("https://h:80/", "h:80", "h", 80, "/"),
             ("h/go?to=http://x/", "h", "h", 80, "/go?to=http://x/"),
         ] {
             let url = parsed(text);
@@ -280,7 +296,6 @@ mod tests {
             "/path",
             "http://:80/",
             "ftp://h/",
-            "https://h/",
             "://h/",
             "http:/h/",
             "http://h:x/",

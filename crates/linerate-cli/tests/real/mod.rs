@@ -91,8 +91,22 @@ fn folder() -> tempfile::TempDir {
 
 /// nginx in one process, with `keepalive_requests` and a log line for each request. `None`: not installed.
 pub(crate) fn nginx(keepalive_requests: u32) -> Option<Server> {
+    nginx_in(folder(), keepalive_requests, "", "")
+}
+
+/// The same over TLS, with the certificate and the key in these PEM texts, and more lines for the server.
+pub(crate) fn nginx_tls(certificate: &str, key: &str, more: &str) -> Option<Server> {
+    let dir = folder();
+    std::fs::write(dir.path().join("cert.pem"), certificate).expect("written");
+    std::fs::write(dir.path().join("key.pem"), key).expect("written");
+    let versions = if more.contains("ssl_protocols") { "" } else { "ssl_protocols TLSv1.2 TLSv1.3;" };
+    let lines = format!("ssl_certificate cert.pem; ssl_certificate_key key.pem; {versions} {more}");
+    nginx_in(dir, 1_000_000_000, "ssl", &lines)
+}
+
+fn nginx_in(dir: tempfile::TempDir, keepalive_requests: u32, listen: &str, lines: &str) -> Option<Server> {
     let program = find("nginx")?;
-    let (dir, address) = (folder(), free_port());
+    let address = free_port();
     let configuration = format!(
         "daemon off; master_process off; pid pid; error_log error.log;
 events {{ worker_connections 1024; }}
@@ -101,7 +115,7 @@ http {{
     access_log access.log short;
     keepalive_requests {keepalive_requests};
     client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-    server {{ listen {address} backlog=1024; location / {{ return 200 hello; }} }}
+    server {{ listen {address} backlog=1024 {listen}; {lines} location / {{ return 200 hello; }} }}
 }}
 "
     );

@@ -59,6 +59,8 @@ use supply::{Batch, Supply};
 pub(crate) struct Orders {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) from: Vec<IpAddr>,
+    /// What a layer over the transport makes of connections.
+    pub(crate) profile: linerate_net::Profile,
     /// Connections of this core.
     pub(crate) connections: u32,
     pub(crate) depth: u32,
@@ -194,7 +196,7 @@ impl<T: Transport> Engine<T> {
 
     fn handle(&mut self, event: Event, now: Time) {
         match event {
-            Event::Connected { conn, at, .. } => self.connected(conn, at, now),
+            Event::Connected { conn, at, tcp_at } => self.connected(conn, (tcp_at, at), now),
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, Loss::Net(error), now),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
@@ -205,7 +207,8 @@ impl<T: Transport> Engine<T> {
         self.sessions.get_mut(conn.slot())?.as_mut().filter(|s| s.conn == conn)
     }
 
-    fn connected(&mut self, conn: Conn, at: Time, now: Time) {
+    /// TCP is established at the first time, and requests may pass at the second.
+    fn connected(&mut self, conn: Conn, (tcp_at, at): (Time, Time), now: Time) {
         let Some(session) = self.session(conn) else { return };
         if session.phase != Phase::Connecting {
             return;
@@ -221,7 +224,10 @@ impl<T: Transport> Engine<T> {
         self.board.say_reached();
         self.recorder.connections.opened += 1;
         if self.recorder.measuring(now) {
-            self.recorder.connect.record(at.nanos_since(since), 1);
+            self.recorder.connect.record(tcp_at.nanos_since(since), 1);
+            if at > tcp_at {
+                self.recorder.tls.record(at.nanos_since(tcp_at), 1);
+            }
         }
         self.fill(conn, now);
     }

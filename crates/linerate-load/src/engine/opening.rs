@@ -160,7 +160,7 @@ impl<T: Transport> Engine<T> {
         self.opening.attempts += 1;
         let to = pick(&self.orders.addresses, nth);
         let from = (!self.orders.from.is_empty()).then(|| pick(&self.orders.from, nth));
-        let options = ConnectOptions { from, short: self.is_short(), ..ConnectOptions::default() };
+        let options = ConnectOptions { from, short: self.is_short(), profile: self.orders.profile };
         let conn = match self.transport.connect(to, &options) {
             Ok(conn) => conn,
             Err(error) => return self.connect_failed(None, &error, now),

@@ -30,6 +30,7 @@ pub(crate) struct Recorder {
     /// From due in an open loop, from sent in a closed one.
     pub(crate) latency: Histogram,
     pub(crate) connect: Histogram,
+    pub(crate) tls: Histogram,
     pub(crate) lateness: Histogram,
     /// From sent, in an open loop.
     from_sent: Option<Histogram>,
@@ -167,6 +168,7 @@ impl Recorder {
             tcp_before: Default::default(),
             latency: Histogram::new(),
             connect: Histogram::new(),
+            tls: Histogram::new(),
             lateness: Histogram::new(),
             from_sent: open_loop.then(Histogram::new),
             split_first: Histogram::new(),
@@ -449,7 +451,8 @@ impl Recorder {
         let mut first_byte = from_sent.clone();
         first_byte.subtract(&self.split_whole);
         first_byte.merge(&self.split_first);
-        outcome.latency = crate::outcome::Latency { from_due, from_sent, connect: self.connect, first_byte };
+        outcome.latency =
+            crate::outcome::Latency { from_due, from_sent, connect: self.connect, tls: self.tls, first_byte };
         outcome.saved = self.saver.saved;
         outcome.samples = self.bad_samples;
         outcome.samples.extend(self.unsolicited);

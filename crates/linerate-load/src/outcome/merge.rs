@@ -19,6 +19,11 @@ impl Outcome {
             *self.status.entry(*status).or_default() += n;
         }
         self.bytes.merge(&other.bytes);
+        match (&mut self.tls, &other.tls) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.tls.clone_from(theirs),
+            (Some(_), None) => {}
+        }
         if self.line.is_none() {
             self.line.clone_from(&other.line);
         }
@@ -109,6 +114,7 @@ impl Latency {
         }
         self.from_sent.merge(&other.from_sent);
         self.connect.merge(&other.connect);
+        self.tls.merge(&other.tls);
         self.first_byte.merge(&other.first_byte);
     }
 }

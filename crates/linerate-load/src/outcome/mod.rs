@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 pub use linerate_net::Line;
 use linerate_net::TcpTotals;
+pub use linerate_tls::{Agreed, Handshakes};
 
 use crate::histogram::Histogram;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub status: BTreeMap<u16, u64>,
     /// Bytes of requests and answers.
     pub bytes: Bytes,
+    /// What became of TLS's handshakes; `None` without TLS.
+    pub tls: Option<Handshakes>,
     /// The line that they went over, where its speed is real and known.
     pub line: Option<Line>,
     /// Latencies, nanoseconds inside.
@@ -230,6 +233,8 @@ pub struct Latency {
     pub from_sent: Histogram,
     /// From `connect` to established.
     pub connect: Histogram,
+    /// From established to the end of TLS's handshake.
+    pub tls: Histogram,
     /// From sent to the first byte of the answer.
     pub first_byte: Histogram,
 }

@@ -21,6 +21,7 @@ pub mod pick;
 pub mod random;
 mod rate;
 pub mod schedule;
+pub mod tls;
 pub mod units;
 
 /// A whole load run.
@@ -61,6 +62,8 @@ pub struct Plan {
     pub fault: Option<String>,
     /// Source addresses to spread connections over; empty: the kernel's choice.
     pub from: Vec<IpAddr>,
+    /// TLS towards the target; `None`: plain HTTP.
+    pub tls: Option<tls::Tls>,
     /// How long an answer may take before the request counts as failed (`timeout`).
     pub timeout: Duration,
     /// Requests that leave within this time from the start are not in the figures.

@@ -50,6 +50,7 @@ pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
         Plan { pace: Pace::Open { .. } | Pace::Trace(_), .. } => refuse("an open loop (--rate)"),
         Plan { throughput: true, .. } => refuse("--throughput"),
         Plan { tag: Some(_), .. } => refuse("--tag"),
+        Plan { tls: Some(_), .. } => refuse("https"),
         Plan { io: Io::Uring, .. } => refuse("--io uring"),
         Plan { io: Io::Xdp, .. } => refuse("--io xdp"),
         Plan { from, .. } if !from.is_empty() => refuse("--from"),

@@ -1,7 +1,7 @@
 //! The event loops: an engine for each core, on the transport that was asked for or found best.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use linerate_http::client::Body;
@@ -11,7 +11,8 @@ use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::link::{Link, Middlewares};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{HostSecret, Probe, Time, Transport, machine};
+use linerate_net::{HostSecret, NetError, NetErrorKind, Probe, Profile, Time, Transport, machine};
+use linerate_tls::{Handshakes, PLAIN};
 
 use super::{Works, share};
 use crate::engine::board::{Board, Common};
@@ -20,6 +21,7 @@ use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
 use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
+use crate::plan::tls::{Tls, TlsClient};
 use crate::plan::{Io, Pace, Plan};
 use crate::run::{StartError, Work};
 
@@ -82,18 +84,19 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let plan = Arc::new(plan.clone());
     let start = machine::monotonic_now() + HEAD_START;
     let capture = over.pcap.clone();
+    let tls = plan.tls.as_ref().map(Tls::client).transpose().map_err(|e| StartError::Plan(e.to_string()))?;
     let common = Arc::new(Common::default());
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
         let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
-        let part = Part { core, cores: threads, start };
+        let part = Part { core, cores: threads, start, tls: tls.clone() };
         Box::new(move || match moving {
             Moving::Uring => {
-                let uring = Uring::with_limits(limits(&plan, part)).map_err(|e| format!("io_uring: {e}"))?;
+                let uring = Uring::with_limits(limits(&plan, &part)).map_err(|e| format!("io_uring: {e}"))?;
                 part.run(&plan, uring, board)
             }
             Moving::Epoll => {
-                let epoll = Epoll::with_limits(limits(&plan, part)).map_err(|e| format!("epoll: {e}"))?;
+                let epoll = Epoll::with_limits(limits(&plan, &part)).map_err(|e| format!("epoll: {e}"))?;
                 part.run(&plan, epoll, board)
             }
             Moving::Xdp(link) => part.run_past_the_kernel(&plan, *link, &over, board),
@@ -129,7 +132,7 @@ fn links(plan: &Plan, threads: u32) -> Result<(Vec<Xdp>, Option<String>), StartE
     Ok((opened.links, note))
 }
 
-fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
+fn limits(plan: &Plan, part: &Part) -> linerate_net::Limits {
     let own = u32::try_from(share(u64::from(plan.connections), part.core, part.cores)).unwrap_or(u32::MAX);
     // Connections that linger after their last answer come on top.
     let connections = own.saturating_mul(2).saturating_add(1024);
@@ -141,11 +144,13 @@ fn limits(plan: &Plan, part: Part) -> linerate_net::Limits {
 }
 
 /// Which of the cores this is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) core: u32,
     pub(crate) cores: u32,
     pub(crate) start: Time,
+    /// What TLS there is.
+    pub(crate) tls: Option<TlsClient>,
 }
 
 impl Part {
@@ -164,24 +169,42 @@ impl Part {
         if over.is_nothing() {
             return self.run_over(plan, link, board);
         }
-        self.run_over(plan, over.over(link, self.core as usize), board)
+        let link = over.over(link, self.core as usize);
+        self.run_over(plan, link, board)
     }
 
     fn run_over<L: Link>(self, plan: &Plan, link: L, board: Arc<Board>) -> Result<Outcome, String> {
         let options = StackOptions {
             addresses: plan.from.clone(),
-            limits: limits(plan, self),
+            limits: limits(plan, &self),
             host: HostSecret::of_this_machine(),
             ..StackOptions::default()
         };
         self.run(plan, Stack::new(link, options), board)
     }
 
-    /// Runs this core's part of a plan on a transport.
+    /// Runs this core's part of a plan on a transport, with TLS over it where the plan has some.
     pub(crate) fn run<T: Transport>(
         self,
         plan: &Plan,
         transport: T,
+        board: Arc<Board>,
+    ) -> Result<Outcome, String> {
+        let Some(tls) = self.tls.clone() else { return self.run_engine(plan, transport, PLAIN, board) };
+        let (transport, profile) = tls.over(transport, limits(plan, &self));
+        let counts = transport.layer().counts();
+        let mut outcome = self.run_engine(plan, transport, profile, board)?;
+        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        explain_failures(&mut outcome, &counts);
+        outcome.tls = Some(counts);
+        Ok(outcome)
+    }
+
+    fn run_engine<T: Transport>(
+        self,
+        plan: &Plan,
+        transport: T,
+        profile: Profile,
         board: Arc<Board>,
     ) -> Result<Outcome, String> {
         let kinds = Kinds::new(plan, self.core, self.cores).map_err(|e| e.to_string())?;
@@ -194,6 +217,7 @@ impl Part {
         let orders = Orders {
             addresses: plan.target.addresses.clone(),
             from: plan.from.clone(),
+            profile,
             connections: u32::try_from(connections).unwrap_or(u32::MAX),
             depth: plan.depth,
             per_connection: plan.per_connection,
@@ -207,5 +231,15 @@ impl Part {
             wall_offset_ns: machine::wall_offset_ns(),
         };
         Ok(Engine::new(transport, orders, kinds, supply, measure_from, board).run())
+    }
+}
+
+/// A handshake that failed has words of its own, which the transport does not know.
+fn explain_failures(outcome: &mut Outcome, counts: &Handshakes) {
+    let Some((why, _)) = counts.failed.iter().max_by_key(|(_, count)| **count) else { return };
+    let words = NetError::of(NetErrorKind::Handshake).to_string();
+    let told = outcome.failures.details.values_mut().chain(outcome.unreachable.as_mut());
+    for detail in told.filter(|detail| **detail == words) {
+        *detail = format!("TLS: {why}");
     }
 }

@@ -68,6 +68,11 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         }
     }
 
+    /// The layer.
+    pub fn layer(&self) -> &L {
+        &self.layer
+    }
+
     /// The layer, to change what later sessions are like.
     pub fn layer_mut(&mut self) -> &mut L {
         &mut self.layer

@@ -34,6 +34,9 @@ pub struct Document {
     pub status: BTreeMap<String, u64>,
     /// Bytes above TCP.
     pub bytes: Bytes,
+    /// TLS's handshakes; absent without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// How much of the line they took; null where its speed is not known, or stands in name alone (loopback, veth, a hypervisor's card).
     #[serde(default)]
     pub line: Option<Line>,
@@ -132,6 +135,23 @@ pub struct Line {
     pub sent_share: f64,
 }
 
+/// TLS's handshakes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tls {
+    /// With certificates and a key exchange.
+    pub full: u64,
+    /// Resumed from an earlier session.
+    pub resumed: u64,
+    /// The version that most of them agreed on; null when none succeeded.
+    pub version: Option<String>,
+    /// The cipher suite that most of them agreed on.
+    pub cipher: Option<String>,
+    /// Handshakes that failed, by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Whether certificates were checked.
+    pub verified: bool,
+}
+
 /// Latencies; a whole entry is null where it means nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
@@ -141,6 +161,9 @@ pub struct Latencies {
     pub from_sent: Option<Latency>,
     /// From `connect` to established.
     pub connect: Option<Latency>,
+    /// From established to the end of TLS's handshake; absent without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Latency>,
     /// From sent to the first byte of the answer; null with `--throughput`.
     pub first_byte: Option<Latency>,
 }

@@ -24,7 +24,12 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let due = l.from_due.as_ref().map(|h| (DUE, h));
     let columns: Vec<Column<'_>> = due
         .into_iter()
-        .chain([("from sent", &l.from_sent), ("first byte", &l.first_byte), ("connect", &l.connect)])
+        .chain([
+            ("from sent", &l.from_sent),
+            ("first byte", &l.first_byte),
+            ("connect", &l.connect),
+            ("tls", &l.tls),
+        ])
         .filter(|(title, h)| h.count() > 0 && !(*title == "first byte" && alike(h, &l.from_sent)))
         .collect();
     page.blank();

@@ -70,6 +70,7 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
     if !wrong.is_empty() {
         page.marked(Mark::Bad, &wrong.join(", "));
     }
+    sections::insecure(&mut page, plan);
     sections::checks(&mut page, checks);
     page.out
 }

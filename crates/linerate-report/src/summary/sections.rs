@@ -3,6 +3,7 @@
 use linerate_load::outcome::SegmentCounts;
 use linerate_load::plan::Way;
 use linerate_load::plan::check::CheckResult;
+use linerate_load::plan::tls::Trust;
 use linerate_load::{Outcome, Plan};
 
 use super::{Mark, Page};
@@ -146,7 +147,30 @@ pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         );
     }
     page.labelled("connections", &text);
+    tls(page, plan, outcome);
     tcp(page, outcome);
+}
+
+fn tls(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let Some(counts) = &outcome.tls else { return };
+    let mut text = counts.usual().map_or_else(
+        || "no handshake succeeded".to_owned(),
+        |agreed| format!("{} {}", agreed.version, agreed.cipher),
+    );
+    let full = units::several(counts.full, "full handshake", "full handshakes");
+    text += &format!(", {full}, {} resumed", units::count(counts.resumed));
+    for (why, count) in &counts.failed {
+        text += &format!("; {} failed: {why}", units::count(*count));
+    }
+    page.labelled("tls", &text);
+    insecure(page, plan);
+}
+
+/// A run that checked no certificate says so.
+pub(super) fn insecure(page: &mut Page, plan: &Plan) {
+    if plan.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
+        page.marked(Mark::Doubt, "--insecure: the server's certificate was not checked");
+    }
 }
 
 fn tcp(page: &mut Page, outcome: &Outcome) {

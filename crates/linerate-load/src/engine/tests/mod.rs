@@ -49,7 +49,7 @@ fn run_on(options: MemOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
     let seen = script.seen.clone();
     let mut mem = Mem::new(options).unwrap();
     mem.serve(server(), script).unwrap();
-    let part = Part { core: 0, cores: 1, start: Time::ZERO };
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, tls: None };
     let outcome = part.run(plan, mem, Arc::new(Board::default())).unwrap();
     let r = outcome.requests;
     assert_eq!(r.sent, r.answered + r.failed + r.unknown, "{r:?}");

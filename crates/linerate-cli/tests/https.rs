@@ -1,0 +1,188 @@
+//! `linerate load` over HTTPS, against a real nginx.
+
+mod common;
+mod real;
+
+use std::path::Path;
+
+use common::{greeting, measured, number, run};
+use real::{Server, finish_nginx, nginx_tls};
+use serde_json::Value;
+
+/// A certificate in a file of its own, and its key.
+struct Issued {
+    certificate: String,
+    key: String,
+    dir: tempfile::TempDir,
+}
+
+impl Issued {
+    /// Signed by itself, for one name.
+    fn to(name: &str) -> Issued {
+        Issued::with(name, |_| ())
+    }
+
+    fn with(name: &str, change: impl Fn(&mut rcgen::CertificateParams)) -> Issued {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        change(&mut params);
+        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("cert.pem"), &certificate).expect("written");
+        std::fs::write(dir.path().join("key.pem"), key.serialize_pem()).expect("written");
+        Issued { certificate, key: key.serialize_pem(), dir }
+    }
+
+    fn file(&self, name: &str) -> String {
+        Path::new(self.dir.path()).join(name).display().to_string()
+    }
+
+    fn nginx(&self, more: &str) -> Option<Server> {
+        nginx_tls(&self.certificate, &self.key, more)
+    }
+}
+
+fn https(server: &Server) -> String {
+    format!("https://localhost:{}/", server.address.port())
+}
+
+/// A run that trusts the certificate; its document, and nginx's own count.
+fn loaded(issued: &Issued, more: &str, flags: &str) -> Option<(Value, u64)> {
+    let server = issued.nginx(more)?;
+    let (url, cacert) = (https(&server), issued.file("cert.pem"));
+    let mut words = vec!["-4", "--cacert", &cacert];
+    words.extend(flags.split(' '));
+    words.push(&url);
+    let (document, _) = measured(&words);
+    Some((document, finish_nginx(server)))
+}
+
+/// What a run says whose handshakes fail.
+fn refused(issued: &Issued, more: &str, flags: &[&str]) -> Option<String> {
+    let server = issued.nginx(more)?;
+    let url = https(&server);
+    let said = run(&[&["load", "-4", "-n", "4", "-c", "2"], flags, &[&url]].concat());
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
+    Some(said.out.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn all_are_answered_and_handshakes_are_counted() {
+    let issued = Issued::to("localhost");
+    for io in ["epoll", "uring"] {
+        for way in ["-c 8", "-c 4 -p 16", "-c 4 --per-connection 10 -p 4"] {
+            let flags = format!("{way} -n 2000 --io {io}");
+            let Some((document, counted)) = loaded(&issued, "", &flags) else { return };
+            assert_eq!(number(&document, "/requests/answered"), 2000, "{flags}: {document}");
+            assert_eq!(counted, 2000, "{flags}");
+            let handshakes = number(&document, "/tls/full") + number(&document, "/tls/resumed");
+            assert!(handshakes >= number(&document, "/connections/opened"), "{flags}: {document}");
+            assert_eq!(
+                number(&document, "/latency_us/tls/count"),
+                number(&document, "/latency_us/connect/count")
+            );
+            assert_eq!(document["tls"]["version"], "TLSv1.3", "{flags}");
+            assert_eq!(document["tls"]["verified"], true, "{flags}");
+        }
+    }
+}
+
+#[test]
+fn new_connections_resume_sessions_unless_told_not_to() {
+    let issued = Issued::to("localhost");
+    let short = "-c 2 --per-connection 1 -n 60";
+    for version in ["1.2", "1.3"] {
+        let flags = format!("{short} --tls-max {version}");
+        let Some((document, _)) = loaded(&issued, "ssl_session_cache shared:s:1m;", &flags) else { return };
+        assert!(number(&document, "/tls/resumed") >= 50, "{flags}: {}", document["tls"]);
+        assert_eq!(document["tls"]["version"], format!("TLSv{version}"));
+    }
+    let flags = format!("{short} --tls-resume off");
+    let Some((document, counted)) = loaded(&issued, "", &flags) else { return };
+    assert_eq!((number(&document, "/tls/full"), number(&document, "/tls/resumed")), (60, 0));
+    assert_eq!(counted, 60);
+}
+
+#[test]
+fn what_is_wrong_with_the_certificate_is_said() {
+    let issued = Issued::to("elsewhere.example");
+    let cacert = issued.file("cert.pem");
+    let Some(said) = refused(&issued, "", &["--cacert", &cacert]) else { return };
+    assert!(said.contains("the certificate is not for localhost, but for elsewhere.example"), "{said}");
+
+    let other = Issued::to("localhost");
+    let stranger = Issued::to("localhost");
+    let Some(said) = refused(&stranger, "", &["--cacert", &other.file("cert.pem")]) else { return };
+    assert!(said.contains("could not be reached: TLS: the certificate"), "{said}");
+
+    let old = Issued::with("localhost", |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let cacert = old.file("cert.pem");
+    let Some(said) = refused(&old, "", &["--cacert", &cacert]) else { return };
+    assert!(said.contains("the certificate has expired"), "{said}");
+}
+
+#[test]
+fn insecure_believes_everybody_and_says_so() {
+    let issued = Issued::to("elsewhere.example");
+    let Some(server) = issued.nginx("") else { return };
+    let (document, said) = measured(&["-4", "-k", "-n", "10", &https(&server)]);
+    assert_eq!(number(&document, "/requests/answered"), 10);
+    assert_eq!(document["tls"]["verified"], false);
+    assert!(said.out.contains("--insecure") || said.err.contains("--insecure"), "{said:?}");
+}
+
+#[test]
+fn a_server_asks_for_a_client_certificate() {
+    let issued = Issued::to("localhost");
+    let (cacert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let more = "ssl_verify_client on; ssl_client_certificate cert.pem;";
+    let with = format!("-n 20 --cert {cacert} --key {key}");
+    let Some((document, _)) = loaded(&issued, more, &with) else { return };
+    assert_eq!(number(&document, "/status/200"), 20, "{document}");
+    let Some((document, _)) = loaded(&issued, more, "-n 20") else { return };
+    assert_eq!(number(&document, "/status/400"), 20, "nginx says it in HTTP: {document}");
+}
+
+#[test]
+fn versions_without_overlap_and_plain_servers_are_named() {
+    let issued = Issued::to("localhost");
+    let cacert = issued.file("cert.pem");
+    let flags = ["--cacert", &cacert, "--tls-max", "1.2"];
+    let Some(said) = refused(&issued, "ssl_protocols TLSv1.3;", &flags) else { return };
+    assert!(said.contains("no TLS version in common"), "{said}");
+
+    let plain = greeting("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let url = format!("https://127.0.0.1:{}/", plain.port());
+    let said = run(&["load", "-n", "2", "-k", &url]);
+    assert_eq!(said.code, Some(3), "{}", said.out);
+    let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("does not speak TLS"), "{words}");
+}
+
+#[test]
+fn flags_that_cannot_be_are_refused() {
+    let issued = Issued::to("localhost");
+    let (cacert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    for (flags, expected) in [
+        (vec!["-k", "http://127.0.0.1:9/"], "--insecure is about HTTPS"),
+        (vec!["--tls-min", "1.3", "--tls-max", "1.2", "https://127.0.0.1:9/"], "--tls-min is higher"),
+        (vec!["--cacert", "/nowhere", "https://127.0.0.1:9/"], "--cacert /nowhere:"),
+        (vec!["--cacert", &key, "https://127.0.0.1:9/"], "no certificate"),
+        (vec!["--cert", &cacert, "https://127.0.0.1:9/"], "no private key"),
+        (vec!["--ciphers", "ROT13", "-k", "https://127.0.0.1:9/"], "no cipher suite ROT13"),
+        (vec!["--way", "threads", "-k", "https://127.0.0.1:9/"], "--way threads can't do https"),
+    ] {
+        let said = run(&[&["load", "-n", "1"], &flags[..]].concat());
+        assert_eq!(said.code, Some(2), "{flags:?}: {}{}", said.out, said.err);
+        assert!(said.err.contains(expected), "{flags:?}: {}", said.err);
+    }
+    let other = Issued::to("localhost");
+    let key = other.file("key.pem");
+    let said = run(&["load", "-n", "1", "--cert", &cacert, "--key", &key, "-k", "https://127.0.0.1:9/"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("this key does not belong to the certificate in"), "{}", said.err);
+}

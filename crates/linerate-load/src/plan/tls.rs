@@ -1,0 +1,131 @@
+//! How a plan's connections speak TLS: plain data, from which each machine makes its own configuration.
+
+use std::sync::Arc;
+
+use linerate_net::{Limits, Profile, Transport, layer::Layered};
+use linerate_tls::{ClientOptions, Identity, Roots, TlsError, TlsLayer, Version};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+
+/// TLS towards the target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tls {
+    /// The name that the server must prove to have, or its address.
+    pub name: String,
+    /// Whose certificates are believed beside or instead of the machine's own.
+    pub trust: Trust,
+    /// The certificate and key that a server may ask for.
+    pub identity: Option<ClientCertificate>,
+    /// The least version.
+    pub least: TlsVersion,
+    /// The highest version.
+    pub most: TlsVersion,
+    /// Cipher suites by their registered names; empty: the usual ones.
+    pub ciphers: Vec<String>,
+    /// Resume sessions, as browsers do.
+    pub resume: bool,
+}
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Trust {
+    /// Those that the machine which sends trusts.
+    #[default]
+    System,
+    /// Those of a PEM file.
+    Pem(PemFile),
+    /// All: nothing is checked.
+    Anybody,
+}
+
+/// A PEM file: its name, for errors, and its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PemFile {
+    /// As the user wrote it.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// What a client proves to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCertificate {
+    /// The chain, the client's own certificate first.
+    pub chain: PemFile,
+    /// Its key.
+    pub key: PemFile,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+impl From<TlsVersion> for Version {
+    fn from(version: TlsVersion) -> Version {
+        match version {
+            TlsVersion::Tls12 => Version::Tls12,
+            TlsVersion::Tls13 => Version::Tls13,
+        }
+    }
+}
+
+impl Tls {
+    /// As browsers do it.
+    pub fn towards(name: &str) -> Tls {
+        Tls {
+            name: name.to_owned(),
+            trust: Trust::System,
+            identity: None,
+            least: TlsVersion::Tls12,
+            most: TlsVersion::Tls13,
+            ciphers: Vec::new(),
+            resume: true,
+        }
+    }
+
+    /// What all threads share: sessions are resumed across them.
+    pub(crate) fn client(&self) -> Result<TlsClient, TlsError> {
+        let name = ServerName::try_from(self.name.clone()).map_err(|_| {
+            TlsError::Options(format!("{} is no name that a certificate can have", self.name))
+        })?;
+        let mut options = ClientOptions::default();
+        options.roots = match &self.trust {
+            Trust::System => Roots::System,
+            Trust::Pem(file) => Roots::Pem(file.path.clone(), file.text.clone().into_bytes()),
+            Trust::Anybody => Roots::Insecure,
+        };
+        if let Some(ClientCertificate { chain, key }) = &self.identity {
+            let chain = (chain.path.as_str(), chain.text.as_bytes());
+            options.identity = Some(Identity::from_pem(chain, (&key.path, key.text.as_bytes()))?);
+        }
+        (options.least, options.most) = (self.least.into(), self.most.into());
+        options.ciphers.clone_from(&self.ciphers);
+        options.resume = self.resume;
+        options.alpn = vec![b"http/1.1".to_vec()];
+        Ok(TlsClient { config: options.build()?, name })
+    }
+}
+
+/// A configuration that is ready for use.
+#[derive(Clone)]
+pub(crate) struct TlsClient {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl TlsClient {
+    /// A thread's transport with TLS over it, and the profile of its connections.
+    pub(crate) fn over<T: Transport>(&self, wire: T, limits: Limits) -> (Layered<T, TlsLayer>, Profile) {
+        let mut layer = TlsLayer::new();
+        let profile = layer.add_client(self.config.clone(), self.name.clone());
+        (Layered::new(wire, layer, limits), profile)
+    }
+}
