@@ -148,7 +148,6 @@ fn plans_from_elsewhere() {
     assert_eq!(plan.requests[0].path, "/a");
     assert!(plan.requests[0].fields.contains(&("A".to_owned(), "c".to_owned())));
     assert!(said("--curl 'wget x'").contains("--curl:"));
-    assert!(said("--curl 'curl https://h/'").contains("HTTPS isn't there yet"));
     assert!(said("--curl 'curl http://h/' --har x.har").contains("cannot be used with"));
 }
 
