@@ -2,10 +2,12 @@
 
 #[macro_use]
 mod common;
+mod uploads;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::{Said, measured, number};
 use serde_json::Value;
@@ -310,4 +312,60 @@ fn a_check_may_mean_one_request() {
     let said = common::run(&["load", "--plan", &name, "--check", "hom.p99<1s"]);
     let words = "check hom.p99<1s: no request has that name; known are home, api.v1";
     assert!(said.code == Some(2) && said.err.contains(words), "{said:?}");
+}
+
+/// A server that gives up on an idle connection may say so behind a response (RFC 9110 section 15.5.9).
+#[test]
+fn a_farewell_behind_a_response_is_forgiven() {
+    const BOTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n\
+                        HTTP/1.1 408 Idle\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let address = common::server(|mut stream| {
+        let mut buffer = [0; 4096];
+        if stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+            let _ = stream.write_all(BOTH.as_bytes());
+            uploads::drain(stream);
+        }
+    });
+    for way in WAYS {
+        let (document, said) = load(way, &[], address);
+        let counts =
+            (number(&document, "/requests/answered"), number(&document, "/requests/unsolicited_responses"));
+        assert_eq!((said.code, counts), (Some(0), (20, 0)), "{way:?} {}", said.err);
+    }
+}
+
+/// A server that takes one connection, answers once, is silent for a while and then answers on.
+fn taking_one(silent: Duration) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        drop(listener);
+        stream.set_read_timeout(Some(common::PATIENCE)).expect("a limit");
+        let mut buffer = [0; 4096];
+        let mut answered = 0;
+        while stream.read(&mut buffer).is_ok_and(|n| n > 0)
+            && stream.write_all(common::HELLO.as_bytes()).is_ok()
+        {
+            answered += 1;
+            if answered == 1 {
+                std::thread::sleep(silent);
+            }
+        }
+    });
+    address
+}
+
+/// A connection that is open and silent does not hide that the server takes no others and answers nothing.
+#[test]
+fn a_second_without_a_response_and_with_failed_attempts_is_a_failure() {
+    for way in WAYS {
+        for (silent, code) in [(Duration::from_millis(1700), 1), (Duration::ZERO, 0)] {
+            let (_, said) = load(way, &["-n", "1G", "-d", "2500ms"], taking_one(silent));
+            assert_eq!(said.code, Some(code), "{way:?} {silent:?} {}", said.err);
+            let words = "every attempt to connect failed and no response arrived";
+            let text = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(text.contains(words), code == 1, "{way:?} {silent:?} {}", said.err);
+        }
+    }
 }
