@@ -70,7 +70,13 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
         "path-mtu" => {
             [1, 2].into_iter().flat_map(|arm| total(&record.arm(Experiment::Segment, arm))).collect()
         }
-        "dns-slow" | "dns-timeout" => total(&explained(record)),
+        // A cache answers at once, and of several name servers the one that does answer.
+        "dns-slow" | "dns-timeout" => {
+            let servers = record.name_servers().unwrap_or_default();
+            let quickest = servers.iter().filter_map(|s| s.v4).min().map_or(0.0, ms);
+            let lookup = if verdict.id() == "dns-timeout" { quickest } else { 0.0 };
+            total(&explained(record)).into_iter().map(|t| t + lookup).collect()
+        }
         // The lookup stays.
         "ipv6-fallback" => {
             let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
@@ -84,6 +90,9 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             // An opened connection that has grown its window, opened anew.
             let opening =
                 if verdict.id() == "slow-start" { median_of(&record.fresh(), |c| c.connect) } else { 0.0 };
+            if verdict.id() == "server-nagle-delayed-ack" {
+                return Some(acknowledged(&with, record.rtt_ms())).filter(|times| times.len() >= LEAST);
+            }
             match part {
                 Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
                 _ => total(&with).into_iter().map(|t| t + opening).collect(),
@@ -91,6 +100,11 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
         }
     };
     (times.len() >= LEAST).then_some(times)
+}
+
+/// Calls that acknowledged at once spared the delay, and not the way there and back that the rest of the answer waited for.
+fn acknowledged(calls: &[&Call], rtt_ms: f64) -> Vec<f64> {
+    calls.iter().map(|c| ms(c.total) - ms(c.longest_gap()).min(rtt_ms)).collect()
 }
 
 /// What the calls of the experiment take that the cause meets, in the middle; 0 without one.

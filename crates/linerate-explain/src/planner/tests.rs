@@ -250,6 +250,10 @@ impl Lived {
         if w.busy_machine > 0.0 && self.noise.unit() < 0.1 {
             receive += 40.0;
         }
+        if w.nagle {
+            // However soon it is acknowledged: the acknowledgement goes there, and what waited for it comes back.
+            receive += w.rtt;
+        }
         if w.nagle && !fresh && !probe.levers.quick_ack && !spared {
             let delay = probe.levers.delayed_ack.map_or(w.delack, |d| ms(d) + 3.0);
             receive += delay + self.noise.between(0.0, 2.0);

@@ -106,7 +106,6 @@ pub(super) static CASES: &[Case] = &[
         rtts: &[40],
         server_sysctls: &[("net/ipv4/tcp_congestion_control", "reno")],
         path: "/bytes/150000",
-        fixed: Fixed::Sysctls(&[("net/ipv4/tcp_slow_start_after_idle", "0")]),
         ..PLAIN
     },
     Case {
