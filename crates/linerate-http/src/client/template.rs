@@ -243,7 +243,7 @@ impl Template {
         self.body.iter().for_each(|piece| piece.render(v, out));
     }
 
-    #[inline]
+    #[inline(always)]
     fn render_head(&self, v: &Values<'_>, out: &mut Vec<u8>) {
         self.head.iter().for_each(|piece| piece.render(v, out));
         if self.varying_length {
