@@ -81,7 +81,7 @@ impl Flow {
         match (self.is_window_limited(), self.window_limited_since) {
             (true, None) => self.window_limited_since = Some(now),
             (false, Some(since)) => {
-                self.info.rwnd_limited_us += now.nanos_since(since) / 1000;
+                self.counters.rwnd_limited_us += now.nanos_since(since) / 1000;
                 self.window_limited_since = None;
             }
             _ => {}
@@ -150,7 +150,7 @@ impl Flow {
         let duplicate = start.lt(tcp.ack) || inside;
         if duplicate {
             acked.duplicate = true;
-            self.info.dsack_dups = self.info.dsack_dups.wrapping_add(1);
+            self.counters.dsack_dups = self.counters.dsack_dups.wrapping_add(1);
             self.rack.note_duplicate(self.nxt, self.una);
             self.take_back_by_duplicates((start, end), shared);
         }

@@ -101,7 +101,7 @@ impl Flow {
         if !seg.again {
             if seg.end.lt(self.rack.furthest) && self.sack_on {
                 self.rack.reordered = true;
-                self.info.reordered = self.info.reordered.wrapping_add(1);
+                self.counters.reordered = self.counters.reordered.wrapping_add(1);
             }
             acked.sample = acked.sample.max(Some(seg.at));
         }

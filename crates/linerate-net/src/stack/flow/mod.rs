@@ -125,6 +125,18 @@ pub(crate) struct Agreed {
     pub(crate) sent_at: Option<Time>,
 }
 
+/// What is counted of a connection. Apart from [`TcpInfo`], which has room for what is known without counting: there are many flows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    retransmits: u32,
+    out_of_order: u32,
+    dsack_dups: u32,
+    reordered: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    rwnd_limited_us: u64,
+}
+
 /// A connection.
 pub(crate) struct Flow {
     pub(crate) tuple: Tuple,
@@ -218,7 +230,7 @@ pub(crate) struct Flow {
     ts_recent: u32,
     ts_recent_at: Time,
 
-    pub(crate) info: TcpInfo,
+    counters: Counters,
 }
 
 /// The shift that tells a window of `largest` bytes.
@@ -294,7 +306,7 @@ impl Flow {
             ts_offset: offset,
             ts_recent: 0,
             ts_recent_at: now,
-            info: TcpInfo::default(),
+            counters: Counters::default(),
         }
     }
 
@@ -505,16 +517,25 @@ impl Flow {
 
     /// Counters, with what is known now.
     pub(crate) fn info(&self, now: Time) -> TcpInfo {
-        let mut info = self.info;
+        let counters = &self.counters;
         let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
-        info.rtt_us = micros(self.rtt.smoothed());
-        info.min_rtt_us = micros(self.rtt.least());
-        info.peer_window = Some(self.wnd);
-        info.own_window = Some(if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 });
-        if let Some(since) = self.window_limited_since {
-            info.rwnd_limited_us += now.nanos_since(since) / 1000;
+        let limited = self.window_limited_since.map_or(0, |since| now.nanos_since(since) / 1000);
+        let own_window = if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 };
+        TcpInfo {
+            retransmits: counters.retransmits,
+            out_of_order: counters.out_of_order,
+            dsack_dups: counters.dsack_dups,
+            reordered: counters.reordered,
+            rwnd_limited_us: counters.rwnd_limited_us + limited,
+            // The application's bytes are kept whole: none waits for room.
+            sndbuf_limited_us: 0,
+            peer_window: Some(self.wnd),
+            own_window: Some(own_window),
+            min_rtt_us: micros(self.rtt.least()),
+            rtt_us: micros(self.rtt.smoothed()),
+            data_segs_in: counters.data_segs_in,
+            data_segs_out: counters.data_segs_out,
         }
-        info
     }
 
     /// When it has to be looked at.

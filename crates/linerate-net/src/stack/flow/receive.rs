@@ -185,7 +185,7 @@ impl Flow {
             return Told::SEND;
         }
         if !payload.is_empty() {
-            self.info.data_segs_in = self.info.data_segs_in.wrapping_add(1);
+            self.counters.data_segs_in = self.counters.data_segs_in.wrapping_add(1);
         }
         let (mut seq, mut bytes) = (tcp.seq, payload);
         if fin {
@@ -254,7 +254,7 @@ impl Flow {
 
     fn take_early(&mut self, now: Time, seq: Seq, bytes: &[u8], shared: &mut Shared) -> Told {
         self.ack_now = true;
-        self.info.out_of_order = self.info.out_of_order.wrapping_add(1);
+        self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         shared.stats.out_of_order += 1;
         shared.early_news = true;
         // What is unread counts as well; the last range may cost a block more than its bytes.

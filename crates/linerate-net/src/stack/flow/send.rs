@@ -260,7 +260,7 @@ impl Flow {
             self.waiting_since = now;
         } else {
             shared.stats.retransmits += 1;
-            self.info.retransmits += 1;
+            self.counters.retransmits += 1;
         }
         self.arm(now, shared);
     }
@@ -286,7 +286,7 @@ impl Flow {
         self.note_pace(now, len);
         if outgoing.len > 0 {
             shared.stats.windows_filled += u64::from(self.nxt == self.una + self.wnd);
-            self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
+            self.counters.data_segs_out = self.counters.data_segs_out.wrapping_add(1);
         }
         if fin {
             self.fin_sent = true;
@@ -319,8 +319,8 @@ impl Flow {
         self.note_sent(len);
         self.note_pace(now, len);
         self.note_retransmission(now);
-        self.info.retransmits = self.info.retransmits.wrapping_add(1);
-        self.info.data_segs_out = self.info.data_segs_out.wrapping_add(1);
+        self.counters.retransmits = self.counters.retransmits.wrapping_add(1);
+        self.counters.data_segs_out = self.counters.data_segs_out.wrapping_add(1);
         shared.stats.retransmits += 1;
         if i == 0 || self.timer == Timer::None {
             // RFC 8985 section 8: what was sent again gets its full time.
