@@ -22,7 +22,7 @@ pub(super) enum Stage {
     Ready,
     /// The application closed it. The handshake has to end first, so that the session can; or the peer's FIN is waited for.
     Closing { how: Close, until: Time },
-    /// The session or the connection failed, and the application knows.
+    /// The session or the connection failed, and the application has the event.
     Failed,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Entry<S> {
     pub(super) waiting: Vec<u8>,
     /// For the application, received with the end of the handshake.
     pub(super) early: Vec<u8>,
-    /// State of the receiving side, told behind the early bytes.
+    /// State of the receiving side, reported behind the early bytes.
     pub(super) after: After,
     pub(super) paused: bool,
 }
@@ -58,14 +58,14 @@ impl<S> Entry<S> {
         }
     }
 
-    /// The application closed it and knows it no more.
+    /// The application closed it; it is gone for the application.
     pub(super) fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closing { .. })
     }
 }
 
-/// What the application is told after a piece. A session's failure explains the connection's, and a reset is told though the
-/// session had ended before, as it is told behind a FIN.
+/// The receiving side's state after a piece, for the application. A session's failure explains the connection's. A reset is
+/// reported even behind the session's end, as a transport reports it behind a FIN.
 pub(super) fn after(session: Progress, wire: After) -> After {
     match (session, wire) {
         (_, After::Gone) => After::Gone,

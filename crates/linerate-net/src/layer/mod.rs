@@ -1,11 +1,11 @@
 //! A protocol between a transport and the application: encryption, a proxy's preamble.
 //!
-//! [`Layered`] is a transport over another one. Where its [`Layer`] makes a [`Session`] for a connection, the session changes the
-//! bytes on their way, in both directions, after a handshake if it needs one; where it makes none, bytes pass as they are. The
+//! [`Layered`] is a transport over another one. Where its [`Layer`] makes a [`Session`] for a connection, the session changes
+//! the bytes in both directions, after a handshake if it needs one. Where it makes none, bytes pass as they are. The
 //! application sees the rules of [`Transport`]:
 //!
 //! * A connection we ask for is [`Event::Connected`] once its session is ready. Bytes sent before wait for that.
-//! * A connection that is accepted is told at once. It becomes readable when its session has bytes for the application.
+//! * A connection that is accepted is reported at once. It becomes readable when its session has bytes for the application.
 //! * [`Close`] ends the session first, so that the peer can tell the end from a cut.
 //!
 //! Layers do not nest: the sessions of a layer may contain others.
@@ -44,7 +44,7 @@ pub struct Layered<T, L: Layer> {
     entries: Entries<L::Session>,
     profiles: HashMap<Listener, Profile>,
     lent: Vec<(Arc<[u8]>, Lent)>,
-    /// What the transport told in this turn.
+    /// Events of the transport in this turn.
     told: Vec<Event>,
     /// Connections in [`Stage::Closing`], the oldest first.
     closing: VecDeque<(Time, Conn)>,
@@ -113,7 +113,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
                 Stage::Ready | Stage::Failed => events.push(Event::Readable { conn, data }),
                 Stage::Connecting | Stage::Shaking | Stage::Closing { .. } => self.shake(conn, data, events),
             },
-            // Told of a handshake's bytes too; the application's have not left yet then.
+            // A handshake's bytes cause it too, before the application's have left.
             Event::Drained { .. } => {
                 if entry.stage == Stage::Ready {
                     events.push(event);
@@ -121,7 +121,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             }
             Event::Failed { .. } if entry.is_closing() => self.give_up(conn, Close::Abort),
             Event::Failed { .. } => {
-                // A connection that the application knows to have failed is told of once.
+                // A failure is reported once.
                 if std::mem::replace(&mut entry.stage, Stage::Failed) != Stage::Failed {
                     events.push(event);
                 }
@@ -178,7 +178,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         self.settle(conn, after, events);
     }
 
-    /// Bytes behind the end of a session go nowhere; a reset there is told.
+    /// Discards bytes behind the end of a session; a reset there is reported.
     fn discard(&mut self, conn: Conn, data: Data, events: &mut Vec<Event>) {
         let after = self.wire.receive(data, |_| ());
         let Some(entry) = self.entries.get_mut(conn) else { return };
@@ -210,7 +210,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         }
     }
 
-    /// The handshake is over: what waited leaves, and what came early is told of.
+    /// The handshake is over: what waited leaves, and what came early is reported.
     fn ready(&mut self, conn: Conn, after: After, events: &mut Vec<Event>) {
         let now = self.wire.now();
         let Some(entry) = self.entries.get_mut(conn) else { return };
@@ -539,7 +539,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.close(conn, how) };
         match entry.stage {
             Stage::Closing { .. } => {}
-            // The end of the session would be the first word of the end; the peer has to speak it here.
+            // The session's end would make the peer close; here the peer has to close by itself.
             Stage::Ready if how == Close::AfterPeer && entry.after == After::Open => self.linger(conn, how),
             Stage::Ready if how != Close::Abort => self.last_words(conn, how),
             Stage::Shaking if entry.side == Side::Accepted && how != Close::Abort => self.linger(conn, how),
