@@ -1,46 +1,16 @@
 //! `linerate load` over HTTPS, against a real nginx.
 
 mod common;
+mod issued;
 mod real;
 
-use std::path::Path;
-
 use common::{greeting, measured, number, run};
+use issued::Issued;
 use real::{Server, finish_nginx, nginx_tls};
 use serde_json::Value;
 
-/// A certificate in a file of its own, and its key.
-struct Issued {
-    certificate: String,
-    key: String,
-    dir: tempfile::TempDir,
-}
-
-impl Issued {
-    /// Signed by itself, for one name.
-    fn to(name: &str) -> Issued {
-        Issued::with(name, |_| ())
-    }
-
-    fn with(name: &str, change: impl Fn(&mut rcgen::CertificateParams)) -> Issued {
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        change(&mut params);
-        let certificate = params.self_signed(&key).expect("a certificate").pem();
-        let dir = tempfile::tempdir().expect("a folder");
-        std::fs::write(dir.path().join("cert.pem"), &certificate).expect("written");
-        std::fs::write(dir.path().join("key.pem"), key.serialize_pem()).expect("written");
-        Issued { certificate, key: key.serialize_pem(), dir }
-    }
-
-    fn file(&self, name: &str) -> String {
-        Path::new(self.dir.path()).join(name).display().to_string()
-    }
-
-    fn nginx(&self, more: &str) -> Option<Server> {
-        nginx_tls(&self.certificate, &self.key, more)
-    }
+fn nginx(issued: &Issued, more: &str) -> Option<Server> {
+    nginx_tls(&issued.certificate, &issued.key, more)
 }
 
 fn https(server: &Server) -> String {
@@ -49,7 +19,7 @@ fn https(server: &Server) -> String {
 
 /// A run that trusts the certificate; its document, and nginx's own count.
 fn loaded(issued: &Issued, more: &str, flags: &str) -> Option<(Value, u64)> {
-    let server = issued.nginx(more)?;
+    let server = nginx(issued, more)?;
     let (url, cacert) = (https(&server), issued.file("cert.pem"));
     let mut words = vec!["-4", "--cacert", &cacert];
     words.extend(flags.split(' '));
@@ -60,7 +30,7 @@ fn loaded(issued: &Issued, more: &str, flags: &str) -> Option<(Value, u64)> {
 
 /// What a run says whose handshakes fail.
 fn refused(issued: &Issued, more: &str, flags: &[&str]) -> Option<String> {
-    let server = issued.nginx(more)?;
+    let server = nginx(issued, more)?;
     let url = https(&server);
     let said = run(&[&["load", "-4", "-n", "4", "-c", "2"], flags, &[&url]].concat());
     assert_eq!(said.code, Some(3), "{}{}", said.out, said.err);
@@ -128,7 +98,7 @@ fn what_is_wrong_with_the_certificate_is_said() {
 #[test]
 fn insecure_believes_everybody_and_says_so() {
     let issued = Issued::to("elsewhere.example");
-    let Some(server) = issued.nginx("") else { return };
+    let Some(server) = nginx(&issued, "") else { return };
     let (document, said) = measured(&["-4", "-k", "-n", "10", &https(&server)]);
     assert_eq!(number(&document, "/requests/answered"), 10);
     assert_eq!(document["tls"]["verified"], false);

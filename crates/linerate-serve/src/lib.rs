@@ -78,6 +78,7 @@ pub use handler::{Handler, IntoResponse};
 pub use host_name::{BadHostName, HostName};
 pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
+pub use linerate_tls::{Identity as TlsIdentity, ServerOptions as TlsOptions, ServerTls, TlsError};
 pub use listening::ListeningSocket;
 pub use live_stats::LiveStats;
 pub use metrics::Metrics;

@@ -10,13 +10,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linerate_net::epoll::Epoll;
+use linerate_net::layer::Layered;
 use linerate_net::link::Middlewares;
 use linerate_net::link::fault::{Fault, FaultOptions};
 use linerate_net::link::pcap::{self, Pcap, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{HostSecret, ListenOptions, Time, Transport, Waker, machine};
+use linerate_net::{HostSecret, ListenOptions, Profile, Time, Transport, Waker, machine};
+use linerate_tls::{ServerTls, TlsLayer};
 use tokio::sync::oneshot;
 
 use crate::access_log::AccessLog;
@@ -74,6 +76,8 @@ pub struct ServerOptions {
     pub listen: Vec<Address>,
     /// Sockets that listen already, beside those of `listen`.
     pub sockets: Vec<ListeningSocket>,
+    /// Speak TLS on all of them (HTTPS); `None`: plain HTTP.
+    pub tls: Option<ServerTls>,
     /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
@@ -126,6 +130,7 @@ impl Default for ServerOptions {
         ServerOptions {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()],
             sockets: Vec::new(),
+            tls: None,
             threads: 1,
             cores: Vec::new(),
             io: Io::default(),
@@ -406,6 +411,7 @@ where
             link: links.next(),
             over: over.clone(),
             bound: handle.bound.clone(),
+            profile: Profile::default(),
             _alive: alive.clone(),
         };
         let (tokio, make) = (handle._tokio.handle().clone(), make.clone());
@@ -462,6 +468,8 @@ pub(crate) struct Thread {
     over: Middlewares,
     /// Unix sockets, bound for all threads.
     pub(crate) bound: Vec<ListeningSocket>,
+    /// What a layer over the transport makes of connections.
+    profile: Profile,
     /// Gone with the thread.
     _alive: mpsc::Sender<()>,
 }
@@ -537,15 +545,24 @@ impl Thread {
             (None, _) => Epoll::new().map(|epoll| Moving::Epoll(Box::new(epoll))),
         };
         match transport() {
-            Ok(Moving::Epoll(epoll)) => self.serve(*epoll, make(), tell),
-            Ok(Moving::Uring(uring)) => self.serve(*uring, make(), tell),
-            Ok(Moving::Xdp(stack)) => self.serve(*stack, make(), tell),
-            Ok(Moving::Watched(stack)) => self.serve(*stack, make(), tell),
+            Ok(Moving::Epoll(epoll)) => self.serve_over(*epoll, make(), tell),
+            Ok(Moving::Uring(uring)) => self.serve_over(*uring, make(), tell),
+            Ok(Moving::Xdp(stack)) => self.serve_over(*stack, make(), tell),
+            Ok(Moving::Watched(stack)) => self.serve_over(*stack, make(), tell),
             Err(error) => {
                 // Nobody listens any more only when the caller is gone.
                 let _ = tell.send(Err(error));
             }
         }
+    }
+
+    /// With TLS over the transport, if there is some.
+    fn serve_over<T: Transport, H: Handler>(mut self, wire: T, handler: H, tell: &mpsc::Sender<Told>) {
+        let Some(tls) = &self.options.tls else { return self.serve(wire, handler, tell) };
+        let mut layer = TlsLayer::new();
+        self.profile = layer.add_server(tls);
+        let layered = Layered::new(wire, layer, linerate_net::Limits::default()).with_adopted(self.profile);
+        self.serve(layered, handler, tell);
     }
 
     fn serve<T: Transport, H: Handler>(mut self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
@@ -599,6 +616,7 @@ impl Thread {
         let listen = ListenOptions {
             reuse_port: self.options.threads > 1 || self.options.share_port,
             defer: self.options.deferred(),
+            profile: self.profile,
             ..ListenOptions::default()
         };
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::handshakes::Handshakes;
 use crate::machine::Machine;
+use crate::server::ServerTls;
 use crate::session::TlsSession;
 use crate::words::describe;
 
@@ -43,15 +44,8 @@ impl TlsLayer {
     }
 
     /// Connections of a listener.
-    pub fn add_server(&mut self, config: Arc<ServerConfig>) -> Profile {
-        self.add(Side::Server(config))
-    }
-
-    /// Replaces a listener's configuration; sessions that exist keep theirs.
-    pub fn replace_server(&mut self, profile: Profile, config: Arc<ServerConfig>) {
-        if let Some(side @ Side::Server(_)) = self.side_mut(profile) {
-            *side = Side::Server(config);
-        }
+    pub fn add_server(&mut self, tls: &ServerTls) -> Profile {
+        self.add(Side::Server(tls.config.clone()))
     }
 
     /// Profiles are few: at most one for each host or listener that was configured.

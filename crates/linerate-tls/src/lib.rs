@@ -20,7 +20,7 @@ pub use client::{ClientOptions, Roots};
 pub use handshakes::{Agreed, Handshakes};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};
-pub use server::ServerOptions;
+pub use server::{ServerOptions, ServerTls};
 pub use session::TlsSession;
 pub use words::describe;
 

@@ -8,6 +8,9 @@ use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiCli
 use crate::Version;
 use crate::client::{provider, roots_of};
 use crate::pem::{Identity, TlsError};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use std::sync::{PoisonError, RwLock};
 
 /// Sessions of TLS 1.2 clients without tickets that are kept. Reason: some kilobytes each.
 const SESSIONS: usize = 4096;
@@ -43,8 +46,8 @@ impl ServerOptions {
         }
     }
 
-    /// The configuration for rustls. All threads should share it: so they share the keys of tickets.
-    pub fn build(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    /// What listeners need. All threads should share it: so they share the keys of tickets.
+    pub fn build(&self) -> Result<ServerTls, TlsError> {
         let provider = Arc::new(provider(&[])?);
         let versions = Version::within(self.least, self.most);
         let unfit = |error: rustls::Error| TlsError::Options(error.to_string());
@@ -60,8 +63,8 @@ impl ServerOptions {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let resolver = rustls::sign::SingleCertAndKey::from(self.identity.key.clone());
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        let shown = Arc::new(Shown(RwLock::new(self.identity.key.clone())));
+        let mut config = builder.with_cert_resolver(shown.clone());
         config.alpn_protocols.clone_from(&self.alpn);
         if self.resume {
             config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(unfit)?;
@@ -70,6 +73,30 @@ impl ServerOptions {
             config.send_tls13_tickets = 0;
             config.session_storage = Arc::new(NoServerSessionStorage {});
         }
-        Ok(Arc::new(config))
+        Ok(ServerTls { config: Arc::new(config), shown })
+    }
+}
+
+/// TLS for listeners, whose certificate can be replaced while they listen.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    pub(crate) config: Arc<ServerConfig>,
+    shown: Arc<Shown>,
+}
+
+impl ServerTls {
+    /// Shows another certificate from the next handshake on; connections stay.
+    pub fn replace(&self, identity: &Identity) {
+        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = identity.key.clone();
+    }
+}
+
+/// The certificate of the moment.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }

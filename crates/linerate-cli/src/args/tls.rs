@@ -132,7 +132,8 @@ impl TlsFlags {
     }
 }
 
-fn pem(flag: &str, path: &Path) -> Result<PemFile, Fault> {
+/// Reads a PEM file that a flag names.
+pub(crate) fn pem(flag: &str, path: &Path) -> Result<PemFile, Fault> {
     let place = path.display().to_string();
     let bad = |why: String| Fault::input(format!("{flag} {place}: {why}"));
     let mut text = String::new();

@@ -13,6 +13,7 @@ use linerate_serve::{Address, ExtraFields, HostName, Io, ListeningSocket, LogFor
 
 use crate::args::values;
 
+const TLS: &str = "HTTPS";
 const LIMITS: &str = "Limits";
 
 /// Answer requests: files, built-in routes, on an event loop per core
@@ -93,6 +94,18 @@ pub(crate) struct ServeArgs {
     /// Add a header field to every response, as in --header 'Cache-Control: max-age=60'; repeatable
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
+    /// Speak HTTPS on all addresses, with the certificate in this PEM file: the chain, the server's own first. SIGHUP reads it again
+    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert
+    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Speak HTTPS with a certificate made for this run, which nobody trusts: for trying things out
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = TLS)]
+    pub(super) tls_self_signed: Option<bool>,
+    /// Ask clients for a certificate that one of those in this PEM file signed
+    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    pub(super) tls_client_ca: Option<PathBuf>,
     /// Write a line per answer to this file, - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(super) access_log: Option<String>,
@@ -277,6 +290,10 @@ impl ServeArgs {
             try_files: either(self.try_files, others.try_files),
             error_pages: either(self.error_pages, others.error_pages),
             users: self.users.or(others.users),
+            tls_cert: self.tls_cert.or(others.tls_cert),
+            tls_key: self.tls_key.or(others.tls_key),
+            tls_self_signed: self.tls_self_signed.or(others.tls_self_signed),
+            tls_client_ca: self.tls_client_ca.or(others.tls_client_ca),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),

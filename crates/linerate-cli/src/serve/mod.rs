@@ -6,6 +6,7 @@ mod config;
 mod events;
 mod identity;
 mod running;
+mod tls;
 
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
@@ -212,6 +213,9 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
         }
         if typed.config.is_none() {
             running.reopen_log();
+            if let Err(fault) = running.renew_certificate() {
+                say(&format!("the certificate stays as it was: {fault}"));
+            }
             continue;
         }
         tell(ServiceState::Reloading);
@@ -255,6 +259,9 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     }
     if !args.sockets.is_empty() {
         return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
+    }
+    if args.tls_cert.is_some() || args.tls_self_signed == Some(true) {
+        return Err(Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags"));
     }
     if args.metrics.is_some() {
         return Err(

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use linerate_net::machine;
 use linerate_serve::{
     AccessLog, Address, Content, Contents, Counts, ExtraFields, FileOptions, FileRoot, Handle, Host,
-    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent,
-    spawn_site, spawn_with,
+    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, ServerTls,
+    SharedContent, TlsIdentity, spawn_site, spawn_with,
 };
 
 use signal_hook::iterator::Signals;
@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
 use super::identity::Identity;
-use super::{ServeArgs, options, say};
+use super::{ServeArgs, options, say, tls};
 use crate::fault::{Fault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
@@ -37,6 +37,7 @@ pub(super) struct Running {
     content: SharedContent,
     log: Option<AccessLog>,
     metrics: Option<Handle>,
+    tls: Option<ServerTls>,
 }
 
 impl Running {
@@ -46,8 +47,10 @@ impl Running {
         let sites = Sites::open(&args)?;
         let content = SharedContent::new(sites.at(&args.addresses()));
         let log = access_log(&args)?;
+        let tls = tls::of(&args)?;
         let held = identity.is_some();
-        let options = ServerOptions { access_log: log.clone(), held, ..options(&args, threads) };
+        let options =
+            ServerOptions { access_log: log.clone(), tls: tls.clone(), held, ..options(&args, threads) };
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
         // Ports that were chosen are known now, and to nobody else before they are announced.
         content.replace(sites.at(&resolved(&args, &server)));
@@ -57,17 +60,18 @@ impl Running {
             // Nothing was served with more rights.
             server.accept();
         }
-        Ok(Running { args, threads, server, content, log, metrics })
+        Ok(Running { args, threads, server, content, log, metrics, tls })
     }
 
     /// Becomes what `args` say; all of it, or, with an error, nothing.
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
             return Err(Fault::input(
-                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group and misbehave hold until a restart",
+                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group, whether TLS is spoken, tls_client_ca and misbehave hold until a restart",
             ));
         }
         let sites = Sites::open(&args)?;
+        let identity = if args.tls_self_signed == Some(true) { None } else { tls::identity(&args)? };
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
         let log = if same_log { self.log.clone() } else { access_log(&args)? };
         let same_metrics = args.metrics == self.args.metrics;
@@ -88,6 +92,7 @@ impl Running {
             return Err(self.in_the_way(&args).unwrap_or_else(|| cannot_listen(&e)));
         }
         self.content.replace(sites.at(&resolved(&args, &self.server)));
+        self.show(identity.as_ref());
         self.log = log;
         if same_log {
             self.reopen_log();
@@ -117,9 +122,25 @@ impl Running {
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
         let interface = (&args.interface, args.busy_poll, &args.pcap_out, &args.fault)
             != (&self.args.interface, self.args.busy_poll, &self.args.pcap_out, &self.args.fault);
+        let speaks = |args: &ServeArgs| args.tls_cert.is_some() || args.tls_self_signed == Some(true);
+        let tls = speaks(args) != speaks(&self.args) || args.tls_client_ca != self.args.tls_client_ca;
         let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
         let user = (&args.user, &args.group) != (&self.args.user, &self.args.group);
-        threads || io || pin || interface || share || user || args.misbehave != self.args.misbehave
+        threads || io || pin || interface || share || user || tls || args.misbehave != self.args.misbehave
+    }
+
+    /// Reads the files of the certificate and its key again. One that was made for this run stays.
+    pub(super) fn renew_certificate(&self) -> Result<(), Fault> {
+        if self.args.tls_self_signed != Some(true) {
+            self.show(tls::identity(&self.args)?.as_ref());
+        }
+        Ok(())
+    }
+
+    fn show(&self, identity: Option<&TlsIdentity>) {
+        if let (Some(tls), Some(identity)) = (&self.tls, identity) {
+            tls.replace(identity);
+        }
     }
 
     /// The access log is opened anew, after it was renamed.
@@ -133,7 +154,7 @@ impl Running {
     pub(super) fn announce(&self) {
         let addresses = self.server.addrs();
         for address in addresses {
-            say(&listening(address));
+            say(&listening(address, self.tls.is_some()));
         }
         let args = &self.args;
         let own: usize = args.places.iter().map(|place| place.listen.len()).sum();
@@ -315,8 +336,9 @@ fn access_log(args: &ServeArgs) -> Result<Option<AccessLog>, Fault> {
     })
 }
 
-fn listening(address: &Address) -> String {
+fn listening(address: &Address, tls: bool) -> String {
     match address {
+        Address::Tcp(at) if tls => format!("listening on https://{at}"),
         Address::Tcp(at) => format!("listening on http://{at}"),
         Address::Unix(_) => format!("listening on {address}"),
     }

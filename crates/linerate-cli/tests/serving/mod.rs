@@ -70,7 +70,8 @@ impl Server {
     pub(crate) fn listening(&self) -> String {
         let line = self.line();
         let place = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
-        place.strip_prefix("http://").unwrap_or(place).to_owned()
+        let plain = place.strip_prefix("http://").or(place.strip_prefix("https://"));
+        plain.unwrap_or(place).to_owned()
     }
 
     /// The first line of what it answers with.

@@ -38,6 +38,8 @@ pub(super) struct Entry<S> {
     /// State of the receiving side, reported behind the early bytes.
     pub(super) after: After,
     pub(super) paused: bool,
+    /// Bytes of the application since the wire had taken everything.
+    pub(super) handed: usize,
 }
 
 impl<S> Entry<S> {
@@ -55,6 +57,7 @@ impl<S> Entry<S> {
             early: Vec::new(),
             after: After::Open,
             paused: false,
+            handed: 0,
         }
     }
 

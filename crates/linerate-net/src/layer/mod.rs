@@ -43,6 +43,8 @@ pub struct Layered<T, L: Layer> {
     limits: Limits,
     entries: Entries<L::Session>,
     profiles: HashMap<Listener, Profile>,
+    /// That of listeners which are adopted.
+    adopted: Profile,
     lent: Vec<(Arc<[u8]>, Lent)>,
     /// Events of the transport in this turn.
     told: Vec<Event>,
@@ -61,6 +63,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             limits,
             entries: Entries::new(),
             profiles: HashMap::new(),
+            adopted: Profile::default(),
             lent: Vec::new(),
             told: Vec::new(),
             closing: VecDeque::new(),
@@ -83,9 +86,11 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         self.entries.get(conn).map(|entry| &entry.session)
     }
 
-    /// The profile of a listener that was adopted.
-    pub fn set_profile(&mut self, listener: Listener, profile: Profile) {
-        self.profiles.insert(listener, profile);
+    /// With this profile for listeners that are adopted ([`Transport::adopt`] has no options).
+    #[must_use]
+    pub fn with_adopted(mut self, profile: Profile) -> Layered<T, L> {
+        self.adopted = profile;
+        self
     }
 
     fn on_event(&mut self, event: Event, events: &mut Vec<Event>) {
@@ -203,7 +208,8 @@ impl<T: Transport, L: Layer> Layered<T, L> {
                 entry.stage = Stage::Failed;
                 match entry.side {
                     Side::Asked => events.push(Event::Failed { conn, error }),
-                    Side::Accepted => claim(entry, conn, after, events),
+                    // A session that refused has said why; a reset must not overtake that.
+                    Side::Accepted => claim(entry, conn, refusal(after, error), events),
                 }
             }
             (false, _, None) => {}
@@ -227,6 +233,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         }
         if !waiting.is_empty() {
             self.sealed.clear();
+            entry.handed = waiting.len();
             entry.session.seal(&waiting, &mut self.sealed);
             self.flush(conn);
             if self.wire.unsent(conn) == 0 {
@@ -293,9 +300,12 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     fn seal(&mut self, conn: Conn, pieces: &[&[u8]]) -> Result<(), NetError> {
         let Some(entry) = self.entries.get_mut(conn) else { return Err(gone()) };
         let len: usize = pieces.iter().map(|piece| entry.session.sealed_len(piece.len())).sum();
-        if self.wire.unsent(conn) + len > self.limits.unsent_bytes {
+        let unsent = self.wire.unsent(conn);
+        if unsent + len > self.limits.unsent_bytes {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
+        entry.handed = if unsent == 0 { 0 } else { entry.handed };
+        entry.handed += pieces.iter().map(|piece| piece.len()).sum::<usize>();
         self.sealed.clear();
         for piece in pieces {
             entry.session.seal(piece, &mut self.sealed);
@@ -308,6 +318,11 @@ impl<T: Transport, L: Layer> Layered<T, L> {
 fn claim<S>(entry: &mut Entry<S>, conn: Conn, after: After, events: &mut Vec<Event>) {
     entry.after = after;
     events.push(Event::Readable { conn, data: Data::new(conn, EARLY) });
+}
+
+/// How the application sees a handshake that failed: a session's refusal is an end, after which connections are closed in order.
+fn refusal(after: After, error: NetError) -> After {
+    if error.kind == NetErrorKind::Handshake { After::Ended } else { after }
 }
 
 /// Bytes of a connection that is closed or was never open go nowhere.
@@ -355,7 +370,9 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> Result<Listener, NetError> {
-        self.wire.adopt(socket)
+        let listener = self.wire.adopt(socket)?;
+        self.profiles.insert(listener, self.adopted);
+        Ok(listener)
     }
 
     fn unlisten(&mut self, listener: Listener) {
@@ -505,7 +522,8 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         match self.entries.get(conn) {
             None => self.wire.unsent(conn),
             Some(entry) => match entry.stage {
-                Stage::Ready | Stage::Failed => self.wire.unsent(conn),
+                // What a session adds, and its handshake, are not the application's.
+                Stage::Ready | Stage::Failed => self.wire.unsent(conn).min(entry.handed),
                 Stage::Connecting | Stage::Shaking => entry.waiting.len(),
                 Stage::Closing { .. } => 0,
             },

@@ -11,7 +11,7 @@ pub enum Progress {
     Open,
     /// The peer said that it sends nothing more; what follows on the wire is discarded.
     Ended,
-    /// The peer broke the protocol, or refused us.
+    /// The peer broke the protocol, or refused us. [`NetErrorKind::Handshake`](crate::NetErrorKind) says that it was in the handshake.
     Failed(NetError),
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn layer(client: &ClientOptions, server: &ServerOptions) -> TlsLayer 
     let mut layer = TlsLayer::new();
     let name = ServerName::try_from("localhost").expect("a name");
     assert_eq!(layer.add_client(client.build().expect("can be made"), name), CLIENT);
-    assert_eq!(layer.add_server(server.build().expect("can be made")), SERVER);
+    assert_eq!(layer.add_server(&server.build().expect("can be made")), SERVER);
     layer
 }
 

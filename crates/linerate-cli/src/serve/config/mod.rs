@@ -23,6 +23,10 @@ const WHOLE: &[&str] = &[
     "busy_poll",
     "pcap_out",
     "fault",
+    "tls_cert",
+    "tls_key",
+    "tls_self_signed",
+    "tls_client_ca",
     "access_log",
     "log_format",
     "metrics",
@@ -50,10 +54,7 @@ const KEYS: Keys = Keys {
     known: &[site::KEYS, WHOLE, &["listen", "host", "listener"]],
     elsewhere: &[
         (&["config", "check_config"], "can't be said in the file itself"),
-        (
-            &["tls_cert", "tls_key", "cert", "key", "ssl_certificate", "ssl_certificate_key"],
-            "is for TLS, which this server does not speak; a proxy in front of it can",
-        ),
+        (&["cert", "key", "ssl_certificate", "ssl_certificate_key"], "is tls_cert or tls_key here"),
     ],
 };
 
@@ -84,6 +85,10 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         dir: top.read("dir", |i| directory(i, path))?,
         demo_routes: flag("demo_routes")?,
         files_only: flag("files_only")?,
+        tls_cert: top.read("tls_cert", |i| beside(i, path))?,
+        tls_key: top.read("tls_key", |i| beside(i, path))?,
+        tls_self_signed: flag("tls_self_signed")?,
+        tls_client_ca: top.read("tls_client_ca", |i| beside(i, path))?,
         access_log: top.read("access_log", |i| log(i, path))?,
         log_format: top.read("log_format", parsed_word)?,
         metrics: top.read("metrics", |i| value(i, |text| args::beside(text, path)))?,
@@ -249,7 +254,7 @@ mod tests {
         "max_body = -1",
         "misbehave = [\"think\"]",
         "config = \"other.toml\"",
-        "tls_cert = \"cert.pem\"",
+        "ssl_certificate = \"cert.pem\"",
         "listen = \"localhost:80\"",
         "listen = \"127.0.0.1:80800\"",
         "threads = ",

@@ -1,0 +1,161 @@
+//! `linerate serve` over HTTPS: clients that people have, certificates that change, and what does not fit.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod issued;
+mod real;
+mod serving;
+
+use std::io::Read;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{measured, number, run};
+use issued::Issued;
+use real::find;
+use serving::{Server, serve, transports};
+
+fn https(issued: &Issued, more: &[&str]) -> Server {
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    serve(&[&["--tls-cert", &cert, "--tls-key", &key], more].concat())
+}
+
+fn port(server: &Server) -> &str {
+    server.address.rsplit_once(':').unwrap().1
+}
+
+/// What curl gets, with these flags. `None`: there is no curl.
+fn curl(issued: &Issued, server: &Server, flags: &[&str], path: &str) -> Option<(bool, String)> {
+    let program = find("curl")?;
+    let url = format!("https://localhost:{}{path}", port(server));
+    let out = Command::new(program)
+        .args(["-sS", "-4", "--max-time", "20", "--cacert", &issued.file("cert.pem")])
+        .args(flags)
+        .arg(url)
+        .output()
+        .unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    Some((out.status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn curl_is_served_on_every_transport() {
+    let issued = Issued::to("localhost");
+    for io in transports() {
+        let server = https(&issued, &["--io", io, "--demo-routes"]);
+        for version in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+            let Some((good, text)) = curl(&issued, &server, version, "/bytes/100000") else { return };
+            assert!(good && text.len() == 100_000, "{io} {version:?}: {} bytes", text.len());
+        }
+        let body = "x".repeat(300_000);
+        let file = issued.file("body");
+        std::fs::write(&file, &body).unwrap();
+        let post = ["--data-binary", &format!("@{file}"), "-H", "Expect:"];
+        let (good, text) = curl(&issued, &server, &post, "/echo").unwrap();
+        assert!(good && text == body, "{io}: {} bytes came back", text.len());
+        let (code, _) = server.stop();
+        assert_eq!(code, Some(0), "{io}");
+    }
+}
+
+#[test]
+fn load_counts_what_serve_answers() {
+    let issued = Issued::to("localhost");
+    let cacert = issued.file("cert.pem");
+    for io in transports() {
+        let server = https(&issued, &["--io", io, "--threads", "2"]);
+        let url = format!("https://localhost:{}/", port(&server));
+        for flags in ["-c 8 -n 2000", "-c 4 -p 16 -n 4000", "-c 4 --per-connection 1 -n 100"] {
+            let mut words = vec!["-4", "--cacert", &cacert];
+            words.extend(flags.split(' '));
+            words.push(&url);
+            let (document, _) = measured(&words);
+            assert_eq!(document["requests"]["sent"], document["status"]["200"], "{io} {flags}: {document}");
+        }
+        let (document, _) =
+            measured(&["-4", "--cacert", &cacert, "-c", "2", "--per-connection", "1", "-n", "60", &url]);
+        assert!(number(&document, "/tls/resumed") >= 50, "threads share the tickets' keys: {document}");
+    }
+}
+
+#[test]
+fn another_certificate_is_shown_after_sighup_and_connections_stay() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &[]);
+    let Some((good, _)) = curl(&issued, &server, &[], "/") else { return };
+    assert!(good);
+    let Some(openssl) = find("openssl") else { return };
+    let mut open = Command::new(openssl)
+        .args(["s_client", "-quiet", "-connect", &server.address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ask = |more: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
+        open.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
+    };
+    ask("");
+    let other = Issued::to("localhost");
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::copy(other.file(name), issued.file(name)).unwrap();
+    }
+    server.signal("-HUP");
+    let until = std::time::Instant::now() + serving::PATIENCE;
+    while !curl(&other, &server, &[], "/").unwrap().0 {
+        assert!(std::time::Instant::now() < until, "the new certificate is never shown");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    ask("Connection: close\r\n");
+    let mut text = String::new();
+    open.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    open.wait().unwrap();
+    assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
+}
+
+#[test]
+fn plain_http_gets_an_answer_that_can_be_read() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &[]);
+    let answer = server.get("/");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("https://"), "{answer}");
+}
+
+#[test]
+fn a_certificate_of_the_client_is_asked_for() {
+    let issued = Issued::to("localhost");
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let server = https(&issued, &["--tls-client-ca", &cert]);
+    let Some((good, text)) = curl(&issued, &server, &[], "/") else { return };
+    assert!(!good, "{text}");
+    let (good, text) = curl(&issued, &server, &["--cert", &cert, "--key", &key], "/").unwrap();
+    assert!(good, "{text}");
+}
+
+#[test]
+fn a_certificate_for_trying_things_out() {
+    let server = serve(&["--tls-self-signed"]);
+    let url = format!("https://{}/", server.address);
+    let (document, _) = measured(&["-k", "-n", "10", &url]);
+    assert_eq!(number(&document, "/status/200"), 10);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let (one, other) = (Issued::to("localhost"), Issued::to("localhost"));
+    let (cert, key) = (one.file("cert.pem"), other.file("key.pem"));
+    for (flags, expected) in [
+        (&["--tls-cert", &cert][..], "--tls-cert needs its private key"),
+        (&["--tls-key", &key], "--tls-key needs the certificate"),
+        (&["--tls-cert", &cert, "--tls-key", &key], "does not belong to the certificate"),
+        (&["--tls-cert", &cert, "--tls-key", "/nowhere"], "--tls-key /nowhere"),
+        (&["--tls-cert", &cert, "--tls-key", &key, "--tls-self-signed"], "leave out one of the two"),
+        (&["--tls-client-ca", &cert], "needs a certificate of the server's own"),
+        (&["--tls-self-signed", "--misbehave", "close-early"], "--misbehave"),
+    ] {
+        let said = run(&[&["serve", "--listen", "127.0.0.1:0"], flags].concat());
+        assert_eq!(said.code, Some(2), "{flags:?}: {}", said.err);
+        assert!(said.err.contains(expected), "{flags:?}: {}", said.err);
+    }
+}
