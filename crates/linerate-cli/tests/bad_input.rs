@@ -24,7 +24,6 @@ fn urls() {
         &["load", "http://"],
         &["load", "http:///path"],
         &["load", "ftp://127.0.0.1/"],
-        &["load", "ftp://127.0.0.1/"],
         &["load", "http://127.0.0.1:99999/"],
         &["load", "http://127.0.0.1:http/"],
         &["load", "http://::1/"],

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use linerate_load::plan::file::TlsKeys;
 use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
 use linerate_net::InputFile;
 
@@ -81,6 +82,30 @@ impl From<Version> for TlsVersion {
 }
 
 impl TlsFlags {
+    /// These flags laid over what a plan file says.
+    pub(crate) fn over(&self, file: TlsKeys) -> TlsFlags {
+        let version = |version| match version {
+            TlsVersion::Tls12 => Version::Tls12,
+            TlsVersion::Tls13 => Version::Tls13,
+        };
+        let switch = |on| if on { Switch::On } else { Switch::Off };
+        let (cert, key) = match &self.cert {
+            Some(cert) => (Some(cert.clone()), self.key.clone()),
+            None => (file.cert, file.key),
+        };
+        TlsFlags {
+            // What says whom to trust is taken from one of them.
+            cacert: self.cacert.clone().or(file.cacert.filter(|_| !self.insecure)),
+            insecure: self.insecure || (file.insecure == Some(true) && self.cacert.is_none()),
+            cert,
+            key,
+            tls_min: self.tls_min.or(file.least.map(version)),
+            tls_max: self.tls_max.or(file.most.map(version)),
+            ciphers: self.ciphers.clone().or(file.ciphers),
+            tls_resume: self.tls_resume.or(file.resume.map(switch)),
+        }
+    }
+
     /// What the flags mean for a URL; `None`: it is plain HTTP.
     pub(crate) fn towards(&self, url: &Url) -> Result<Option<Tls>, Fault> {
         if !url.is_https() {

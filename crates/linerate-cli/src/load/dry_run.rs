@@ -6,6 +6,7 @@ use linerate_http::client::Body;
 use linerate_load::Plan;
 use linerate_load::plan::env;
 use linerate_load::plan::parts::literal;
+use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
 use linerate_report::json;
@@ -67,6 +68,9 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     writeln!(out, "warm_up = \"{}\"", shown_duration(plan.warm_up))?;
     if let Some(tag) = &plan.tag {
         writeln!(out, "tag = {}", quoted(tag))?;
+    }
+    if let Some(tls) = &plan.tls {
+        write_tls(out, tls)?;
     }
     writeln!(out, "throughput = {}", plan.throughput)?;
     writeln!(out, "seed = {}", plan.seed)?;
@@ -237,10 +241,32 @@ fn quoted(text: &str) -> String {
     out
 }
 
+/// Whose certificates are believed, and how TLS is spoken.
+fn write_tls(out: &mut String, tls: &Tls) -> std::fmt::Result {
+    let file = |file: &PemFile| {
+        let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone().into());
+        quoted(&path.display().to_string())
+    };
+    match &tls.trust {
+        Trust::System => {}
+        Trust::Pem(roots) => writeln!(out, "cacert = {}", file(roots))?,
+        Trust::Anybody => writeln!(out, "insecure = true")?,
+    }
+    if let Some(ClientCertificate { chain, key }) = &tls.identity {
+        writeln!(out, "cert = {}\nkey = {}", file(chain), file(key))?;
+    }
+    let version = |version| if version == TlsVersion::Tls12 { "1.2" } else { "1.3" };
+    writeln!(out, "tls_min = \"{}\"\ntls_max = \"{}\"", version(tls.least), version(tls.most))?;
+    if !tls.ciphers.is_empty() {
+        writeln!(out, "ciphers = {}", quoted(&tls.ciphers.join(",")))?;
+    }
+    writeln!(out, "tls_resume = {}", tls.resume)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linerate_load::plan::file::PlanFile;
+    use linerate_load::plan::file::{PlanFile, TlsKeys};
     use std::path::Path;
 
     #[test]
@@ -262,6 +288,10 @@ mod tests {
             vec![("A".into(), "1".into()), ("B b".replace(' ', "-"), "\"".into()), ("a".into(), "2".into())];
         one.expect.status = vec![200, 204];
         one.expect.body = Some("ok".to_owned());
+        let mut tls = Tls::towards("127.0.0.1");
+        (tls.trust, tls.most, tls.resume) = (Trust::Anybody, TlsVersion::Tls12, false);
+        tls.ciphers = vec!["A".to_owned(), "B".to_owned()];
+        plan.tls = Some(tls);
         let text = to_string(&plan, b"POST / HTTP/1.1\r\n\r\n\x1b[2J\n");
         assert!(!text.contains('\x1b'));
         let file = PlanFile::parse(&text, Path::new("dry.toml")).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -271,6 +301,15 @@ mod tests {
         assert_eq!((file.duration, file.timeout), (plan.stop.duration, Some(plan.timeout)));
         assert_eq!((file.per_connection, file.threads, file.from), (Some(10), Some(2), Some(plan.from)));
         assert_eq!((file.tag, file.checks), (plan.tag, plan.checks));
+        let keys = TlsKeys {
+            insecure: Some(true),
+            least: Some(TlsVersion::Tls12),
+            most: Some(TlsVersion::Tls12),
+            ciphers: Some("A,B".to_owned()),
+            resume: Some(false),
+            ..TlsKeys::default()
+        };
+        assert_eq!(file.tls, keys);
         let (mut expected, found) = (plan.requests[0].clone(), &file.request[0]);
         expected.fields =
             vec![("A".into(), "1".into()), ("A".into(), "2".into()), ("B-b".into(), "\"".into())];

@@ -141,7 +141,8 @@ impl Draft<'_> {
         let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &from };
         let (addresses, other_family) = self.url.addresses(&wish)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
-        let tls = args.tls.towards(&self.url)?;
+        let tls = args.tls.over(self.in_file(|f| Some(f.tls.clone())).unwrap_or_default());
+        let tls = tls.towards(&self.url)?;
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());

@@ -3,6 +3,7 @@
 mod error;
 mod requests;
 pub mod table;
+mod tls;
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -14,6 +15,7 @@ use linerate_net::link::fault::FaultOptions;
 use toml::de::DeValue;
 
 pub use error::FileError;
+pub use tls::TlsKeys;
 
 use self::table::{Item, Keys, Source, Table};
 use super::abort::AbortOn;
@@ -63,7 +65,7 @@ const RUN_KEYS: &[&str] = &[
 const DATA_KEYS: &[&str] = &["name", "file", "columns", "rows"];
 
 const TOP: Keys = Keys {
-    known: &[RUN_KEYS, requests::SHARED_KEYS],
+    known: &[RUN_KEYS, tls::KEYS, requests::SHARED_KEYS],
     elsewhere: &[(requests::OWN_KEYS, "belongs to a request: write it below [[request]]")],
 };
 
@@ -124,6 +126,8 @@ pub struct PlanFile {
     pub timeout: Option<Duration>,
     /// `warm_up`.
     pub warm_up: Option<Duration>,
+    /// The keys of HTTPS.
+    pub tls: TlsKeys,
     /// `tag`.
     pub tag: Option<String>,
     /// `throughput`.
@@ -239,6 +243,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         from: top.read("from", read_addresses)?,
         timeout: top.read("timeout", |i| i.duration(A_NANOSECOND, MAX_TIMEOUT))?,
         warm_up: top.read("warm_up", |i| i.duration(Duration::ZERO, MAX_DURATION))?,
+        tls: tls::read(top)?,
         tag: top.read("tag", read_tag)?,
         throughput: top.read("throughput", Item::flag)?,
         seed: top.read("seed", |i| i.whole(0, u64::MAX))?,
