@@ -58,7 +58,8 @@ fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
             .args(["load", &url, "-c", "1000", "-n", "20000", "--quiet", "--check", "errors<=0"])
             .output()
             .unwrap();
-        assert!(load.status.success(), "{io}: {}", String::from_utf8_lossy(&load.stderr));
+        let said = [load.stdout, load.stderr].concat();
+        assert!(load.status.success(), "{io}: {}", String::from_utf8_lossy(&said));
         idle.iter_mut().step_by(97).for_each(ask);
         let stats = server.get("/stats");
         assert!(stats.contains(&format!("\"open\":{},", IDLE + 1)), "{io}: {stats}");
