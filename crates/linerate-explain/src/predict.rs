@@ -27,7 +27,7 @@ pub struct Prediction {
 
 /// Share of a cause's cost that must be seen in the calls' times for it to be taken off them.
 const HELD: f64 = 0.8;
-/// Calls below which no interval is told.
+/// Calls below which no interval is given.
 const LEAST: usize = 2;
 
 /// What the call will take without the cause, where that can be told.

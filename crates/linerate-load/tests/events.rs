@@ -1,4 +1,4 @@
-//! What TCP goes through is told while the run is on.
+//! A run reports TCP's events while it lasts.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -91,7 +91,7 @@ fn round3(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// To six decimals: a share of which a millionth is told.
+/// To six decimals, for shares.
 fn round6(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

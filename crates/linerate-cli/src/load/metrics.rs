@@ -99,7 +99,7 @@ impl Serving {
     }
 }
 
-/// What is told, and of what.
+/// A snapshot, and the run that it is of.
 #[derive(Clone)]
 struct Told {
     run: Arc<OnceLock<Run>>,

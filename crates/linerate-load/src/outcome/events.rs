@@ -142,7 +142,7 @@ pub struct SegmentCounts {
     /// All of them.
     pub segments: u64,
     counts: [u64; SegmentEvent::ALL.len()],
-    /// A bit for each event that whoever counted knows of.
+    /// A bit for each event that the source can count.
     counted: u8,
 }
 
@@ -189,7 +189,7 @@ pub struct Segments {
     pub sent: SegmentCounts,
     /// The server's.
     pub received: SegmentCounts,
-    /// Packets that whoever counted did not see, for want of room: the counts are lower bounds then.
+    /// Packets that the source missed for want of room: the counts are lower bounds then.
     pub missed: u64,
 }
 

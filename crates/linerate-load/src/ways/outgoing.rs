@@ -1,4 +1,4 @@
-//! A request on its way to a blocking write: what was made for it, and large bodies where they are.
+//! A request before a blocking write: what was made for it, and large bodies where they are.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl<T: Transport> Bed<T> {
         let before = self.accepted.len();
         let client = self.connect();
         self.until("a connection", |bed| bed.of(client).connected == 1 && bed.accepted.len() > before);
-        // A handshake of a layer's own may be on its way still.
+        // A layer's own handshake may still be in flight.
         let server = self.accepted[before].0;
         self.until("nothing waits", |bed| bed.net.unsent(client) + bed.net.unsent(server) == 0);
         self.for_a_while(Duration::from_millis(1));

@@ -191,7 +191,7 @@ impl Files {
 
     async fn find(&self, name: &[u8], request: &Request) -> Result<Place, Failed> {
         let mut encodings = [None; 2];
-        // A part of a compressed file is of no use to whoever asked for a part of the file.
+        // A part of a compressed file is no part of the file that was asked for.
         if request.field("range").is_none() {
             encodings.iter_mut().zip(negotiate::accepted(request)).for_each(|(e, taken)| *e = Some(taken));
         }

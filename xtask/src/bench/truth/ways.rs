@@ -402,7 +402,7 @@ const ENDS: &[Way] = &[
         name: "408-on-idle",
         what: "says 408 and closes what is idle for 150 ms",
         server: || Broken::with(IDLE, |_| Reply::good()),
-        // Each request comes 100 ms after the last 408: none meets the next one on its way.
+        // Each request comes 100 ms after the last 408: none crosses the next one.
         shape: Shape::seconds(3).connections(1).rate(4),
         named: &[AtLeast("connections.closed_by_peer", 10.0)],
         ..NOTHING
