@@ -360,12 +360,14 @@ where
 
 type CountsFn = Arc<dyn Fn() -> Counts + Send + Sync>;
 
-fn spawn_counting<M, H>(options: ServerOptions, make: impl FnOnce(CountsFn, Desk) -> M) -> io::Result<Handle>
+fn spawn_counting<M, H>(
+    mut options: ServerOptions,
+    make: impl FnOnce(CountsFn, Desk) -> M,
+) -> io::Result<Handle>
 where
     M: Fn() -> H + Clone + Send + 'static,
     H: Handler,
 {
-    let mut options = options;
     let asked = options.listen.clone();
     kernels_alone(&options)?;
     let mut links = take_interface(&mut options)?.into_iter();
