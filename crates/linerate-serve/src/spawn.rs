@@ -360,23 +360,20 @@ where
 
 type CountsFn = Arc<dyn Fn() -> Counts + Send + Sync>;
 
-fn spawn_counting<M, H>(
-    mut options: ServerOptions,
-    make: impl FnOnce(CountsFn, Desk) -> M,
-) -> io::Result<Handle>
+fn spawn_counting<M, H>(options: ServerOptions, make: impl FnOnce(CountsFn, Desk) -> M) -> io::Result<Handle>
 where
     M: Fn() -> H + Clone + Send + 'static,
     H: Handler,
 {
+    let mut options = options;
     let asked = options.listen.clone();
     kernels_alone(&options)?;
     let mut links = take_interface(&mut options)?.into_iter();
     let over = middlewares(&options)?;
     let count = options.threads.max(1);
     let counts: Arc<Vec<Arc<ThreadCounts>>> = Arc::new((0..count).map(|_| Arc::default()).collect());
-    let shown = Arc::clone(&counts);
     let desk = Desk::default();
-    let make = make(Arc::new(move || sum(&shown)), desk.clone());
+    let make = make(summing(&counts), desk.clone());
     let bound = bind_all(&options.listen)?;
     let tokio = Beside::start(&options.runtime, count)?;
     let mut handle = Handle {
@@ -432,6 +429,12 @@ where
         handle.accept();
     }
     Ok(handle)
+}
+
+/// Sums what the threads have counted, each time it is called.
+fn summing(counts: &Arc<Vec<Arc<ThreadCounts>>>) -> CountsFn {
+    let counts = Arc::clone(counts);
+    Arc::new(move || sum(&counts))
 }
 
 /// What the kernel alone can give is refused elsewhere.
