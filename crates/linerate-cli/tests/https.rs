@@ -133,6 +133,18 @@ fn versions_without_overlap_and_plain_servers_are_named() {
     assert!(words.contains("does not speak TLS"), "{words}");
 }
 
+/// Shorter than anything that is waited for.
+#[test]
+fn handshakes_that_never_end_are_no_success() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}/", silent.local_addr().expect("bound"));
+    for more in [&[][..], &["--rate", "20"]] {
+        let said = run(&[&["load", "-k", "-c", "2", "-d", "400ms"], more, &[&url]].concat());
+        assert_eq!(said.code, Some(3), "{more:?}: {}", said.out);
+        assert!(said.out.contains("could not be reached"), "{}", said.out);
+    }
+}
+
 #[test]
 fn flags_that_cannot_be_are_refused() {
     let issued = Issued::to("localhost");

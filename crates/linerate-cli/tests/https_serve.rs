@@ -134,6 +134,59 @@ fn a_certificate_of_the_client_is_asked_for() {
 }
 
 #[test]
+fn what_is_checked_is_what_would_be_served() {
+    let (one, other) = (Issued::to("localhost"), Issued::to("localhost"));
+    let (cert, key) = (one.file("cert.pem"), other.file("key.pem"));
+    let check = |flags: &[&str]| run(&[&["serve", "--check-config"], flags].concat());
+    assert_eq!(check(&["--tls-cert", &cert, "--tls-key", &one.file("key.pem")]).code, Some(0));
+    for (flags, expected) in [
+        (&["--tls-cert", &cert][..], "needs its private key"),
+        (&["--tls-cert", &cert, "--tls-key", &key], "does not belong"),
+        (&["--tls-self-signed", "--misbehave", "close-early"], "--misbehave"),
+    ] {
+        let said = check(flags);
+        assert_eq!(said.code, Some(2), "{flags:?}: {}", said.err);
+        assert!(said.err.contains(expected), "{flags:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn load_says_that_a_client_certificate_is_wanted() {
+    let issued = Issued::to("localhost");
+    let cert = issued.file("cert.pem");
+    let server = https(&issued, &["--tls-client-ca", &cert]);
+    let url = format!("https://localhost:{}/", port(&server));
+    let said = run(&["load", "-4", "--cacert", &cert, "-c", "2", "-n", "10", &url]);
+    assert_ne!(said.code, Some(0));
+    let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("it wants a client certificate"), "{words}");
+}
+
+#[test]
+fn a_request_before_a_fin_is_answered() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &["--demo-routes"]);
+    let Some(python) = find("python3") else { return };
+    let script = "import socket, ssl, sys
+c = ssl.create_default_context(cafile=sys.argv[1])
+t = c.wrap_socket(socket.create_connection(('127.0.0.1', int(sys.argv[2]))), server_hostname='localhost')
+t.sendall(b'GET /bytes/3000 HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n')
+socket.socket.shutdown(t, socket.SHUT_WR)
+n = 0
+while True:
+    b = t.recv(65536)
+    if not b: break
+    n += len(b)
+print(n)
+";
+    let file = issued.file("client.py");
+    std::fs::write(&file, script).unwrap();
+    let out = Command::new(python).args([&file, &issued.file("cert.pem"), port(&server)]).output().unwrap();
+    let got: usize = String::from_utf8_lossy(&out.stdout).trim().parse().unwrap_or(0);
+    assert!(got > 3000, "{got}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
 fn a_certificate_for_trying_things_out() {
     let server = serve(&["--tls-self-signed"]);
     let url = format!("https://{}/", server.address);

@@ -30,6 +30,8 @@ pub struct TlsSession {
     has_begun: bool,
     /// Nothing is said any more.
     has_failed: bool,
+    /// Bytes of the application have come.
+    has_carried: bool,
 }
 
 impl TlsSession {
@@ -43,6 +45,7 @@ impl TlsSession {
             is_ready: false,
             has_begun: false,
             has_failed: false,
+            has_carried: false,
         }
     }
 
@@ -60,9 +63,15 @@ impl TlsSession {
 
     fn fail(&mut self, why: String) -> Progress {
         self.has_failed = true;
-        let kind = if self.is_ready { NetErrorKind::Other } else { NetErrorKind::Handshake };
-        self.count(|counts, _| counts.failed(why));
-        Progress::Failed(NetError::of(kind))
+        // A server of TLS 1.3 refuses a client's certificate after the client's handshake is over (RFC 8446 section 4.4.2.4).
+        if self.has_carried {
+            return Progress::Failed(NetError::of(NetErrorKind::Other));
+        }
+        if !self.is_counted || self.is_ready {
+            self.is_counted = true;
+            self.counts.lock().unwrap_or_else(PoisonError::into_inner).failed(why);
+        }
+        Progress::Failed(NetError::of(NetErrorKind::Handshake))
     }
 
     /// A client that begins with a letter speaks HTTP: a TLS record begins with its type, which is none.
@@ -72,7 +81,11 @@ impl TlsSession {
     }
 
     fn walk(&mut self, bytes: &mut [u8], take: &mut dyn FnMut(&mut [u8])) -> (usize, Progress) {
-        let walk = self.machine.walk(bytes, &mut self.replies, take);
+        let has_carried = &mut self.has_carried;
+        let walk = self.machine.walk(bytes, &mut self.replies, &mut |plain: &mut [u8]| {
+            *has_carried = true;
+            take(plain);
+        });
         if !self.is_ready && !self.machine.state().is_handshaking() {
             self.is_ready = true;
             self.count(Handshakes::ready);
@@ -145,7 +158,11 @@ impl Session for TlsSession {
         if !self.is_ready {
             return self.fail("the peer closed the connection during the handshake".to_owned());
         }
-        Progress::Failed(NetError::of(NetErrorKind::Cut))
+        match self.machine {
+            Machine::Client(_) => Progress::Failed(NetError::of(NetErrorKind::Cut)),
+            // Requests tell their own end, and a client that has sent its FIN may read still.
+            Machine::Server(_) => Progress::Ended,
+        }
     }
 
     fn protocol(&self) -> Option<&[u8]> {

@@ -58,8 +58,9 @@ fn other_host(expected: &str, presented: &[String]) -> String {
     if presented.is_empty() {
         return format!("the certificate is not for {expected}: it has no names");
     }
-    let plain = |name: &String| match name.split_once("(\"") {
-        Some((_, rest)) => rest.trim_end_matches("\")").to_owned(),
+    // DnsName("localhost"), IpAddress(127.0.0.1)
+    let plain = |name: &String| match name.split_once('(') {
+        Some((_, rest)) => rest.trim_end_matches(')').trim_matches('"').to_owned(),
         None => name.clone(),
     };
     let listed: Vec<String> = presented.iter().take(NAMES_LISTED).map(plain).collect();

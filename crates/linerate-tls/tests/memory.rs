@@ -45,6 +45,8 @@ fn shake(client: &mut TlsSession, server: &mut TlsSession, cut: usize) -> Progre
         let (progress, mut replies) = carry(&mut up, server, cut, &mut Vec::new());
         down.append(&mut replies);
         if progress != Progress::Open {
+            // The client hears of it.
+            carry(&mut down, client, cut, &mut Vec::new());
             return progress;
         }
         let (progress, mut replies) = carry(&mut down, client, cut, &mut Vec::new());
@@ -144,7 +146,8 @@ fn a_cut_is_not_an_end() {
     let mut layer = usual();
     let (mut client, mut server) = pair(&mut layer);
     assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
-    assert_eq!(server.cut(), Progress::Failed(linerate_net::NetError::of(NetErrorKind::Cut)));
+    assert_eq!(client.cut(), Progress::Failed(linerate_net::NetError::of(NetErrorKind::Cut)));
+    assert_eq!(server.cut(), Progress::Ended, "requests tell their own end");
     let (mut client, _) = pair(&mut layer);
     assert_eq!(client.cut(), Progress::Failed(linerate_net::NetError::of(NetErrorKind::Handshake)));
     assert_eq!(counts(&layer).failed["the peer closed the connection during the handshake"], 1);
@@ -187,6 +190,9 @@ fn a_client_certificate_is_asked_for() {
     client.most = Version::Tls12;
     let why = failure(&client, &server);
     assert!(why.iter().any(|why| why.contains("certificate")), "{why:?}");
+    client.most = Version::Tls13;
+    let why = failure(&client, &server);
+    assert!(why.contains(&"the peer refused: it wants a client certificate".to_owned()), "{why:?}");
     client.identity = Some(identity(&LOCALHOST));
     let mut layer = layer(&client, &server);
     let (mut client, mut server) = pair(&mut layer);

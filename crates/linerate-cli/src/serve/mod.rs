@@ -45,17 +45,17 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     if args.check_config {
         Identity::of(&args)?;
         running::check(&args)?;
+        let with_tls = tls::of(&args)?.is_some();
+        if with_tls && !is_fast(&args) {
+            return Err(https_misbehaves());
+        }
         let what = typed.config.as_ref().map_or("the flags".into(), |file| file.display().to_string());
         say(&format!("{what}: sound"));
         return Ok(Exit::Fine);
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
-    let counts = if args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_))) {
-        well(typed, args, &mut signals)?
-    } else {
-        badly(&args, &mut signals)?
-    };
+    let counts = if is_fast(&args) { well(typed, args, &mut signals)? } else { badly(&args, &mut signals)? };
     say(&answered(&counts));
     Ok(Exit::Fine)
 }
@@ -245,6 +245,15 @@ fn tell(state: ServiceState) {
     }
 }
 
+/// The only misbehaviour of the fast server is to close.
+fn is_fast(args: &ServeArgs) -> bool {
+    args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_)))
+}
+
+fn https_misbehaves() -> Fault {
+    Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags")
+}
+
 /// Misbehaves until it is told to end.
 fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     let own = !args.routes.is_empty() || !args.places.is_empty() || !args.hosts.is_empty();
@@ -261,7 +270,7 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
         return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
     }
     if args.tls_cert.is_some() || args.tls_self_signed == Some(true) {
-        return Err(Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags"));
+        return Err(https_misbehaves());
     }
     if args.metrics.is_some() {
         return Err(

@@ -195,6 +195,11 @@ impl Part {
         let counts = transport.layer().counts();
         let mut outcome = self.run_engine(plan, transport, profile, board)?;
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let c = &outcome.connections;
+        if c.opened + c.failed == 0 && !outcome.interrupted && outcome.broken.is_none() {
+            outcome.unreachable =
+                outcome.unreachable.or(Some("no TLS handshake ended before the run did".to_owned()));
+        }
         explain_failures(&mut outcome, &counts);
         outcome.tls = Some(counts);
         Ok(outcome)
