@@ -103,9 +103,9 @@ pub use users::{BadUsers, Users};
 /// The page's example is compiled with those of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/HTTP-SERVER.md")]
-struct Page;
+struct HttpServerPage;
 
 /// The examples of the guide too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/SERVE-LIBRARY.md")]
-struct Guide;
+struct LibraryGuide;
