@@ -76,7 +76,10 @@ impl Drop for Nginx {
     }
 }
 
-/// What answers with so many bytes from memory (at most 4 kB: nginx takes no longer words).
+/// Bytes of the longest word that nginx takes in its configuration, with room for the escapes.
+pub(crate) const LONGEST_WORD: usize = 3_800;
+
+/// What answers with so many bytes from memory (at most [`LONGEST_WORD`]).
 pub(crate) fn hello(body: usize) -> String {
     let body = "Hello, World!\n".chars().cycle().take(body).collect::<String>().replace('\n', "\\n");
     format!("default_type text/plain; return 200 \"{body}\";")

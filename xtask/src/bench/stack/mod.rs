@@ -22,7 +22,7 @@ use super::scenario::Figure;
 use super::server::wrapper;
 use super::table::{Page, as_table, thousands};
 use super::{Common, Tools, alone_on_this_machine, chosen, circumstances, in_own_namespace, outside, typed};
-use crate::nginx::{configuration, hello};
+use crate::nginx::{LONGEST_WORD, configuration, hello};
 use crate::shell;
 
 /// Bytes of body in each response, where a scenario says nothing else: as in the write-up.
@@ -142,7 +142,14 @@ fn start(t: &Tools, cable: &Cable, who: &str, body: usize, dir: &Path) -> Result
     words.extend(wrapper(t, dir));
     if who == NGINX {
         let nginx = shell::find("nginx").context("nginx is not installed")?;
-        let locations = format!("location / {{ {} }}", hello(body));
+        let answer = match body {
+            ..=LONGEST_WORD => hello(body),
+            _ => {
+                std::fs::write(dir.join("body.bin"), vec![b'x'; body])?;
+                format!("root {}; try_files /body.bin =404;", dir.display())
+            }
+        };
+        let locations = format!("location / {{ {answer} }}");
         std::fs::write(dir.join("nginx.conf"), configuration(at, "", &locations))?;
         words.extend([nginx.display().to_string(), "-p".into(), dir.display().to_string()]);
         words.extend(["-c", "nginx.conf", "-e", "error.log"].map(str::to_owned));
