@@ -11,7 +11,6 @@ mod local;
 pub mod outcome;
 pub mod plan;
 mod preview;
-mod resend;
 mod run;
 mod validate;
 mod watch;

@@ -2,19 +2,8 @@
 
 use std::time::Duration;
 
-/// A request that went out so often, while the server did nothing on the connection, has failed. Reason: a peer that closes everything
-/// at once must end in failures, not in an endless loop.
-pub(crate) const ATTEMPTS_IN_VAIN: u8 = 4;
-
-/// Connections that the peer closed after the same number of requests before that is taken for its limit. Reason: one early close is an
-/// accident, and what is learnt from it changes the load.
-pub(crate) const EQUAL_OBSERVATIONS: u32 = 3;
-
 /// Bytes kept of a response that nobody asked for.
 pub(crate) const UNSOLICITED_BYTES: usize = 200;
-
-/// Connections opened in one turn of the loop. Reason: answers on those already open must not wait for the rest.
-pub(crate) const OPENED_PER_TURN: u32 = 64;
 
 /// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
@@ -28,14 +17,6 @@ pub(crate) const LETTING_ALL_GO: Duration = Duration::from_secs(2);
 /// Connections that are reset at once in the end. Reason: a link has room for some thousands.
 pub(crate) const RESETS: usize = 1024;
 
-/// First pause after a connection failed without an answer; doubles up to `LONGEST_BACKOFF`. Reason: a dead target must
-/// not turn the load generator into a busy loop.
-pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(2);
-
-/// Longest pause between attempts to connect while no connection is open. Reason: downtime is measured to 50 ms, and in an open
-/// loop each restart adds half of this to it. The baselines pause as long.
-pub(crate) const DOWN_BACKOFF: Duration = Duration::from_millis(10);
-
 /// An attempt to connect that is older at the end of the run hangs. Reason: the first SYN is sent again after a second.
 pub(crate) const HANGING: Duration = Duration::from_secs(1);
 
@@ -48,12 +29,6 @@ pub(crate) const DEAF_LOOK: Duration = Duration::from_millis(500);
 
 /// Sockets of this machine that are looked at for that.
 pub(crate) const SOCKETS: usize = 1 << 16;
-
-/// Longest pause while other connections are open, or after connections that gave no response.
-pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
-
-/// Every so many connections one goes without the learnt limit. Reason: a limit learnt by accident must be unlearnt.
-pub(crate) const PROBE_EVERY: u32 = 64;
 
 /// Bytes of prebuilt requests kept for one kind. Reason: one write of this size fills any socket buffer's free half.
 pub(crate) const BATCH_BYTES: usize = 64 << 10;
@@ -134,13 +109,3 @@ pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);
 
 /// Things that happened under the transport and are told at the end. Reason: a link that goes up and down all night.
 pub(crate) const NEWS: usize = 16;
-
-/// Connections of a core that may wait for their first answer at the same time, at first. Reason: what a server keeps of them
-/// (nginx 511, Linux 4096) and what rings on the way hold is bounded; what finds no room asks again after a second.
-pub(crate) const ASKED_AT_FIRST: u32 = 512;
-/// ... when answers come at once. Reason: a hundred thousand over a round trip of 40 ms take a second.
-pub(crate) const ASKED_AT_MOST: u32 = 4096;
-/// ... and when they do not.
-pub(crate) const ASKED_AT_LEAST: u32 = 128;
-/// A connection that took so long was asked for twice. Reason: a lost SYN is sent again after a second (RFC 6298 section 2.1).
-pub(crate) const ASKED_AGAIN: std::time::Duration = std::time::Duration::from_millis(900);

@@ -1,107 +1,11 @@
-//! What becomes of a lost connection and of the requests on it, by the rules of [`crate::resend`].
+//! What becomes of a lost connection and of the requests on it, by the rules of [`linerate_client::fate`].
 
+use linerate_client::{Decision, End, Failure, Loss, Stamp, Unanswered, Waiting, decide};
 use linerate_http::client::Run;
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
 
 use super::Engine;
 use super::session::{Phase, Session};
-use super::stamp::Stamp;
-use crate::outcome::Failure;
-use crate::resend::{self, End, Fate, Unanswered};
-
-/// How a connection was lost.
-#[derive(Clone, Debug)]
-pub(crate) enum Loss {
-    /// The peer closed between answers.
-    Closed,
-    /// The last answer said that the peer will close (RFC 9112 section 9.6).
-    SaidClose,
-    /// The peer closed in the middle of an answer: which part is missing.
-    Cut(String),
-    /// The transport failed.
-    Net(NetError),
-    /// The peer does not speak HTTP as it should.
-    Malformed(String),
-    /// The oldest request in flight has waited too long.
-    TimedOut,
-    /// The peer sent what nobody had asked for; nothing was in flight.
-    Unsolicited,
-}
-
-/// A request that has to go out again, and why it was lost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) run: Run<Stamp>,
-    pub(crate) why: Failure,
-}
-
-impl Loss {
-    fn failure(&self) -> Failure {
-        match self {
-            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited => Failure::ClosedEarly,
-            Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
-            Loss::Net(error) => connect_failure(error.kind),
-            Loss::Malformed(_) => Failure::Malformed,
-            Loss::TimedOut => Failure::Timeout,
-        }
-    }
-
-    /// How the connection ended for the requests behind the first; `announced`: by the response being read.
-    fn end(&self, announced: bool) -> End {
-        match self {
-            Loss::SaidClose => End::Announced,
-            Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
-            Loss::TimedOut => End::Abandoned(Failure::Timeout),
-            _ => End::Lost(self.failure()),
-        }
-    }
-
-    fn words(&self) -> String {
-        match self {
-            Loss::Closed | Loss::SaidClose | Loss::Unsolicited => {
-                "the peer closed the connection without an answer".to_owned()
-            }
-            Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
-            Loss::Net(error) => error.to_string(),
-            Loss::TimedOut => "no whole answer within the time-out".to_owned(),
-        }
-    }
-
-    /// How our end is closed.
-    fn close(&self) -> Close {
-        match self {
-            Loss::Closed | Loss::SaidClose => Close::AfterPeer,
-            Loss::Cut(_) | Loss::Net(_) => Close::Now,
-            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => Close::Abort,
-        }
-    }
-
-    fn by_peer(&self) -> bool {
-        match self {
-            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
-            Loss::Net(error) => error.kind == NetErrorKind::Reset,
-            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => false,
-        }
-    }
-}
-
-/// Which failure an error of the transport is.
-pub(crate) fn connect_failure(kind: NetErrorKind) -> Failure {
-    match kind {
-        NetErrorKind::PortsExhausted => Failure::PortsExhausted,
-        NetErrorKind::DescriptorsExhausted => Failure::DescriptorsExhausted,
-        NetErrorKind::NoMemory => Failure::NoMemory,
-        _ => Failure::Connect,
-    }
-}
-
-/// The error of a connection that could not be opened, in words.
-pub(crate) fn connect_words(error: &NetError) -> String {
-    match error.kind {
-        NetErrorKind::Reset => "the peer reset the connection while it was being opened".to_owned(),
-        _ => error.to_string(),
-    }
-}
 
 impl<T: Transport> Engine<T> {
     /// A connection is lost: sorts what was in flight on it, and closes our end.
@@ -188,10 +92,10 @@ impl<T: Transport> Engine<T> {
         }
         let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
         let request = Unanswered { idempotent, in_vain, server_spoke: spoke };
-        match resend::fate(self.orders.resend, end, request) {
-            Fate::Again => self.again.push_back(Waiting { run, why: end.failure() }),
-            Fate::Failed(why) => self.fail(&run, why, Some(detail)),
-            Fate::Unknown => self.recorder.unknown(&run),
+        match decide(self.orders.resend, end, request) {
+            Decision::Again => self.again.push_back(Waiting { run, why: end.failure() }),
+            Decision::Failed(why) => self.fail(&run, why, Some(detail)),
+            Decision::Unknown => self.recorder.unknown(&run),
         }
     }
 

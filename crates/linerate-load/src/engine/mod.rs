@@ -14,14 +14,12 @@ pub(crate) mod board;
 pub(crate) mod body;
 mod decode;
 pub(crate) mod kinds;
-mod learnt;
 mod looks;
 mod loss;
 mod opening;
 pub(crate) mod reach;
 pub(crate) mod recorder;
 pub(crate) mod session;
-pub(crate) mod stamp;
 pub(crate) mod supply;
 #[cfg(test)]
 mod tests;
@@ -32,6 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use linerate_client::{Learnt, Loss, Opening, Stamp, Waiting};
 use linerate_http::client::{HeadCache, Run};
 use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
 
@@ -43,15 +42,10 @@ use crate::outcome::{Failure, Outcome};
 use crate::plan::Resend;
 use board::Board;
 use kinds::{Kinds, Sending};
-use learnt::Learnt;
 use looks::Looks;
-pub(crate) use loss::connect_failure;
-use loss::{Loss, Waiting};
-use opening::Opening;
 use reach::Reach;
 use recorder::Recorder;
 use session::{Judge, Phase, Progress, Session, Shared};
-use stamp::Stamp;
 use supply::{Batch, Supply};
 
 /// What the engine of one core is told.

@@ -1,138 +1,16 @@
 //! When connections are opened: up to the number wanted, a few in a turn, with pauses when it does no good.
 
-use std::time::Duration;
-
+use linerate_client::{Failure, Loss, Stamp, Waiting, connect_failure, connect_words};
 use linerate_net::{ConnectOptions, NetError, NetErrorKind, Time, Transport};
 
-use super::loss::{connect_failure, connect_words};
 use super::session::{Phase, Session};
-use super::{Engine, Loss, Run, Waiting};
-use crate::limits::{
-    ASKED_AGAIN, ASKED_AT_FIRST, ASKED_AT_LEAST, ASKED_AT_MOST, DOWN_BACKOFF, FIRST_BACKOFF, HANGING,
-    LONGEST_BACKOFF, OPENED_PER_TURN,
-};
-use crate::outcome::Failure;
-
-/// Counts of connections and the pauses between attempts. Sans-IO.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    wanted: u32,
-    open: u32,
-    /// Of them, those that the peer has not answered yet, and how many may be.
-    asked: u32,
-    may_ask: u32,
-    attempts: u64,
-    failed: u32,
-    not_before: Time,
-    connect_pause: Duration,
-    fruitless_pause: Duration,
-}
-
-impl Opening {
-    pub(crate) fn new(wanted: u32) -> Opening {
-        Opening {
-            wanted,
-            open: 0,
-            asked: 0,
-            may_ask: ASKED_AT_FIRST,
-            attempts: 0,
-            failed: 0,
-            not_before: Time::ZERO,
-            connect_pause: FIRST_BACKOFF,
-            fruitless_pause: FIRST_BACKOFF,
-        }
-    }
-
-    /// Connections open or being opened.
-    pub(crate) fn open(&self) -> u32 {
-        self.open
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.missing() > 0
-    }
-
-    /// Connections that are wanted and neither open nor being opened.
-    fn missing(&self) -> u32 {
-        self.wanted.saturating_sub(self.open)
-    }
-
-    /// Whether one more is wanted, and not too many wait for the peer.
-    fn wants_more(&self) -> bool {
-        self.has_room() && self.asked < self.may_ask
-    }
-
-    fn may(&self, now: Time) -> bool {
-        self.wants_more() && now >= self.not_before
-    }
-
-    /// When to look again; `Time::NEVER` when all are open, and while the peer has to answer first.
-    pub(crate) fn next(&self, now: Time) -> Time {
-        if self.wants_more() { self.not_before.max(now) } else { Time::NEVER }
-    }
-
-    /// A connection is being opened.
-    fn asks(&mut self) {
-        self.open += 1;
-        self.asked += 1;
-    }
-
-    /// The peer has answered, or will not: others may be opened.
-    pub(crate) fn answered(&mut self) {
-        self.asked = self.asked.saturating_sub(1);
-    }
-
-    /// A connection is open after so long. The more answers come at once, the more may be asked for at once; one that had to ask
-    /// again found no room at the peer or on the way, and each of those makes it fewer.
-    pub(crate) fn opened(&mut self, took: Duration) {
-        self.may_ask = if took < ASKED_AGAIN {
-            (self.may_ask + 1).min(ASKED_AT_MOST)
-        } else {
-            (self.may_ask - self.may_ask / 64).max(ASKED_AT_LEAST)
-        };
-        self.connect_pause = FIRST_BACKOFF;
-    }
-
-    pub(crate) fn closed(&mut self) {
-        self.open -= 1;
-    }
-
-    /// An answer came: the peer is alive.
-    pub(crate) fn fruitful(&mut self) {
-        self.fruitless_pause = FIRST_BACKOFF;
-    }
-
-    /// A connection ended without an answer. Many that end together are one reason to pause, not many.
-    pub(crate) fn fruitless(&mut self, now: Time) {
-        if now >= self.not_before {
-            self.not_before = now + self.fruitless_pause;
-            self.fruitless_pause = (self.fruitless_pause * 2).min(LONGEST_BACKOFF);
-        }
-    }
-
-    /// A connection could not be opened; `alone`: no other is open. Says whether it is time to give up if none ever could.
-    pub(crate) fn failed(&mut self, now: Time, alone: bool) -> bool {
-        self.failed = self.failed.saturating_add(1);
-        if now >= self.not_before {
-            let longest = if alone { DOWN_BACKOFF } else { LONGEST_BACKOFF };
-            self.not_before = now + self.connect_pause.min(longest);
-            self.connect_pause = (self.connect_pause * 2).min(LONGEST_BACKOFF);
-        }
-        self.failed >= self.wanted.min(10)
-    }
-
-    /// The last open connection has ended: whether the server is still there is to be known soon.
-    pub(crate) fn alone(&mut self, now: Time) {
-        self.not_before = self.not_before.min(now + DOWN_BACKOFF);
-    }
-}
+use super::{Engine, Run};
+use crate::limits::HANGING;
 
 impl<T: Transport> Engine<T> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
-        // All that are missing are tried in turn, each once, so that a server that refuses, or a machine that has nothing left to
-        // connect with, costs each of them a request.
-        let mut left = if self.opening.may(now) { self.opening.missing().min(OPENED_PER_TURN) } else { 0 };
+        let mut left = self.opening.this_turn(now);
         while left > 0 && self.unreachable.is_none() && self.opening.wants_more() && self.is_needed(now) {
             left -= 1;
             self.open_one(now);
@@ -156,8 +34,7 @@ impl<T: Transport> Engine<T> {
     }
 
     fn open_one(&mut self, now: Time) {
-        let nth = self.opening.attempts;
-        self.opening.attempts += 1;
+        let nth = self.opening.attempt();
         let to = pick(&self.orders.addresses, nth);
         let from = (!self.orders.from.is_empty()).then(|| pick(&self.orders.from, nth));
         let options = ConnectOptions { from, short: self.is_short(), profile: self.orders.profile };
@@ -253,8 +130,8 @@ impl<T: Transport> Engine<T> {
     fn fail_unsendable(&mut self, why: Failure, detail: &str, now: Time) -> bool {
         let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
-        let stamp = super::Stamp { sent: now, due: batch.due, in_vain: 0, measured: batch.measured };
-        let run: Run<super::Stamp> = self.run_of(stamp, batch.first, count, kind);
+        let stamp = Stamp { sent: now, due: batch.due, in_vain: 0, measured: batch.measured };
+        let run: Run<Stamp> = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);
         }
@@ -262,7 +139,7 @@ impl<T: Transport> Engine<T> {
         true
     }
 
-    fn fail_unreached(&mut self, run: &Run<super::Stamp>, why: Failure, detail: &str) {
+    fn fail_unreached(&mut self, run: &Run<Stamp>, why: Failure, detail: &str) {
         if run.stamp.measured {
             self.reach.victim();
         }

@@ -1,10 +1,10 @@
 //! What one core measured: counters, histograms, samples. No lock, no allocation per request.
 
+use linerate_client::Stamp;
 use linerate_http::client::Run;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
-use super::stamp::Stamp;
 use crate::histogram::Histogram;
 use crate::limits::{BAD_SAMPLES, SAMPLE_HEAD_BYTES, SAVED_BYTES, SLOWEST, UNSOLICITED_BYTES};
 use crate::outcome::{

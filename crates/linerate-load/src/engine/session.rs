@@ -1,6 +1,7 @@
 //! One HTTP/1.1 connection, sans-IO: bytes and the time come in; whose answer it was, how long it took and whether it
 //! was good goes to the recorder.
 
+use linerate_client::Stamp;
 use linerate_http::client::{
     Expect, HeadCache, Part, Pipeline, ResponseError, ResponseReader, Run, TagMatch,
 };
@@ -10,7 +11,6 @@ use memchr::memmem;
 use super::body::BodyView;
 use super::kinds::Kinds;
 use super::recorder::{Answer, Recorder, Verdict};
-use super::stamp::Stamp;
 use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
 
 /// Where a connection is in its life.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use linerate_client::Resend;
 use linerate_http::client::Body;
 use serde::{Deserialize, Serialize};
 
@@ -84,33 +85,6 @@ pub struct Plan {
     pub save_responses: u32,
     /// Seed of everything random (arrivals, weights, `{{rand}}`): the same plan asks for the same again.
     pub seed: u64,
-}
-
-/// Which requests go out again when their connection ends without a byte of their response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Resend {
-    /// Idempotent ones where the server had answered on that connection before, and all behind a response that announced the close.
-    #[default]
-    Idle,
-    /// None.
-    Never,
-    /// Every idempotent one, up to three times.
-    Idempotent,
-}
-
-impl Resend {
-    /// All of them.
-    pub const ALL: [Resend; 3] = [Resend::Idle, Resend::Never, Resend::Idempotent];
-
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Resend::Idle => "idle",
-            Resend::Never => "never",
-            Resend::Idempotent => "idempotent",
-        }
-    }
 }
 
 /// Where to send.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use linerate_client::{Decision, End, Stamp, Unanswered, connect_failure, decide};
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
 
@@ -13,12 +14,10 @@ use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::reach::Reach;
 use crate::engine::recorder::{Answer, Recorder, Verdict};
 use crate::engine::session::{Judge, is_farewell, surplus};
-use crate::engine::stamp::Stamp;
 use crate::engine::supply::Supply;
 use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
-use crate::resend::{End, Fate, Unanswered, fate};
 use crate::run::StartError;
 
 /// What all callers share: where requests come from and figures go to.
@@ -330,10 +329,10 @@ impl Caller {
         run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
         let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
         let request = Unanswered { idempotent, in_vain, server_spoke: self.on_connection > 1 };
-        match fate(desk.resend, End::Lost(why), request) {
-            Fate::Again => self.run = Some(run),
-            Fate::Failed(why) => desk.recorder.failed(&run, why, Some(words), &desk.kinds),
-            Fate::Unknown => desk.recorder.unknown(&run),
+        match decide(desk.resend, End::Lost(why), request) {
+            Decision::Again => self.run = Some(run),
+            Decision::Failed(why) => desk.recorder.failed(&run, why, Some(words), &desk.kinds),
+            Decision::Unknown => desk.recorder.unknown(&run),
         }
     }
 
@@ -402,7 +401,7 @@ impl Caller {
         if run.stamp.measured {
             desk.reach.victim();
         }
-        let why = crate::engine::connect_failure(error.kind);
+        let why = connect_failure(error.kind);
         desk.recorder.failed(&run, why, Some(&error.to_string()), &desk.kinds);
         desk.tick(now);
         true

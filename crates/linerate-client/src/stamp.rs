@@ -4,19 +4,20 @@ use linerate_net::Time;
 
 /// When a request was due and left. Requests that left together share one (a run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// When it was first handed to the wire.
-    pub(crate) sent: Time,
+    pub sent: Time,
     /// When it was due; in a closed loop the same as `sent`.
-    pub(crate) due: Time,
+    pub due: Time,
     /// Times it went out while the server did nothing on the connection.
-    pub(crate) in_vain: u8,
+    pub in_vain: u8,
     /// Whether it left after the warm-up.
-    pub(crate) measured: bool,
+    pub measured: bool,
 }
 
 impl Stamp {
-    pub(crate) fn expired(&self, now: Time, timeout_ns: u64) -> bool {
+    /// Whether it has waited for so long.
+    pub fn expired(&self, now: Time, timeout_ns: u64) -> bool {
         now.nanos_since(self.sent) >= timeout_ns
     }
 }

@@ -5,13 +5,41 @@
 //! (section 9.6); an idempotent request may go out again (section 9.3.1), and behind a connection that failed nothing is pipelined before
 //! the first response (section 9.3.2).
 
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
 use crate::limits::ATTEMPTS_IN_VAIN;
-use crate::outcome::Failure;
-use crate::plan::Resend;
+
+/// Which requests go out again when their connection ends without a byte of their response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resend {
+    /// Idempotent ones where the server had answered on that connection before, and all behind a response that announced the close.
+    #[default]
+    Idle,
+    /// None.
+    Never,
+    /// Every idempotent one, up to three times.
+    Idempotent,
+}
+
+impl Resend {
+    /// All of them.
+    pub const ALL: [Resend; 3] = [Resend::Idle, Resend::Never, Resend::Idempotent];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resend::Idle => "idle",
+            Resend::Never => "never",
+            Resend::Idempotent => "idempotent",
+        }
+    }
+}
 
 /// How a connection ended, seen from its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// The last response said that nothing behind it is processed.
     Announced,
     /// The peer closed or reset it, or the transport failed.
@@ -21,7 +49,8 @@ pub(crate) enum End {
 }
 
 impl End {
-    pub(crate) fn failure(self) -> Failure {
+    /// What it is for a request that fails by it.
+    pub fn failure(self) -> Failure {
         match self {
             End::Announced => Failure::ClosedEarly,
             End::Lost(why) | End::Abandoned(why) => why,
@@ -31,25 +60,28 @@ impl End {
 
 /// A request on that connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) idempotent: bool,
+pub struct Unanswered {
+    /// It may be sent again when its outcome is not known (RFC 9110 section 9.2.2).
+    pub idempotent: bool,
     /// It went out again so often without the server doing anything on the connection.
-    pub(crate) in_vain: u8,
+    pub in_vain: u8,
     /// The server had sent at least part of a response on this connection.
-    pub(crate) server_spoke: bool,
+    pub server_spoke: bool,
 }
 
 /// What becomes of a request of whose response not one byte came. One whose response had begun has failed: it is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Decision {
+    /// It goes out again.
     Again,
+    /// It has failed.
     Failed(Failure),
     /// Nobody can know whether it was acted on.
     Unknown,
 }
 
 /// The rules.
-pub(crate) fn fate(how: Resend, end: End, request: Unanswered) -> Fate {
+pub fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     let may = request.idempotent && request.in_vain < ATTEMPTS_IN_VAIN;
     let again = match (how, end) {
         (Resend::Never, _) => false,
@@ -60,12 +92,12 @@ pub(crate) fn fate(how: Resend, end: End, request: Unanswered) -> Fate {
         (Resend::Idle, End::Lost(_)) => may && request.server_spoke,
     };
     match end {
-        _ if again => Fate::Again,
-        End::Announced => Fate::Failed(end.failure()),
+        _ if again => Decision::Again,
+        End::Announced => Decision::Failed(end.failure()),
         // It might have been answered, had we waited.
-        End::Abandoned(_) if how == Resend::Never => Fate::Unknown,
-        _ if request.idempotent => Fate::Failed(end.failure()),
-        _ => Fate::Unknown,
+        End::Abandoned(_) if how == Resend::Never => Decision::Unknown,
+        _ if request.idempotent => Decision::Failed(end.failure()),
+        _ => Decision::Unknown,
     }
 }
 
@@ -81,27 +113,27 @@ mod tests {
     #[test]
     fn rfc9112_9_6_behind_an_announced_close_nothing_was_processed() {
         for request in [GET, POST, Unanswered { in_vain: u8::MAX, ..POST }] {
-            assert_eq!(fate(Resend::Idle, End::Announced, request), Fate::Again);
-            assert_eq!(fate(Resend::Idempotent, End::Announced, request), Fate::Again);
-            assert_eq!(fate(Resend::Never, End::Announced, request), Fate::Failed(ClosedEarly));
+            assert_eq!(decide(Resend::Idle, End::Announced, request), Decision::Again);
+            assert_eq!(decide(Resend::Idempotent, End::Announced, request), Decision::Again);
+            assert_eq!(decide(Resend::Never, End::Announced, request), Decision::Failed(ClosedEarly));
         }
     }
 
     #[test]
     fn rfc9112_9_3_1_an_idempotent_request_goes_out_again_where_the_server_had_answered() {
         for why in [ClosedEarly, Reset] {
-            assert_eq!(fate(Resend::Idle, End::Lost(why), GET), Fate::Again);
-            assert_eq!(fate(Resend::Idle, End::Lost(why), FIRST_GET), Fate::Failed(why));
-            assert_eq!(fate(Resend::Idempotent, End::Lost(why), FIRST_GET), Fate::Again);
-            assert_eq!(fate(Resend::Never, End::Lost(why), GET), Fate::Failed(why));
+            assert_eq!(decide(Resend::Idle, End::Lost(why), GET), Decision::Again);
+            assert_eq!(decide(Resend::Idle, End::Lost(why), FIRST_GET), Decision::Failed(why));
+            assert_eq!(decide(Resend::Idempotent, End::Lost(why), FIRST_GET), Decision::Again);
+            assert_eq!(decide(Resend::Never, End::Lost(why), GET), Decision::Failed(why));
         }
     }
 
     #[test]
     fn rfc9112_9_3_1_of_what_is_not_idempotent_nobody_knows() {
         for how in [Resend::Idle, Resend::Never, Resend::Idempotent] {
-            assert_eq!(fate(how, End::Lost(Reset), POST), Fate::Unknown);
-            assert_eq!(fate(how, End::Abandoned(Timeout), POST), Fate::Unknown);
+            assert_eq!(decide(how, End::Lost(Reset), POST), Decision::Unknown);
+            assert_eq!(decide(how, End::Abandoned(Timeout), POST), Decision::Unknown);
         }
     }
 
@@ -110,17 +142,17 @@ mod tests {
         let vain = |request: Unanswered, in_vain| Unanswered { in_vain, ..request };
         for (how, request) in [(Resend::Idle, GET), (Resend::Idempotent, FIRST_GET)] {
             let end = End::Lost(ClosedEarly);
-            assert_eq!(fate(how, end, vain(request, ATTEMPTS_IN_VAIN - 1)), Fate::Again);
-            assert_eq!(fate(how, end, vain(request, ATTEMPTS_IN_VAIN)), Fate::Failed(ClosedEarly));
+            assert_eq!(decide(how, end, vain(request, ATTEMPTS_IN_VAIN - 1)), Decision::Again);
+            assert_eq!(decide(how, end, vain(request, ATTEMPTS_IN_VAIN)), Decision::Failed(ClosedEarly));
         }
     }
 
     #[test]
     fn what_we_cut_off_ourselves_is_no_failure_of_the_server() {
-        assert_eq!(fate(Resend::Idle, End::Abandoned(Timeout), GET), Fate::Again);
-        assert_eq!(fate(Resend::Never, End::Abandoned(Timeout), GET), Fate::Unknown);
-        assert_eq!(fate(Resend::Idle, End::Abandoned(Timeout), FIRST_GET), Fate::Again);
+        assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), GET), Decision::Again);
+        assert_eq!(decide(Resend::Never, End::Abandoned(Timeout), GET), Decision::Unknown);
+        assert_eq!(decide(Resend::Idle, End::Abandoned(Timeout), FIRST_GET), Decision::Again);
         // A peer that does not speak HTTP will not answer the others either.
-        assert_eq!(fate(Resend::Idle, End::Lost(Malformed), FIRST_GET), Fate::Failed(Malformed));
+        assert_eq!(decide(Resend::Idle, End::Lost(Malformed), FIRST_GET), Decision::Failed(Malformed));
     }
 }

@@ -5,7 +5,7 @@ use crate::limits::{EQUAL_OBSERVATIONS, PROBE_EVERY};
 
 /// What is known of the server's limit.
 #[derive(Debug, Default)]
-pub(crate) struct Learnt {
+pub struct Learnt {
     /// What the last connections that the peer closed had in common.
     last: u32,
     equal: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Learnt {
 
 impl Learnt {
     /// The peer closed a connection between responses after so many, while more requests were in flight or welcome.
-    pub(crate) fn closed_after(&mut self, answers: u32) {
+    pub fn closed_after(&mut self, answers: u32) {
         if answers == 0 {
             return;
         }
@@ -32,19 +32,19 @@ impl Learnt {
     }
 
     /// The peer answered more than the limit said.
-    pub(crate) fn answered(&mut self, answers: u32) {
+    pub fn answered(&mut self, answers: u32) {
         if self.limit.is_some_and(|limit| answers > limit) {
             self.forget();
         }
     }
 
     /// The server was down. Its end closed all connections at once, and those in step after as many responses: that is no limit.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Learnt { opened: self.opened, ..Learnt::default() };
     }
 
     /// Requests the next connection may carry.
-    pub(crate) fn budget(&mut self) -> u32 {
+    pub fn budget(&mut self) -> u32 {
         self.opened = self.opened.wrapping_add(1);
         match self.limit {
             Some(limit) if !self.opened.is_multiple_of(PROBE_EVERY) => limit,
@@ -53,7 +53,7 @@ impl Learnt {
     }
 
     /// The limit, if one was learnt, and on how many connections it was seen.
-    pub(crate) fn limit(&self) -> (Option<u32>, u64) {
+    pub fn limit(&self) -> (Option<u32>, u64) {
         (self.limit, self.seen)
     }
 }

@@ -1,0 +1,106 @@
+//! How a connection is lost, and what that means for the requests on it.
+
+use linerate_http::client::Run;
+use linerate_net::{Close, NetError, NetErrorKind};
+
+use super::resend::End;
+use crate::{Failure, Stamp};
+
+/// How a connection was lost.
+#[derive(Clone, Debug)]
+pub enum Loss {
+    /// The peer closed between answers.
+    Closed,
+    /// The last answer said that the peer will close (RFC 9112 section 9.6).
+    SaidClose,
+    /// The peer closed in the middle of an answer: which part is missing.
+    Cut(String),
+    /// The transport failed.
+    Net(NetError),
+    /// The peer does not speak HTTP as it should.
+    Malformed(String),
+    /// The oldest request in flight has waited too long.
+    TimedOut,
+    /// The peer sent what nobody had asked for; nothing was in flight.
+    Unsolicited,
+}
+
+/// A request that has to go out again, and why it was lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The request, or several that were sent together.
+    pub run: Run<Stamp>,
+    /// Why it was lost.
+    pub why: Failure,
+}
+
+impl Loss {
+    /// What it is for a request that fails by it.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) | Loss::Unsolicited => Failure::ClosedEarly,
+            Loss::Net(error) if error.kind == NetErrorKind::Reset => Failure::Reset,
+            Loss::Net(error) => connect_failure(error.kind),
+            Loss::Malformed(_) => Failure::Malformed,
+            Loss::TimedOut => Failure::Timeout,
+        }
+    }
+
+    /// How the connection ended for the requests behind the first; `announced`: by the response being read.
+    pub fn end(&self, announced: bool) -> End {
+        match self {
+            Loss::SaidClose => End::Announced,
+            Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
+            Loss::TimedOut => End::Abandoned(Failure::Timeout),
+            _ => End::Lost(self.failure()),
+        }
+    }
+
+    /// The same for people to read.
+    pub fn words(&self) -> String {
+        match self {
+            Loss::Closed | Loss::SaidClose | Loss::Unsolicited => {
+                "the peer closed the connection without an answer".to_owned()
+            }
+            Loss::Cut(detail) | Loss::Malformed(detail) => detail.clone(),
+            Loss::Net(error) => error.to_string(),
+            Loss::TimedOut => "no whole answer within the time-out".to_owned(),
+        }
+    }
+
+    /// How our end is closed.
+    pub fn close(&self) -> Close {
+        match self {
+            Loss::Closed | Loss::SaidClose => Close::AfterPeer,
+            Loss::Cut(_) | Loss::Net(_) => Close::Now,
+            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => Close::Abort,
+        }
+    }
+
+    /// Whether the peer ended the connection.
+    pub fn by_peer(&self) -> bool {
+        match self {
+            Loss::Closed | Loss::SaidClose | Loss::Cut(_) => true,
+            Loss::Net(error) => error.kind == NetErrorKind::Reset,
+            Loss::Malformed(_) | Loss::TimedOut | Loss::Unsolicited => false,
+        }
+    }
+}
+
+/// Which failure an error of the transport is.
+pub fn connect_failure(kind: NetErrorKind) -> Failure {
+    match kind {
+        NetErrorKind::PortsExhausted => Failure::PortsExhausted,
+        NetErrorKind::DescriptorsExhausted => Failure::DescriptorsExhausted,
+        NetErrorKind::NoMemory => Failure::NoMemory,
+        _ => Failure::Connect,
+    }
+}
+
+/// The error of a connection that could not be opened, in words.
+pub fn connect_words(error: &NetError) -> String {
+    match error.kind {
+        NetErrorKind::Reset => "the peer reset the connection while it was being opened".to_owned(),
+        _ => error.to_string(),
+    }
+}
