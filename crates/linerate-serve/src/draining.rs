@@ -10,8 +10,8 @@ use tokio::sync::watch;
 /// Requests need not know. What goes on without an end does: a stream of events ends at an event, a WebSocket says its last words
 /// and a Close frame. Those still there when the time is over are cut.
 ///
-/// A service behind [`tower`](crate::tower()) finds it among the extensions of a request that asks for an upgrade; elsewhere it is in
-/// [`ServerOptions::draining`](crate::ServerOptions), and a clone of that one goes into a handler. Waiting for it works on any
+/// A service behind [`tower`](crate::tower()) finds it among the extensions of a request that asks for an upgrade, a handler that has taken
+/// a connection in [`Tunnel::draining`](crate::Tunnel::draining); elsewhere it is in [`ServerOptions::draining`](crate::ServerOptions), and a clone of that one goes into a handler. Waiting for it works on any
 /// thread and in any runtime.
 ///
 /// A WebSocket whose handler has not taken it from its request gets a Close frame of the server: 1001, "going away" (RFC 6455

@@ -61,6 +61,7 @@ mod timers;
 mod tower;
 mod trim;
 mod tunnel;
+mod upgrade;
 mod users;
 mod watch;
 mod websocket;
@@ -98,6 +99,7 @@ pub use spawn::{Handle, Io, ServerOptions, spawn, spawn_site, spawn_with};
 pub use table::{Action, BadRule, BadTable, RouteTable, Rule};
 pub use timers::{Sleep, sleep};
 pub use tower::{Peer, TowerBody, tower, tower_with_peer};
+pub use upgrade::{Tunnel, Upgrade};
 pub use users::{BadUsers, Users};
 
 /// The page's example is compiled with those of this crate.

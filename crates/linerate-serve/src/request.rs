@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use linerate_http::server::{Method, RequestHead};
 
+use crate::Address;
 use crate::body::RequestBody;
-use crate::{Address, Draining};
+use crate::upgrade::{Offer, Upgrade};
 
 /// A request: its head, its body, who sent it.
 #[derive(Debug)]
@@ -16,12 +17,12 @@ pub struct Request {
     peer: SocketAddr,
     listener: Option<Address>,
     /// Asks to go on with another protocol, and the connection can be handed over.
-    upgrade: Option<Draining>,
+    offer: Option<Box<Offer>>,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer, listener: None, upgrade: None }
+        Request { head, body, peer, listener: None, offer: None }
     }
 
     /// It came by this address.
@@ -29,14 +30,21 @@ impl Request {
         Request { listener, ..self }
     }
 
-    /// Whoever gets the connection is told of the server's end.
-    pub(crate) fn asking_to_upgrade(self, upgrade: Option<Draining>) -> Request {
-        Request { upgrade, ..self }
+    /// Its connection can be handed over.
+    pub(crate) fn offering(self, offer: Option<Box<Offer>>) -> Request {
+        Request { offer, ..self }
     }
 
     /// Whether it asks to go on with another protocol, and the connection can be handed over.
-    pub(crate) fn wants_upgrade(&self) -> Option<&Draining> {
-        self.upgrade.as_ref()
+    pub(crate) fn offer(&self) -> Option<&Offer> {
+        self.offer.as_deref()
+    }
+
+    /// The right to take the connection over: CONNECT asks for that (RFC 9110 section 9.3.6), and so does a request with
+    /// `Connection: upgrade` (section 7.8) that has no body. There is one of it; a handler that does not
+    /// [accept](Upgrade::accept) it answers as it answers other requests.
+    pub fn upgrade(&mut self) -> Option<Upgrade> {
+        Upgrade::of(&self.head, *self.offer.take()?)
     }
 
     /// The head, with all its fields.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use linerate_http::server::{Fault, HeadReader, Limits};
 
 use crate::body::{RequestBody, Shared};
-use crate::{Address, Request};
+use crate::upgrade::{self, Offer};
+use crate::{Address, Draining, Request};
 
 /// Why there is no such request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +29,7 @@ pub struct RequestBuilder {
     fields: Vec<(String, Vec<u8>)>,
     body: Vec<Bytes>,
     is_chunked: bool,
+    behind: Vec<Bytes>,
     peer: SocketAddr,
     listener: Option<Address>,
 }
@@ -41,6 +43,7 @@ impl Request {
             fields: Vec::new(),
             body: Vec::new(),
             is_chunked: false,
+            behind: Vec::new(),
             peer: (Ipv4Addr::LOCALHOST, 49152).into(),
             listener: None,
         }
@@ -65,6 +68,13 @@ impl RequestBuilder {
     pub fn body_in_pieces(mut self, pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         self.body = pieces.into_iter().map(Into::into).collect();
         self.is_chunked = true;
+        self
+    }
+
+    /// With what the client sends once its connection is a tunnel: behind the head of a CONNECT or of a request for an upgrade. What the
+    /// handler writes into the [`Tunnel`](crate::Tunnel) is then the body of its response.
+    pub fn tunnelled(mut self, pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
+        self.behind = pieces.into_iter().map(Into::into).collect();
         self
     }
 
@@ -109,9 +119,14 @@ impl RequestBuilder {
         let read = HeadReader::new(Limits::default()).read(&head, 0).map_err(BadRequest::Refused)?;
         // A head that ends is read whole, or refused.
         let (head, _) = read.ok_or(BadRequest::Control(self.line))?;
-        let body =
-            if self.is_chunked { arrived(self.body) } else { RequestBody::whole(self.body.concat().into()) };
-        Ok(Request::new(head, body, self.peer).by(self.listener))
+        let body = if self.is_chunked {
+            RequestBody::stream(&arrived(self.body), None)
+        } else {
+            RequestBody::whole(self.body.concat().into())
+        };
+        let offer = upgrade::is_offered(&head)
+            .then(|| Box::new(Offer { draining: Draining::default(), incoming: arrived(self.behind) }));
+        Ok(Request::new(head, body, self.peer).by(self.listener).offering(offer))
     }
 }
 
@@ -123,9 +138,9 @@ fn plain(bytes: &[u8]) -> Result<&[u8], BadRequest> {
 }
 
 /// A body whose pieces have all come.
-fn arrived(pieces: Vec<Bytes>) -> RequestBody {
+fn arrived(pieces: Vec<Bytes>) -> Arc<Shared> {
     let shared = Arc::new(Shared::default());
     pieces.into_iter().for_each(|piece| shared.push(piece));
     shared.end(Ok(()), Vec::new());
-    RequestBody::stream(&shared, None)
+    shared
 }

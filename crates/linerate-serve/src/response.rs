@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,10 +14,10 @@ use linerate_http::server::{AnswerFraming, AnswerHead, BadField, Fields, Persist
 use tokio::sync::mpsc::Receiver;
 
 use crate::Route;
-use crate::body::Shared;
 use crate::file_body::FileBody;
 use crate::limits::FIELDS_KEPT;
 use crate::tower::FromBody;
+use crate::upgrade::HandOver;
 
 /// An answer. `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` are the server's business.
 #[derive(Debug)]
@@ -30,9 +29,8 @@ pub struct Response {
     pub(crate) close: bool,
     /// What Content-Length says in an answer to HEAD that has no body to measure.
     pub(crate) announced: Option<u64>,
-    /// The connection is handed over: what it receives from now on goes there, and the body, sent without a head, is what it
-    /// says.
-    pub(crate) tunnel: Option<Arc<Shared>>,
+    /// The connection is handed over: what it receives from now on goes there, and the body is what it says.
+    pub(crate) tunnel: Option<Box<HandOver>>,
     /// What metrics count it as.
     pub(crate) route: Route,
 }
@@ -131,6 +129,7 @@ impl Response {
     /// With this body.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
+        self.give_up_tunnel();
         self.body = ResponseBody::Whole(body.into());
         self
     }
@@ -138,6 +137,7 @@ impl Response {
     /// With a body that is made while it is sent, at the pace at which the peer takes it.
     #[must_use]
     pub fn with_stream(mut self, stream: impl BodyStream + 'static) -> Response {
+        self.give_up_tunnel();
         self.body = ResponseBody::Stream(Streamed::new(stream));
         self
     }
@@ -147,6 +147,7 @@ impl Response {
     /// connection.
     #[must_use]
     pub fn with_file(mut self, file: File, range: Range<u64>) -> Response {
+        self.give_up_tunnel();
         self.body = ResponseBody::File(FileBody::new(file, range));
         self
     }
@@ -165,8 +166,20 @@ impl Response {
     /// With another status (200 to 599; anything else becomes 500).
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Response {
+        let tunnels = |status| matches!(status, 200..300);
+        if self.tunnel.is_some() && !(tunnels(self.status) && tunnels(status)) {
+            self.give_up_tunnel();
+            self.body = ResponseBody::default();
+        }
         self.status = final_status(status);
         self
+    }
+
+    /// It gets something that no response has with which a handler takes a connection.
+    fn give_up_tunnel(&mut self) {
+        if self.tunnel.take().is_some() {
+            self.status = 500;
+        }
     }
 
     /// With this Content-Type, whichever it had.

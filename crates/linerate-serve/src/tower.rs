@@ -22,7 +22,9 @@ use crate::body::{BodyError, RequestBody, Trailers};
 use crate::engine::explained;
 use crate::limits::TOWER_PLACES_KEPT;
 use crate::response::{BodyStream, ResponseBody, Streamed, fields};
-use crate::tunnel::Tunnel;
+use crate::tunnel::TunnelBody;
+use crate::upgrade::HandOver;
+use crate::websocket;
 use crate::{Draining, Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -177,13 +179,13 @@ where
     }
 
     fn begin(&self, request: Request) -> State<S, S::Future, B> {
-        if let Some(draining) = request.wants_upgrade() {
+        if let Some(offer) = request.offer() {
             let service = self.service.borrow().clone();
             let begun = Bytes::copy_from_slice(request.head().bytes());
-            let upgrade = Upgrade {
+            let upgrade = Taken {
                 begun,
                 peer: self.peer_of(&request),
-                draining: draining.clone(),
+                draining: offer.draining.clone(),
                 websocket: request
                     .field("upgrade")
                     .is_some_and(|to| to.trim().eq_ignore_ascii_case("websocket")),
@@ -313,7 +315,7 @@ where
 }
 
 /// A request whose connection is handed over.
-struct Upgrade {
+struct Taken {
     /// Its bytes.
     begun: Bytes,
     peer: Option<Peer>,
@@ -323,7 +325,7 @@ struct Upgrade {
 
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
 /// the connection behind an answer that is no upgrade.
-async fn hand_over<S, B>(service: S, upgrade: Upgrade) -> Response
+async fn hand_over<S, B>(service: S, upgrade: Taken) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
     S::Error: std::fmt::Display,
@@ -332,7 +334,7 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let Upgrade { begun, peer, draining, websocket } = upgrade;
+    let Taken { begun, peer, draining, websocket } = upgrade;
     let (draining, watched) = draining.of_connection();
     // Not cloned: that would count as taken by the handler.
     let draining = Cell::new(Some(draining));
@@ -361,7 +363,7 @@ where
         }
     });
     let incoming = Arc::default();
-    let mut tunnel = Tunnel::new(begun, &incoming, |io| {
+    let mut tunnel = TunnelBody::new(begun, &incoming, |io| {
         http1::Builder::new().serve_connection(io, service).with_upgrades()
     });
     let Some(first) = poll_fn(|context| tunnel.poll_first(context)).await else {
@@ -369,11 +371,11 @@ where
     };
     let status = first.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     if websocket && status == Some(101) {
-        tunnel.close_on_drain(watched);
+        tunnel.close_on_drain(watched, websocket::Outgoing::default());
     }
     let mut response = Response::status(200).with_stream(tunnel);
     response.status = status.unwrap_or(500);
-    response.tunnel = Some(incoming);
+    response.tunnel = Some(HandOver::new(incoming, false));
     response
 }
 

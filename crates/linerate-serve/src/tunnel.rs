@@ -1,4 +1,5 @@
-//! Connections handed over whole: to hyper, which alone can make the `OnUpgrade` that services built on it want (WebSocket).
+//! Connections handed over whole: to a handler that takes one ([`Upgrade`](crate::Upgrade)), or to hyper, which alone can make the
+//! `OnUpgrade` that services built on it want (WebSocket).
 //!
 //! What the connection receives arrives here as a request body without an end would, and what is written here leaves as a streamed
 //! answer without a head: back-pressure, limits on what waits and the peer's end are those of every other body.
@@ -21,13 +22,14 @@ use crate::timers::{Sleep, sleep};
 use crate::websocket::{self, Frames};
 
 /// The connection as whoever got it sees it. May be used from other threads.
+#[derive(Debug)]
 pub(crate) struct TunnelIo {
     incoming: Arc<Mutex<Incoming>>,
     outgoing: Arc<Mutex<Outgoing>>,
 }
 
 /// What came and was not read.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Incoming {
     unread: VecDeque<Bytes>,
     unread_bytes: usize,
@@ -44,9 +46,12 @@ struct Incoming {
 }
 
 impl Incoming {
+    /// Nothing is no piece: read, it would be the end.
     fn push(&mut self, piece: Bytes) {
-        self.unread_bytes += piece.len();
-        self.unread.push_back(piece);
+        if !piece.is_empty() {
+            self.unread_bytes += piece.len();
+            self.unread.push_back(piece);
+        }
     }
 
     /// Takes a piece from the body; whether there was one.
@@ -67,7 +72,7 @@ impl Incoming {
 }
 
 /// What is written until the loop sends it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
     /// Nothing more will be written.
@@ -99,7 +104,7 @@ fn wake<T>(mut state: MutexGuard<'_, T>, whom: impl FnOnce(&mut T) -> Option<Wak
 }
 
 /// The loop's end: polled as the connection's answer, it runs `driver` and gives what was written.
-pub(crate) struct Tunnel<D> {
+pub(crate) struct TunnelBody<D> {
     driver: Option<Pin<Box<D>>>,
     incoming: Arc<Mutex<Incoming>>,
     outgoing: Arc<Mutex<Outgoing>>,
@@ -108,19 +113,24 @@ pub(crate) struct Tunnel<D> {
     going_away: Option<GoingAway>,
 }
 
-impl<D: Future> Tunnel<D> {
+impl<D: Future> TunnelBody<D> {
     /// A tunnel whose other end `drive` gets; `begun`: bytes that come before those of `incoming`.
-    pub(crate) fn new(begun: Bytes, incoming: &Arc<Shared>, drive: impl FnOnce(TunnelIo) -> D) -> Tunnel<D> {
+    pub(crate) fn new(
+        begun: Bytes,
+        incoming: &Arc<Shared>,
+        drive: impl FnOnce(TunnelIo) -> D,
+    ) -> TunnelBody<D> {
         let mut read = Incoming { body: RequestBody::stream(incoming, None), ..Incoming::default() };
         read.push(begun);
         let (incoming, outgoing) = (Arc::new(Mutex::new(read)), Arc::default());
         let driver = drive(TunnelIo { incoming: Arc::clone(&incoming), outgoing: Arc::clone(&outgoing) });
-        Tunnel { driver: Some(Box::pin(driver)), incoming, outgoing, first: None, going_away: None }
+        TunnelBody { driver: Some(Box::pin(driver)), incoming, outgoing, first: None, going_away: None }
     }
 
-    /// It is a WebSocket, which is closed when the server drains and its handler does not know of that.
-    pub(crate) fn close_on_drain(&mut self, drain: Watched) {
-        self.going_away = Some(GoingAway::new(drain));
+    /// It is a WebSocket, which is closed when the server drains and its handler does not know of that. `frames`: where they begin
+    /// in what is written.
+    pub(crate) fn close_on_drain(&mut self, drain: Watched, frames: websocket::Outgoing) {
+        self.going_away = Some(GoingAway::new(drain, frames));
     }
 
     /// Waits for the first bytes that are written; they stay the first that are sent.
@@ -154,7 +164,7 @@ impl<D: Future> Tunnel<D> {
         Poll::Pending
     }
 
-    /// As [`Tunnel::poll_out`], with the server's Close frame when it is due.
+    /// As [`TunnelBody::poll_out`], with the server's Close frame when it is due.
     fn poll_websocket(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let due = self.going_away.as_mut().is_some_and(|going| going.poll_due(context).is_ready());
         let polled = self.poll_out(context);
@@ -194,7 +204,7 @@ impl<D: Future> Tunnel<D> {
     }
 }
 
-impl<D> Drop for Tunnel<D> {
+impl<D> Drop for TunnelBody<D> {
     fn drop(&mut self) {
         let mut state = lock(&self.outgoing);
         state.gone = true;
@@ -207,7 +217,7 @@ impl<D> Drop for Tunnel<D> {
     }
 }
 
-impl<D: Future> BodyStream for Tunnel<D> {
+impl<D: Future> BodyStream for TunnelBody<D> {
     fn poll_next(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -236,10 +246,10 @@ enum Wait {
 }
 
 impl GoingAway {
-    fn new(drain: Watched) -> GoingAway {
+    fn new(drain: Watched, outgoing: websocket::Outgoing) -> GoingAway {
         let drain = Arc::new(drain);
         let wait = Wait::Drain(Box::pin(Arc::clone(&drain).begins()));
-        GoingAway { drain, wait, outgoing: websocket::Outgoing::default() }
+        GoingAway { drain, wait, outgoing }
     }
 
     /// Waits until a Close frame of the server is due.
@@ -263,18 +273,20 @@ impl GoingAway {
     }
 }
 
-impl Read for TunnelIo {
-    fn poll_read(
-        self: Pin<&mut Self>,
+impl TunnelIo {
+    /// Hands at most `most` of the bytes that came to `put`, none at the end.
+    pub(crate) fn poll_take(
+        &self,
         context: &mut Context<'_>,
-        mut into: ReadBufCursor<'_>,
+        most: usize,
+        put: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<()>> {
         let mut incoming = lock(&self.incoming);
         let incoming = &mut *incoming;
         loop {
             if let Some(piece) = incoming.unread.front_mut() {
-                let n = piece.len().min(into.remaining());
-                into.put_slice(&piece[..n]);
+                let n = piece.len().min(most);
+                put(&piece[..n]);
                 piece.advance(n);
                 let all = piece.is_empty();
                 incoming.unread_bytes -= n;
@@ -292,10 +304,9 @@ impl Read for TunnelIo {
             }
         }
     }
-}
 
-impl Write for TunnelIo {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// Takes as many of `bytes` as there is room for.
+    pub(crate) fn poll_put(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = lock(&self.outgoing);
         if state.gone || state.ended {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -313,13 +324,34 @@ impl Write for TunnelIo {
         Poll::Ready(Ok(n))
     }
 
+    /// Nothing more will be written.
+    pub(crate) fn end(&self) {
+        end(&self.outgoing);
+    }
+}
+
+impl Read for TunnelIo {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_take(context, into.remaining(), |bytes| into.put_slice(bytes))
+    }
+}
+
+impl Write for TunnelIo {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_put(context, bytes)
+    }
+
     /// What is written is on its way; when it has left is the loop's business.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        end(&self.outgoing);
+        self.end();
         Poll::Ready(Ok(()))
     }
 }

@@ -91,6 +91,11 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// The head is written elsewhere.
+    pub(crate) fn behind_head() -> Outgoing {
+        Outgoing { head: 4, ..Outgoing::default() }
+    }
+
     /// What leaves of the next bytes; `due`: a Close frame of the server, where it may stand, with nothing behind it.
     pub(crate) fn pass(&mut self, bytes: Bytes, due: bool) -> Bytes {
         let mut head = 0;

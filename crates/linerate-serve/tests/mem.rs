@@ -1,101 +1,20 @@
 //! The server in memory and in virtual time.
 #![allow(clippy::unwrap_used)]
 
+mod mem_client;
+
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use linerate_net::mem::{Cut, Mem, MemOptions, Peer, PeerActions, PeerConn};
-use linerate_net::{ListenOptions, Time};
-use linerate_serve::{BodyStream, Fields, Limits, Request, RequestBody, Response, Server, Wall, sleep};
+use linerate_net::Time;
+use linerate_net::mem::{Cut, Mem, MemOptions};
+use linerate_serve::{BodyStream, Fields, Limits, Request, RequestBody, Response, Server, sleep};
 use proptest::prelude::*;
 
-const AT: &str = "10.0.0.1:80";
-
-/// What a client saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
-    text: String,
-    /// When each piece came, in milliseconds.
-    times: Vec<u64>,
-    ended: bool,
-    reset: bool,
-}
-
-impl Seen {
-    fn codes(&self) -> Vec<&str> {
-        self.text.match_indices("HTTP/1.1 ").map(|(at, _)| &self.text[at + 9..at + 12]).collect()
-    }
-}
-
-/// A client that says its pieces at their times (in milliseconds), and may be slow to read.
-#[derive(Clone, Default)]
-struct Client {
-    pieces: Vec<(u64, Vec<u8>)>,
-    fin: bool,
-    resets: bool,
-    /// Reads a piece, then nothing for so long.
-    reads_every: Option<Duration>,
-    seen: Arc<Mutex<Seen>>,
-}
-
-impl Client {
-    fn saying(text: impl AsRef<[u8]>) -> Client {
-        Client { pieces: vec![(0, text.as_ref().to_vec())], ..Client::default() }
-    }
-
-    fn then(mut self, at_ms: u64, text: impl AsRef<[u8]>) -> Client {
-        self.pieces.push((at_ms, text.as_ref().to_vec()));
-        self
-    }
-
-    fn fin(self) -> Client {
-        Client { fin: true, ..self }
-    }
-
-    fn seen(&self) -> Seen {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-impl Peer for Client {
-    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
-        let mut last = 0;
-        for (at, bytes) in self.pieces.drain(..) {
-            last = at;
-            out.send_after(Duration::from_millis(at), conn, bytes);
-        }
-        if self.resets {
-            out.reset_after(Duration::ZERO, conn);
-        }
-        if self.fin {
-            out.close_after(Duration::from_millis(last), conn);
-        }
-    }
-
-    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
-        let mut seen = self.seen.lock().unwrap();
-        seen.text.push_str(&String::from_utf8_lossy(bytes));
-        seen.times.push(now.as_nanos() / 1_000_000);
-        if let Some(pause) = self.reads_every {
-            out.pause(conn);
-            out.resume_after(pause, conn);
-        }
-    }
-
-    fn ended(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
-        self.seen.lock().unwrap().ended = true;
-        out.close(conn);
-    }
-
-    fn failed(&mut self, _: Time, _: PeerConn, _: &mut PeerActions) {
-        self.seen.lock().unwrap().reset = true;
-    }
-}
+use mem_client::{Client, Seen, at, get, run};
 
 thread_local! {
     /// Bodies that handlers gave away.
@@ -222,23 +141,7 @@ type App = fn(Request) -> Pin<Box<dyn Future<Output = Response>>>;
 
 fn server(options: MemOptions, limits: Limits) -> Server<Mem, App> {
     let handler: App = |request| Box::pin(app(request));
-    let mut server =
-        Server::new(Mem::new(options).unwrap(), handler, limits).with_wall(Wall::Virtual(784_111_777));
-    server.listen(at(), &ListenOptions::default()).unwrap();
-    server
-}
-
-fn at() -> SocketAddr {
-    AT.parse().unwrap()
-}
-
-/// Runs for so long, in virtual time.
-fn run(server: &mut Server<Mem, App>, ms: u64) {
-    use linerate_net::Transport;
-    let until = server.transport().now() + Duration::from_millis(ms);
-    while server.transport().now() < until {
-        server.turn(Some(until)).unwrap();
-    }
+    mem_client::server(options, handler, limits)
 }
 
 fn play_with(options: MemOptions, limits: Limits, client: Client, ms: u64) -> Seen {
@@ -251,10 +154,6 @@ fn play_with(options: MemOptions, limits: Limits, client: Client, ms: u64) -> Se
 
 fn play(client: Client, ms: u64) -> Seen {
     play_with(MemOptions::default(), Limits::default(), client, ms)
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
 fn post(path: &str, fields: &str, body: &str) -> String {

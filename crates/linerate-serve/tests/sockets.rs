@@ -1,8 +1,7 @@
 //! The server on every TCP: the kernel's by epoll and io_uring, and our own over a cable to a kernel's client.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../linerate-net/tests/namespaces/mod.rs"]
-mod namespaces;
+mod every_io;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,26 +12,8 @@ use linerate_serve::{
     AccessLog, Handle, Io, Limits, LogFormat, LogTarget, Notices, Request, Response, ServerOptions, spawn,
 };
 
-use namespaces::{Cable, OUR_V4, OURS};
-
-/// Runs a test on a server over epoll, over io_uring where that can be had, and, as root, over AF_XDP: the server at one end of a
-/// cable, the test with the kernel's TCP at the other.
 fn with(options: ServerOptions, test: impl Fn(Handle)) {
-    for io in [Io::Epoll, Io::Uring] {
-        match spawn(ServerOptions { io, ..options.clone() }) {
-            Ok(server) => test(server),
-            Err(error) if io == Io::Uring => println!("over uring: not run: {error}"),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let Some(cable) = Cable::new(&format!("{name} over xdp"), 2) else { return };
-    let listen = vec![SocketAddr::from((OUR_V4, 0)).into()];
-    let options = ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..options };
-    let server = cable.ours.run(|| spawn(options)).unwrap();
-    // This thread stays there: the test's own, and what is over xdp comes last.
-    cable.theirs.enter();
-    test(server);
+    every_io::with(options, spawn, test);
 }
 
 fn connect(to: SocketAddr) -> TcpStream {

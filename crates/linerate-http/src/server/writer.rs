@@ -25,6 +25,8 @@ pub enum Persistence {
     KeepAlive,
     /// `close`.
     Close,
+    /// `upgrade`, which belongs to an `Upgrade` field (RFC 9110 section 7.8).
+    Upgrade,
 }
 
 /// Fields of an answer, checked: whatever a handler puts in, no value can end its line and begin another.
@@ -141,7 +143,7 @@ impl Fields {
 /// The head of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerHead<'a> {
-    /// 200 to 599 (100 to 199 go by [`write_interim`]).
+    /// 101, or 200 to 599 (others below 200 go by [`write_interim`]).
     pub status: u16,
     /// The `Connection` field.
     pub persistence: Persistence,
@@ -175,6 +177,7 @@ impl AnswerHead<'_> {
             Persistence::Implied => {}
             Persistence::KeepAlive => out.extend_from_slice(b"\r\nconnection: keep-alive"),
             Persistence::Close => out.extend_from_slice(b"\r\nconnection: close"),
+            Persistence::Upgrade => out.extend_from_slice(b"\r\nconnection: upgrade"),
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.fields.lines);

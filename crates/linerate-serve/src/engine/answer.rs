@@ -36,9 +36,13 @@ impl<H: Handler> Engine<H> {
             return false;
         }
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
+        if tunnel.as_ref().is_some_and(|tunnel| tunnel.needs_head) {
+            let persistence = if status == 101 { Persistence::Upgrade } else { Persistence::Implied };
+            self.writer.write(&response.head(persistence, AnswerFraming::Absent), &mut head, &self.date);
+        }
         let later = match (tunnel, response.body) {
-            (Some(shared), ResponseBody::Stream(stream)) => {
-                self.hand_over(c, shared);
+            (Some(tunnel), ResponseBody::Stream(stream)) => {
+                self.hand_over(c, tunnel.take());
                 Some(Later::Stream(stream, StreamEnd::Close))
             }
             (_, body) => self.write(&mut head, c, &asked, keep, Response { body, ..response }),

@@ -13,6 +13,7 @@ use crate::body::RequestBody;
 use crate::clients::Admission;
 use crate::connection::{Answer, Asked, Connection};
 use crate::tasks::Polled;
+use crate::upgrade::{self, Offer};
 use crate::{Handler, Request, Response, limits};
 
 impl<H: Handler> Engine<H> {
@@ -35,12 +36,8 @@ impl<H: Handler> Engine<H> {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
-        // HTTP/2 by Upgrade is no more (RFC 9113 section 3.1); a request with a body can be asked again without.
-        let upgrades =
-            head.upgrade() && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
-        let connects = head.method() == Method::Connect;
-        c.held = (upgrades || connects) && head.framing() == Framing::None;
-        if connects && !c.held {
+        c.held = upgrade::is_offered(&head);
+        if head.method() == Method::Connect && !c.held {
             // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
             self.answer(c, Asked { keep: false, ..asked }, no_tunnel());
@@ -68,7 +65,7 @@ impl<H: Handler> Engine<H> {
         }
         let request = Request::new(head, body, asked.peer)
             .by(self.place(c))
-            .asking_to_upgrade(c.held.then(|| self.goodbye.clone()));
+            .offering(c.held.then(|| Offer::new(&self.goodbye)));
         self.enter();
         let handler = &self.handler;
         let started = self.tasks.start(|| handler.call(request));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{BodyStream, Handler, IntoResponse, Request, RequestBody, Response, Sleep, sleep, tower};
 
@@ -90,21 +90,26 @@ impl tower_service::Service<http::Request<crate::TowerBody>> for Tunnels {
     fn call(&mut self, mut request: http::Request<crate::TowerBody>) -> Self::Future {
         let taken = hyper::upgrade::on(&mut request);
         spawn(async move {
-            let Ok(io) = taken.await else { return };
-            let mut io = TokioIo::new(io);
-            let mut buffer = [0; 1500];
-            while let Ok(n @ 1..) = io.read(&mut buffer).await {
-                if io.write_all(&buffer[..n]).await.is_err() {
-                    return;
-                }
+            if let Ok(io) = taken.await {
+                say_back(TokioIo::new(io)).await;
             }
-            // The peer may have gone.
-            let _ = io.shutdown().await;
         });
         let answer = http::Response::builder().status(101).header("upgrade", "echo");
         let answer = answer.header("connection", "upgrade").body(axum::body::Body::empty());
         std::future::ready(Ok(answer.expect("well-formed")))
     }
+}
+
+/// Says everything that comes back, until the peer has ended.
+async fn say_back(mut io: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut buffer = [0; 1500];
+    while let Ok(n @ 1..) = io.read(&mut buffer).await {
+        if io.write_all(&buffer[..n]).await.is_err() {
+            return;
+        }
+    }
+    // The peer may have gone.
+    let _ = io.shutdown().await;
 }
 
 /// The numbers in the query.
@@ -174,6 +179,10 @@ async fn answer(mut request: Request) -> Response {
             Response::text(format!("tasted {id}\n"))
         }
         "/echo" => Response::status(200).with_stream(GiveBack(request.into_body())),
+        "/taken" => match request.upgrade() {
+            Some(upgrade) => upgrade.accept(say_back),
+            None => Response::status(404),
+        },
         "/elsewhere" => {
             let body = request.into_body();
             spawn(read_elsewhere(body, n, k == 1));

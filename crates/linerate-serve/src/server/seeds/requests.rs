@@ -132,7 +132,8 @@ fn old(random: &mut Random, id: u64, ms: u64) -> Ask {
 /// The connection is taken over by somebody who says everything back.
 fn tunnel(random: &mut Random, id: u64) -> Ask {
     let said = pattern(id, random.below(60_000) as usize);
-    let ask = Ask::get("/tunnel", said.clone()).with("Connection: upgrade\r\nUpgrade: echo");
+    let path = if random.below(2) == 0 { "/tunnel" } else { "/taken" };
+    let ask = Ask::get(path, said.clone()).with("Connection: upgrade\r\nUpgrade: echo");
     Ask {
         text: [ask.text, said].concat(),
         status: 101,
