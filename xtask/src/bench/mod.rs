@@ -252,7 +252,8 @@ fn machine_with(place: &str) -> String {
     let date = shell::output(shell::program("date").args(["-u", "+%F %H:%M UTC"])).unwrap_or_default();
     format!(
         "{cores} cores ({model}), Linux {}, TCP {}, {place}, {}",
-        read("/proc/sys/kernel/osrelease"),
+        // What follows the version names a builder's own kernel.
+        read("/proc/sys/kernel/osrelease").split('-').next().unwrap_or_default(),
         read("/proc/sys/net/ipv4/tcp_congestion_control"),
         date.trim()
     )
