@@ -4,7 +4,13 @@ mod common;
 mod issued;
 mod real;
 
-use common::{greeting, measured, number, run};
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use common::{greeting, measured, number, run, server};
 use issued::Issued;
 use real::{Server, finish_nginx, nginx_tls};
 use serde_json::Value;
@@ -93,6 +99,64 @@ fn what_is_wrong_with_the_certificate_is_said() {
     let cacert = old.file("cert.pem");
     let Some(said) = refused(&old, "", &["--cacert", &cacert]) else { return };
     assert!(said.contains("the certificate has expired"), "{said}");
+}
+
+/// Hands each connection to the next of these; `None` resets it when the client has begun its handshake.
+fn in_turn(to: [Option<SocketAddr>; 4]) -> SocketAddr {
+    let next = Arc::new(AtomicUsize::new(0));
+    server(move |mut stream| {
+        let mut first = [0; 16 << 10];
+        let Some(to) = to[next.fetch_add(1, Ordering::Relaxed) % to.len()] else {
+            // What is unread makes the close a reset.
+            return drop(stream.peek(&mut first));
+        };
+        let mut server = TcpStream::connect(to).expect("it listens");
+        let (mut back, mut from) = (stream.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut back);
+            let _ = back.shutdown(Shutdown::Both);
+        });
+        let _ = io::copy(&mut stream, &mut server);
+        let _ = server.shutdown(Shutdown::Write);
+    })
+}
+
+#[test]
+fn each_reason_for_a_failed_handshake_is_counted_by_itself() {
+    let good = Issued::to("localhost");
+    let elsewhere = Issued::to("elsewhere.example");
+    let old = Issued::with("localhost", |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let servers = [&good, &old, &elsewhere].map(|issued| nginx(issued, ""));
+    let [Some(one), Some(two), Some(three)] = &servers else { return };
+    let port = in_turn([Some(one.address), Some(two.address), Some(three.address), None]).port();
+    let all = [&good, &old, &elsewhere].map(|issued| issued.certificate.as_str()).concat();
+    std::fs::write(good.file("all.pem"), all).expect("written");
+    let url = format!("https://localhost:{port}/");
+    for io in ["epoll", "uring"] {
+        let flags =
+            format!("-4 -t 1 -c 1 --per-connection 1 -n 16 --io {io} --cacert {}", good.file("all.pem"));
+        let words: Vec<&str> = flags.split(' ').chain([url.as_str()]).collect();
+        let (document, said) = measured(&words);
+        assert_eq!(number(&document, "/requests/answered"), 4, "{io}: {document}");
+        assert_eq!(number(&document, "/failures/connect"), 12, "{io}: {document}");
+        let counted = document["failures_in_detail"]["connect"].as_object().expect("a map");
+        assert_eq!(counted.len(), 3, "{io}: {counted:?}");
+        assert_eq!(document["tls"]["failed"].as_object().map(|failed| failed.len()), Some(3), "{document}");
+        let page = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        for why in [
+            "the certificate has expired",
+            "the certificate is not for localhost, but for elsewhere.example",
+            "the peer reset the connection during the handshake",
+        ] {
+            let n: u64 =
+                counted.iter().filter(|(d, _)| d.contains(why)).filter_map(|(_, n)| n.as_u64()).sum();
+            assert_eq!(n, 4, "{io}, {why}: {counted:?}");
+            assert!(page.contains(&format!("4 x no connection (TLS: {why}")), "{io}: {page}");
+        }
+    }
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub(crate) const SLOWEST: usize = 8;
 /// Bad or failed requests kept as samples, for each core.
 pub(crate) const BAD_SAMPLES: usize = 8;
 
+/// Different details of a failure's reason that are counted by themselves. Reason: a server chooses some of the words.
+pub(crate) const FAILURE_DETAILS: usize = 16;
+
 /// Bytes of a head kept in a sample.
 pub(crate) const SAMPLE_HEAD_BYTES: usize = 1024;
 

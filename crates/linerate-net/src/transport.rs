@@ -391,6 +391,12 @@ pub trait Transport {
         None
     }
 
+    /// Why a connection failed, or what it still waits for, in the words of a [layer](crate::layer); `None` where an error says all.
+    /// To be asked before [`Transport::close`].
+    fn reason(&self, _conn: Conn) -> Option<String> {
+        None
+    }
+
     /// TCP's counters, where the transport has them.
     fn info(&mut self, conn: Conn) -> Option<TcpInfo>;
 

@@ -50,6 +50,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         requests: requests(&outcome.requests),
         bad: bad(outcome.bad),
         failures: Failure::ALL.map(|f| (f.name().to_owned(), outcome.failures.count(f))).into(),
+        failures_in_detail: failures_in_detail(&outcome.failures),
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
@@ -84,6 +85,10 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         },
         diagnosis: None,
     }
+}
+
+fn failures_in_detail(failures: &outcome::Failures) -> BTreeMap<String, BTreeMap<String, u64>> {
+    failures.in_detail().iter().map(|(reason, details)| ((*reason).to_owned(), details.clone())).collect()
 }
 
 /// To three decimals, so that a nanosecond is the last digit of a microsecond.

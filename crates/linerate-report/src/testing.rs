@@ -154,6 +154,8 @@ pub(crate) fn outcome_closed() -> Outcome {
         .details
         .insert("malformed", "the answer is not HTTP: it begins with \"SSH-2.0-OpenSSH_9.2\"".to_owned());
     failures.details.insert("ports_exhausted", "127.0.0.1:8080".to_owned());
+    failures.explain(Failure::Malformed, "the answer is not HTTP: it begins with \"SSH-2.0-OpenSSH_9.2\"", 2);
+    failures.explain(Failure::PortsExhausted, "127.0.0.1:8080", 5);
     Outcome {
         requests: Requests {
             sent: 100_014,

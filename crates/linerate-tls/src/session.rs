@@ -28,8 +28,8 @@ pub struct TlsSession {
     is_ready: bool,
     /// Bytes have come.
     has_begun: bool,
-    /// Nothing is said any more.
-    has_failed: bool,
+    /// What went wrong; nothing is said any more.
+    why: Option<String>,
     /// Bytes of the application have come.
     has_carried: bool,
 }
@@ -44,7 +44,7 @@ impl TlsSession {
             is_counted: false,
             is_ready: false,
             has_begun: false,
-            has_failed: false,
+            why: None,
             has_carried: false,
         }
     }
@@ -62,7 +62,7 @@ impl TlsSession {
     }
 
     fn fail(&mut self, why: String) -> Progress {
-        self.has_failed = true;
+        self.why = Some(why.clone());
         // A server of TLS 1.3 refuses a client's certificate after the client's handshake is over (RFC 8446 section 4.4.2.4).
         if self.has_carried {
             return Progress::Failed(NetError::of(NetErrorKind::Other));
@@ -139,7 +139,7 @@ impl Session for TlsSession {
     }
 
     fn seal(&mut self, bytes: &[u8], wire: &mut Vec<u8>) {
-        if !self.has_failed {
+        if self.why.is_none() {
             self.machine.seal(&mut self.held, bytes, wire);
         }
     }
@@ -149,7 +149,7 @@ impl Session for TlsSession {
     }
 
     fn finish(&mut self, wire: &mut Vec<u8>) {
-        if !self.has_failed {
+        if self.why.is_none() {
             self.machine.finish(&mut self.held, wire);
         }
     }
@@ -163,6 +163,21 @@ impl Session for TlsSession {
             // Requests tell their own end, and a client that has sent its FIN may read still.
             Machine::Server(_) => Progress::Ended,
         }
+    }
+
+    fn lost(&mut self, error: NetError) {
+        if self.why.is_none() {
+            let what = match error.kind {
+                NetErrorKind::Reset => "the peer reset the connection".to_owned(),
+                _ => error.to_string(),
+            };
+            self.fail(format!("{what} during the handshake"));
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        let unfinished = || (!self.is_ready).then_some("the handshake did not end in time");
+        self.why.as_deref().or_else(unfinished).map(|why| format!("TLS: {why}"))
     }
 
     fn protocol(&self) -> Option<&[u8]> {

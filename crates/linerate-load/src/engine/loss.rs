@@ -1,6 +1,6 @@
 //! What becomes of a lost connection and of the requests on it, by the rules of [`linerate_client::fate`].
 
-use linerate_client::{Decision, End, Failure, Loss, Stamp, Unanswered, Waiting, decide};
+use linerate_client::{Decision, End, Failure, Loss, Stamp, Unanswered, Waiting, connect_words, decide};
 use linerate_http::client::Run;
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};
 
@@ -12,13 +12,15 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn lose(&mut self, conn: Conn, loss: Loss, now: Time) {
         let Some(mut session) = self.remove(conn) else { return };
         self.opening.closed();
+        let reason = self.transport.reason(conn);
         if session.phase == Phase::Connecting {
             self.transport.close(conn, Close::Abort);
             let error = match loss {
                 Loss::Net(error) => error,
                 _ => NetError::of(NetErrorKind::TimedOut),
             };
-            return self.connect_failed(Some(session), &error, now);
+            let detail = reason.unwrap_or_else(|| connect_words(&error));
+            return self.connect_failed(Some(session), error.kind, detail, now);
         }
         self.disconnected(now);
         self.look_at_last(&session, session.answers <= 1 && self.is_short());
@@ -33,7 +35,8 @@ impl<T: Transport> Engine<T> {
         if session.answers == 0 && !begun {
             self.opening.fruitless(now);
         }
-        self.sort_in_flight(&mut session, &loss, begun, now);
+        let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
+        self.sort_in_flight(&mut session, &loss, &detail, begun, now);
         if as_planned {
             self.open_some(now);
         }
@@ -52,8 +55,7 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn sort_in_flight(&mut self, session: &mut Session, loss: &Loss, begun: bool, now: Time) {
-        let detail = loss.words();
+    fn sort_in_flight(&mut self, session: &mut Session, loss: &Loss, detail: &str, begun: bool, now: Time) {
         let spoke = session.answers > 0 || begun;
         let end = loss.end(begun && session.announced());
         // Sent again, at the front since then, and the server did nothing.
@@ -64,23 +66,23 @@ impl<T: Transport> Engine<T> {
             self.in_flight -= u64::from(run.count);
             if matches!(loss, Loss::TimedOut) && run.stamp.expired(now, timeout_ns) {
                 front = false;
-                self.timed_out(&run, &detail);
+                self.timed_out(&run, detail);
                 continue;
             }
             if std::mem::replace(&mut front, false) {
                 let first = Run { count: 1, ..run };
                 match loss {
-                    Loss::Malformed(_) => self.fail(&first, Failure::Malformed, Some(&detail)),
-                    Loss::TimedOut => self.decide(first, end, spoke, stuck, &detail),
-                    _ if begun => self.fail(&first, Failure::Truncated, Some(&detail)),
-                    _ => self.decide(first, end, spoke, stuck, &detail),
+                    Loss::Malformed(_) => self.fail(&first, Failure::Malformed, Some(detail)),
+                    Loss::TimedOut => self.decide(first, end, spoke, stuck, detail),
+                    _ if begun => self.fail(&first, Failure::Truncated, Some(detail)),
+                    _ => self.decide(first, end, spoke, stuck, detail),
                 }
                 run.first += 1;
                 run.count -= 1;
                 stuck = false;
             }
             if run.count > 0 {
-                self.decide(run, end, spoke, false, &detail);
+                self.decide(run, end, spoke, false, detail);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! When connections are opened: up to the number wanted, a few in a turn, with pauses when it does no good.
 
 use linerate_client::{Failure, Loss, Stamp, Waiting, connect_failure, connect_words};
-use linerate_net::{ConnectOptions, NetError, NetErrorKind, Time, Transport};
+use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 
 use super::session::{Phase, Session};
 use super::{Engine, Run};
@@ -40,7 +40,7 @@ impl<T: Transport> Engine<T> {
         let options = ConnectOptions { from, short: self.is_short(), profile: self.orders.profile };
         let conn = match self.transport.connect(to, &options) {
             Ok(conn) => conn,
-            Err(error) => return self.connect_failed(None, &error, now),
+            Err(error) => return self.connect_failed(None, error.kind, connect_words(&error), now),
         };
         let budget = self.orders.per_connection.unwrap_or(u32::MAX).min(self.learnt.budget());
         if self.sessions.len() <= conn.slot() {
@@ -66,15 +66,21 @@ impl<T: Transport> Engine<T> {
     }
 
     /// A connection could not be opened: the request it was for has failed.
-    pub(crate) fn connect_failed(&mut self, session: Option<Session>, error: &NetError, now: Time) {
+    pub(crate) fn connect_failed(
+        &mut self,
+        session: Option<Session>,
+        kind: NetErrorKind,
+        detail: String,
+        now: Time,
+    ) {
         let connections = &mut self.recorder.connections;
         connections.failed += 1;
-        connections.refused += u64::from(error.kind == NetErrorKind::Refused);
-        connections.hanging += u64::from(error.kind == NetErrorKind::TimedOut);
-        if error.kind == NetErrorKind::Refused {
+        connections.refused += u64::from(kind == NetErrorKind::Refused);
+        connections.hanging += u64::from(kind == NetErrorKind::TimedOut);
+        if kind == NetErrorKind::Refused {
             self.learnt.forget();
         }
-        let (why, detail) = (connect_failure(error.kind), connect_words(error));
+        let why = connect_failure(kind);
         self.reach.failed(now);
         let mut carried = 0;
         if let Some(mut session) = session {

@@ -337,6 +337,9 @@ impl Recorder {
         let n = u64::from(run.count);
         self.requests.failed += n;
         self.failures.add(why, n);
+        if let Some(detail) = detail {
+            self.failures.explain(why, detail, n);
+        }
         if let Some(t) = self.named.get_mut(run.kind) {
             t.requests.failed += n;
         }

@@ -1,7 +1,8 @@
 //! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
 
 use super::{
-    Bad, Bytes, Client, Connections, Failures, Latency, Named, Outcome, Requests, Segments, Snapshot, Tcp,
+    Bad, Bytes, Client, Connections, Failure, Failures, Latency, Named, Outcome, Requests, Segments,
+    Snapshot, Tcp,
 };
 
 impl Outcome {
@@ -94,6 +95,11 @@ impl Failures {
         }
         for (reason, detail) in &other.details {
             self.details.entry(reason).or_insert_with(|| detail.clone());
+        }
+        for why in Failure::ALL {
+            for (detail, n) in other.in_detail().get(why.name()).into_iter().flatten() {
+                self.explain(why, detail, *n);
+            }
         }
     }
 }

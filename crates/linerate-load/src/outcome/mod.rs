@@ -15,6 +15,7 @@ use linerate_net::TcpTotals;
 pub use linerate_tls::{Agreed, Handshakes};
 
 use crate::histogram::Histogram;
+use crate::limits::FAILURE_DETAILS;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub use percentile::Percentile;
 pub use spans::{Down, Spans};
@@ -114,12 +115,17 @@ impl Bad {
     }
 }
 
+/// Details beyond those that are counted by themselves.
+const OTHER_DETAILS: &str = "other reasons";
+
 /// Failed requests by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     counts: [u64; Failure::ALL.len()],
     /// The first detail seen of each reason, in words ("answer is not HTTP: it begins with SSH-2.0").
     pub details: BTreeMap<&'static str, String>,
+    /// How often which detail, of each reason.
+    in_detail: BTreeMap<&'static str, BTreeMap<String, u64>>,
 }
 
 impl Requests {
@@ -149,6 +155,22 @@ impl Failures {
     /// Counts `n` more.
     pub fn add(&mut self, why: Failure, n: u64) {
         self.counts[why as usize] += n;
+    }
+
+    /// `n` of those counted had this detail.
+    pub fn explain(&mut self, why: Failure, detail: &str, n: u64) {
+        let of_reason = self.in_detail.entry(why.name()).or_default();
+        let is_full = of_reason.len() >= FAILURE_DETAILS;
+        match of_reason.get_mut(detail) {
+            Some(count) => *count += n,
+            None if is_full => *of_reason.entry(OTHER_DETAILS.to_owned()).or_default() += n,
+            None => drop(of_reason.insert(detail.to_owned(), n)),
+        }
+    }
+
+    /// How often which detail, of each reason: every failure that has one.
+    pub fn in_detail(&self) -> &BTreeMap<&'static str, BTreeMap<String, u64>> {
+        &self.in_detail
     }
 
     /// How many of this reason.

@@ -11,8 +11,8 @@ use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::link::{Link, Middlewares};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
-use linerate_net::{HostSecret, NetError, NetErrorKind, Probe, Profile, Time, Transport, machine};
-use linerate_tls::{Handshakes, PLAIN};
+use linerate_net::{HostSecret, Probe, Profile, Time, Transport, machine};
+use linerate_tls::PLAIN;
 
 use super::{Works, share};
 use crate::engine::board::{Board, Common};
@@ -200,7 +200,6 @@ impl Part {
             outcome.unreachable =
                 outcome.unreachable.or(Some("no TLS handshake ended before the run did".to_owned()));
         }
-        explain_failures(&mut outcome, &counts);
         outcome.tls = Some(counts);
         Ok(outcome)
     }
@@ -236,15 +235,5 @@ impl Part {
             wall_offset_ns: machine::wall_offset_ns(),
         };
         Ok(Engine::new(transport, orders, kinds, supply, measure_from, board).run())
-    }
-}
-
-/// A handshake that failed has words of its own, which the transport does not know.
-fn explain_failures(outcome: &mut Outcome, counts: &Handshakes) {
-    let Some((why, _)) = counts.failed.iter().max_by_key(|(_, count)| **count) else { return };
-    let words = NetError::of(NetErrorKind::Handshake).to_string();
-    let told = outcome.failures.details.values_mut().chain(outcome.unreachable.as_mut());
-    for detail in told.filter(|detail| **detail == words) {
-        *detail = format!("TLS: {why}");
     }
 }

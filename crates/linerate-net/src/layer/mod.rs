@@ -125,7 +125,10 @@ impl<T: Transport, L: Layer> Layered<T, L> {
                 }
             }
             Event::Failed { .. } if entry.is_closing() => self.give_up(conn, Close::Abort),
-            Event::Failed { .. } => {
+            Event::Failed { error, .. } => {
+                if entry.stage == Stage::Shaking {
+                    entry.session.lost(error);
+                }
                 // A failure is reported once.
                 if std::mem::replace(&mut entry.stage, Stage::Failed) != Stage::Failed {
                     events.push(event);
@@ -206,6 +209,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             (true, _, _) => self.ready(conn, after, events),
             (false, _, Some(error)) => {
                 entry.stage = Stage::Failed;
+                entry.session.lost(error);
                 match entry.side {
                     Side::Asked => events.push(Event::Failed { conn, error }),
                     // A session that refused has said why; a reset must not overtake that.
@@ -583,6 +587,14 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
 
     fn protocol(&self, conn: Conn) -> Option<&[u8]> {
         self.entries.get(conn)?.session.protocol()
+    }
+
+    fn reason(&self, conn: Conn) -> Option<String> {
+        match self.entries.get(conn) {
+            Some(entry) if entry.stage == Stage::Connecting => None,
+            Some(entry) => entry.session.reason(),
+            None => self.wire.reason(conn),
+        }
     }
 
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {

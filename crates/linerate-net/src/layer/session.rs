@@ -44,6 +44,14 @@ pub trait Session {
     /// The peer's FIN came although the session had not ended: `Ended` where the protocol has no end of its own.
     fn cut(&mut self) -> Progress;
 
+    /// The connection failed before the session was ready.
+    fn lost(&mut self, _error: NetError) {}
+
+    /// Why the session failed, or what it still waits for, see [`Transport::reason`](crate::Transport::reason).
+    fn reason(&self) -> Option<String> {
+        None
+    }
+
     /// What was agreed on in the handshake, see [`Transport::protocol`](crate::Transport::protocol).
     fn protocol(&self) -> Option<&[u8]> {
         None

@@ -30,6 +30,9 @@ pub struct Document {
     pub failures: BTreeMap<String, u64>,
     /// The first detail seen of a reason, in words.
     pub failure_details: BTreeMap<String, String>,
+    /// How many failed for which detail of a reason, in words: those that have one.
+    #[serde(default)]
+    pub failures_in_detail: BTreeMap<String, BTreeMap<String, u64>>,
     /// Answers by status.
     pub status: BTreeMap<String, u64>,
     /// Bytes above TCP.

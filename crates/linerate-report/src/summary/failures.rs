@@ -16,7 +16,9 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
             format!("{} requests ({})", units::count(requests.failed), share(requests.failed, requests.sent));
         page.marked(Mark::Bad, &text);
         for why in Failure::ALL.into_iter().filter(|why| outcome.failures.count(*why) > 0) {
-            page.labelled("", &reason(why, plan, outcome));
+            for line in reasons(why, plan, outcome) {
+                page.labelled("", &line);
+            }
         }
     }
     if requests.resent > 0 {
@@ -73,10 +75,31 @@ fn unsolicited(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
 }
 
-fn reason(why: Failure, plan: &Plan, outcome: &Outcome) -> String {
-    let detail = outcome.failures.details.get(why.name()).map(String::as_str);
-    let words = words(why, plan, detail);
-    format!("{} x {words}", units::count(outcome.failures.count(why)))
+/// Details of one reason that have a line of their own: the most frequent.
+const DETAILS_SHOWN: usize = 6;
+
+/// A line for each detail where a reason has several, and else one for all.
+fn reasons(why: Failure, plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let total = outcome.failures.count(why);
+    let line = |n: u64, detail: Option<&str>| format!("{} x {}", units::count(n), words(why, plan, detail));
+    let first = outcome.failures.details.get(why.name()).map(String::as_str);
+    let Some(several) = outcome.failures.in_detail().get(why.name()).filter(|details| details.len() > 1)
+    else {
+        return vec![line(total, first)];
+    };
+    let mut several: Vec<_> = several.iter().map(|(detail, n)| (detail.as_str(), *n)).collect();
+    several.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    several.truncate(DETAILS_SHOWN);
+    let left = total.saturating_sub(several.iter().map(|(_, n)| n).sum());
+    let mut lines: Vec<_> = several.into_iter().map(|(detail, n)| line(n, Some(detail))).collect();
+    // Words that tell no detail are the same on each line.
+    if lines.len() > 1 && words(why, plan, Some("a")) == words(why, plan, Some("b")) {
+        return vec![line(total, first)];
+    }
+    if left > 0 {
+        lines.push(line(left, None));
+    }
+    lines
 }
 
 /// A failure in words, with what helps.
