@@ -20,3 +20,9 @@ pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
 pub use run::{Running, StartError, Watcher, start};
+
+/// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
+#[doc(hidden)]
+pub fn run_on<T: linerate_net::Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
+    ways::run_on(plan, transport)
+}

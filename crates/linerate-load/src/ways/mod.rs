@@ -11,15 +11,16 @@ mod outgoing;
 mod tasks;
 mod threads;
 
-#[cfg(test)]
 pub(crate) use event_loop::Part;
 
 use std::sync::Arc;
 
 use linerate_net::link::pcap::PcapFile;
+use linerate_net::{Time, Transport};
 
 use crate::engine::board::Board;
 use crate::engine::kinds::Kinds;
+use crate::outcome::Outcome;
 use crate::plan::{Plan, Way};
 use crate::run::{StartError, Work};
 
@@ -46,6 +47,12 @@ pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
         Way::Threads => threads::works(plan, plan.connections),
         Way::Async => tasks::works(plan),
     }
+}
+
+/// Runs a plan on one thread and on a transport of one's own, whose clock begins at zero.
+pub(crate) fn run_on<T: Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, tls: None };
+    part.run(plan, transport, Arc::new(Board::default()))
 }
 
 /// Part `nth` of `whole` cut into `parts` nearly equal ones.
