@@ -1,12 +1,23 @@
-//! HTTP clients, sans-IO: told what comes and what time it is, they say what becomes of requests.
+//! HTTP clients, sans-IO: a protocol behind one trait ([`Conversation`]), and the [`Pool`] that opens connections,
+//! hands them requests, and decides what becomes of requests whose connection is lost.
 
+mod conversation;
 mod failure;
+mod h1;
 mod limits;
 mod pool;
 mod stamp;
 
+pub use conversation::{
+    Alike, Conversation, Fate, Out, Requests, Responses, Settle, Settled, Turn, Whole, Whose, Wire,
+};
 pub use failure::Failure;
+pub use h1::{H1, is_farewell, surplus};
 pub use pool::{
-    Decision, End, Learnt, Loss, Opening, Resend, Unanswered, Waiting, connect_failure, connect_words, decide,
+    Connection, Decision, End, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received,
+    Resend, Unanswered, connect_failure, connect_words, decide, settle,
 };
 pub use stamp::Stamp;
+
+/// Requests that were sent together.
+pub type Run = linerate_http::client::Run<Stamp>;

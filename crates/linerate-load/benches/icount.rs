@@ -31,7 +31,8 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 14\r\nContent-Type: text/plain\r\n\r\nHello, World!\n";
+const RESPONSE: &str =
+    "HTTP/1.1 200 OK\r\nContent-Length: 14\r\nContent-Type: text/plain\r\n\r\nHello, World!\n";
 
 fn expected() -> Expectation {
     Expectation { status: Vec::new(), body: Some("World".to_owned()) }

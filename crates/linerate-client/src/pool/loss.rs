@@ -1,10 +1,10 @@
 //! How a connection is lost, and what that means for the requests on it.
 
-use linerate_http::client::Run;
 use linerate_net::{Close, NetError, NetErrorKind};
 
 use super::resend::End;
-use crate::{Failure, Stamp};
+use crate::Failure;
+use crate::conversation::Fate;
 
 /// How a connection was lost.
 #[derive(Clone, Debug)]
@@ -25,15 +25,6 @@ pub enum Loss {
     Unsolicited,
 }
 
-/// A request that has to go out again, and why it was lost.
-#[derive(Clone, Copy, Debug)]
-pub struct Waiting {
-    /// The request, or several that were sent together.
-    pub run: Run<Stamp>,
-    /// Why it was lost.
-    pub why: Failure,
-}
-
 impl Loss {
     /// What it is for a request that fails by it.
     pub fn failure(&self) -> Failure {
@@ -46,8 +37,9 @@ impl Loss {
         }
     }
 
-    /// How the connection ended for the requests behind the first; `announced`: by the response being read.
-    pub fn end(&self, announced: bool) -> End {
+    /// How the connection ended for requests of which no byte of the response came.
+    pub fn end(&self, fate: Fate) -> End {
+        let announced = fate == Fate::NeverProcessed;
         match self {
             Loss::SaidClose => End::Announced,
             Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,

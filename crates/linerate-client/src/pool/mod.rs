@@ -1,12 +1,340 @@
-//! When connections are opened, how many requests they carry, and what becomes of requests whose
-//! connection has ended.
+//! The connections of one core: when they are opened, how many requests they carry, and what becomes of requests
+//! whose connection has ended.
 
+mod connection;
 mod learnt;
 mod loss;
 mod opening;
 mod resend;
+mod settle;
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use linerate_net::{After, Conn, Data, NetError, Time, Transport};
+
+use crate::conversation::{Conversation, Requests, Responses, Settle, Settled, Wire};
+use crate::{Failure, Run};
+pub use connection::Connection;
 pub use learnt::Learnt;
-pub use loss::{Loss, Waiting, connect_failure, connect_words};
+pub use loss::{Loss, connect_failure, connect_words};
 pub use opening::Opening;
 pub use resend::{Decision, End, Resend, Unanswered, decide};
+pub use settle::{Expired, Lost, settle};
+
+/// What the owner of a pool decides.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// Connections wanted.
+    pub connections: u32,
+    /// Requests in flight on each.
+    pub depth: u32,
+    /// Requests that each carries; `None`: as many as the server takes.
+    pub per_connection: Option<u32>,
+    /// From sending a request to its response.
+    pub timeout: Duration,
+    /// Which requests go out again when their connection ends without a byte of their response.
+    pub resend: Resend,
+}
+
+/// A request that has to go out again, and why it was lost.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    run: Run,
+    why: Failure,
+}
+
+/// The connections of one core; `X`: what their owner keeps beside each.
+#[derive(Debug)]
+pub struct Pool<C: Conversation, X> {
+    options: PoolOptions,
+    shared: C::Shared,
+    /// When connections are opened.
+    pub opening: Opening,
+    /// How many requests the server takes on a connection.
+    pub learnt: Learnt,
+    /// By the connection's slot.
+    connections: Vec<Option<Connection<C, X>>>,
+    /// Connections with a free place and nothing to send when last looked at.
+    ready: VecDeque<Conn>,
+    /// Requests that have to go out again.
+    again: VecDeque<Waiting>,
+    /// Connections to be opened in place of some that failed unannounced.
+    careful: u32,
+    in_flight: u64,
+}
+
+/// What bytes led to.
+#[derive(Debug)]
+pub struct Received {
+    /// Whole responses among them.
+    pub answered: u32,
+    /// What is to be done with the connection.
+    pub next: Next,
+}
+
+/// What is to be done with a connection.
+#[derive(Debug)]
+pub enum Next {
+    /// Nothing: it was closed before.
+    Nothing,
+    /// It may have room for requests.
+    Fill,
+    /// It has carried all that it may.
+    Retire,
+    /// It is lost.
+    Lose(Loss),
+}
+
+impl<C: Conversation, X: Default> Pool<C, X> {
+    /// A pool without connections; `shared`: what its conversations share.
+    pub fn new(options: PoolOptions, shared: C::Shared) -> Pool<C, X> {
+        Pool {
+            opening: Opening::new(options.connections),
+            options,
+            shared,
+            learnt: Learnt::default(),
+            connections: Vec::new(),
+            ready: VecDeque::new(),
+            again: VecDeque::new(),
+            careful: 0,
+            in_flight: 0,
+        }
+    }
+
+    /// `connect` was called.
+    pub fn add(&mut self, conn: Conn, now: Time) {
+        let budget = self.options.per_connection.unwrap_or(u32::MAX).min(self.learnt.budget());
+        // Behind a connection that failed only one until the first response (RFC 9112 section 9.3.2).
+        let depth = if self.careful > 0 { 1 } else { self.options.depth };
+        self.careful = self.careful.saturating_sub(1);
+        if self.connections.len() <= conn.slot() {
+            self.connections.resize_with(conn.slot() + 1, || None);
+        }
+        let conversation = C::new(&self.shared);
+        let connection = Connection::new(conn, now, conversation, budget, depth);
+        self.connections[conn.slot()] = Some(connection);
+        self.opening.asks();
+    }
+
+    /// The connection is established. Says when `connect` was called, unless that was told before.
+    pub fn established(&mut self, conn: Conn, at: Time) -> Option<Time> {
+        let connection = self.get_mut(conn).filter(|c| !c.established)?;
+        connection.established = true;
+        let since = connection.since;
+        self.opening.answered();
+        self.opening.opened(at - since);
+        Some(since)
+    }
+
+    /// A connection, while it is there.
+    #[inline]
+    pub fn get_mut(&mut self, conn: Conn) -> Option<&mut Connection<C, X>> {
+        self.connections.get_mut(conn.slot())?.as_mut().filter(|c| c.conn == conn)
+    }
+
+    /// Slots in the table of connections, free ones among them.
+    pub fn slots(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The connection of a slot.
+    pub fn at_mut(&mut self, slot: usize) -> Option<&mut Connection<C, X>> {
+        self.connections.get_mut(slot)?.as_mut()
+    }
+
+    /// Requests in flight on all connections.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Bytes of a response like the last one, when that is known beforehand.
+    pub fn usual_response(&self) -> Option<usize> {
+        C::usual_response(&self.shared)
+    }
+
+    /// Sends requests on a connection. Returns the bytes.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    #[inline]
+    pub fn begin<T: Transport>(
+        &mut self,
+        conn: Conn,
+        run: Run,
+        requests: &mut impl Requests,
+        transport: &mut T,
+    ) -> Result<u64, NetError> {
+        let closing_after = self.options.per_connection.is_some();
+        let Some(connection) = self.get_mut(conn) else { return Ok(0) };
+        connection.budget = connection.budget.saturating_sub(run.count);
+        let last = closing_after && connection.budget == 0;
+        let sent = connection.conversation.begin(run, last, requests, &mut Wire { transport, conn });
+        self.in_flight += u64::from(run.count);
+        sent
+    }
+
+    /// Sends what a connection has to say beside requests.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    #[inline]
+    pub fn send_pending<T: Transport>(
+        &mut self,
+        conn: Conn,
+        requests: &mut impl Requests,
+        transport: &mut T,
+    ) -> Result<(), NetError> {
+        let Some(connection) = self.get_mut(conn) else { return Ok(()) };
+        connection.conversation.send_pending(requests, &mut Wire { transport, conn })
+    }
+
+    /// Reads what came on a connection.
+    #[inline]
+    pub fn receive<T, E>(&mut self, data: Data, now: Time, transport: &mut T, events: &mut E) -> Received
+    where
+        T: Transport,
+        E: Responses<Reading = C::Reading> + Settle,
+    {
+        let conn = data.conn();
+        let Pool { connections, shared, options, .. } = self;
+        let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
+        let Some(connection) = connection else {
+            transport.receive(data, |_| ());
+            return Received { answered: 0, next: Next::Nothing };
+        };
+        let conversation = &mut connection.conversation;
+        let (before, answers) = (conversation.in_flight(), conversation.answers());
+        let mut read = Ok(());
+        let after = transport.receive(data, |bytes| {
+            if read.is_ok() {
+                events.received(bytes.len());
+                read = conversation.handle_bytes(now, bytes, shared, events);
+            }
+        });
+        let next = match (read, after) {
+            (Err(loss), _) => Next::Lose(loss),
+            (Ok(()), After::Ended) => Next::Lose(conversation.handle_end(now, events)),
+            (Ok(()), After::Failed(error)) => Next::Lose(Loss::Net(error)),
+            (Ok(()), After::Gone) => Next::Nothing,
+            (Ok(()), After::Open) => Next::Fill,
+        };
+        self.in_flight -= u64::from(before - conversation.in_flight());
+        let answers_now = conversation.answers();
+        let answered = answers_now - answers;
+        if answered > 0 {
+            connection.depth = options.depth;
+        }
+        let done = connection.is_done();
+        if answered > 0 {
+            self.opening.fruitful();
+            self.learnt.answered(answers_now);
+        }
+        self.take_back(conn, events);
+        let next = if done && matches!(next, Next::Fill) { Next::Retire } else { next };
+        Received { answered, next }
+    }
+
+    /// Takes a connection out: it is closed, or will be.
+    pub fn remove(&mut self, conn: Conn) -> Option<Connection<C, X>> {
+        let entry = self.connections.get_mut(conn.slot())?;
+        let connection = if entry.as_ref().is_some_and(|c| c.conn == conn) { entry.take() } else { None };
+        let connection = connection?;
+        if !connection.established {
+            self.opening.answered();
+        }
+        self.opening.closed();
+        Some(connection)
+    }
+
+    /// Takes a connection out and gives each of its requests up.
+    pub fn abandon(&mut self, connection: &mut Connection<C, X>, mut each: impl FnMut(&Run)) {
+        connection.conversation.abandon(|run, _| {
+            self.in_flight -= u64::from(run.count);
+            each(&run);
+        });
+    }
+
+    /// Notes a connection that has room for requests, unless it is noted.
+    #[inline]
+    pub fn note_ready(&mut self, conn: Conn) {
+        let Some(connection) = self.get_mut(conn) else { return };
+        if !connection.listed && connection.room() > 0 {
+            connection.listed = true;
+            self.ready.push_back(conn);
+        }
+    }
+
+    /// Connections noted that had room for requests; some may be gone.
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The next of them.
+    pub fn next_ready(&mut self) -> Option<Conn> {
+        let conn = self.ready.pop_front()?;
+        if let Some(connection) = self.get_mut(conn) {
+            connection.listed = false;
+        }
+        Some(conn)
+    }
+
+    /// Whether requests have to go out again.
+    #[inline]
+    pub fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// The next requests to go out again on this connection, at most so many. Those that met two closing connections
+    /// in a row wait for a new one: many may be closing at once.
+    pub fn next_again(&mut self, conn: Conn, most: u32) -> Option<Run> {
+        let unlucky = self.again.front()?.run.stamp.in_vain > 0;
+        let connection = self.get_mut(conn)?;
+        let answers = connection.conversation.answers();
+        if unlucky && answers > 0 {
+            return None;
+        }
+        if connection.conversation.in_flight() == 0 {
+            connection.again_at = Some(answers);
+        }
+        self.pop_again(most)
+    }
+
+    /// The next requests to go out again, at most so many, not to be sent.
+    pub fn pop_again(&mut self, most: u32) -> Option<Run> {
+        let Waiting { mut run, why } = self.again.pop_front()?;
+        if run.count > most {
+            let rest = Run { first: run.first + u64::from(most), count: run.count - most, ..run };
+            self.again.push_front(Waiting { run: rest, why });
+            run.count = most;
+        }
+        Some(run)
+    }
+
+    /// Gives up all requests that have to go out again, with what each was lost for.
+    pub fn give_up_again(&mut self, mut each: impl FnMut(&Run, Failure)) {
+        for Waiting { run, why } in std::mem::take(&mut self.again) {
+            each(&run, why);
+        }
+    }
+
+    /// Requests that wait to go out again and whose time is over failed for what they were lost for.
+    pub fn expire_again(&mut self, now: Time, events: &mut impl Settle) {
+        let timeout_ns = self.timeout_ns();
+        if !self.again.iter().any(|waiting| waiting.run.stamp.expired(now, timeout_ns)) {
+            return;
+        }
+        self.again.retain(|Waiting { run, why }| {
+            let expired = run.stamp.expired(now, timeout_ns);
+            if expired {
+                let words = "no connection to send it again on within the time-out";
+                events.settled(run, Settled::Failed(*why), words);
+            }
+            !expired
+        });
+    }
+
+    fn timeout_ns(&self) -> u64 {
+        u64::try_from(self.options.timeout.as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use linerate_client::{Out, Requests, Run};
 use linerate_http::client::{CellError, Expect, Rendered, RequestSpec, Template, TemplateError, Values};
-use linerate_net::{Conn, Lent, NetError, Transport};
+use linerate_net::{Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
@@ -44,8 +45,9 @@ pub(crate) struct Kind {
 }
 
 /// Copies of a request one after the other, then one that says `Connection: close`, in the transport's keeping.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Batch {
+    bytes: Arc<[u8]>,
     lent: Lent,
     copies: usize,
     len: usize,
@@ -210,7 +212,9 @@ impl Kinds {
             }
             bytes.extend_from_slice(closing);
             let (len, closing_len) = (usual.len(), closing.len());
-            kind.lent = Some(Batch { lent: transport.lend(Arc::from(bytes)), copies, len, closing_len });
+            let bytes = Arc::from(bytes);
+            let lent = transport.lend(Arc::clone(&bytes));
+            kind.lent = Some(Batch { bytes, lent, copies, len, closing_len });
         }
     }
 
@@ -310,26 +314,16 @@ impl Kinds {
     }
 
     /// Sends `count` requests of a kind; the last of them says `Connection: close` when `closing`. Returns the bytes.
-    pub(crate) fn send<T: Transport>(
-        &mut self,
-        transport: &mut T,
-        conn: Conn,
-        what: Sending,
-    ) -> Result<u64, NetError> {
-        match self.kinds[what.kind as usize].lent {
-            Some(batch) => send_lent(transport, conn, batch, what.count as usize, what.closing),
-            None if self.get(what.kind).usual.shares() => self.send_parts(transport, conn, what),
-            None => self.send_rendered(transport, conn, what),
+    pub(crate) fn send(&mut self, out: &mut impl Out, what: Sending) -> Result<u64, NetError> {
+        match &self.kinds[what.kind as usize].lent {
+            Some(batch) => send_lent(out, batch, what.count as usize, what.closing),
+            None if self.get(what.kind).usual.shares() => self.send_parts(out, what),
+            None => self.send_rendered(out, what),
         }
     }
 
     /// Sends requests whose large bodies the transport keeps.
-    fn send_parts<T: Transport>(
-        &mut self,
-        transport: &mut T,
-        conn: Conn,
-        what: Sending,
-    ) -> Result<u64, NetError> {
+    fn send_parts(&mut self, out: &mut impl Out, what: Sending) -> Result<u64, NetError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let (mut bytes, mut sent) = (0, Ok(()));
         for i in 0..what.count {
@@ -340,14 +334,11 @@ impl Kinds {
                     return;
                 }
                 let (len, result) = match part {
-                    Rendered::Copied(part) => (part.len(), transport.send(conn, part)),
-                    Rendered::Shared(body, range) => (
-                        range.len(),
-                        match self.bodies.get(&address(body)) {
-                            Some(lent) => transport.send_lent(conn, *lent, range),
-                            None => transport.send(conn, &body[range]),
-                        },
-                    ),
+                    Rendered::Copied(part) => (part.len(), out.send(part)),
+                    Rendered::Shared(body, range) => {
+                        let lent = self.bodies.get(&address(body)).copied();
+                        (range.len(), out.send_shared(body, lent, range))
+                    }
                 };
                 bytes += len as u64;
                 sent = result;
@@ -357,12 +348,7 @@ impl Kinds {
         sent.map(|()| bytes)
     }
 
-    fn send_rendered<T: Transport>(
-        &mut self,
-        transport: &mut T,
-        conn: Conn,
-        what: Sending,
-    ) -> Result<u64, NetError> {
+    fn send_rendered(&mut self, out: &mut impl Out, what: Sending) -> Result<u64, NetError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let mut bytes = 0;
@@ -371,7 +357,7 @@ impl Kinds {
             let closing = what.closing && i + 1 == what.count;
             self.render(what.kind, what.first + u64::from(i), closing, what.now_ms, &mut scratch);
             if scratch.len() >= RENDERED_BYTES || i + 1 == what.count {
-                sent = transport.send(conn, &scratch);
+                sent = out.send(&scratch);
                 bytes += scratch.len() as u64;
                 scratch.clear();
                 if sent.is_err() {
@@ -400,26 +386,35 @@ pub(crate) struct Sending {
     pub(crate) now_ms: u64,
 }
 
-fn send_lent<T: Transport>(
-    transport: &mut T,
-    conn: Conn,
-    batch: Batch,
-    count: usize,
-    closing: bool,
-) -> Result<u64, NetError> {
+/// Requests while they are sent, with the time for those that name it.
+pub(crate) struct Rendering<'a> {
+    pub(crate) kinds: &'a mut Kinds,
+    pub(crate) now_ms: u64,
+}
+
+impl Requests for Rendering<'_> {
+    #[inline]
+    fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError> {
+        let Run { kind, first, count, .. } = *run;
+        self.kinds.send(out, Sending { kind, first, count, closing, now_ms: self.now_ms })
+    }
+}
+
+fn send_lent(out: &mut impl Out, batch: &Batch, count: usize, closing: bool) -> Result<u64, NetError> {
+    let mut send = |range| out.send_shared(&batch.bytes, Some(batch.lent), range);
     let mut usual = count - usize::from(closing);
     let mut bytes = 0;
     let whole = batch.copies * batch.len;
     while usual > batch.copies || (usual > 0 && !closing) {
         let n = usual.min(batch.copies);
-        transport.send_lent(conn, batch.lent, 0..n * batch.len)?;
+        send(0..n * batch.len)?;
         bytes += n * batch.len;
         usual -= n;
     }
     if closing {
         let range = whole - usual * batch.len..whole + batch.closing_len;
         bytes += range.len();
-        transport.send_lent(conn, batch.lent, range)?;
+        send(range)?;
     }
     Ok(bytes as u64)
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use linerate_client::{Connection, Conversation};
 use linerate_net::{FlowInfo, Time, Transport};
 
-use super::Engine;
-use super::session::{Phase, Session};
+use super::responses::Reading;
+use super::{Beside, Engine};
 use crate::limits::{
     FLOW_PLACES, FLOW_PLACES_ALL, FLOWS_SHOWN, LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY,
 };
@@ -41,7 +42,7 @@ impl Looks {
     }
 }
 
-impl<T: Transport> Engine<T> {
+impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// Looks at the next few connections.
     pub(super) fn look_around(&mut self, now: Time) {
         let looks = &mut self.looks;
@@ -58,17 +59,16 @@ impl<T: Transport> Engine<T> {
             self.look_for_flows();
         }
         let spread = LOOKS_SPREAD as usize;
-        let most = self.sessions.len().div_ceil(spread).min(LOOKS_PER_SECOND / spread);
+        let most = self.pool.slots().div_ceil(spread).min(LOOKS_PER_SECOND / spread);
         // Free places cost a look as well: a table that was larger once must not hold the loop up.
         for _ in 0..most {
-            self.looks.slot = (self.looks.slot + 1) % self.sessions.len().max(1);
-            let Some(Some(session)) = self.sessions.get_mut(self.looks.slot) else { continue };
-            if session.phase == Phase::Connecting {
+            self.looks.slot = (self.looks.slot + 1) % self.pool.slots().max(1);
+            let Some(connection) = self.pool.at_mut(self.looks.slot).filter(|c| c.established) else {
                 continue;
-            }
-            if let Some(info) = self.transport.info(session.conn) {
-                self.recorder.look(session.looked.as_ref(), &info);
-                session.looked = Some(info);
+            };
+            if let Some(info) = self.transport.info(connection.conn) {
+                self.recorder.look(connection.beside.looked.as_ref(), &info);
+                connection.beside.looked = Some(info);
             }
         }
     }
@@ -90,15 +90,15 @@ impl<T: Transport> Engine<T> {
     }
 
     /// The last look at a connection, before it is closed. Of `short` ones a sample is looked at.
-    pub(super) fn look_at_last(&mut self, session: &Session, short: bool) {
+    pub(super) fn look_at_last(&mut self, connection: &Connection<C, Beside>, short: bool) {
         if short {
             self.looks.closed_short = self.looks.closed_short.wrapping_add(1);
             if !self.looks.closed_short.is_multiple_of(SHORT_INFO_EVERY) {
                 return;
             }
         }
-        if let Some(info) = self.transport.info(session.conn) {
-            self.recorder.look(session.looked.as_ref(), &info);
+        if let Some(info) = self.transport.info(connection.conn) {
+            self.recorder.look(connection.beside.looked.as_ref(), &info);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! * `supply`: which request is next and when it is due.
 //! * `kinds`: the requests' bytes.
-//! * `session`: a connection's answers.
+//! * `responses`: what is made of responses.
 //! * `recorder`: what is measured.
 //! * `loss`: what becomes of requests whose connection is lost.
 //! * `opening`: when connections are opened.
@@ -19,33 +19,30 @@ mod loss;
 mod opening;
 pub(crate) mod reach;
 pub(crate) mod recorder;
-pub(crate) mod session;
+pub(crate) mod responses;
 pub(crate) mod supply;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_client::{Learnt, Loss, Opening, Stamp, Waiting};
-use linerate_http::client::{HeadCache, Run};
-use linerate_net::{After, Close, Conn, Event, TcpTotals, Time, Transport};
+use linerate_client::{Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp};
+use linerate_net::{Close, Conn, Event, TcpInfo, TcpTotals, Time, Transport};
 
 use crate::limits::{
     DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, NEWS,
     RESETS, STOP_GRACE,
 };
-use crate::outcome::{Failure, Outcome};
-use crate::plan::Resend;
+use crate::outcome::Outcome;
 use board::Board;
-use kinds::{Kinds, Sending};
+use kinds::{Kinds, Rendering};
 use looks::Looks;
 use reach::Reach;
 use recorder::Recorder;
-use session::{Judge, Phase, Progress, Session, Shared};
+use responses::{Judge, Reading, Recording};
 use supply::{Batch, Supply};
 
 /// What the engine of one core is told.
@@ -72,27 +69,39 @@ pub(crate) struct Orders {
     pub(crate) wall_offset_ns: u64,
 }
 
-/// The engine of one core.
-pub(crate) struct Engine<T: Transport> {
+impl Orders {
+    /// Wall-clock time in milliseconds.
+    fn wall_ms(&self, now: Time) -> u64 {
+        now.as_nanos().wrapping_add(self.wall_offset_ns) / 1_000_000
+    }
+}
+
+/// What the engine keeps beside a connection.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// Low-water mark set on the transport (1: none), and since when.
+    low_water: usize,
+    low_water_since: Time,
+    /// What the last look at its TCP found.
+    looked: Option<TcpInfo>,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Beside { low_water: 1, low_water_since: Time::ZERO, looked: None }
+    }
+}
+
+/// The engine of one core, on a transport and by a protocol.
+pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     transport: T,
     orders: Orders,
     supply: Supply,
     kinds: Kinds,
     judge: Judge,
-    cache: HeadCache,
     recorder: Recorder,
-    learnt: Learnt,
-    opening: Opening,
+    pool: Pool<C, Beside>,
     board: Arc<Board>,
-    /// By the connection's slot.
-    sessions: Vec<Option<Session>>,
-    /// Connections with a free place and nothing to send when last looked at.
-    ready: VecDeque<Conn>,
-    /// Requests that have to go out again.
-    again: VecDeque<Waiting>,
-    /// Connections to be opened in place of some that failed unannounced.
-    careful: u32,
-    in_flight: u64,
     /// Since when places have been free: a request that was due before could not have left earlier.
     free_since: Time,
     start: Time,
@@ -108,7 +117,8 @@ pub(crate) struct Engine<T: Transport> {
     news: Vec<String>,
 }
 
-impl<T: Transport> Engine<T> {
+impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+    /// `shared`: what the conversations share.
     pub(crate) fn new(
         mut transport: T,
         orders: Orders,
@@ -116,25 +126,24 @@ impl<T: Transport> Engine<T> {
         supply: Supply,
         measure_from: Time,
         board: Arc<Board>,
-    ) -> Engine<T> {
+        shared: C::Shared,
+    ) -> Engine<T, C> {
         let now = transport.now();
         kinds.lend_to(&mut transport, orders.depth);
-        let judge = Judge::new(orders.tag.as_deref(), &kinds);
-        let cache = orders.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
         let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput)
             .saving(orders.save_responses);
+        let options = PoolOptions {
+            connections: orders.connections,
+            depth: orders.depth,
+            per_connection: orders.per_connection,
+            timeout: orders.timeout,
+            resend: orders.resend,
+        };
         Engine {
-            opening: Opening::new(orders.connections),
-            judge,
-            cache,
+            pool: Pool::new(options, shared),
+            judge: Judge::new(orders.tag.as_deref(), &kinds),
             recorder,
-            learnt: Learnt::default(),
             board,
-            sessions: Vec::new(),
-            ready: VecDeque::new(),
-            again: VecDeque::new(),
-            careful: 0,
-            in_flight: 0,
             free_since: now,
             start: orders.start,
             next_sweep: now,
@@ -197,23 +206,9 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn session(&mut self, conn: Conn) -> Option<&mut Session> {
-        self.sessions.get_mut(conn.slot())?.as_mut().filter(|s| s.conn == conn)
-    }
-
     /// TCP is established at the first time, and requests may pass at the second.
     fn connected(&mut self, conn: Conn, (tcp_at, at): (Time, Time), now: Time) {
-        let Some(session) = self.session(conn) else { return };
-        if session.phase != Phase::Connecting {
-            return;
-        }
-        session.phase = Phase::Open;
-        let since = session.since;
-        if session.budget == 0 {
-            session.phase = Phase::Ending;
-        }
-        self.opening.answered();
-        self.opening.opened(at - since);
+        let Some(since) = self.pool.established(conn, at) else { return };
         self.reach.opened(now);
         self.board.say_reached();
         self.recorder.connections.opened += 1;
@@ -223,83 +218,64 @@ impl<T: Transport> Engine<T> {
                 self.recorder.tls.record(at.nanos_since(tcp_at), 1);
             }
         }
+        self.send_pending(conn, now);
         self.fill(conn, now);
     }
 
     fn readable(&mut self, conn: Conn, data: linerate_net::Data, now: Time) {
-        let Engine { transport, sessions, cache, recorder, kinds, judge, .. } = self;
-        let Some(session) = sessions.get_mut(conn.slot()).and_then(Option::as_mut).filter(|s| s.conn == conn)
-        else {
-            transport.receive(data, |_| ());
-            return;
-        };
-        let before = session.in_flight();
-        let mut shared = Shared { cache, recorder, kinds, judge };
-        let mut nonsense = None;
-        let mut progress = Progress::Open;
-        let after = transport.receive(data, |bytes| {
-            if nonsense.is_none() && progress == Progress::Open {
-                match session.handle_bytes(now, bytes, &mut shared) {
-                    Ok(p) => progress = p,
-                    Err(e) => nonsense = Some(e),
-                }
-            }
-        });
-        let mut ended = Ok(false);
-        if after == After::Ended && nonsense.is_none() && progress == Progress::Open {
-            ended = session.handle_end(now, &mut shared);
-        }
-        let answered = before - session.in_flight();
-        let answers = session.answers;
-        if answered > 0 {
-            session.depth = self.orders.depth;
-        }
-        let done = session.phase == Phase::Ending && session.pipeline.is_empty();
-        self.in_flight -= u64::from(answered);
-        if answered > 0 {
+        let ended = self.is_time_over();
+        let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
+        let mut events = Recording { recorder, kinds, judge, board, ended };
+        let received = pool.receive(data, now, transport, &mut events);
+        if received.answered > 0 {
             self.reach.progressed(now);
-            self.opening.fruitful();
-            self.learnt.answered(answers);
             if self.supply.next_due().is_some_and(|due| due <= now) {
                 self.free_since = now;
             }
         }
-        match (nonsense, after) {
-            (Some(nonsense), _) => self.lose(conn, Loss::Malformed(nonsense.to_string()), now),
-            (None, _) if progress == Progress::PeerCloses => self.lose(conn, Loss::SaidClose, now),
-            (None, _) if progress == Progress::Unsolicited => self.lose(conn, Loss::Unsolicited, now),
-            (None, After::Ended) => match ended {
-                Ok(_) => self.lose(conn, Loss::Closed, now),
-                Err(cut) => self.lose(conn, Loss::Cut(cut.to_string()), now),
-            },
-            (None, After::Failed(error)) => self.lose(conn, Loss::Net(error), now),
-            (None, After::Gone) => {}
-            (None, After::Open) if done => self.retire(conn, now),
-            (None, After::Open) => self.fill(conn, now),
+        match received.next {
+            Next::Nothing => {}
+            Next::Lose(loss) => self.lose(conn, loss, now),
+            Next::Retire => self.retire(conn, now),
+            Next::Fill => {
+                self.send_pending(conn, now);
+                self.fill(conn, now);
+            }
+        }
+    }
+
+    /// Whether the time given is over.
+    fn is_time_over(&self) -> bool {
+        self.stopping.is_some_and(|at| at >= self.supply.stop_at())
+    }
+
+    /// What a connection has to say beside requests.
+    #[inline]
+    fn send_pending(&mut self, conn: Conn, now: Time) {
+        let Engine { transport, pool, kinds, orders, .. } = self;
+        let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
+        if let Err(error) = pool.send_pending(conn, &mut requests, transport) {
+            self.lose(conn, Loss::Net(error), now);
         }
     }
 
     /// Gives a connection as many requests as it has room for.
     fn fill(&mut self, conn: Conn, now: Time) {
         loop {
-            let Some(session) = self.session(conn) else { return };
-            let room = session.room();
+            let Some(connection) = self.pool.get_mut(conn) else { return };
+            let room = connection.room();
             if room == 0 {
                 break;
             }
-            if let Some(waiting) = self.take_again(conn) {
-                self.send_again(conn, waiting, room, now);
+            if let Some(run) = self.pool.next_again(conn, room) {
+                self.send_again(conn, run, now);
                 continue;
             }
             let Some(batch) = self.take(now, room) else { break };
             self.send_batch(conn, batch, now);
         }
         self.set_low_water(conn, now);
-        let Some(session) = self.session(conn) else { return };
-        if !session.listed && session.room() > 0 {
-            session.listed = true;
-            self.ready.push_back(conn);
-        }
+        self.pool.note_ready(conn);
     }
 
     /// Takes what may leave now, and notes how late that is.
@@ -328,51 +304,24 @@ impl<T: Transport> Engine<T> {
         }
     }
 
-    fn run_of(&self, stamp: Stamp, first: u64, count: u32, kind: u16) -> Run<Stamp> {
+    fn run_of(&self, stamp: Stamp, first: u64, count: u32, kind: u16) -> Run {
         let k = self.kinds.get(kind);
         Run { stamp, first, count, kind, expect: k.expect, idempotent: k.idempotent }
     }
 
-    /// Sends requests that went out before, as many as there is room for.
-    fn send_again(&mut self, conn: Conn, waiting: Waiting, room: u32, now: Time) {
-        let Waiting { mut run, why } = waiting;
-        if run.count > room {
-            let rest = Run { first: run.first + u64::from(room), count: run.count - room, ..run };
-            self.again.push_front(Waiting { run: rest, why });
-            run.count = room;
-        }
-        if let Some(session) = self.session(conn)
-            && session.pipeline.is_empty()
-        {
-            session.again_at = Some(session.answers);
-        }
+    /// Sends requests that went out before.
+    fn send_again(&mut self, conn: Conn, run: Run, now: Time) {
         if run.stamp.measured {
             self.recorder.resent(run.kind, run.count);
         }
         self.put(conn, run, now);
     }
 
-    /// Puts a run on the wire and into the pipeline.
-    fn put(&mut self, conn: Conn, run: Run<Stamp>, now: Time) {
-        let closing_after = self.orders.per_connection.is_some();
-        let Engine { transport, sessions, kinds, recorder, .. } = self;
-        let Some(session) = sessions.get_mut(conn.slot()).and_then(Option::as_mut) else { return };
-        session.budget = session.budget.saturating_sub(run.count);
-        let last = session.budget == 0;
-        let wall_ns = now.as_nanos().wrapping_add(self.orders.wall_offset_ns);
-        let what = Sending {
-            kind: run.kind,
-            first: run.first,
-            count: run.count,
-            closing: last && closing_after,
-            now_ms: wall_ns / 1_000_000,
-        };
-        if last && session.phase == Phase::Open {
-            session.phase = Phase::Ending;
-        }
-        session.pipeline.push(run);
-        self.in_flight += u64::from(run.count);
-        match kinds.send(transport, conn, what) {
+    /// Puts a run on the wire.
+    fn put(&mut self, conn: Conn, run: Run, now: Time) {
+        let Engine { transport, pool, kinds, recorder, orders, .. } = self;
+        let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
+        match pool.begin(conn, run, &mut requests, transport) {
             Ok(bytes) => recorder.bytes.sent += if run.stamp.measured { bytes } else { 0 },
             Err(error) => self.lose(conn, Loss::Net(error), now),
         }
@@ -383,25 +332,26 @@ impl<T: Transport> Engine<T> {
         if !self.orders.throughput {
             return;
         }
-        let Some(answer) = answer_bytes(&self.cache) else { return };
-        let Engine { transport, sessions, .. } = self;
-        let Some(session) = sessions.get_mut(conn.slot()).and_then(Option::as_mut) else { return };
-        let outstanding = session.pipeline.len() * answer;
-        // Whole answers only: three in four of those outstanding, so that the pipe never runs dry.
-        let wanted = if session.pipeline.len() >= 4 { outstanding / 4 * 3 } else { 1 };
-        session.low_water_since = now;
-        if wanted.abs_diff(session.low_water) > session.low_water / 8 {
-            session.low_water = wanted.max(1);
-            transport.set_low_water(conn, session.low_water);
+        let Some(response) = self.pool.usual_response() else { return };
+        let Engine { transport, pool, .. } = self;
+        let Some(connection) = pool.get_mut(conn) else { return };
+        let in_flight = connection.conversation.in_flight() as usize;
+        let outstanding = in_flight * response;
+        // Whole responses only: three in four of those outstanding, so that the pipe never runs dry.
+        let wanted = if in_flight >= 4 { outstanding / 4 * 3 } else { 1 };
+        let beside = &mut connection.beside;
+        beside.low_water_since = now;
+        if wanted.abs_diff(beside.low_water) > beside.low_water / 8 {
+            beside.low_water = wanted.max(1);
+            transport.set_low_water(conn, beside.low_water);
         }
     }
 
     /// A connection has carried all it may: closes it and opens another.
     fn retire(&mut self, conn: Conn, now: Time) {
-        let Some(session) = self.remove(conn) else { return };
-        self.look_at_last(&session, session.answers <= 1);
+        let Some(connection) = self.pool.remove(conn) else { return };
+        self.look_at_last(&connection, connection.is_fresh());
         self.transport.close(conn, Close::AfterPeer);
-        self.opening.closed();
         self.disconnected(now);
         self.open_some(now);
     }
@@ -410,17 +360,8 @@ impl<T: Transport> Engine<T> {
     pub(crate) fn disconnected(&mut self, now: Time) {
         self.reach.closed(now);
         if self.reach.is_alone() {
-            self.opening.alone(now);
+            self.pool.opening.alone(now);
         }
-    }
-
-    fn remove(&mut self, conn: Conn) -> Option<Session> {
-        let entry = self.sessions.get_mut(conn.slot())?;
-        let session = if entry.as_ref().is_some_and(|s| s.conn == conn) { entry.take() } else { None };
-        if session.as_ref().is_some_and(|s| s.phase == Phase::Connecting) {
-            self.opening.answered();
-        }
-        session
     }
 
     /// What is due by the time alone.
@@ -445,9 +386,9 @@ impl<T: Transport> Engine<T> {
             self.look_around(now);
         }
         if self.board.wanted() {
-            let open = self.opening.open();
+            let open = self.pool.opening.open();
             let stack = self.transport.totals();
-            self.board.publish(now, &self.recorder, self.in_flight, u64::from(open), stack);
+            self.board.publish(now, &self.recorder, self.pool.in_flight(), u64::from(open), stack);
         }
     }
 
@@ -464,36 +405,27 @@ impl<T: Transport> Engine<T> {
 
     /// Hands what is due to connections with a free place.
     fn serve_ready(&mut self, now: Time) {
-        let mut looks = self.ready.len();
-        while looks > 0 {
-            looks -= 1;
-            if self.again.is_empty() && self.supply.next_due().is_none_or(|due| due > now) {
+        for _ in 0..self.pool.ready() {
+            if !self.pool.has_again() && self.supply.next_due().is_none_or(|due| due > now) {
                 return;
             }
-            let Some(conn) = self.ready.pop_front() else { return };
-            let Some(session) = self.session(conn) else { continue };
-            session.listed = false;
+            let Some(conn) = self.pool.next_ready() else { return };
             // One at a time in an open loop, so that load spreads over the connections.
             self.fill_one(conn, now);
         }
     }
 
     fn fill_one(&mut self, conn: Conn, now: Time) {
-        if !self.orders.open_loop || !self.again.is_empty() {
+        if !self.orders.open_loop || self.pool.has_again() {
             return self.fill(conn, now);
         }
-        let Some(session) = self.session(conn) else { return };
-        if session.room() > 0
+        let Some(connection) = self.pool.get_mut(conn) else { return };
+        if connection.room() > 0
             && let Some(batch) = self.take(now, 1)
         {
             self.send_batch(conn, batch, now);
         }
-        if let Some(session) = self.session(conn)
-            && session.room() > 0
-        {
-            session.listed = true;
-            self.ready.push_back(conn);
-        }
+        self.pool.note_ready(conn);
     }
 
     /// Looks for requests whose time is over, and for low-water marks that were not reached.
@@ -501,23 +433,25 @@ impl<T: Transport> Engine<T> {
         let timeout = self.orders.timeout;
         let step = (timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
         self.next_sweep = now + if self.orders.throughput { LOW_WATER_WAIT } else { step };
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        for slot in 0..self.sessions.len() {
-            let Some(session) = &mut self.sessions[slot] else { continue };
-            let conn = session.conn;
-            let expired = match session.pipeline.front() {
-                Some(run) => run.stamp.expired(now, timeout_ns),
-                None => session.phase == Phase::Connecting && now.nanos_since(session.since) >= timeout_ns,
-            };
-            let low = session.low_water > 1 && now - session.low_water_since >= LOW_WATER_WAIT;
-            if expired {
-                self.lose(conn, Loss::TimedOut, now);
-            } else if low {
-                session.low_water = 1;
-                self.transport.set_low_water(conn, 1);
+        let ended = self.is_time_over();
+        for slot in 0..self.pool.slots() {
+            let Engine { pool, recorder, kinds, judge, board, .. } = self;
+            let mut events = Recording { recorder, kinds, judge, board, ended };
+            let expired = pool.expire(slot, now, &mut events);
+            let Some(connection) = pool.at_mut(slot) else { continue };
+            let (conn, beside) = (connection.conn, &mut connection.beside);
+            match expired {
+                Expired::Connection => self.lose(conn, Loss::TimedOut, now),
+                Expired::Requests => self.send_pending(conn, now),
+                Expired::None if beside.low_water > 1 && now - beside.low_water_since >= LOW_WATER_WAIT => {
+                    beside.low_water = 1;
+                    self.transport.set_low_water(conn, 1);
+                }
+                Expired::None => {}
             }
         }
-        self.expire_waiting(now, timeout_ns);
+        let Engine { pool, recorder, kinds, judge, board, .. } = self;
+        pool.expire_again(now, &mut Recording { recorder, kinds, judge, board, ended });
         while let Some(news) = self.transport.news() {
             if self.news.len() < NEWS && !self.news.contains(&news) {
                 self.news.push(news);
@@ -529,14 +463,14 @@ impl<T: Transport> Engine<T> {
         let mut until = (now + LONGEST_TURN).min(self.next_sweep);
         if self.stopping.is_none() {
             until = until.min(self.next_mark).min(self.supply.stop_at());
-            let room = !self.ready.is_empty()
-                || (self.is_short() && self.opening.has_room())
+            let room = self.pool.ready() > 0
+                || (self.is_short() && self.pool.opening.has_room())
                 || self.reach.is_down();
             if room && let Some(due) = self.supply.next_due() {
                 until = until.min(due);
             }
         }
-        if self.is_needed(now) { until.min(self.opening.next(now)) } else { until }
+        if self.is_needed(now) { until.min(self.pool.opening.next(now)) } else { until }
     }
 
     fn finished(&mut self, now: Time) -> bool {
@@ -549,33 +483,17 @@ impl<T: Transport> Engine<T> {
             () if self.board.never_accepted() => DEAF_GRACE,
             () => self.orders.timeout,
         };
-        (self.in_flight == 0 && self.again.is_empty()) || now - since >= patience
+        (self.pool.in_flight() == 0 && !self.pool.has_again()) || now - since >= patience
     }
 
     /// Whatever is still in flight is unknown; closes everything.
     fn end(mut self, now: Time, broken: bool) -> Outcome {
-        for slot in 0..self.sessions.len() {
-            let Some(mut session) = self.sessions[slot].take() else { continue };
-            for run in session.pipeline.drain() {
-                self.recorder.unknown(&run);
-            }
-            if session.phase != Phase::Connecting {
-                self.look_at_last(&session, false);
-            }
-            self.transport.close(session.conn, Close::Now);
-        }
-        for Waiting { run, why } in std::mem::take(&mut self.again) {
-            if self.board.stop_asked() {
-                self.recorder.unknown(&run);
-            } else {
-                self.fail(&run, why, None);
-            }
-        }
+        self.give_up_all();
         self.supply.stop(now);
         self.reach.end(now);
         self.recorder.requests.unsent = self.supply.unsent();
         let connections = &mut self.recorder.connections;
-        (connections.learnt_limit, connections.learnt_on) = self.learnt.limit();
+        (connections.learnt_limit, connections.learnt_on) = self.pool.learnt.limit();
         let from = self.recorder.measure_from;
         let last = self.recorder.last_answer();
         let planned = self.supply.stop_at();
@@ -603,6 +521,24 @@ impl<T: Transport> Engine<T> {
         outcome.down = self.reach.into_down();
         outcome.warnings.append(&mut self.news);
         outcome
+    }
+
+    /// Whatever is still in flight is unknown, and every connection is closed.
+    fn give_up_all(&mut self) {
+        for slot in 0..self.pool.slots() {
+            let Some(conn) = self.pool.at_mut(slot).map(|connection| connection.conn) else { continue };
+            let Some(mut connection) = self.pool.remove(conn) else { continue };
+            self.pool.abandon(&mut connection, |run| self.recorder.unknown(run));
+            if connection.established {
+                self.look_at_last(&connection, false);
+            }
+            self.transport.close(conn, Close::Now);
+        }
+        let interrupted = self.board.stop_asked();
+        let Engine { pool, recorder, kinds, .. } = self;
+        pool.give_up_again(|run, why| {
+            if interrupted { recorder.unknown(run) } else { recorder.failed(run, why, None, kinds) }
+        });
     }
 
     /// A TCP of our own goes with us: its last segments leave, and the peers' FINs get their answers. Those that have not ended
@@ -642,14 +578,4 @@ impl<T: Transport> Engine<T> {
         }
         Some(())
     }
-
-    fn fail(&mut self, run: &Run<Stamp>, why: Failure, detail: Option<&str>) {
-        self.recorder.failed(run, why, detail, &self.kinds);
-    }
-}
-
-/// Bytes of an answer like the last one, head and body; `None` when its length isn't known beforehand.
-fn answer_bytes(cache: &HeadCache) -> Option<usize> {
-    let body = usize::try_from(cache.body_len()?).ok()?;
-    Some(cache.head()?.raw().len() + body)
 }

@@ -1,17 +1,21 @@
 //! When connections are opened: up to the number wanted, a few in a turn, with pauses when it does no good.
 
-use linerate_client::{Failure, Loss, Stamp, Waiting, connect_failure, connect_words};
+use linerate_client::{Connection, Conversation, Failure, Loss, Run, Stamp, connect_failure, connect_words};
 use linerate_net::{ConnectOptions, NetErrorKind, Time, Transport};
 
-use super::session::{Phase, Session};
-use super::{Engine, Run};
+use super::kinds::Kinds;
+use super::reach::Reach;
+use super::recorder::Recorder;
+use super::responses::Reading;
+use super::{Beside, Engine};
 use crate::limits::HANGING;
 
-impl<T: Transport> Engine<T> {
+impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// Opens what is missing, a few at a time.
     pub(crate) fn open_some(&mut self, now: Time) {
-        let mut left = self.opening.this_turn(now);
-        while left > 0 && self.unreachable.is_none() && self.opening.wants_more() && self.is_needed(now) {
+        let mut left = self.pool.opening.this_turn(now);
+        while left > 0 && self.unreachable.is_none() && self.pool.opening.wants_more() && self.is_needed(now)
+        {
             left -= 1;
             self.open_one(now);
         }
@@ -19,7 +23,7 @@ impl<T: Transport> Engine<T> {
 
     /// Whether another connection would have something to carry.
     pub(crate) fn is_needed(&mut self, now: Time) -> bool {
-        if !self.again.is_empty() {
+        if self.pool.has_again() {
             return true;
         }
         if self.stopping.is_some() || self.supply.ended() {
@@ -34,7 +38,7 @@ impl<T: Transport> Engine<T> {
     }
 
     fn open_one(&mut self, now: Time) {
-        let nth = self.opening.attempt();
+        let nth = self.pool.opening.attempt();
         let to = pick(&self.orders.addresses, nth);
         let from = (!self.orders.from.is_empty()).then(|| pick(&self.orders.from, nth));
         let options = ConnectOptions { from, short: self.is_short(), profile: self.orders.profile };
@@ -42,14 +46,7 @@ impl<T: Transport> Engine<T> {
             Ok(conn) => conn,
             Err(error) => return self.connect_failed(None, error.kind, connect_words(&error), now),
         };
-        let budget = self.orders.per_connection.unwrap_or(u32::MAX).min(self.learnt.budget());
-        if self.sessions.len() <= conn.slot() {
-            self.sessions.resize_with(conn.slot() + 1, || None);
-        }
-        let depth = if self.careful > 0 { 1 } else { self.orders.depth };
-        self.careful = self.careful.saturating_sub(1);
-        self.sessions[conn.slot()] = Some(Session::new(conn, now, budget, depth));
-        self.opening.asks();
+        self.pool.add(conn, now);
         if self.is_short() {
             self.send_first(conn, now);
         }
@@ -57,8 +54,8 @@ impl<T: Transport> Engine<T> {
 
     /// The one request of a short connection is handed over at once: it leaves as soon as the connection is established.
     fn send_first(&mut self, conn: linerate_net::Conn, now: Time) {
-        if let Some(waiting) = self.again.pop_front() {
-            return self.send_again(conn, waiting, 1, now);
+        if let Some(run) = self.pool.next_again(conn, 1) {
+            return self.send_again(conn, run, now);
         }
         if let Some(batch) = self.take(now, 1) {
             self.send_batch(conn, batch, now);
@@ -68,7 +65,7 @@ impl<T: Transport> Engine<T> {
     /// A connection could not be opened: the request it was for has failed.
     pub(crate) fn connect_failed(
         &mut self,
-        session: Option<Session>,
+        connection: Option<Connection<C, Beside>>,
         kind: NetErrorKind,
         detail: String,
         now: Time,
@@ -78,24 +75,24 @@ impl<T: Transport> Engine<T> {
         connections.refused += u64::from(kind == NetErrorKind::Refused);
         connections.hanging += u64::from(kind == NetErrorKind::TimedOut);
         if kind == NetErrorKind::Refused {
-            self.learnt.forget();
+            self.pool.learnt.forget();
         }
         let why = connect_failure(kind);
         self.reach.failed(now);
         let mut carried = 0;
-        if let Some(mut session) = session {
-            for run in session.pipeline.drain() {
-                self.in_flight -= u64::from(run.count);
+        if let Some(mut connection) = connection {
+            let Engine { pool, recorder, kinds, reach, .. } = self;
+            pool.abandon(&mut connection, |run| {
                 carried += run.count;
-                self.fail_unreached(&run, why, &detail);
-            }
+                fail_unreached((recorder, kinds, reach), run, why, &detail);
+            });
         }
         if carried == 0 {
             self.fail_next(why, &detail, now);
         }
-        let is_time = self.opening.failed(now, self.reach.is_alone());
+        let is_time = self.pool.opening.failed(now, self.reach.is_alone());
         // Attempts that found a port may yet succeed.
-        let pending = why != Failure::Connect && self.opening.open() > 0;
+        let pending = why != Failure::Connect && self.pool.opening.open() > 0;
         if is_time && !pending && !self.board.reached() {
             self.unreachable = Some(detail.clone());
         }
@@ -108,12 +105,7 @@ impl<T: Transport> Engine<T> {
         if self.orders.open_loop {
             return;
         }
-        if let Some(Waiting { mut run, why: lost }) = self.again.pop_front() {
-            if run.count > 1 {
-                let rest = Run { first: run.first + 1, count: run.count - 1, ..run };
-                self.again.push_front(Waiting { run: rest, why: lost });
-                run.count = 1;
-            }
+        if let Some(run) = self.pool.pop_again(1) {
             return self.fail_unreached(&run, why, detail);
         }
         self.fail_unsendable(why, detail, now);
@@ -125,9 +117,8 @@ impl<T: Transport> Engine<T> {
             return;
         }
         let Some((why, detail)) = self.last_refusal.take() else { return };
-        for Waiting { run, .. } in std::mem::take(&mut self.again) {
-            self.fail_unreached(&run, why, &detail);
-        }
+        let Engine { pool, recorder, kinds, reach, .. } = self;
+        pool.give_up_again(|run, _| fail_unreached((recorder, kinds, reach), run, why, &detail));
         while self.fail_unsendable(why, &detail, now) {}
         self.last_refusal = Some((why, detail));
     }
@@ -137,7 +128,7 @@ impl<T: Transport> Engine<T> {
         let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
         let stamp = Stamp { sent: now, due: batch.due, in_vain: 0, measured: batch.measured };
-        let run: Run<Stamp> = self.run_of(stamp, batch.first, count, kind);
+        let run = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);
         }
@@ -145,25 +136,36 @@ impl<T: Transport> Engine<T> {
         true
     }
 
-    fn fail_unreached(&mut self, run: &Run<Stamp>, why: Failure, detail: &str) {
-        if run.stamp.measured {
-            self.reach.victim();
-        }
-        self.fail(run, why, Some(detail));
+    fn fail_unreached(&mut self, run: &Run, why: Failure, detail: &str) {
+        fail_unreached((&mut self.recorder, &self.kinds, &mut self.reach), run, why, detail);
     }
 
     /// Time is up: attempts to connect that still hang have failed. Those with a request on them are waited for like other requests,
     /// unless the server never said anything.
     pub(crate) fn give_up_hanging(&mut self, now: Time) {
         let silent = self.recorder.bytes.received == 0;
-        for slot in 0..self.sessions.len() {
-            let Some(session) = &self.sessions[slot] else { continue };
-            let hangs = session.phase == Phase::Connecting && now - session.since >= HANGING;
-            if hangs && (silent || session.pipeline.is_empty()) {
-                self.lose(session.conn, Loss::TimedOut, now);
+        for slot in 0..self.pool.slots() {
+            let Some(connection) = self.pool.at_mut(slot) else { continue };
+            let hangs = !connection.established && now - connection.since >= HANGING;
+            let (conn, idle) = (connection.conn, connection.conversation.in_flight() == 0);
+            if hangs && (silent || idle) {
+                self.lose(conn, Loss::TimedOut, now);
             }
         }
     }
+}
+
+/// A request has failed for want of a connection.
+fn fail_unreached(
+    (recorder, kinds, reach): (&mut Recorder, &Kinds, &mut Reach),
+    run: &Run,
+    why: Failure,
+    detail: &str,
+) {
+    if run.stamp.measured {
+        reach.victim();
+    }
+    recorder.failed(run, why, Some(detail), kinds);
 }
 
 fn pick<A: Copy>(from: &[A], nth: u64) -> A {

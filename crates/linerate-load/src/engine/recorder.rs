@@ -1,7 +1,6 @@
 //! What one core measured: counters, histograms, samples. No lock, no allocation per request.
 
-use linerate_client::Stamp;
-use linerate_http::client::Run;
+use linerate_client::Run;
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
@@ -218,7 +217,7 @@ impl Recorder {
 
     /// Whole answers to all requests of `run`.
     #[inline]
-    pub(crate) fn answered(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, kinds: &Kinds) {
+    pub(crate) fn answered(&mut self, run: &Run, answer: &Answer<'_>, kinds: &Kinds) {
         if !run.stamp.measured {
             return;
         }
@@ -248,7 +247,7 @@ impl Recorder {
     }
 
     #[inline]
-    fn record_latency(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+    fn record_latency(&mut self, run: &Run, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
         let from_sent = answer.now.nanos_since(run.stamp.sent);
         let latency = match &mut self.from_sent {
             Some(histogram) => {
@@ -268,7 +267,7 @@ impl Recorder {
         }
     }
 
-    fn record_bad(&mut self, run: &Run<Stamp>, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
+    fn record_bad(&mut self, run: &Run, answer: &Answer<'_>, n: u64, kinds: &Kinds) {
         let verdict = answer.verdict;
         let count = |bad: &mut Bad| match verdict {
             Verdict { bad_status: true, .. } => bad.status += n,
@@ -294,7 +293,7 @@ impl Recorder {
 
     fn sample(
         &self,
-        run: &Run<Stamp>,
+        run: &Run,
         latency_ns: Option<u64>,
         status: Option<u16>,
         why: &str,
@@ -327,7 +326,7 @@ impl Recorder {
     }
 
     /// Certainly not answered.
-    pub(crate) fn failed(&mut self, run: &Run<Stamp>, why: Failure, detail: Option<&str>, kinds: &Kinds) {
+    pub(crate) fn failed(&mut self, run: &Run, why: Failure, detail: Option<&str>, kinds: &Kinds) {
         if let Some(detail) = detail {
             self.failures.details.entry(why.name()).or_insert_with(|| detail.to_owned());
         }
@@ -370,14 +369,14 @@ impl Recorder {
     }
 
     /// A response that its tag shows to be out of order.
-    pub(crate) fn out_of_order(&mut self, run: &Run<Stamp>) {
+    pub(crate) fn out_of_order(&mut self, run: &Run) {
         if run.stamp.measured {
             self.requests.out_of_order_responses += u64::from(run.count);
         }
     }
 
     /// Nobody can know.
-    pub(crate) fn unknown(&mut self, run: &Run<Stamp>) {
+    pub(crate) fn unknown(&mut self, run: &Run) {
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;

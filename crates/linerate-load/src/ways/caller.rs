@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use linerate_client::{Decision, End, Stamp, Unanswered, connect_failure, decide};
+use linerate_client::{Decision, End, Stamp, Unanswered, connect_failure, decide, is_farewell, surplus};
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
 use linerate_net::{NetError, NetErrorKind, Time, machine};
 
@@ -13,7 +13,7 @@ use crate::engine::body::BodyView;
 use crate::engine::kinds::{Kinds, RequestError};
 use crate::engine::reach::Reach;
 use crate::engine::recorder::{Answer, Recorder, Verdict};
-use crate::engine::session::{Judge, is_farewell, surplus};
+use crate::engine::responses::Judge;
 use crate::engine::supply::Supply;
 use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};

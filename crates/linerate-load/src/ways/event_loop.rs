@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use linerate_http::client::Body;
+use linerate_client::H1;
+use linerate_http::client::{Body, HeadCache};
 use linerate_net::epoll::Epoll;
 use linerate_net::link::pcap::{self, PcapFile};
 use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
@@ -17,6 +18,7 @@ use linerate_tls::PLAIN;
 use super::{Works, share};
 use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
+use crate::engine::responses::Reading;
 use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
 use crate::outcome::Outcome;
@@ -234,6 +236,9 @@ impl Part {
             open_loop: plan.pace != Pace::Closed,
             wall_offset_ns: machine::wall_offset_ns(),
         };
-        Ok(Engine::new(transport, orders, kinds, supply, measure_from, board).run())
+        let heads = plan.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
+        let engine =
+            Engine::<T, H1<Reading>>::new(transport, orders, kinds, supply, measure_from, board, heads);
+        Ok(engine.run())
     }
 }

@@ -1,0 +1,267 @@
+//! What a protocol is to a client: requests go in as runs, bytes come and go, and each request ends in
+//! exactly one way.
+//!
+//! A [`Conversation`] is one connection's protocol, without I/O and without a clock. The
+//! [`Pool`](crate::Pool) opens connections, hands requests out and decides what becomes of those whose
+//! connection is lost; the owner of the pool looks at responses ([`Responses`]), makes the bytes of requests
+//! ([`Requests`]) and hears what the pool decided ([`Settle`]). All of it is static dispatch.
+//!
+//! The trait asks for no order of responses and no one-to-one of bytes and requests, so that a protocol with
+//! streams fits: several responses may be read at once (each has its own [`Responses::Reading`]), a request may
+//! end while the connection goes on ([`Conversation::given_back`], [`Conversation::cancel_oldest`]), and bytes
+//! may have to leave that are no request, or leave later ([`Conversation::send_pending`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use linerate_http::client::HeadView;
+use linerate_net::{Conn, Lent, NetError, Time, Transport};
+
+use crate::{Failure, Loss, Run};
+
+/// One connection's protocol. Everything that is read and written on it passes through here.
+pub trait Conversation {
+    /// What the owner remembers of a response while it is read.
+    type Reading: Default;
+    /// What all conversations of a core share: what they learnt from earlier responses.
+    type Shared;
+
+    /// For a new connection.
+    fn new(shared: &Self::Shared) -> Self;
+
+    /// Requests that the protocol would take now, beside those in flight: 0 once the peer has said that it
+    /// takes no more, or while its windows and stream limits are used up.
+    fn room(&self) -> u32;
+
+    /// Requests without a whole response.
+    fn in_flight(&self) -> u32;
+
+    /// Whole responses so far.
+    fn answers(&self) -> u32;
+
+    /// Whether part of a response has been read of which more must follow.
+    fn in_response(&self) -> bool;
+
+    /// The requests that have waited longest.
+    fn oldest(&self) -> Option<&Run>;
+
+    /// Sends requests and remembers them; `last`: the connection carries no others after them. What cannot leave
+    /// yet leaves with [`send_pending`](Self::send_pending). Returns the bytes that left.
+    ///
+    /// # Errors
+    /// The transport took no more. The requests are in flight all the same, until they are abandoned.
+    fn begin(
+        &mut self,
+        run: Run,
+        last: bool,
+        requests: &mut impl Requests,
+        out: &mut impl Out,
+    ) -> Result<u64, NetError>;
+
+    /// Reads what came at `now`.
+    ///
+    /// # Errors
+    /// The connection carries nothing more, and why.
+    fn handle_bytes<E: Responses<Reading = Self::Reading>>(
+        &mut self,
+        now: Time,
+        bytes: &mut [u8],
+        shared: &mut Self::Shared,
+        events: &mut E,
+    ) -> Result<(), Loss>;
+
+    /// The peer sends nothing more: says whether that cut a response off.
+    fn handle_end<E: Responses<Reading = Self::Reading>>(&mut self, now: Time, events: &mut E) -> Loss;
+
+    /// Sends what is not a request (acknowledgements, windows), and what of requests had to wait. To be called when
+    /// the connection is established, and after bytes were read or requests cancelled.
+    ///
+    /// # Errors
+    /// The transport took no more.
+    #[inline]
+    fn send_pending(&mut self, _requests: &mut impl Requests, _out: &mut impl Out) -> Result<(), NetError> {
+        Ok(())
+    }
+
+    /// Requests that the peer gave back since the last call, while the connection goes on. They are not in flight
+    /// any more.
+    #[inline]
+    fn given_back(&mut self, _each: impl FnMut(Run, Fate)) {}
+
+    /// Gives the oldest requests up, if the connection can do without their responses.
+    #[inline]
+    fn cancel_oldest(&mut self) -> Option<Run> {
+        None
+    }
+
+    /// The connection is lost: gives all requests back, the oldest first, each with what is known of it.
+    fn abandon(&mut self, each: impl FnMut(Run, Fate));
+
+    /// Bytes of a response like the last one, when that is known beforehand.
+    fn usual_response(_shared: &Self::Shared) -> Option<usize> {
+        None
+    }
+}
+
+/// What is known of a request whose connection is lost, or that the peer gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Part of its response came.
+    Begun,
+    /// The peer said that it does not process it (RFC 9112 section 9.6; RFC 9113 section 6.8): it may be sent again
+    /// whatever its method.
+    NeverProcessed,
+    /// Nobody can know whether it was acted on.
+    Unknown,
+}
+
+/// Whose response one is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// The protocol knows.
+    #[default]
+    Matched,
+    /// It names its request: the number of one of ours, or of none.
+    Named(Option<u64>),
+}
+
+/// Whether a response came when it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is that of the request it should answer.
+    Right,
+    /// It names a request whose turn had not come.
+    OutOfOrder,
+    /// It names none in flight.
+    Unknown,
+}
+
+/// A whole response that was read part by part.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// When its end came.
+    pub now: Time,
+    /// When its first byte came, if that was in an earlier read.
+    pub first_byte: Option<Time>,
+    /// Its status.
+    pub status: u16,
+    /// Whether it came when it should.
+    pub turn: Turn,
+}
+
+/// Whole responses of one length, with the same head.
+#[derive(Clone, Copy, Debug)]
+pub struct Alike<'a> {
+    /// When they came.
+    pub now: Time,
+    /// When the first byte came, if that was in an earlier read; it is one response then.
+    pub first_byte: Option<Time>,
+    /// Their status.
+    pub status: u16,
+    /// Head of the first of them.
+    pub head: &'a [u8],
+    /// Body of the first of them.
+    pub body: &'a [u8],
+}
+
+/// Looks at responses while they are read.
+pub trait Responses {
+    /// What is remembered of a response while it is read.
+    type Reading: Default;
+
+    /// Whether every response has to be told part by part. If not, whole ones that are alike are told at once.
+    fn wants_parts(&self) -> bool;
+
+    /// So many bytes came.
+    fn received(&mut self, bytes: usize);
+
+    /// A response's head. `kind` is that of the request whose response it should be.
+    fn head(&mut self, reading: &mut Self::Reading, kind: u16, head: &HeadView<'_>) -> Whose;
+
+    /// The next piece of its body.
+    fn body(&mut self, reading: &mut Self::Reading, kind: u16, piece: &[u8]);
+
+    /// It is whole. `kind` is the one that `body` got.
+    fn answered(&mut self, run: &Run, kind: u16, reading: &mut Self::Reading, response: &Whole);
+
+    /// Whole responses to all requests of `run`.
+    fn alike(&mut self, run: &Run, responses: &Alike<'_>);
+
+    /// Bytes came that no request had asked for: so many responses, or what pretends to be some.
+    fn unsolicited(&mut self, now: Time, bytes: &[u8], responses: u64);
+}
+
+/// Hears how requests ended without a response.
+pub trait Settle {
+    /// All of `run` ended like this; `detail`: the same for people to read.
+    fn settled(&mut self, run: &Run, how: Settled, detail: &str);
+}
+
+/// How a request ended without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It has failed.
+    Failed(Failure),
+    /// No whole response came within the time-out.
+    TimedOut,
+    /// Nobody can know whether it was acted on.
+    Unknown,
+}
+
+/// Makes the bytes of requests.
+pub trait Requests {
+    /// Writes them as HTTP/1.1; the last says `Connection: close` when `closing`. Returns the bytes.
+    ///
+    /// # Errors
+    /// What `out` said.
+    fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError>;
+}
+
+/// Where bytes leave.
+pub trait Out {
+    /// Takes all of them.
+    ///
+    /// # Errors
+    /// The transport took no more.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), NetError>;
+
+    /// Takes a range of bytes that stay where they are; `lent`: in the transport's keeping.
+    ///
+    /// # Errors
+    /// The transport took no more.
+    fn send_shared(
+        &mut self,
+        bytes: &Arc<[u8]>,
+        lent: Option<Lent>,
+        range: Range<usize>,
+    ) -> Result<(), NetError>;
+}
+
+/// A connection of a transport, to send on.
+#[derive(Debug)]
+pub struct Wire<'a, T> {
+    /// The transport.
+    pub transport: &'a mut T,
+    /// The connection.
+    pub conn: Conn,
+}
+
+impl<T: Transport> Out for Wire<'_, T> {
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        self.transport.send(self.conn, bytes)
+    }
+
+    #[inline]
+    fn send_shared(
+        &mut self,
+        bytes: &Arc<[u8]>,
+        lent: Option<Lent>,
+        range: Range<usize>,
+    ) -> Result<(), NetError> {
+        match lent {
+            Some(lent) => self.transport.send_lent(self.conn, lent, range),
+            None => self.transport.send(self.conn, &bytes[range]),
+        }
+    }
+}

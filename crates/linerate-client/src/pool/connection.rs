@@ -1,0 +1,67 @@
+//! One connection of a pool.
+
+use linerate_net::{Conn, Time};
+
+use crate::conversation::Conversation;
+
+/// One connection of a pool; `X`: what the owner keeps beside it.
+#[derive(Debug)]
+pub struct Connection<C, X> {
+    /// The transport's name for it.
+    pub conn: Conn,
+    /// When `connect` was called.
+    pub since: Time,
+    /// Requests may pass.
+    pub established: bool,
+    /// Its protocol.
+    pub conversation: C,
+    /// What the owner keeps beside it.
+    pub beside: X,
+    /// Requests it may still carry.
+    pub(super) budget: u32,
+    /// Requests it may have in flight.
+    pub(super) depth: u32,
+    /// Responses when a request that goes out again was put at the front.
+    pub(super) again_at: Option<u32>,
+    /// Noted as ready.
+    pub(super) listed: bool,
+}
+
+impl<C: Conversation, X: Default> Connection<C, X> {
+    pub(super) fn new(conn: Conn, since: Time, conversation: C, budget: u32, depth: u32) -> Self {
+        Connection {
+            conn,
+            since,
+            established: false,
+            conversation,
+            beside: X::default(),
+            budget,
+            depth,
+            again_at: None,
+            listed: false,
+        }
+    }
+}
+
+impl<C: Conversation, X> Connection<C, X> {
+    /// Requests it could take now.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        if !self.established {
+            return 0;
+        }
+        let free = self.depth.saturating_sub(self.conversation.in_flight());
+        free.min(self.budget).min(self.conversation.room())
+    }
+
+    /// It has carried all that it may, and each of its requests has its response.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.established && self.budget == 0 && self.conversation.in_flight() == 0
+    }
+
+    /// It has carried one request at most.
+    pub fn is_fresh(&self) -> bool {
+        self.conversation.answers() <= 1
+    }
+}

@@ -1,0 +1,179 @@
+//! What becomes of the requests on a connection that is lost, and of those that a peer gives back.
+
+use linerate_net::{Conn, Time};
+
+use super::{Connection, Decision, End, Loss, Pool, Resend, Unanswered, Waiting, decide};
+use crate::conversation::{Conversation, Fate, Settle, Settled};
+use crate::{Failure, Run};
+
+/// A connection that is lost, seen from its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost<'a> {
+    /// How.
+    pub loss: &'a Loss,
+    /// The same for people to read.
+    pub detail: &'a str,
+    /// When.
+    pub now: Time,
+    /// From sending a request to its response, nanoseconds.
+    pub timeout_ns: u64,
+    /// Which requests go out again.
+    pub resend: Resend,
+    /// The oldest request was sent again on this connection, and the server did nothing since.
+    pub stuck: bool,
+}
+
+/// Gives each request in flight on a lost connection its end: those that go out again to `again`, the others to
+/// `events`.
+pub fn settle<C: Conversation>(
+    conversation: &mut C,
+    lost: Lost<'_>,
+    events: &mut impl Settle,
+    mut again: impl FnMut(Run, Failure),
+) {
+    let Lost { loss, detail, now, timeout_ns, resend, mut stuck } = lost;
+    let begun = conversation.in_response() || matches!(loss, Loss::Cut(_));
+    let server_spoke = conversation.answers() > 0 || begun;
+    conversation.abandon(|mut run, fate| {
+        let stuck = std::mem::take(&mut stuck);
+        if matches!(loss, Loss::TimedOut) && run.stamp.expired(now, timeout_ns) {
+            return events.settled(&run, Settled::TimedOut, detail);
+        }
+        match (fate, loss) {
+            (Fate::Begun, Loss::Malformed(_)) => {
+                return events.settled(&run, Settled::Failed(Failure::Malformed), detail);
+            }
+            (Fate::Begun, Loss::TimedOut) | (Fate::NeverProcessed | Fate::Unknown, _) => {}
+            (Fate::Begun, _) => return events.settled(&run, Settled::Failed(Failure::Truncated), detail),
+        }
+        let (end, first) = (loss.end(fate), Run { count: 1, ..run });
+        let mut one = |mut run: Run, stuck: bool| {
+            if stuck || !server_spoke {
+                run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
+            }
+            match by_the_rules(resend, end, &run, server_spoke) {
+                Decision::Again => again(run, end.failure()),
+                Decision::Failed(why) => events.settled(&run, Settled::Failed(why), detail),
+                Decision::Unknown => events.settled(&run, Settled::Unknown, detail),
+            }
+        };
+        if stuck {
+            one(first, true);
+            run.first += 1;
+            run.count -= 1;
+        }
+        if run.count > 0 {
+            one(run, false);
+        }
+    });
+}
+
+fn by_the_rules(resend: Resend, end: End, run: &Run, server_spoke: bool) -> Decision {
+    let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
+    decide(resend, end, Unanswered { idempotent, in_vain, server_spoke })
+}
+
+impl<C: Conversation, X: Default> Pool<C, X> {
+    /// An established connection is lost and was taken out: each request in flight on it gets its end. `detail` says
+    /// for people to read how it was lost. Returns whether the peer closed a connection that was to carry more.
+    pub fn settle(
+        &mut self,
+        connection: &mut Connection<C, X>,
+        loss: &Loss,
+        detail: &str,
+        now: Time,
+        events: &mut impl Settle,
+    ) -> bool {
+        let conversation = &mut connection.conversation;
+        let answers = conversation.answers();
+        let begun = conversation.in_response() || matches!(loss, Loss::Cut(_));
+        let busy = conversation.in_flight() > 0;
+        let as_planned = self.options.per_connection.is_some() && connection.budget == 0 && !busy;
+        let by_peer = loss.by_peer() && !as_planned;
+        if by_peer {
+            self.learn(loss, answers, begun, busy);
+        }
+        if answers == 0 && !begun {
+            self.opening.fruitless(now);
+        }
+        let lost = Lost {
+            loss,
+            detail,
+            now,
+            timeout_ns: self.timeout_ns(),
+            resend: self.options.resend,
+            stuck: connection.again_at == Some(answers),
+        };
+        self.in_flight -= u64::from(conversation.in_flight());
+        settle(conversation, lost, events, |run, why| self.again.push_back(Waiting { run, why }));
+        by_peer
+    }
+
+    /// What the end of a connection teaches: the server's limit, where it ended between responses, and care.
+    fn learn(&mut self, loss: &Loss, answers: u32, begun: bool, busy: bool) {
+        let announced = matches!(loss, Loss::SaidClose);
+        // An idle connection that is closed says nothing of how many requests it would have taken.
+        if announced || (busy && !begun) {
+            self.learnt.closed_after(answers);
+        }
+        if !announced && busy {
+            self.careful = self.careful.saturating_add(1).min(self.options.connections);
+        }
+    }
+
+    /// Takes the requests back that the peer has not answered and will not, while the connection goes on.
+    #[inline]
+    pub(super) fn take_back(&mut self, conn: Conn, events: &mut impl Settle) {
+        let resend = self.options.resend;
+        let Pool { connections, again, .. } = self;
+        let Some(Some(connection)) = connections.get_mut(conn.slot()) else { return };
+        connection.conversation.given_back(|run, fate| {
+            let end = match fate {
+                Fate::NeverProcessed => End::Announced,
+                Fate::Unknown => End::Lost(Failure::Reset),
+                Fate::Begun => {
+                    let words = "the peer ended a response that had begun";
+                    return events.settled(&run, Settled::Failed(Failure::Truncated), words);
+                }
+            };
+            let words = "the peer gave the request back";
+            match by_the_rules(resend, end, &run, true) {
+                Decision::Again => again.push_back(Waiting { run, why: end.failure() }),
+                Decision::Failed(why) => events.settled(&run, Settled::Failed(why), words),
+                Decision::Unknown => events.settled(&run, Settled::Unknown, words),
+            }
+        });
+    }
+
+    /// Cancels requests of the connection in a slot that have waited too long. Says whether it has to go: because it
+    /// cannot do without their responses, or was not established in time.
+    pub fn expire(&mut self, slot: usize, now: Time, events: &mut impl Settle) -> Expired {
+        let timeout_ns = self.timeout_ns();
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return Expired::None };
+        let mut expired = Expired::None;
+        loop {
+            let is_late = match connection.conversation.oldest() {
+                Some(run) => run.stamp.expired(now, timeout_ns),
+                None => !connection.established && now.nanos_since(connection.since) >= timeout_ns,
+            };
+            if !is_late {
+                return expired;
+            }
+            let Some(run) = connection.conversation.cancel_oldest() else { return Expired::Connection };
+            self.in_flight -= u64::from(run.count);
+            events.settled(&run, Settled::TimedOut, &Loss::TimedOut.words());
+            expired = Expired::Requests;
+        }
+    }
+}
+
+/// What has waited too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Nothing.
+    None,
+    /// Requests that were cancelled: the connection goes on.
+    Requests,
+    /// The connection.
+    Connection,
+}

@@ -1,0 +1,165 @@
+//! What the engine makes of responses: whether each is good, and the figures it adds.
+
+use linerate_client::{Alike, Failure, Responses, Run, Settle, Settled, Turn, Whole, Whose};
+use linerate_http::client::HeadView;
+use linerate_net::Time;
+use memchr::memmem;
+
+use super::board::Board;
+use super::body::BodyView;
+use super::kinds::Kinds;
+use super::recorder::{Answer, Recorder, Verdict};
+use crate::limits::{SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES};
+
+/// How closely responses have to be looked at.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    tag: Option<String>,
+    /// A substring searcher for each kind that expects a text in the body.
+    bodies: Vec<Option<memmem::Finder<'static>>>,
+    /// Neither tags nor bodies: responses with the same head need no look of their own.
+    plain: bool,
+}
+
+impl Judge {
+    pub(crate) fn new(tag: Option<&str>, kinds: &Kinds) -> Judge {
+        let finder = |text: &String| memmem::Finder::new(text.as_bytes()).into_owned();
+        let bodies: Vec<_> = kinds.iter().map(|k| k.expectation.body.as_ref().map(finder)).collect();
+        Judge {
+            tag: tag.map(str::to_owned),
+            plain: tag.is_none() && bodies.iter().all(Option::is_none),
+            bodies,
+        }
+    }
+
+    /// What is looked for in the body of a response to a request of this kind.
+    pub(crate) fn finder(&self, kind: u16) -> Option<&memmem::Finder<'static>> {
+        self.bodies.get(kind as usize)?.as_ref()
+    }
+
+    /// Whose response this is, where responses have tags.
+    fn whose(&self, head: &HeadView<'_>, kinds: &Kinds) -> Whose {
+        let Some(tag) = &self.tag else { return Whose::Matched };
+        let value = head.get(tag.as_bytes());
+        let number = value.and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok());
+        Whose::Named(number.and_then(|n| kinds.local(n)))
+    }
+}
+
+/// A response while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    head: Vec<u8>,
+    body: BodyView,
+}
+
+impl Reading {
+    /// Its head; `checked`: a text is looked for in its body; `whole`: all of it is to be kept.
+    pub(crate) fn begin(&mut self, head: &HeadView<'_>, checked: bool, whole: bool) {
+        let raw = head.raw();
+        let most = if whole { SAVED_HEAD_BYTES } else { SAMPLE_HEAD_BYTES };
+        self.head.clear();
+        self.head.extend_from_slice(&raw[..raw.len().min(most)]);
+        self.body.begin(head.get(b"content-encoding"), checked, whole);
+    }
+
+    /// A piece of its body.
+    pub(crate) fn piece(&mut self, piece: &[u8], finder: Option<&memmem::Finder<'_>>) {
+        self.body.piece(piece, finder);
+    }
+
+    /// It is whole. `finder`: what is looked for in its body.
+    pub(crate) fn answer(
+        &mut self,
+        response: &Whole,
+        finder: Option<&memmem::Finder<'_>>,
+        good_status: bool,
+    ) -> Answer<'_> {
+        let found = self.body.end(finder);
+        let problem = self.body.problem();
+        let verdict = Verdict {
+            bad_status: !good_status,
+            bad_body: !found,
+            bad_encoding: problem.is_some(),
+            bad_tag: response.turn == Turn::Unknown,
+        };
+        Answer {
+            now: response.now,
+            first_byte: response.first_byte,
+            status: response.status,
+            verdict,
+            head: &self.head,
+            body: self.body.start(),
+            problem,
+            whole: self.body.whole(),
+        }
+    }
+}
+
+/// Records what becomes of requests.
+pub(crate) struct Recording<'a> {
+    pub(crate) recorder: &'a mut Recorder,
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) judge: &'a Judge,
+    pub(crate) board: &'a Board,
+    /// The time given is over.
+    pub(crate) ended: bool,
+}
+
+impl Responses for Recording<'_> {
+    type Reading = Reading;
+
+    #[inline]
+    fn wants_parts(&self) -> bool {
+        !self.judge.plain || self.recorder.wants_whole()
+    }
+
+    #[inline]
+    fn received(&mut self, bytes: usize) {
+        self.recorder.bytes.received += bytes as u64;
+    }
+
+    fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
+        reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
+        self.judge.whose(head, self.kinds)
+    }
+
+    fn body(&mut self, reading: &mut Reading, kind: u16, piece: &[u8]) {
+        reading.piece(piece, self.judge.finder(kind));
+    }
+
+    fn answered(&mut self, run: &Run, kind: u16, reading: &mut Reading, response: &Whole) {
+        if response.turn == Turn::OutOfOrder {
+            self.recorder.out_of_order(run);
+        }
+        let good_status = self.kinds.get(run.kind).good_status(response.status);
+        let answer = reading.answer(response, self.judge.finder(kind), good_status);
+        self.recorder.answered(run, &answer, self.kinds);
+    }
+
+    #[inline]
+    fn alike(&mut self, run: &Run, responses: &Alike<'_>) {
+        let Alike { now, first_byte, status, head, body } = *responses;
+        let bad_status = !self.kinds.get(run.kind).good_status(status);
+        let verdict = Verdict { bad_status, ..Verdict::default() };
+        let answer = Answer { now, first_byte, status, verdict, head, body, problem: None, whole: None };
+        self.recorder.answered(run, &answer, self.kinds);
+    }
+
+    fn unsolicited(&mut self, now: Time, bytes: &[u8], responses: u64) {
+        self.recorder.unsolicited(now, bytes, responses);
+    }
+}
+
+impl Settle for Recording<'_> {
+    fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
+        let why = match how {
+            // After the end of the time given a late request might still have been answered.
+            Settled::TimedOut if self.ended || self.board.stop_asked() => return self.recorder.unknown(run),
+            Settled::Unknown => return self.recorder.unknown(run),
+            Settled::TimedOut => Failure::Timeout,
+            Settled::Failed(why) => why,
+        };
+        self.recorder.failed(run, why, Some(detail), self.kinds);
+    }
+}
