@@ -7,7 +7,7 @@ pub(crate) fn monotonic() -> Time {
     Time::from_nanos(thread::monotonic_ns())
 }
 
-/// Reads the clock at most once, and only when somebody asks: one for each turn.
+/// Reads the clock on first use, and at most once: a turn has one of these.
 #[derive(Default)]
 pub(crate) struct Clock(Option<Time>);
 

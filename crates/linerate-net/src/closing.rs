@@ -1,4 +1,5 @@
-//! Connections the application has closed and that still wait for something, with a limit on the wait.
+//! Connections that the application has closed and that still wait for something. The wait is
+//! limited.
 
 use std::collections::VecDeque;
 
@@ -7,21 +8,22 @@ use crate::{Close, Conn, Limits, Time};
 /// What a closed connection still waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
-    /// Its last bytes to leave; then it closes.
+    /// Unsent bytes must leave. Then it closes.
     Flush,
-    /// Its last bytes to leave; then FIN, and it waits for the peer's.
+    /// Unsent bytes must leave. Then it sends a FIN and waits for the peer's.
     FlushThenLinger,
-    /// Its last bytes to leave; then it waits for the peer's FIN.
+    /// Unsent bytes must leave. Then it waits for the peer's FIN.
     FlushThenAfterPeer,
-    /// The peer's FIN; our FIN was sent. What comes is discarded.
+    /// Our FIN was sent; the peer's has not come. Bytes received meanwhile are discarded.
     Linger,
-    /// The peer's FIN; ours follows.
+    /// The peer's FIN has not come. Ours follows it.
     AfterPeer,
 }
 
 impl Closing {
-    /// What a connection waits for that is closed in this way; `None`: nothing. `flushed`: all bytes have left; `ended`: all
-    /// bytes of the peer and its FIN were taken; `fin`: its FIN is known to be there.
+    /// What a connection closed by `how` waits for first; `None` if nothing. `flushed`: all bytes
+    /// have left. `ended`: the application has read all of the peer's bytes and its FIN. `fin`: the
+    /// peer's FIN has been received.
     pub(crate) fn first(how: Close, flushed: bool, ended: bool, fin: bool) -> Option<Closing> {
         match (how, flushed) {
             (Close::Abort, _) | (Close::Now, true) => None,
@@ -35,12 +37,12 @@ impl Closing {
         }
     }
 
-    /// Bytes are still to leave.
+    /// True while bytes are still unsent.
     pub(crate) fn is_flush(self) -> bool {
         matches!(self, Closing::Flush | Closing::FlushThenLinger | Closing::FlushThenAfterPeer)
     }
 
-    /// What comes when they have left; `None`: the end.
+    /// The next state once the bytes have left; `None`: the connection ends.
     pub(crate) fn after_flush(self) -> Option<Closing> {
         match self {
             Closing::Flush => None,
@@ -51,7 +53,8 @@ impl Closing {
     }
 }
 
-/// Deadlines of closing connections. There are two times to wait, so two queues are in order by themselves.
+/// Deadlines of closing connections. Only two timeouts exist, so two queues are sorted by
+/// themselves.
 #[derive(Default)]
 pub(crate) struct ClosingQueue {
     flush: VecDeque<(Time, Conn)>,
@@ -59,8 +62,9 @@ pub(crate) struct ClosingQueue {
 }
 
 impl ClosingQueue {
-    /// Queues the deadline for what `conn` waits for from now on. Gives back a connection that has to go at once since
-    /// too many wait. Connections that ended meanwhile may still be queued: the caller knows by the generation.
+    /// Queues the deadline for `what`. Returns a connection that has to end at once because too
+    /// many wait. Connections that have ended may still be queued: the caller recognizes them by
+    /// the generation.
     pub(crate) fn push(&mut self, limits: &Limits, now: Time, conn: Conn, what: Closing) -> Option<Conn> {
         let (queue, time) = if what.is_flush() {
             (&mut self.flush, limits.flush_time)
@@ -83,8 +87,9 @@ impl ClosingQueue {
         }
     }
 
-    /// Takes a connection whose time is over. One that moved from flushing to lingering is in both queues, and its
-    /// first deadline is void: `what` tells what it waits for now.
+    /// Takes a connection whose deadline has passed. One that moved from flushing to lingering is
+    /// in both queues and its first deadline is void: `what` says what the connection waits for
+    /// now.
     pub(crate) fn expired(&mut self, now: Time, what: impl Fn(Conn) -> Option<Closing>) -> Option<Conn> {
         for (queue, is_flush) in [(&mut self.flush, true), (&mut self.peer, false)] {
             while let Some(&(at, conn)) = queue.front() {

@@ -1,4 +1,5 @@
-//! Files on their way to a connection: whether reading them waits for a disk, and reading them where a transport has no better way.
+//! Files that are being sent: whether reading one would block on a disk, and reads for transports
+//! without sendfile.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -11,11 +12,12 @@ use bytes::Bytes;
 use crate::limits::{FILE_BUFFER, FILE_BUFFERS_KEPT};
 use crate::sys;
 
-/// Where the kernel does not count, a byte is asked for at this distance. Reason: as much as the kernel reads ahead at a time.
+/// Distance of the sampled bytes where the kernel cannot count cached pages. Reason: the kernel's
+/// readahead size.
 const SAMPLE: u64 = 128 << 10;
 
-/// Whether the bytes of this range are in memory, so that sending or reading them does not wait for a disk. `true` also where the
-/// file system can't say: files in memory (tmpfs) for one.
+/// Whether this range is in the page cache, so that sending or reading it does not block on a disk.
+/// Also `true` where the file system cannot tell, as for files in memory (tmpfs).
 pub fn is_cached(file: &File, range: Range<u64>) -> bool {
     if range.is_empty() {
         return true;
@@ -24,7 +26,8 @@ pub fn is_cached(file: &File, range: Range<u64>) -> bool {
         let page = sys::file::page_size();
         return pages > (range.end - 1) / page - range.start / page;
     }
-    // Not told of files of others. A byte here and there tells of what the kernel read ahead or dropped together.
+    // The kernel does not count for files of other users. Sampling suffices, because readahead and
+    // reclaim work on whole ranges.
     let last = range.end - 1;
     (range.start..last).step_by(SAMPLE as usize).chain([last]).all(|at| {
         let mut byte = [0];
@@ -32,8 +35,8 @@ pub fn is_cached(file: &File, range: Range<u64>) -> bool {
     })
 }
 
-/// Reads from `at` on what is in memory: `Ok(0)` at the end of the file, `WouldBlock` when a disk has to be waited for. Where the
-/// file system can't say, it reads as usual.
+/// Reads from `at` what is in the page cache: `Ok(0)` at the end of the file, `WouldBlock` if the
+/// read would block on a disk. Where the file system cannot tell, it reads as usual.
 ///
 /// # Errors
 /// As reading a file.
@@ -47,11 +50,12 @@ pub fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> 
 }
 
 thread_local! {
-    /// Buffers that have left, for the next reads. Fresh memory costs more than the copy into it.
+    /// Buffers whose bytes have left, for the next reads: fresh memory costs more than the copy
+    /// into it.
     static SPARE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer that goes back to its thread's spare ones.
+/// A buffer that returns to its thread's spare ones when dropped.
 struct Buffer(Box<[u8]>);
 
 impl AsRef<[u8]> for Buffer {
@@ -63,7 +67,7 @@ impl AsRef<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        // When the thread ends there is nothing to keep it for.
+        // `try_with` fails while the thread ends: the buffer is freed then.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if bytes.len() == FILE_BUFFER && spare.len() < FILE_BUFFERS_KEPT {
@@ -73,7 +77,7 @@ impl Drop for Buffer {
     }
 }
 
-/// The bytes of a range; an error when the file is shorter.
+/// Reads a range; fails if the file is shorter.
 pub(crate) fn read(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let len = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let spare = if len > FILE_BUFFER { None } else { SPARE.with_borrow_mut(Vec::pop) };
@@ -110,7 +114,7 @@ mod tests {
         let file = file(1000);
         assert_eq!(read(&file, 10..1000).expect("there").len(), 990);
         assert!(read(&file, 10..1001).is_err());
-        // Its buffer is used again.
+        // The next read reuses its buffer.
         let kept = SPARE.with_borrow(Vec::len);
         assert_eq!(kept, 1);
         assert_eq!(read(&file, 0..0).expect("nothing").len(), 0);

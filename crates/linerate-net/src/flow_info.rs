@@ -1,34 +1,35 @@
-//! The connections of a TCP of our own, as `ss` would show them.
+//! The connections of a user-space TCP, as `ss` would show them.
 
 use std::net::SocketAddr;
 
 use crate::TcpInfo;
 
-/// States of RFC 9293 section 3.3.2, without those that are only counted: LISTEN, TIME-WAIT, and handshakes that peers have begun.
+/// States of RFC 9293 section 3.3.2. LISTEN, TIME-WAIT and handshakes begun by peers are counted
+/// elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowState {
-    /// We asked for it.
+    /// Our SYN is sent.
     SynSent,
-    /// Both ends asked for it at once.
+    /// Simultaneous open: both SYNs are sent.
     SynReceived,
-    /// Open.
+    /// The handshake is complete; neither side has closed.
     Established,
     /// Our FIN is sent.
     FinWait1,
-    /// ... and acknowledged.
+    /// Our FIN is sent and acknowledged.
     FinWait2,
-    /// The peer has ended; our side has not.
+    /// The peer has closed; our side has not.
     CloseWait,
-    /// Both have ended at once; our FIN is not acknowledged.
+    /// Both closed at once; our FIN is not acknowledged.
     Closing,
-    /// Both have ended, the peer first; our FIN is not acknowledged.
+    /// Both have closed, the peer first; our FIN is not acknowledged.
     LastAck,
     /// It failed, and the application has not closed it yet.
     Closed,
 }
 
 impl FlowState {
-    /// All of them, in the order of their declaration.
+    /// All states, in the order of their declaration.
     pub const ALL: [FlowState; 9] = [
         FlowState::SynSent,
         FlowState::SynReceived,
@@ -41,7 +42,7 @@ impl FlowState {
         FlowState::Closed,
     ];
 
-    /// RFC 9293's name, as documents write it.
+    /// The name that RFC 9293 uses.
     pub fn name(self) -> &'static str {
         match self {
             FlowState::SynSent => "syn_sent",
@@ -57,32 +58,32 @@ impl FlowState {
     }
 }
 
-/// A connection as it is now.
+/// A snapshot of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowInfo {
-    /// Our end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// RFC 9293 section 3.3.2.
+    /// The state by RFC 9293 section 3.3.2.
     pub state: FlowState,
-    /// Bytes received in order that nobody has read.
+    /// Bytes received in order that the application has not read.
     pub unread_bytes: usize,
-    /// Bytes handed over that have not left yet.
+    /// Bytes that the application handed over and that were not sent yet.
     pub unsent_bytes: usize,
-    /// Bytes sent that are not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub unacked_bytes: usize,
     /// Congestion window (RFC 5681), bytes.
     pub cwnd_bytes: u32,
-    /// Slow start threshold (RFC 5681), bytes; `None`: nothing has limited it yet.
+    /// Slow start threshold (RFC 5681), bytes; `None` before the first congestion event.
     pub ssthresh_bytes: Option<u32>,
     /// The peer's receive window, bytes.
     pub peer_window_bytes: u32,
     /// Payload of a full segment, bytes.
     pub mss_bytes: u16,
-    /// Retransmission time-out (RFC 6298) as it would be set now, microseconds.
+    /// Current retransmission timeout (RFC 6298), microseconds.
     pub rto_us: u64,
-    /// Since something was sent, or last came that showed the peer alive, milliseconds.
+    /// Time since the last send, or since the last sign that the peer is alive, milliseconds.
     pub idle_ms: u64,
     /// Counters and round-trip times.
     pub tcp: TcpInfo,

@@ -1,5 +1,6 @@
-//! A secret of this machine that outlives processes. What peers remember of us (sequence numbers and timestamps, for a minute or
-//! more) then goes on where the last process ended, instead of beginning anew by chance.
+//! A secret of this machine that outlives processes. Peers remember our sequence numbers and
+//! timestamps for a minute or more. With this secret, the next process continues them instead of
+//! starting from random values.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,16 +10,18 @@ use std::path::Path;
 use crate::clock::monotonic;
 use crate::sys::thread;
 
-/// Where it is kept until the next boot: root alone may read or write there. The boot id will not do, since everybody may read
-/// that one.
+/// Where the secret is kept until the next boot. Only root can read or write there. The boot id is
+/// unsuitable, because everybody can read it.
 const FOLDER: &str = "/run/linerate";
 const FILE: &str = "/run/linerate/tcp-secret";
 
-/// What sequence numbers and timestamps of all processes of this machine follow from (RFC 6528, RFC 7323 section 5.4).
+/// The key of all processes on this machine for sequence numbers and timestamps (RFC 6528, RFC 7323
+/// section 5.4).
 #[derive(Clone, Copy)]
 pub struct HostSecret {
     pub(crate) key: [u64; 2],
-    /// What CLOCK_BOOTTIME is ahead of the links' clock: that one stands still while the machine sleeps, and peers go on.
+    /// How far CLOCK_BOOTTIME is ahead of the links' clock, which stands still while the machine
+    /// sleeps.
     pub(crate) ahead_ns: u64,
 }
 
@@ -29,15 +32,16 @@ impl std::fmt::Debug for HostSecret {
 }
 
 impl HostSecret {
-    /// This machine's. It is made by the first process that asks. `None`: it cannot be kept (this process is not root, or /run is
-    /// read-only), so a process has to do with a secret of its own.
+    /// This machine's secret. The first process that asks creates it. `None` if it cannot be stored
+    /// (this process is not root, or /run is read-only): the process then needs a secret of its
+    /// own.
     pub fn of_this_machine() -> Option<HostSecret> {
         let key = kept(Path::new(FOLDER), Path::new(FILE)).ok()?;
         let ahead_ns = thread::boot_time_ns().saturating_sub(monotonic().as_nanos());
         Some(HostSecret { key, ahead_ns })
     }
 
-    /// One for tests.
+    /// A secret for tests.
     #[cfg(test)]
     pub(crate) fn for_tests(key: [u64; 2], ahead_ns: u64) -> HostSecret {
         HostSecret { key, ahead_ns }
@@ -52,7 +56,7 @@ fn kept(folder: &Path, file: &Path) -> io::Result<[u64; 2]> {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
-    // Whole, or not there: others may ask at the same time.
+    // The file must be complete or absent: other processes may ask at the same time.
     let draft = folder.join(format!("tcp-secret.{}-{:?}", std::process::id(), std::thread::current().id()));
     let _ = fs::remove_file(&draft);
     let mut bytes = [0; 16];
@@ -67,7 +71,7 @@ fn kept(folder: &Path, file: &Path) -> io::Result<[u64; 2]> {
     }
 }
 
-/// Reads it, if nobody but its owner can have read or written it.
+/// Reads it, if only its owner could have read or written it.
 fn read(file: &Path) -> io::Result<[u64; 2]> {
     let mut opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(file)?;
     let about = opened.metadata()?;
@@ -111,7 +115,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("removed");
     }
 
-    /// Many at once, none of whom finds it.
+    /// Many threads ask at once, and none finds the file.
     #[test]
     fn who_asks_first_decides() {
         let folder = std::env::temp_dir().join(format!("linerate-secret-race-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! Files that a user names, opened and read so that nothing holds the program: a named pipe would, until somebody writes to it.
+//! Files that a user names, opened and read without blocking forever. A named pipe would block
+//! until another process writes to it.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -7,11 +8,13 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a pipe may have no writer at the start. Reason: one that waits for a reader needs a moment once there is one.
+/// How long a pipe may have no writer at the start. Reason: a writer that waits for a reader needs
+/// a moment once there is one.
 const WRITER: Duration = Duration::from_secs(1);
-/// How long a pipe's writer may be silent. Reason: it may be a program that computes what it writes; one that hangs is an error.
+/// How long a pipe's writer may be silent. Reason: the writer may compute its output; one that
+/// hangs is an error.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time between two looks. Reason: nobody waits for so little, and it costs nothing.
+/// Pause between two polls. Reason: too short for a user to notice, long enough to cost no CPU.
 const NAP: Duration = Duration::from_millis(5);
 
 /// An open file, pipe or device.
@@ -19,12 +22,12 @@ const NAP: Duration = Duration::from_millis(5);
 pub struct InputFile {
     file: File,
     metadata: Metadata,
-    /// Something was read.
+    /// At least one byte was read.
     begun: bool,
 }
 
 impl InputFile {
-    /// Opens it for reading. A pipe need not have a writer yet.
+    /// Opens a file for reading. A pipe need not have a writer yet.
     ///
     /// # Errors
     /// As opening a file.
@@ -52,7 +55,7 @@ impl InputFile {
                     "it is a pipe that nobody writes to"
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    // A writer is there, and may write nothing at all.
+                    // A writer is connected, but it may never write.
                     if begin.elapsed() < silence {
                         sleep(NAP);
                         continue;
@@ -76,7 +79,7 @@ impl Read for InputFile {
         }
         loop {
             match self.file.read(into) {
-                // A terminal at which somebody types.
+                // A terminal at which the user has not typed yet.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => sleep(NAP),
                 read => return read,
             }
@@ -122,7 +125,7 @@ mod tests {
         let (_folder, path) = pipe();
         let theirs = path.clone();
         let writer = std::thread::spawn(move || {
-            // Waits for the reader.
+            // Blocks until the reader has opened the pipe.
             let mut pipe = OpenOptions::new().write(true).open(theirs)?;
             for _ in 0..3 {
                 pipe.write_all(&[7; 100_000])?;

@@ -1,4 +1,5 @@
-//! How fast the line behind an interface is, where that is real: a virtual interface has a speed in name alone.
+//! The speed of the line behind an interface, where it is real: the speed of a virtual interface is
+//! nominal.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::link::xdp::interface_towards;
 
-/// A line.
+/// The physical line that packets leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The interface that packets leave by.
@@ -19,19 +20,19 @@ pub struct Line {
 /// Where Linux lists interfaces.
 const INTERFACES: &str = "/sys/class/net";
 
-/// Interfaces under an interface that are followed. Reason: a VLAN on a macvlan on a card is two.
+/// How many lower interfaces are followed. Reason: a VLAN on a macvlan on a card is two.
 const UNDER: u32 = 4;
 
-/// Drivers of devices that a hypervisor makes up, with a speed that nothing keeps to.
+/// Drivers of virtual devices, whose nominal speed limits nothing.
 const NOMINAL: [&str; 4] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc"];
 
 impl Line {
-    /// The line of an interface; `None` where its speed is not known or not real.
+    /// The line of an interface; `None` if its speed is unknown or nominal.
     pub fn of(interface: &str) -> Option<Line> {
         of(Path::new(INTERFACES), interface)
     }
 
-    /// The line by which packets to all these addresses leave.
+    /// The line that the routes to all these addresses share.
     pub fn towards(addresses: &[IpAddr]) -> Option<Line> {
         let mut indexes = addresses.iter().map(|to| interface_towards(*to));
         let first = indexes.next()??;
@@ -42,7 +43,7 @@ impl Line {
     }
 }
 
-/// The interface with that number.
+/// The name of the interface with this index.
 fn named(interfaces: &Path, index: u32) -> Option<String> {
     let has_it = |at: &PathBuf| {
         fs::read_to_string(at.join("ifindex")).is_ok_and(|text| text.trim().parse() == Ok(index))
@@ -63,13 +64,13 @@ fn of(interfaces: &Path, interface: &str) -> Option<Line> {
     if NOMINAL.iter().any(|name| driver.file_name() == Some(OsStr::new(name))) {
         return None;
     }
-    // -1, or an error, where nobody knows.
+    // The kernel reports -1, or an error, if the speed is unknown.
     let megabits: i64 = fs::read_to_string(at.join("speed")).ok()?.trim().parse().ok()?;
     let megabits = u64::try_from(megabits).ok().filter(|n| (1..u64::from(u32::MAX)).contains(n))?;
     Some(Line { interface: interface.to_owned(), bits_per_second: megabits * 1_000_000 })
 }
 
-/// The interface under a VLAN or a macvlan; a bond has several.
+/// The interface below a VLAN or macvlan; `None` for a bond, which has several.
 fn only_one_under(at: &Path) -> Option<String> {
     let names = fs::read_dir(at).ok()?.flatten().map(|entry| entry.file_name());
     let mut under = names.filter_map(|name| Some(name.to_str()?.strip_prefix("lower_")?.to_owned()));
@@ -82,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Interfaces as Linux lists them: name, driver, speed, those under it.
+    /// Interfaces as Linux lists them: name, driver, speed, lower interfaces.
     fn interfaces(all: &[(&str, Option<&str>, &str, &[&str])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for (i, (name, driver, speed, under)) in all.iter().enumerate() {

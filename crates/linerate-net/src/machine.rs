@@ -1,4 +1,5 @@
-//! What the threads that drive transports ask of the machine. All of it concerns the calling thread or process.
+//! Calls to the kernel by threads that drive transports. They concern the calling thread or
+//! process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,11 +22,12 @@ pub fn wall_offset_ns() -> u64 {
     wall.wrapping_sub(monotonic_now().as_nanos())
 }
 
-/// Listening sockets that the service manager has opened for this process, in its order (sd_listen_fds(3)): none when it has not.
-/// To be asked once, before the process opens anything of its own; later calls give none.
+/// Listening sockets that the service manager opened for this process, in its order
+/// (sd_listen_fds(3)); empty if it opened none. Call it once, before the process opens any
+/// descriptor; later calls return none.
 ///
 /// # Errors
-/// When there are more than 64, or one of them does not listen.
+/// There are more than 64, or one of them does not listen.
 pub fn inherited_sockets() -> io::Result<Vec<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -36,7 +38,7 @@ pub fn inherited_sockets() -> io::Result<Vec<OwnedFd>> {
     if count > INHERITED {
         return Err(io::Error::other(format!("LISTEN_FDS says {count} sockets; {INHERITED} are possible")));
     }
-    // They begin behind standard input, output and error.
+    // They follow standard input, output and error.
     (3..3 + count.cast_signed())
         .map(|fd| {
             inherited_listener(fd)
@@ -50,28 +52,29 @@ pub fn thread_cpu_time_ns() -> u64 {
     thread::cpu_time_ns()
 }
 
-/// Runs the calling thread on this CPU only. Fails when the CPU does not exist or the process may not use it.
+/// Pins the calling thread to this CPU. Fails if the CPU does not exist or the process may not use
+/// it.
 pub fn pin_to_core(cpu: usize) -> Result<(), NetError> {
     thread::pin(cpu).map_err(NetError::from)
 }
 
-/// The CPUs the calling thread may run on, ascending; `[0]` when the kernel does not say.
+/// The CPUs that the calling thread may run on, ascending; `[0]` if the kernel does not say.
 pub fn allowed_cores() -> Vec<usize> {
     thread::allowed_cpus().ok().filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0])
 }
 
-/// Lets timers of the calling thread fire at most `ns` nanoseconds late, where the kernel has a choice (its default is
-/// 50 microseconds). At least 1: 0 restores the default.
+/// Sets the timer slack of the calling thread: how many nanoseconds late its timers may fire
+/// (default: 50 microseconds). Must be at least 1, because 0 restores the default.
 pub fn set_timer_slack_ns(ns: u64) -> Result<(), NetError> {
     thread::set_timer_slack(ns).map_err(NetError::from)
 }
 
-/// How often the calling thread gave up its CPU, and how often it was taken away.
+/// Context switches of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextSwitches {
-    /// It waited for something.
+    /// The thread blocked.
     pub voluntary: u64,
-    /// Somebody else had its turn.
+    /// The scheduler preempted the thread.
     pub involuntary: u64,
 }
 
@@ -82,35 +85,36 @@ pub fn thread_context_switches() -> ContextSwitches {
         .unwrap_or_default()
 }
 
-/// Gives the calling thread a descriptor table of its own: system calls then need not count references to descriptors, and
-/// the limit of open files is the thread's own. What it opens afterwards no other thread can use: not a transport's
-/// [`Waker`](crate::Waker) either, so this is for threads that nobody wakes.
+/// Gives the calling thread a descriptor table of its own. System calls then need not count
+/// references to descriptors, and the limit on open files applies to this thread alone. Other
+/// threads cannot use what it opens afterwards, a transport's [`Waker`](crate::Waker) included. So
+/// this is for threads that no other thread wakes.
 pub fn own_descriptors() -> Result<(), NetError> {
     thread::own_descriptors().map_err(NetError::from)
 }
 
-/// What the scheduler says of the calling thread.
+/// The scheduler's statistics of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Nanoseconds on a CPU.
     pub on_cpu_ns: u64,
-    /// Nanoseconds ready to run while others ran.
+    /// Nanoseconds runnable without a CPU.
     pub waiting_ns: u64,
-    /// Times it was given a CPU.
+    /// Time slices: how often it got a CPU.
     pub slices: u64,
 }
 
-/// `/proc/thread-self/schedstat`; `None` where the kernel does not keep it.
+/// The calling thread's `/proc/thread-self/schedstat`; `None` if the kernel does not keep it.
 pub fn thread_sched_stat() -> Option<SchedStat> {
     parse_sched_stat(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
-/// The calling thread's number, by which the kernel and [`sched_stat_of`] know it.
+/// The calling thread's id, as the kernel and [`sched_stat_of`] use it.
 pub fn thread_id() -> Option<u32> {
     std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
 
-/// The same of another thread of this process. What it has waited for its CPU since it last ran is not in it yet.
+/// The same for another thread of this process. Its current wait for a CPU is not included.
 pub fn sched_stat_of(thread: u32) -> Option<SchedStat> {
     parse_sched_stat(&std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
 }
@@ -121,14 +125,15 @@ fn parse_sched_stat(text: &str) -> Option<SchedStat> {
     Some(SchedStat { on_cpu_ns: next()?, waiting_ns: next()?, slices: next()? })
 }
 
-/// Raises the limit of open descriptors as far as the process may, and returns it.
+/// Raises the soft limit on open descriptors to the hard limit and returns it.
 pub fn raise_nofile() -> io::Result<u64> {
     thread::raise_nofile()
 }
 
-/// Gives freed memory that the heap keeps back to the system; whether there was any. glibc keeps it for each thread, so that a peak
-/// would last for ever; other C libraries do without, and the call does nothing. It takes milliseconds where there is much of it, and
-/// holds the locks of the heap: nothing for an event loop.
+/// Returns freed memory that the heap holds to the system; says whether there was any. glibc keeps
+/// freed memory for each thread, so that a peak would last forever. Other C libraries do not, and
+/// the call then does nothing. It takes milliseconds if there is much memory, and it holds the
+/// heap's locks: do not call it in an event loop.
 pub fn return_free_memory() -> bool {
     heap::trim()
 }
@@ -179,7 +184,7 @@ mod tests {
         let (done, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             tell.send(thread_id()).expect("somebody listens");
-            // Until the test has looked at it.
+            // Keeps the thread alive until the test has looked at it.
             let _ = wait.recv();
         });
         let id = told.recv().expect("it tells").expect("there is /proc");

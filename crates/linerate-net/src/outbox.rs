@@ -1,4 +1,4 @@
-//! What was handed over to send and could not leave yet, in order.
+//! Bytes that the application handed over and that could not be sent yet, in order.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,10 +11,12 @@ use bytes::{Buf, Bytes};
 
 use crate::{Lent, NetError, NetErrorKind};
 
-/// Copies are gathered into pieces up to this size. Reason: few pieces for many small sends, and no large reallocation.
+/// Largest piece that copies are gathered into. Reason: few pieces for many small sends, and no
+/// large reallocation.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Pieces given to the kernel in one call. Reason: enough for head, body, head, body ...; a small array on the stack.
+/// Pieces passed to the kernel in one call. Reason: enough for several heads and bodies, in a small
+/// array on the stack.
 pub(crate) const GATHER: usize = 16;
 
 enum Piece {
@@ -24,18 +26,18 @@ enum Piece {
     File { file: Arc<File>, range: Range<u64> },
 }
 
-/// Everything lent to a transport, for its whole life.
+/// Everything that was lent to a transport, kept as long as the transport lives.
 #[derive(Default)]
 pub(crate) struct LentTable(Vec<Arc<[u8]>>);
 
 impl LentTable {
     pub(crate) fn add(&mut self, bytes: Arc<[u8]>) -> Lent {
         self.0.push(bytes);
-        // Four billion prebuilt batches do not fit into memory.
+        // Four billion prebuilt batches would not fit into memory.
         Lent((self.0.len() - 1) as u32)
     }
 
-    /// The bytes of a range, or `Misuse` when nothing like it was lent.
+    /// The bytes of a range, or `Misuse` if no such range was lent.
     pub(crate) fn range(&self, lent: Lent, range: &Range<usize>) -> Result<&[u8], NetError> {
         self.0
             .get(lent.0 as usize)
@@ -44,7 +46,7 @@ impl LentTable {
     }
 
     pub(crate) fn bytes(&self, lent: u32, range: &Range<usize>) -> &[u8] {
-        // Ranges were checked when they were queued, and what is lent stays.
+        // `range` was checked when it was queued, and lent bytes stay.
         &self.0[lent as usize][range.clone()]
     }
 }
@@ -54,7 +56,7 @@ impl LentTable {
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
     unsent: usize,
-    /// The memory of a piece that has left, for the next one.
+    /// The memory of the last piece sent, reused for the next.
     spare: Vec<u8>,
 }
 
@@ -63,7 +65,7 @@ impl Outbox {
         self.unsent == 0
     }
 
-    /// Bytes waiting.
+    /// Number of bytes that wait.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
@@ -123,7 +125,7 @@ impl Outbox {
         self.pieces.push_back(Piece::File { file: Arc::clone(file), range });
     }
 
-    /// The file that is to leave next, if that is what stands at the front.
+    /// The file at the front of the queue, if there is one.
     pub(crate) fn file(&self) -> Option<(&File, Range<u64>)> {
         match self.pieces.front()? {
             Piece::File { file, range } => Some((file, range.clone())),
@@ -131,7 +133,7 @@ impl Outbox {
         }
     }
 
-    /// The waiting bytes, piece by piece, as far as they are in memory.
+    /// The waiting bytes, piece by piece, up to the first file.
     pub(crate) fn pieces<'a>(&'a self, lent: &'a LentTable) -> impl Iterator<Item = &'a [u8]> {
         self.pieces.iter().map_while(|piece| match piece {
             Piece::Copied { bytes, from } => Some(&bytes[*from..]),
@@ -141,7 +143,8 @@ impl Outbox {
         })
     }
 
-    /// Hands the first pieces to `send`, and whether a file follows them; it says how many bytes it took.
+    /// Offers the first pieces to `send`, with a flag if a file follows them. `send` returns how
+    /// many bytes it took.
     pub(crate) fn offer<E>(
         &mut self,
         lent: &LentTable,
@@ -159,7 +162,7 @@ impl Outbox {
         Ok(taken)
     }
 
-    /// The first `taken` bytes have left.
+    /// Removes the first `taken` bytes, which have been sent.
     pub(crate) fn advance(&mut self, mut taken: usize) {
         self.unsent -= taken;
         while let Some(piece) = self.pieces.front_mut() {
@@ -189,7 +192,7 @@ impl Outbox {
         debug_assert_eq!(taken, 0, "no more can be taken than was offered");
     }
 
-    /// Forgets everything (the connection failed).
+    /// Drops everything, because the connection failed.
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
         self.unsent = 0;
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the wire takes each time, what leaves is what was handed over, in order.
+        /// However much the wire takes at a time, bytes leave in the order they were handed over.
         #[test]
         fn order_is_kept(
             pushes in prop::collection::vec((0u8..4, 0usize..300, 0usize..50), 0..40),

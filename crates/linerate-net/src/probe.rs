@@ -1,41 +1,41 @@
-//! What this kernel can do for the transports, found by asking it, and said in words.
+//! What this kernel offers to transports, found by trying, with reasons in words.
 
 use std::{fs, io};
 
 use crate::sys::ring_check::{Step, check_ring};
 use crate::sys::{has_pwait2, thread};
 
-/// Something of the kernel's that a transport uses.
+/// A feature of the kernel that a transport uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facility {
-    /// Its name.
+    /// The feature's name.
     pub name: &'static str,
-    /// The first Linux that has it.
+    /// The first Linux version that has it.
     pub since: &'static str,
-    /// What becomes of it when it is missing.
+    /// What linerate does without it.
     pub without: &'static str,
-    /// Why it cannot be used here; `None`: it can.
+    /// Why it is unusable here; `None` if it works.
     pub missing: Option<String>,
 }
 
-/// Why a transport cannot be had on this machine, in words for its user.
+/// Why this machine cannot run a transport, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// What the kernel was found to have.
+/// What the kernel was found to offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The kernel's version, as `uname -r` says it.
+    /// The kernel's version, as `uname -r` prints it.
     pub kernel: String,
-    /// Everything that was asked for, in order.
+    /// Every feature that was tried, in order.
     pub facilities: Vec<Facility>,
 }
 
-/// What ENOMEM means here.
+/// The meaning of ENOMEM here.
 const NO_MEMORY: &str = "its rings count as locked memory, and the limit is too low (ulimit -l)";
 
-/// What EINVAL means here.
+/// The meaning of EINVAL here.
 const UNKNOWN: &str = "this kernel does not know it";
 
 const RING: &str = "io_uring";
@@ -47,7 +47,7 @@ const OPTIONS: &str = "io_uring's socket commands";
 const PWAIT2: &str = "epoll_pwait2";
 
 impl Probe {
-    /// Asks the kernel; takes less than a millisecond or two.
+    /// Tries each feature; takes one or two milliseconds.
     pub fn run() -> Probe {
         let checked = check_ring();
         let failed = checked.as_ref().err().map(|(step, error)| (*step, reason(error)));
@@ -82,13 +82,13 @@ impl Probe {
         Probe { kernel: kernel_version(), facilities }
     }
 
-    /// Whether the io_uring transport can be used; if not, why.
+    /// Whether the io_uring transport works here; if not, why.
     pub fn uring(&self) -> Result<(), Unavailable> {
         let first = self.facilities.iter().take(4).find_map(|f| f.missing.as_ref().map(|why| (f, why)));
         match first {
             None => Ok(()),
             Some((Facility { name, since, .. }, why)) => {
-                // Only where a newer kernel would help.
+                // Name the version only if a newer kernel would help.
                 let versions = match why == UNKNOWN {
                     true => format!(" (Linux {}; since Linux {since})", self.kernel),
                     false => String::new(),
@@ -98,13 +98,13 @@ impl Probe {
         }
     }
 
-    /// What is missing, whatever needs it.
+    /// All missing features.
     pub fn missing(&self) -> impl Iterator<Item = &Facility> {
         self.facilities.iter().filter(|facility| facility.missing.is_some())
     }
 }
 
-/// Says in words why an io_uring could not be had.
+/// Explains in words why creating an io_uring failed.
 pub(crate) fn explain_uring(error: io::Error) -> io::Error {
     match Probe::run().uring() {
         Err(words) => io::Error::new(io::ErrorKind::Unsupported, words),

@@ -1,4 +1,5 @@
-//! The TCP sockets of this machine (of this network namespace) as its kernel lists them: sock_diag(7), without privileges.
+//! The TCP sockets of this network namespace as its kernel lists them: sock_diag(7), without
+//! privileges.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +15,7 @@ impl State {
     /// Waits for connections.
     pub const LISTEN: State = State(10);
 
-    /// Its name as `ss` has it.
+    /// The name that `ss` uses.
     pub fn name(self) -> &'static str {
         match self.0 {
             1 => "established",
@@ -36,17 +37,18 @@ impl State {
 /// A TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
-    /// Its state.
+    /// The socket's state.
     pub state: State,
-    /// Its own end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's address.
     pub peer: SocketAddr,
-    /// Bytes received and not read yet (Recv-Q). Of a listening socket: connections that wait to be accepted.
+    /// Bytes received and not read (Recv-Q). For a listening socket: connections in the accept
+    /// queue.
     pub receive_queue: u32,
-    /// Bytes not acknowledged yet (Send-Q). Of a listening socket: how many connections may wait to be accepted.
+    /// Bytes not acknowledged (Send-Q). For a listening socket: the backlog.
     pub send_queue: u32,
-    /// What `/proc/PID/fd` calls it: `socket:[inode]`.
+    /// The inode, which `/proc/PID/fd` shows as `socket:[inode]`.
     pub inode: u32,
 }
 
@@ -59,16 +61,16 @@ mod kind {
     pub(super) const DUMP: u16 = 0x301;
 }
 
-/// How long the answer may take. Reason: the kernel gives it within the call.
+/// Timeout of the kernel's reply. Reason: the kernel replies within the call.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of a netlink message's header, and of `struct inet_diag_msg`.
+/// Size of a netlink message's header, and of `struct inet_diag_msg`, bytes.
 const HEADER: usize = 16;
 const ENTRY: usize = 72;
 
-/// The sockets, of IPv4 and IPv6, at most `most`; and whether there are more.
+/// Lists the IPv4 and IPv6 sockets, at most `most`; the flag says whether there are more.
 ///
 /// # Errors
-/// This kernel has no sock_diag (CONFIG_INET_DIAG), or it is forbidden here (seccomp).
+/// This kernel has no sock_diag (CONFIG_INET_DIAG), or seccomp forbids it here.
 pub fn tcp_sockets(most: usize) -> io::Result<(Vec<TcpSocket>, bool)> {
     let mut sockets = Vec::new();
     let mut more = false;
@@ -78,7 +80,7 @@ pub fn tcp_sockets(most: usize) -> io::Result<(Vec<TcpSocket>, bool)> {
     Ok((sockets, more))
 }
 
-/// `struct inet_diag_req_v2` in its message: all TCP sockets of a family, whatever their state.
+/// A dump request (`struct inet_diag_req_v2`) for all TCP sockets of a family, in any state.
 fn request(family: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + 56);
     bytes.extend(((HEADER + 56) as u32).to_ne_bytes());
@@ -92,7 +94,7 @@ fn request(family: u8) -> Vec<u8> {
     bytes
 }
 
-/// False when it was ended by `most`.
+/// Returns false if `most` ended it.
 fn dump(family: u8, most: usize, sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
     let netlink = Domain::from(libc::AF_NETLINK);
     let mut socket =
@@ -114,7 +116,7 @@ fn dump(family: u8, most: usize, sockets: &mut Vec<TcpSocket>) -> io::Result<boo
     Ok(false)
 }
 
-/// How a datagram ended.
+/// How reading a datagram ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Took {
     More,
@@ -122,7 +124,7 @@ enum Took {
     Failed(i32),
 }
 
-/// The messages of one datagram.
+/// Parses the messages of one datagram.
 fn take(mut bytes: &[u8], most: usize, sockets: &mut Vec<TcpSocket>) -> Took {
     while let Some(len) = u32_at(bytes, 0).map(|l| l as usize) {
         let Some(body) = bytes.get(HEADER..len) else { break };

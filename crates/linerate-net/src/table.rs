@@ -2,7 +2,8 @@
 
 use crate::Conn;
 
-/// Generations from here on belong to no connection; transports use them to tell other things from connections.
+/// Generations from here on belong to no connection: transports use them for tokens of other
+/// things.
 pub(crate) const LAST_GENERATION: u32 = u32::MAX - 1;
 
 struct Slot<T> {
@@ -10,7 +11,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// A table whose slots are reused and whose [`Conn`]s are not.
+/// A table that reuses slots but never a [`Conn`].
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -23,17 +24,17 @@ impl<T> Table<T> {
         Table { slots: Vec::new(), free: Vec::new(), limit }
     }
 
-    /// Entries there is room for.
+    /// How many more entries fit.
     pub(crate) fn room(&self) -> usize {
         self.free.len() + (self.limit as usize).saturating_sub(self.slots.len())
     }
 
-    /// Entries there are, those counted that are out of generations.
+    /// Number of entries, including slots whose generations are used up.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Slots there are, those counted that are free.
+    /// Number of slots, including free ones.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -42,7 +43,7 @@ impl<T> Table<T> {
         self.room() == 0
     }
 
-    /// Puts `value` into a free slot; gives it back when there is none.
+    /// Puts `value` into a free slot; returns it if none is free.
     pub(crate) fn insert(&mut self, value: T) -> Result<Conn, T> {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.slots[slot as usize];
@@ -77,7 +78,7 @@ impl<T> Table<T> {
         if place.generation == conn.generation { place.value.as_mut() } else { None }
     }
 
-    /// The same, to look at.
+    /// As `get`, immutable and by slot.
     pub(crate) fn at(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.value.as_ref()
     }
@@ -89,7 +90,7 @@ impl<T> Table<T> {
         place.value.as_mut().map(|value| (conn, value))
     }
 
-    /// Takes an entry out; its `Conn` will not be seen again.
+    /// Removes an entry. Its `Conn` is never used again.
     pub(crate) fn remove(&mut self, conn: Conn) -> Option<T> {
         let place = self.slots.get_mut(conn.slot())?;
         if place.generation != conn.generation {

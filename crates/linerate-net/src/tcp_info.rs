@@ -1,56 +1,57 @@
-//! What TCP knows of a connection, the same for every transport.
+//! What TCP knows of a connection, in one form for every transport.
 
-/// Counters of one connection (RFC 9293 terms; Linux: `getsockopt(TCP_INFO)`). A transport without TCP leaves zeros.
+/// Counters of one connection (RFC 9293 terms; Linux: `getsockopt(TCP_INFO)`). A transport without
+/// TCP leaves zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// Segments sent again, over the life of the connection.
+    /// Segments retransmitted over the life of the connection.
     pub retransmits: u32,
     /// Segments received out of order.
     pub out_of_order: u32,
-    /// Duplicate segments of ours the peer reported (DSACK).
+    /// Duplicates of our segments that the peer reported (DSACK).
     pub dsack_dups: u32,
-    /// Times the peer's ACKs showed that segments of ours had overtaken one another.
+    /// How often the peer's ACKs showed that our segments had been reordered.
     pub reordered: u32,
-    /// Microseconds during which data waited to be sent and the peer's receive window admitted none of it.
+    /// Microseconds during which the peer's receive window blocked unsent data.
     pub rwnd_limited_us: u64,
     /// Microseconds during which our send buffer was too small to keep the path busy.
     pub sndbuf_limited_us: u64,
-    /// The peer's receive window now, bytes; `None` where it is not known (Linux before 5.4).
+    /// The peer's current receive window, bytes; `None` if unknown (Linux before 5.4).
     pub peer_window: Option<u32>,
-    /// The receive window that we announced last, bytes; `None` where it is not known (Linux before 6.2).
+    /// The receive window that we last announced, bytes; `None` if unknown (Linux before 6.2).
     pub own_window: Option<u32>,
-    /// Smallest round-trip time seen, microseconds; 0 when none was taken.
+    /// Smallest round-trip time seen, microseconds; 0 before the first sample.
     pub min_rtt_us: u32,
-    /// Smoothed round-trip time, microseconds (polluted by delayed ACKs: prefer `min_rtt_us`).
+    /// Smoothed round-trip time, microseconds. Delayed ACKs distort it: prefer `min_rtt_us`.
     pub rtt_us: u32,
-    /// Segments received that carried data.
+    /// Segments with data received.
     pub data_segs_in: u32,
-    /// Segments sent that carried data.
+    /// Segments with data sent.
     pub data_segs_out: u32,
 }
 
-/// What a TCP of our own counts, over all its connections, in the manner of netstat.
+/// Counters of a user-space TCP over all its connections, in the manner of netstat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpTotals {
-    /// Connections now, those that are closing included.
+    /// Current connections, including closing ones.
     pub connections: u64,
-    /// Handshakes that peers have begun, now.
+    /// Current handshakes begun by peers.
     pub handshakes: u64,
-    /// Connections in TIME_WAIT, now.
+    /// Current connections in TIME_WAIT.
     pub time_wait: u64,
     /// Connections accepted.
     pub passive_opens: u64,
-    /// Connections asked for.
+    /// Connections that we opened.
     pub active_opens: u64,
-    /// Connections asked for that failed.
+    /// Connections that we tried to open and that failed.
     pub failed_opens: u64,
     /// Segments received.
     pub segments_in: u64,
     /// Segments sent.
     pub segments_out: u64,
-    /// Segments sent again, SYNs among them.
+    /// Segments retransmitted, including SYNs.
     pub retransmits: u64,
-    /// Retransmission time-outs.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
@@ -58,23 +59,23 @@ pub struct TcpTotals {
     pub resets_in: u64,
     /// Resets sent.
     pub resets_out: u64,
-    /// SYNs that found no room, and were not answered.
+    /// SYNs dropped without an answer because there was no room.
     pub syns_dropped: u64,
-    /// SYNs answered by a cookie, since no more handshakes could be kept.
+    /// SYNs answered by a cookie because no more handshakes could be kept.
     pub cookies_sent: u64,
-    /// Segments sent again before a time-out, by RACK or duplicate ACKs.
+    /// Segments retransmitted before a timeout, by RACK or duplicate ACKs.
     pub fast_retransmits: u64,
     /// Tail loss probes sent (RFC 8985 section 7).
     pub tail_probes: u64,
-    /// Retransmissions that turned out to have been needless.
+    /// Retransmissions that turned out to be unnecessary.
     pub spurious: u64,
-    /// Probes of a window that a peer had closed.
+    /// Probes of a peer's closed window.
     pub zero_windows: u64,
     /// Segments received that announced a closed window.
     pub zero_windows_in: u64,
     /// Segments sent that announced a closed window.
     pub zero_windows_out: u64,
-    /// Segments sent that ended where the peer's window does.
+    /// Segments sent that filled the peer's window.
     pub windows_filled: u64,
     /// Duplicate ACKs received (RFC 5681 section 2).
     pub duplicate_acks_in: u64,
@@ -82,38 +83,38 @@ pub struct TcpTotals {
     pub duplicate_acks_out: u64,
     /// Segments received whose bytes had all been received before.
     pub duplicates_in: u64,
-    /// Segments refused since their timestamp was old (PAWS, RFC 7323 section 5).
+    /// Segments refused because of an old timestamp (PAWS, RFC 7323 section 5).
     pub paws_refused: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
-    /// Answers to strangers that the limit of their rate kept back.
+    /// Replies to packets of unknown connections that the rate limit withheld.
     pub replies_withheld: u64,
-    /// Connections that came by a cookie.
+    /// Connections established by a cookie.
     pub cookies_taken: u64,
-    /// TIME_WAIT entries that gave way to newer ones before their time.
+    /// TIME_WAIT entries ended early in favor of newer ones.
     pub time_waits_cut: u64,
-    /// TIME_WAIT entries that a new connection took over.
+    /// TIME_WAIT entries replaced by a new connection.
     pub time_waits_reused: u64,
-    /// Bytes dropped since no buffer was left for them.
+    /// Bytes dropped because no buffer was free.
     pub bytes_dropped: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
-    /// Routers' words that a packet was too large, taken (RFC 1191, RFC 8201).
+    /// "Packet too big" messages from routers that were accepted (RFC 1191, RFC 8201).
     pub too_big: u64,
-    /// Connections whose large segments vanished without a word.
+    /// Connections whose large segments were lost without an ICMP message.
     pub black_holes: u64,
     /// Segments with a wrong checksum.
     pub bad_checksum: u64,
-    /// Packets with a malformed header, or not understood.
+    /// Packets with a malformed or unknown header.
     pub malformed: u64,
-    /// Bytes of buffers in use, now.
+    /// Bytes of buffers in use.
     pub buffer_bytes: u64,
-    /// Packets lost on this machine before TCP saw them: we were too slow for the link.
+    /// Packets lost on this machine before TCP saw them, because it read the link too slowly.
     pub overrun: u64,
 }
 
 impl TcpTotals {
-    /// What only ever rises, by the names that documents and metrics show.
+    /// The counters that only rise, by the names that documents and metrics show.
     pub fn counters(&self) -> [(&'static str, u64); 35] {
         [
             ("passive_opens", self.passive_opens),
@@ -154,7 +155,7 @@ impl TcpTotals {
         ]
     }
 
-    /// What is now, by the names that documents and metrics show.
+    /// The current values, by the names that documents and metrics show.
     pub fn now(&self) -> [(&'static str, u64); 4] {
         [
             ("connections", self.connections),
@@ -172,7 +173,7 @@ impl TcpTotals {
         }
     }
 
-    /// Every field; the length sees to it that none is forgotten.
+    /// Every field; the array's length makes the compiler catch a forgotten one.
     fn all(&mut self) -> [&mut u64; size_of::<TcpTotals>() / size_of::<u64>()] {
         [
             &mut self.connections,
@@ -218,7 +219,7 @@ impl TcpTotals {
     }
 }
 
-/// Offsets in the kernel's `struct tcp_info` (linux/tcp.h); the structure only ever grows at its end.
+/// Offsets in the kernel's `struct tcp_info` (linux/tcp.h), which only grows at its end.
 mod at {
     pub(super) const RTT: usize = 68;
     pub(super) const TOTAL_RETRANS: usize = 100;
@@ -235,13 +236,13 @@ mod at {
 }
 
 impl TcpInfo {
-    /// From what the kernel wrote; what an older kernel does not know stays zero.
+    /// Parses what the kernel wrote; fields that an older kernel lacks stay zero.
     pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
         let known = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
         let u32_at = |at: usize| known(at).unwrap_or(0);
         let u64_at =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-        // The kernel's word for "no sample yet" is all ones.
+        // The kernel writes all ones for "no sample yet".
         let min_rtt_us = Some(u32_at(at::MIN_RTT)).filter(|&us| us != u32::MAX).unwrap_or(0);
         TcpInfo {
             retransmits: u32_at(at::TOTAL_RETRANS),
@@ -259,7 +260,7 @@ impl TcpInfo {
         }
     }
 
-    /// Adds another connection's counters; the round-trip times and the windows keep the smallest.
+    /// Adds another connection's counters; keeps the smaller of each round-trip time and window.
     pub fn merge(&mut self, other: &TcpInfo) {
         let smaller = |a: Option<u32>, b: Option<u32>| a.into_iter().chain(b).min();
         let least = |a: u32, b: u32| if a == 0 || (b != 0 && b < a) { b } else { a };

@@ -1,15 +1,15 @@
-//! Time as transports tell it.
+//! Time as transports report it.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// Monotonic time in nanoseconds. Kernel transports count from `CLOCK_MONOTONIC`'s origin, so that times of several
-/// cores of one machine compare; `mem` counts from zero and only advances when told to.
+/// Monotonic time in nanoseconds. Kernel transports use `CLOCK_MONOTONIC`, so times of several
+/// cores of one machine compare. `mem` counts from zero and only advances by its waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// The earliest time there is.
+    /// The earliest time.
     pub const ZERO: Time = Time(0);
     /// Later than everything: "no deadline".
     pub const NEVER: Time = Time(u64::MAX);

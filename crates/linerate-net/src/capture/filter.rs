@@ -1,15 +1,16 @@
-//! The program by which the kernel chooses packets: classic BPF, over a packet that begins with its IP header.
+//! The classic BPF program by which the kernel selects packets. It sees each packet from its IP
+//! header on.
 
 use crate::sys::packet_ring::Instruction;
 
-/// Codes of the instructions in use (linux/bpf_common.h).
+/// Opcodes in use (linux/bpf_common.h).
 mod code {
     pub(super) const LD_WORD: u16 = 0x20;
     pub(super) const LD_HALF: u16 = 0x28;
     pub(super) const LD_BYTE: u16 = 0x30;
-    /// Relative to X.
+    /// Loads relative to X.
     pub(super) const LD_HALF_X: u16 = 0x48;
-    /// X becomes the length of the IPv4 header at this place.
+    /// Sets X to the length of the IPv4 header at this offset.
     pub(super) const LDX_HEADER: u16 = 0xb1;
     pub(super) const SHIFT_RIGHT: u16 = 0x74;
     pub(super) const IF_EQUAL: u16 = 0x15;
@@ -17,15 +18,16 @@ mod code {
     pub(super) const RETURN: u16 = 0x06;
 }
 
-/// What the kernel knows beside the packet's bytes (linux/filter.h, SKF_AD_OFF).
+/// Offset at which the kernel puts what it knows besides the packet's bytes (linux/filter.h,
+/// SKF_AD_OFF).
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 const INTERFACE: u32 = 0xffff_f000 + 8;
 const OUTGOING: u32 = 4;
 const TCP: u32 = 6;
-/// IPv6 extension headers after which TCP may still come: hop-by-hop, routing, fragment, destination.
+/// IPv6 extension headers that TCP may follow: hop-by-hop, routing, fragment, destination.
 const EXTENSIONS: [u32; 4] = [0, 43, 44, 60];
 
-/// Where a jump goes; resolved when all is written.
+/// A jump target. Resolved after the last instruction is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Next,
@@ -36,7 +38,8 @@ enum To {
     At(usize),
 }
 
-/// TCP over IP, of `port` alone when one is given, and nothing twice on the loopback interface; `snap` bytes of each packet.
+/// TCP over IP, limited to `port` if one is given, `snap` bytes of each packet. On the loopback
+/// interface each packet counts once.
 pub(super) fn program(port: Option<u16>, loopback: u32, snap: u32) -> Vec<Instruction> {
     use To::{At, Drop, Keep, Next, V4, V6};
     use code::{IF_ANY_BIT, IF_EQUAL, LD_BYTE, LD_HALF, LD_HALF_X, LD_WORD, LDX_HEADER, SHIFT_RIGHT};
@@ -55,7 +58,7 @@ pub(super) fn program(port: Option<u16>, loopback: u32, snap: u32) -> Vec<Instru
     p.push((LD_BYTE, Next, Next, 9));
     p.push((IF_EQUAL, if port.is_some() { Next } else { Keep }, Drop, TCP));
     if let Some(port) = port {
-        // A later fragment has no ports: it is kept, so that it is counted.
+        // A later fragment has no ports. It is kept, so that it is counted.
         p.push((LD_HALF, Next, Next, 6));
         p.push((IF_ANY_BIT, Keep, Next, 0x1fff));
         p.push((LDX_HEADER, Next, Next, 0));
@@ -69,7 +72,7 @@ pub(super) fn program(port: Option<u16>, loopback: u32, snap: u32) -> Vec<Instru
     let ports = v6 + 2 + EXTENSIONS.len();
     p.push((IF_EQUAL, if port.is_some() { At(ports) } else { Keep }, Next, TCP));
     for (i, extension) in EXTENSIONS.into_iter().enumerate() {
-        // Those after an extension are few, and told apart later.
+        // Packets with TCP behind an extension header are rare: user space tests their ports.
         p.push((IF_EQUAL, Keep, if i + 1 == EXTENSIONS.len() { Drop } else { Next }, extension));
     }
     if let Some(port) = port {
@@ -133,7 +136,7 @@ mod tests {
             };
             match loaded {
                 Some(value) => a = value,
-                // Reading beyond the packet ends the program: dropped.
+                // Reading beyond the packet ends the program, and the kernel drops the packet.
                 None => return false,
             }
         }

@@ -1,6 +1,8 @@
-//! Packets of this machine as they pass by: AF_PACKET, read only. Needs CAP_NET_RAW.
+//! Packets that this machine sends and receives, captured read-only by AF_PACKET. Needs
+//! CAP_NET_RAW.
 //!
-//! What is captured begins with the IP header, whatever the interface. On loopback each packet is seen once, as it comes in.
+//! A captured packet begins with its IP header, whatever the interface. On loopback each packet is
+//! seen once, on receive.
 
 mod filter;
 
@@ -14,30 +16,31 @@ use crate::sys::packet_ring::{PacketRing, interface_index};
 /// What to capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureOptions {
-    /// Of this interface; of all when `None`.
+    /// Captures on this interface only; on all of them when `None`.
     pub interface: Option<String>,
-    /// Only of the interface by which packets to this address leave (the loopback interface for an address of this machine), so that
-    /// none is seen twice on its way through bridges. Where `interface` is given, that one counts.
+    /// Captures only on the interface that the route to this address uses (loopback for an address
+    /// of this machine), so that a bridge does not show a packet twice. `interface` takes
+    /// precedence.
     pub towards: Option<IpAddr>,
-    /// Only TCP with this port at one end.
+    /// Captures only TCP with this port at one end.
     pub port: Option<u16>,
-    /// Only so many bytes of each packet; all when `None`.
+    /// Captures only so many bytes of each packet; all of them when `None`.
     pub snap: Option<u32>,
 }
 
-/// Why nothing can be captured.
+/// Why a capture cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// CAP_NET_RAW is missing.
+    /// The process lacks CAP_NET_RAW.
     #[error("capturing packets needs the capability CAP_NET_RAW, which this process does not have")]
     NotPermitted,
-    /// There is no such interface.
+    /// No interface has this name.
     #[error("there is no network interface {0}")]
     NoInterface(String),
-    /// The kernel lacks packet sockets.
+    /// The kernel has no packet sockets.
     #[error("this kernel has no packet sockets (CONFIG_PACKET)")]
     Unsupported,
-    /// Something else.
+    /// Any other failure.
     #[error("packets cannot be captured: {0}")]
     Io(#[source] io::Error),
 }
@@ -47,9 +50,9 @@ pub enum CaptureError {
 pub struct Captured<'a> {
     /// When the kernel saw it, nanoseconds since 1970.
     pub time_ns: i64,
-    /// Its bytes.
+    /// The captured bytes, from the IP header on.
     pub data: &'a [u8],
-    /// Bytes it had.
+    /// Length of the packet before it was cut to `snap`.
     pub wire_len: u32,
 }
 
@@ -73,7 +76,7 @@ impl Capture {
             (None, Some(to)) => interface_towards(to).unwrap_or(loopback),
             (None, None) => 0,
         };
-        // On loopback what goes out comes in again; on other interfaces it does not.
+        // Loopback shows each packet twice, sent and received; other interfaces show it once.
         let incoming_only = index != 0 && index == loopback;
         let program = filter::program(options.port, loopback, options.snap.unwrap_or(u32::MAX));
         PacketRing::open(index, incoming_only, &program).map(|ring| Capture { ring }).map_err(|e| {
@@ -85,12 +88,14 @@ impl Capture {
         })
     }
 
-    /// Lends what was captured to `each`; waits up to `wait` when there is nothing yet. How many packets there were.
+    /// Lends the captured packets to `each` and returns how many there were. Waits up to `wait` if
+    /// none is ready.
     ///
     /// # Errors
     /// The interface is gone, or waiting failed.
     pub fn next(&mut self, wait: Duration, mut each: impl FnMut(Captured<'_>)) -> io::Result<u64> {
-        /// Blocks taken in one turn: a ring full. Reason: the caller wants to look at its clock now and then.
+        /// Blocks taken in one turn: a full ring. Reason: the caller must read its clock now and
+        /// then.
         const TURN: u32 = crate::sys::packet_ring::BLOCKS;
         let mut n = 0;
         let mut lend = |p: crate::sys::packet_ring::RingPacket<'_>| {
@@ -108,7 +113,7 @@ impl Capture {
         Ok(n)
     }
 
-    /// Packets lost for want of room since this was asked last.
+    /// Packets lost since the last call because the ring was full.
     pub fn dropped(&mut self) -> u64 {
         self.ring.dropped()
     }

@@ -1,4 +1,4 @@
-//! A transport, a listener on it, and what is known of its connections.
+//! A transport under test, a listener on it, and what was observed on its connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use crate::{
     machine,
 };
 
-/// What was seen of one connection.
+/// What was observed on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) connected: u32,
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     pub(super) failed: Option<NetError>,
     pub(super) failures: u32,
     pub(super) drained: u32,
-    /// It was accepted by the listener.
+    /// The listener accepted it.
     pub(super) is_server: bool,
 }
 
@@ -30,11 +30,11 @@ pub(super) struct Bed<T> {
     pub(super) seen: HashMap<Conn, Seen>,
     pub(super) accepted: Vec<(Conn, SocketAddr)>,
     pub(super) woken: u32,
-    /// What comes to connections that were accepted is sent back.
+    /// Accepted connections send back what they receive.
     pub(super) echo: bool,
-    /// Claims are kept here and not answered.
+    /// If set, received data is kept here unread.
     pub(super) held: Option<Vec<Data>>,
-    /// After how many turns a connection had its first bytes.
+    /// Turns until a connection had its first bytes.
     pub(super) turns: u64,
     events: Vec<Event>,
 }
@@ -68,7 +68,7 @@ impl<T: Transport> Bed<T> {
         conn
     }
 
-    /// A connection, seen from both ends: the one that asked for it and the one that took it.
+    /// A connection seen from both ends: the connecting one and the accepting one.
     pub(super) fn pair(&mut self) -> (Conn, Conn) {
         let before = self.accepted.len();
         let client = self.connect();
@@ -91,7 +91,7 @@ impl<T: Transport> Bed<T> {
         self.of(conn).received.len()
     }
 
-    /// Turns until something holds.
+    /// Runs turns until `holds` is true.
     #[track_caller]
     pub(super) fn until(&mut self, what: &str, holds: impl Fn(&Bed<T>) -> bool) {
         let limit = self.net.now() + PATIENCE;
@@ -101,7 +101,7 @@ impl<T: Transport> Bed<T> {
         }
     }
 
-    /// Turns for some time, to see that nothing happens in it.
+    /// Runs turns for some time, to check that nothing happens in it.
     pub(super) fn for_a_while(&mut self, while_: Duration) {
         let limit = self.net.now() + while_;
         while self.net.now() < limit {
@@ -109,7 +109,7 @@ impl<T: Transport> Bed<T> {
         }
     }
 
-    /// One turn, and all that came in it is handled.
+    /// Runs one turn and handles all of its events.
     pub(super) fn turn(&mut self, until: Time) {
         let mut events = std::mem::take(&mut self.events);
         self.net.turn(Some(until), &mut events).expect("a turn");
@@ -158,7 +158,7 @@ impl<T: Transport> Bed<T> {
         let after = self.net.receive(data, |piece| {
             assert!(!piece.is_empty(), "pieces are not empty");
             bytes.extend_from_slice(piece);
-            // It is lent for writing too, as TLS decrypts in place.
+            // Transports lend received bytes mutably, because TLS decrypts in place.
             piece.fill(0);
         });
         if after == After::Gone {

@@ -39,7 +39,7 @@ pub fn the_last_bytes_come_before_the_end<T: Transport>(subject: &Subject<T>) {
     for how in [Close::Now, Close::AfterPeer, Close::Lingering] {
         for size in [1, 1000, 70_000, subject.bulk] {
             let (client, server) = bed.pair();
-            // Something before it, which may still wait.
+            // Bytes sent before it may still be unsent.
             bed.net.send(client, b"first").expect("can send");
             bed.net.send_last(client, &pattern(size), how).expect("can send");
             assert_eq!(bed.net.unsent(client), 0, "gone for the application");
@@ -50,7 +50,7 @@ pub fn the_last_bytes_come_before_the_end<T: Transport>(subject: &Subject<T>) {
     }
 }
 
-/// What the peer sent and nobody read must not destroy a last answer that had a moment's time to leave.
+/// Bytes that the application never read must not destroy a last response that had time to leave.
 pub fn the_last_bytes_leave_though_something_is_unread<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();
@@ -68,12 +68,13 @@ pub fn after_peer_waits_for_the_peer<T: Transport>(subject: &Subject<T>) {
     bed.for_a_while(Duration::from_millis(100));
     assert!(!bed.of(server).ended, "our FIN waits for the peer's");
     bed.net.close(server, Close::Lingering);
-    // The peer's FIN is answered by ours at once: its lingering ends long before its limit, and the slots are free.
+    // The peer answers our FIN with its own at once, so lingering ends long before its limit and
+    // frees the slots.
     bed.for_a_while(Duration::from_millis(100));
     let (next, other) = bed.pair();
     assert!(next.slot() + other.slot() <= 1, "both slots are free again");
 
-    // With the peer's FIN there already it is a close.
+    // If the peer's FIN has come already, this is a plain close.
     bed.net.close(other, Close::Now);
     bed.until("the end", |bed| bed.of(next).ended);
     bed.net.close(next, Close::AfterPeer);
@@ -89,7 +90,7 @@ pub fn after_peer_does_not_wait_for_ever<T: Transport>(subject: &Subject<T>) {
     bed.until("our FIN", |bed| bed.of(server).ended);
     let took = bed.net.now() - start;
     assert!(took >= Duration::from_millis(900), "a second: {took:?}");
-    // Also while nothing else happens a turn ends for it.
+    // A turn must end for it even if nothing else happens.
     bed.for_a_while(Duration::from_millis(10));
 }
 
@@ -111,7 +112,7 @@ pub fn lingering_saves_the_last_bytes<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();
     bed.net.pause(server);
-    // The client talks on while the server has said its last word: a plain close would answer with a reset.
+    // The client still sends after the server has closed: a plain close would send a reset.
     bed.net.send(client, &pattern(100_000)).expect("can send");
     bed.for_a_while(Duration::from_millis(10));
     let answer = pattern(300_000);
@@ -138,7 +139,8 @@ pub fn lingering_does_not_wait_for_ever<T: Transport>(subject: &Subject<T>) {
     bed.for_a_while(Duration::from_millis(500));
     bed.net.send(client, b"still read").expect("can send");
     bed.for_a_while(Duration::from_millis(1500));
-    // The server is gone: what we send now is answered by a reset, which some tell only when we send again.
+    // The server is gone, so it answers with a reset. Some transports report that only at the next
+    // send.
     for _ in 0..50 {
         let gone = bed.net.send(client, b"nobody there").is_err() || bed.of(client).failed.is_some();
         if gone {
@@ -182,7 +184,8 @@ pub fn abort_with_bytes_waiting<T: Transport>(subject: &Subject<T>) {
 pub fn the_other_direction_works_after_the_end<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();
-    // Lingering is the way to send a FIN and to stay: the server then sees the end and may still answer.
+    // A lingering close sends the FIN and keeps receiving: the server sees the end and can still
+    // respond.
     bed.net.send(client, b"the question").expect("can send");
     bed.net.close(client, Close::Lingering);
     bed.until("the end", |bed| bed.of(server).ended);
@@ -203,7 +206,8 @@ pub fn sending_to_one_that_is_gone_fails<T: Transport>(subject: &Subject<T>) {
     bed.until("the end", |bed| bed.of(client).ended);
     let mut told = false;
     for _ in 0..50 {
-        // The first is answered by a reset, the next ones fail; none of them ends the process by SIGPIPE.
+        // The peer answers the first send with a reset and the next sends fail. None may end the
+        // process by SIGPIPE.
         told |= bed.net.send(client, b"anybody?").is_err();
         bed.for_a_while(Duration::from_millis(1));
         told |= bed.of(client).failed.is_some();
@@ -228,13 +232,14 @@ pub fn bytes_before_a_reset_are_not_reordered<T: Transport>(subject: &Subject<T>
 
 pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
-    // What the peer's first window does not hold is not sent yet, and a kernel's reset destroys it.
+    // What exceeds the peer's first window is still unsent, and a reset by the kernel would destroy
+    // it.
     for size in [1, 1000, 50_000] {
         let (client, server) = bed.pair();
         bed.net.pause(server);
         bed.net.send(client, b"a question nobody reads").expect("can send");
         bed.for_a_while(Duration::from_millis(2));
-        // As a server that answers a pipelined request and closes with the next ones unread.
+        // As a server that responds to one pipelined request and closes with the next ones unread.
         let answer = pattern(size);
         bed.net.send(server, &answer).expect("can send");
         bed.net.close(server, Close::Now);
@@ -247,7 +252,8 @@ pub fn a_reset_behind_the_bytes_is_told<T: Transport>(subject: &Subject<T>) {
     }
 }
 
-/// As a server that stops reading since its answer is not taken, just when the client goes.
+/// As a server that stops reading because the client does not take its response, just when the
+/// client goes.
 pub fn a_reset_is_told_though_nothing_is_read<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     for turns in 0..12 {
@@ -309,7 +315,7 @@ pub fn closing_many_at_once<T: Transport>(subject: &Subject<T>) {
     for (client, _) in &pairs {
         bed.net.close(*client, Close::AfterPeer);
     }
-    // Beyond the limit the oldest do not wait any longer; the last eight still do.
+    // Beyond the limit the oldest connections stop waiting; the last eight still wait.
     bed.for_a_while(Duration::from_millis(100));
     let is_over = |seen: &super::bed::Seen| seen.ended || seen.failed.is_some();
     let ended = pairs.iter().filter(|(_, server)| is_over(bed.of(*server))).count();

@@ -1,4 +1,4 @@
-//! Files that are sent.
+//! How transports send files.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Subject, pattern};
 use crate::{Close, Limits, NetErrorKind, Transport};
 
-/// Without a name: it goes when it is closed.
+/// A file without a name: closing it deletes it.
 fn file(bytes: &[u8]) -> Arc<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).custom_flags(libc::O_TMPFILE);
@@ -34,7 +34,7 @@ pub fn files_keep_their_order_among_other_bytes<T: Transport>(subject: &Subject<
         expected.extend_from_slice(&source[from..to]);
         bed.net.send_lent(client, lent, 3..5000).expect("can send");
         expected.extend_from_slice(&source[3..5000]);
-        // Goes on where it was: one range.
+        // The second range continues where the first ended: the transport sees one range.
         bed.net.send_file(client, &[], &file, 0..1000).expect("can send");
         bed.net.send_file(client, &[], &file, 1000..1001).expect("can send");
         expected.extend_from_slice(&source[..1001]);
@@ -102,7 +102,7 @@ pub fn closing_sends_what_waits_of_a_file<T: Transport>(subject: &Subject<T>) {
         let (client, server) = bed.pair();
         let source = pattern(subject.bulk);
         bed.net.pause(client);
-        // The caller's hold on the file ends here.
+        // The transport now holds the only reference to the file.
         bed.net.send_file(server, b"", &file(&source), 0..source.len() as u64).expect("can send");
         bed.net.close(server, how);
         bed.for_a_while(Duration::from_millis(5));
@@ -126,7 +126,7 @@ pub fn a_file_that_shrinks_ends_the_connection<T: Transport>(subject: &Subject<T
     bed.for_a_while(Duration::from_millis(20));
     assert!(bed.net.unsent(server) > 0, "more than the wire buffers");
     if !bed.net.sends_files() {
-        // It was read when it was handed over.
+        // This transport read the whole file when it was handed over.
         return;
     }
     file.set_len(1).expect("shorter");
@@ -136,7 +136,8 @@ pub fn a_file_that_shrinks_ends_the_connection<T: Transport>(subject: &Subject<T
     assert!(bed.net.send(server, b"more").is_err());
     bed.net.close(server, Close::Abort);
     bed.until("the end", |bed| bed.of(client).ended || bed.of(client).failures > 0);
-    // Where the kernel sends from its own copy of the file, what has left and has not arrived changes with it.
+    // A kernel sends from its page cache: what is cut off the file is gone even for bytes sent and
+    // not acknowledged.
     assert!(bed.received(client) < source.len(), "nothing in place of what is missing");
 }
 
@@ -168,7 +169,7 @@ pub fn a_reset_in_the_middle_of_a_file<T: Transport>(subject: &Subject<T>) {
         bed.for_a_while(Duration::from_millis(1));
         assert_eq!(bed.of(server).failures, 1, "said once");
     }
-    // Nobody holds it but this test: a descriptor kept would be one lost.
+    // Only this test may still hold the file: a descriptor kept anywhere else would be leaked.
     bed.for_a_while(Duration::from_millis(20));
     assert_eq!(Arc::strong_count(&file), 1);
 }
@@ -197,7 +198,7 @@ pub fn a_file_may_be_the_first_that_is_sent<T: Transport>(subject: &Subject<T>) 
     let mut bed = subject.bed();
     let source = pattern(100_000);
     let client = bed.connect();
-    // Not established yet.
+    // The connection is not established yet.
     bed.net.send_file(client, b"head", &file(&source), 0..100_000).expect("can send");
     bed.until("a connection", |bed| bed.accepted.len() == 1);
     let server = bed.accepted[0].0;

@@ -1,4 +1,4 @@
-//! How bytes flow, and how they wait.
+//! How bytes flow, and how flow control stops them.
 
 use std::time::Duration;
 
@@ -205,7 +205,7 @@ pub fn a_flood_starves_nobody<T: Transport>(subject: &Subject<T>) {
 }
 
 pub fn claims_may_wait<T: Transport>(subject: &Subject<T>) {
-    // Fewer buffers than connections that have something to say.
+    // Fewer buffers than connections that have received something.
     let mut bed = subject.bed_with(Limits { receive_buffers: 4, ..Limits::default() });
     let pairs: Vec<_> = (0..20).map(|_| bed.pair()).collect();
     let whole = pattern(3000);

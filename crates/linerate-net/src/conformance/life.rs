@@ -31,7 +31,7 @@ pub fn a_source_address_is_used<T: Transport>(subject: &Subject<T>) {
 
 pub fn connected_comes_before_bytes<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
-    // The server speaks first, the moment it has accepted.
+    // The server sends first, as soon as it has accepted.
     let clients: Vec<_> = (0..20).map(|_| bed.connect()).collect();
     let mut greeted = 0;
     while clients.iter().any(|c| bed.received(*c) < 5) {
@@ -43,7 +43,7 @@ pub fn connected_comes_before_bytes<T: Transport>(subject: &Subject<T>) {
             greeted += 1;
         }
     }
-    // The order itself is asserted where events are handled.
+    // `handle` asserts the order of events itself.
     assert!(clients.iter().all(|c| bed.of(*c).received == b"hello"));
 }
 
@@ -131,7 +131,7 @@ pub fn a_slot_is_reused_and_the_conn_is_not<T: Transport>(subject: &Subject<T>) 
         bed.until("the echo", |bed| bed.received(client) == 4);
         assert_eq!(bed.of(client).received, round.to_ne_bytes());
         bed.net.close(client, Close::Now);
-        // With echo on, the server closes when it sees the end.
+        // With echo on, the server closes when it reads the FIN.
         bed.until("the end", |bed| bed.of(server).ended);
         last = Some(client);
     }
@@ -142,7 +142,8 @@ pub fn the_limit_of_connections_holds<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed_with(Limits { connections: 2, ..Limits::default() });
     let (_client, server) = bed.pair();
     let refused = bed.net.connect(bed.at, &ConnectOptions::default());
-    // A transport in memory holds both ends of a connection in what a machine would need two tables for.
+    // The transport in memory holds both ends of a connection, for which the kernel would need two
+    // tables.
     if bed.net.name() != "mem" {
         assert_eq!(refused.map_err(|e| e.kind), Err(NetErrorKind::NoMemory));
         bed.net.close(server, Close::Now);
@@ -298,7 +299,7 @@ pub fn tcp_counters<T: Transport>(subject: &Subject<T>) {
         assert!(info.min_rtt_us > 0, "{info:?}");
         let other = bed.net.info(server).expect("both ends have it");
         assert!(other.data_segs_in >= 3, "{other:?}");
-        // The connection works on.
+        // The connection still works.
         bed.net.send(client, b"ping").expect("can send");
         bed.until("the echo", |bed| bed.received(client) == 16);
     }

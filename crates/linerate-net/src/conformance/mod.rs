@@ -1,7 +1,8 @@
-//! What every transport has to keep, as tests that run over any of them: see `tests/conformance.rs`.
+//! What every transport must keep to, as tests that run over any of them: see
+//! `tests/conformance.rs`.
 //!
-//! Both ends of each connection belong to one instance. Nothing here depends on how long something takes, except that what
-//! is promised has to come within a generous time.
+//! Both ends of each connection belong to one instance. No test depends on how long something
+//! takes, except that a promised event has to come within a generous timeout.
 
 mod bed;
 mod closing;
@@ -17,7 +18,8 @@ pub use self::flow::*;
 pub use self::life::*;
 use crate::{Limits, Transport};
 
-/// How long, in the transport's time, a promise may take. Reason: generous, since machines that run tests are busy.
+/// Longest wait, in the transport's time, for a promised event. Reason: machines that run tests are
+/// busy.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The transport under test.
@@ -26,12 +28,12 @@ pub struct Subject<T> {
     pub make: fn(Limits) -> T,
     /// Where to listen.
     pub at: IpAddr,
-    /// The address that connections come from, and another that they may; `None` on loopback: the one listened on, and another of
-    /// its family where there is one.
+    /// The address that connections come from, and another that they may; `None` on loopback: the
+    /// one listened on, and another of its family where there is one.
     pub from: Option<[IpAddr; 2]>,
-    /// Bytes that are more than the wire buffers.
+    /// More bytes than the wire buffers.
     pub bulk: usize,
-    /// How many bytes of the wire so many bytes take.
+    /// How many bytes on the wire a payload of this length takes.
     pub wire_len: fn(usize) -> usize,
 }
 
@@ -40,7 +42,7 @@ pub fn as_they_are(len: usize) -> usize {
     len
 }
 
-/// Bytes that tell their place: each block begins with its number.
+/// Bytes that show their offset: each block begins with its number.
 fn pattern(len: usize) -> Vec<u8> {
     const BLOCK: usize = 1024;
     let block: Vec<u8> = (0..BLOCK).map(|i| (i ^ (i >> 8)) as u8).collect();
@@ -53,18 +55,18 @@ fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A subject is only asked for instances.
+/// A subject only makes instances.
 impl<T: Transport> Subject<T> {
     fn bed(&self) -> bed::Bed<T> {
         self.bed_with(Limits::default())
     }
 
-    /// Where connections come from.
+    /// The address that connections come from.
     fn source(&self) -> IpAddr {
         self.from.map_or(self.at, |[usual, _]| usual)
     }
 
-    /// Where they may come from as well.
+    /// The other address that connections may come from.
     fn other_source(&self) -> IpAddr {
         let on_loopback = match self.at {
             IpAddr::V4(_) => Ipv4Addr::new(127, 0, 0, 9).into(),
@@ -78,8 +80,8 @@ impl<T: Transport> Subject<T> {
     }
 }
 
-/// One `#[test]` for each case: `conformance_tests!(module, subject_function)`. Without a subject, the transport cannot be had
-/// on this machine.
+/// One `#[test]` for each case: `conformance_tests!(module, subject_function)`. If the function
+/// gives no subject, this machine cannot run the transport.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_tests {

@@ -1,6 +1,7 @@
-//! TCP_INFO in full: what an explanation may stand on.
+//! TCP_INFO in full: the evidence that an explanation can rest on.
 
-/// What the kernel knows of one connection (`struct tcp_info`). What an older kernel does not know is zero.
+/// What the kernel knows of one connection (`struct tcp_info`). Fields that an older kernel lacks
+/// are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // named as in linux/tcp.h, without the prefix
 pub struct Facts {
@@ -25,7 +26,7 @@ pub struct Facts {
     pub segs_out: u32,
     pub segs_in: u32,
     pub notsent_bytes: u32,
-    /// Zero when no sample was taken yet.
+    /// Zero before the first sample.
     pub min_rtt_us: u32,
     pub data_segs_in: u32,
     pub data_segs_out: u32,
@@ -41,7 +42,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// From what the kernel wrote; the structure only ever grows at its end.
+    /// Parses what the kernel wrote; the structure only grows at its end.
     pub(crate) fn parse(bytes: &[u8]) -> Facts {
         let u32_at =
             |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
@@ -71,7 +72,7 @@ impl Facts {
             segs_out: u32_at(136),
             segs_in: u32_at(140),
             notsent_bytes: u32_at(144),
-            // The kernel's word for "no sample yet" is all ones.
+            // The kernel writes all ones for "no sample yet".
             min_rtt_us: Some(u32_at(148)).filter(|&us| us != u32::MAX).unwrap_or(0),
             data_segs_in: u32_at(152),
             data_segs_out: u32_at(156),
@@ -87,12 +88,12 @@ impl Facts {
         }
     }
 
-    /// The peer has sent its FIN and the kernel knows it (CLOSE_WAIT), or the connection is gone (CLOSE).
+    /// True if the kernel has the peer's FIN (CLOSE_WAIT) or the connection is gone (CLOSE).
     pub fn peer_closed(&self) -> bool {
         matches!(self.state, 7 | 8)
     }
 
-    /// What was counted since `before`, on the same connection; times and windows as they are now.
+    /// Counters minus those of `before`, on the same connection; times and windows as they are now.
     pub fn since(&self, before: &Facts) -> Facts {
         Facts {
             total_retrans: self.total_retrans.wrapping_sub(before.total_retrans),

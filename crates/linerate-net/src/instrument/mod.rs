@@ -1,5 +1,6 @@
-//! A TCP connection as a measuring instrument: one at a time, blocking with a deadline, with the kernel's levers on it and a
-//! time at everything that happens. For finding out why a call is slow, never for going fast.
+//! A TCP connection as a measuring instrument: one at a time, blocking with a deadline. It sets the
+//! kernel's socket options and records a time for every event. It finds out why a call is slow and
+//! is not built for speed.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,19 +28,19 @@ pub use facts::Facts;
 use crate::Time;
 use crate::sys::{instrument as sys, socket};
 
-/// The clock all times here are of.
+/// The clock of all times in this module.
 pub fn now() -> Time {
     crate::clock::monotonic()
 }
 
-/// What is changed about a connection. The default is what an ordinary client has.
+/// Options that change how a connection behaves. The default is an ordinary client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levers {
-    /// TCP_NODELAY: Nagle's algorithm (RFC 9293, section 3.7.4) is off.
+    /// TCP_NODELAY: switches Nagle's algorithm off (RFC 9293, section 3.7.4).
     pub nodelay: bool,
-    /// TCP_QUICKACK, again after each receive: what came is acknowledged at once.
+    /// TCP_QUICKACK, set again after each receive: the kernel acknowledges received data at once.
     pub quick_ack: bool,
-    /// TCP_DELACK_MAX_US: an acknowledgement is held back no longer than this (Linux 6.16).
+    /// TCP_DELACK_MAX_US: the longest delay of an acknowledgement (Linux 6.16).
     pub delayed_ack: Option<Duration>,
     /// TCP_MAXSEG: largest segment offered to the peer, bytes.
     pub max_segment: Option<u32>,
@@ -47,7 +48,7 @@ pub struct Levers {
     pub receive_buffer: Option<u32>,
     /// SO_SNDBUF, bytes (the kernel doubles it).
     pub send_buffer: Option<u32>,
-    /// SO_TIMESTAMPING: the kernel stamps what is sent and when it was acknowledged.
+    /// SO_TIMESTAMPING: the kernel stamps when bytes are sent and when they are acknowledged.
     pub stamps: bool,
     /// The source address.
     pub from: Option<IpAddr>,
@@ -55,10 +56,10 @@ pub struct Levers {
     pub source_port: Option<u16>,
 }
 
-/// Where in a connection's life something failed.
+/// The step at which a probe failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A lever could not be set: this kernel does not have it.
+    /// A lever could not be set: this kernel lacks it.
     Lever(&'static str),
     /// While connecting.
     Connect,
@@ -68,53 +69,54 @@ pub enum Stage {
     Receive,
 }
 
-/// A probe that could not go on.
+/// Why a probe had to stop.
 #[derive(Debug, thiserror::Error)]
 #[error("{stage:?}: {error}")]
 pub struct ProbeError {
-    /// Where.
+    /// The step that failed.
     pub stage: Stage,
-    /// Why; `TimedOut` when the deadline came.
+    /// The cause; `TimedOut` if the deadline passed.
     pub error: io::Error,
-    /// When.
+    /// The time of the failure.
     pub at: Time,
-    /// What the kernel knew of the connection then.
+    /// What the kernel knew of the connection at that time.
     pub facts: Box<Facts>,
 }
 
-/// What one receive gave.
+/// The result of one receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// When the last of it arrived at this machine, by the kernel's stamp; where there is none, when it was read. A thread that waits
-    /// for a processor reads late, and that is not the peer's time.
+    /// When the last byte arrived at this machine, by the kernel's stamp; without a stamp, when it
+    /// was read. A thread that waits for a CPU reads late, and the peer must not be blamed for
+    /// that.
     pub at: Time,
-    /// When it was read.
+    /// When the application read it.
     pub read: Time,
-    /// How many bytes; 0: the peer has closed.
+    /// Bytes received; 0 if the peer has closed.
     pub bytes: usize,
 }
 
-/// What the kernel stamps.
+/// The events that the kernel stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stamped {
-    /// The bytes went to the packet scheduler: TCP let them go.
+    /// TCP passed the bytes to the packet scheduler.
     Sent,
     /// The peer's kernel acknowledged them.
     Acknowledged,
 }
 
-/// A stamp of the kernel's on bytes that were written.
+/// A stamp that the kernel put on written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// What happened.
+    /// The stamped event.
     pub what: Stamped,
-    /// Up to which byte, from 0, of all that was written on the connection.
+    /// The last byte it covers, counted from 0 over all bytes written on the connection.
     pub last_byte: u32,
-    /// When.
+    /// The time of the event.
     pub at: Time,
 }
 
-/// Stamps read at a time, at most. Reason: each write leaves two; a call has few writes.
+/// Stamps read at a time, at most. Reason: each write leaves two, and a call has few writes.
 const STAMPS: usize = 256;
 
 /// A connection with levers.
@@ -132,7 +134,7 @@ impl Probe {
     /// Connects.
     ///
     /// # Errors
-    /// A lever this kernel lacks, or a connection that cannot be had before `deadline`.
+    /// This kernel lacks a lever, or the connection was not established before `deadline`.
     pub fn connect(to: SocketAddr, levers: &Levers, deadline: Time) -> Result<Probe, ProbeError> {
         let fail = |stage, error, facts| ProbeError { stage, error, at: now(), facts: Box::new(facts) };
         let fd = socket::tcp(to).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
@@ -144,7 +146,7 @@ impl Probe {
             socket::bind_source(&fd, from).map_err(|e| fail(Stage::Connect, e, Facts::default()))?;
         }
         set_levers(&fd, levers).map_err(|(name, e)| fail(Stage::Lever(name), e, Facts::default()))?;
-        // A kernel that has no stamps gives none.
+        // Kernels without this option give no stamps.
         let _ = sys::set_arrival_stamps(&fd);
         let asked = now();
         let failed = |e| fail(Stage::Connect, e, sys::facts(&fd).unwrap_or_default());
@@ -156,17 +158,17 @@ impl Probe {
         }
         let connected = now();
         if levers.stamps {
-            // Bytes are numbered from here on, so it can only be asked for on a connection.
+            // The kernel numbers bytes from here on, so the option needs an established connection.
             sys::set_stamps(&fd).map_err(|e| fail(Stage::Lever("SO_TIMESTAMPING"), e, Facts::default()))?;
         }
         if levers.quick_ack {
-            // It can only fail on something that is no TCP socket.
+            // Fails only on a socket that is not TCP.
             let _ = sys::set_quick_ack(&fd);
         }
         Ok(Probe { fd, levers: *levers, asked, connected, last: asked })
     }
 
-    /// When the connection was asked for.
+    /// When `connect` was called.
     pub fn asked(&self) -> Time {
         self.asked
     }
@@ -176,10 +178,11 @@ impl Probe {
         self.connected
     }
 
-    /// Hands `bytes` to the kernel; when the last of them was taken. `more`: MSG_MORE, a partial segment waits for the rest.
+    /// Hands `bytes` to the kernel and returns when it had taken the last of them. `more`:
+    /// MSG_MORE, a partial segment waits for the rest.
     ///
     /// # Errors
-    /// The connection failed, or the deadline came with bytes left.
+    /// The connection failed, or bytes were left at the deadline.
     pub fn write(&mut self, mut bytes: &[u8], more: bool, deadline: Time) -> Result<Time, ProbeError> {
         while !bytes.is_empty() {
             match sys::send(&self.fd, bytes, more) {
@@ -194,7 +197,7 @@ impl Probe {
         Ok(now())
     }
 
-    /// Receives what is there, waiting for something until the deadline.
+    /// Receives what is there, or waits for bytes until the deadline.
     ///
     /// # Errors
     /// The connection failed, or the deadline came with nothing received.
@@ -203,11 +206,12 @@ impl Probe {
             match sys::recv_stamped(&self.fd, buffer) {
                 Ok((bytes, arrived)) => {
                     let read = now();
-                    // Clocks are compared with some hundred nanoseconds of error.
+                    // Converting between clocks has an error of some hundred nanoseconds.
                     let at = arrived.filter(|_| bytes > 0).map_or(read, |at| at.clamp(self.last, read));
                     self.last = at;
                     if self.levers.quick_ack {
-                        // The kernel leaves the mode by itself: it is asked for after each receive.
+                        // The kernel leaves quick-ACK mode by itself, so it is set after each
+                        // receive.
                         let _ = sys::set_quick_ack(&self.fd);
                     }
                     return Ok(Read { at, read, bytes });
@@ -226,8 +230,8 @@ impl Probe {
         sys::facts(&self.fd).unwrap_or_default()
     }
 
-    /// The kernel's stamps since the last call, in their order; with [`Levers::stamps`]. They must be taken away: unread ones
-    /// fill the receive budget.
+    /// The kernel's stamps since the last call, in their order; needs [`Levers::stamps`]. Unread
+    /// stamps fill the receive buffer, so callers must take them.
     pub fn stamps(&mut self) -> Vec<Stamp> {
         let mut stamps = Vec::new();
         while self.levers.stamps && stamps.len() < STAMPS {
@@ -287,7 +291,7 @@ fn wait(fd: &OwnedFd, what: sys::Ready, deadline: Time) -> io::Result<()> {
     }
 }
 
-/// Whether this kernel lets a client say how long acknowledgements may be held back.
+/// Whether this kernel lets a client limit the delay of its acknowledgements.
 pub fn has_delayed_ack_lever() -> bool {
     socket::tcp(([127, 0, 0, 1], 0).into())
         .and_then(|fd| sys::set_delayed_ack(&fd, Duration::from_millis(20)))
@@ -339,7 +343,7 @@ mod tests {
         let to = listener.local_addr().expect("an address");
         let mut probe = Probe::connect(to, &Levers::default(), soon()).expect("connected");
         let (mut stream, _) = listener.accept().expect("a connection");
-        // The kernel switches its stamps on a moment after they are first asked for.
+        // The kernel enables its stamps a moment after the first socket asks for them.
         let mut late = Duration::ZERO;
         for _ in 0..20 {
             stream.write_all(b"hello").expect("sent");

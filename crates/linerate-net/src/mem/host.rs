@@ -1,5 +1,6 @@
-//! Scripted peers on a transport: what [`Mem`](super::Mem) does for its own peers, over any other. With
-//! [`Stack`](crate::stack::Stack) over [`link::sim`](crate::link::sim) a test has real TCP between itself and a script.
+//! Scripted peers over any transport: what [`Mem`](super::Mem) does for its own peers. With
+//! [`Stack`](crate::stack::Stack) over [`link::sim`](crate::link::sim), a test has real TCP between
+//! itself and a script.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,22 +9,23 @@ use std::net::SocketAddr;
 use super::peer::{Accept, Action, Peer, PeerActions, PeerConn};
 use crate::{After, Close, Conn, ConnectOptions, Event, ListenOptions, Listener, NetError, Time, Transport};
 
-/// Runs scripted peers over a transport. Of [`Accept`], only `Now` and `Refuse` (by a reset) can be had.
+/// Runs scripted peers over a transport. It supports `Now` and `Refuse` (by a reset) of [`Accept`],
+/// no others.
 pub struct PeerHost<T> {
     net: T,
-    /// Listeners' peers, then those of connections asked for.
+    /// Peers of listeners, then those of outgoing connections.
     peers: Vec<Box<dyn Peer>>,
     listeners: Vec<(Listener, usize)>,
-    /// By the connection's slot: the connection, its number and its peer.
+    /// Indexed by slot: the connection, its number and its peer.
     conns: Vec<Option<(Conn, PeerConn, usize)>>,
-    /// What is to be done, by its time and in the order in which it was said.
+    /// Scheduled actions, by time and then in the order they were given.
     later: BTreeMap<(Time, u64), (PeerConn, Action)>,
     said: u64,
     next: u64,
 }
 
 impl<T: Transport> PeerHost<T> {
-    /// On this transport.
+    /// Wraps a transport.
     pub fn new(net: T) -> PeerHost<T> {
         PeerHost {
             net,
@@ -36,7 +38,7 @@ impl<T: Transport> PeerHost<T> {
         }
     }
 
-    /// A scripted peer answers at this address.
+    /// Lets a scripted peer accept connections at this address.
     pub fn serve(&mut self, at: SocketAddr, peer: impl Peer + 'static) -> Result<SocketAddr, NetError> {
         let (listener, at) = self.net.listen(at, &ListenOptions::default())?;
         self.listeners.push((listener, self.peers.len()));
@@ -44,14 +46,14 @@ impl<T: Transport> PeerHost<T> {
         Ok(at)
     }
 
-    /// A scripted peer connects.
+    /// Lets a scripted peer connect.
     pub fn dial(&mut self, to: SocketAddr, peer: impl Peer + 'static) -> Result<PeerConn, NetError> {
         let conn = self.net.connect(to, &ConnectOptions::default())?;
         self.peers.push(Box::new(peer));
         Ok(self.add(conn, self.peers.len() - 1))
     }
 
-    /// Runs until `done`, or until nothing is ever going to happen.
+    /// Runs until `done` is true, or until no event can happen any more.
     pub fn run(&mut self, mut done: impl FnMut() -> bool) -> io::Result<()> {
         let mut events = Vec::new();
         while !done() {
@@ -83,7 +85,7 @@ impl<T: Transport> PeerHost<T> {
         (known == conn).then_some((number, peer))
     }
 
-    /// Calls a connection's peer, and does what it says.
+    /// Calls a connection's peer and carries out its actions.
     fn call(&mut self, conn: Conn, call: impl FnOnce(&mut dyn Peer, Time, PeerConn, &mut PeerActions)) {
         let Some((number, peer)) = self.of(conn) else { return };
         let mut out = PeerActions::default();
@@ -135,7 +137,7 @@ impl<T: Transport> PeerHost<T> {
         }
     }
 
-    /// Does what is due.
+    /// Carries out the actions that are due.
     fn act_due(&mut self) {
         loop {
             let now = self.net.now();
@@ -151,7 +153,7 @@ impl<T: Transport> PeerHost<T> {
     fn act(&mut self, conn: Conn, action: Action) {
         match action {
             Action::Send(bytes) => {
-                // One that failed says so by its event.
+                // A failed connection reports itself by an event.
                 let _ = self.net.send(conn, &bytes);
             }
             Action::End | Action::Close | Action::Reset => {

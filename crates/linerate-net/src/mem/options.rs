@@ -4,37 +4,40 @@ use std::time::Duration;
 
 use crate::Limits;
 
-/// Where received bytes are cut into pieces.
+/// Where the wire cuts received bytes into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Only where the window makes it necessary.
+    /// Only where the window requires it.
     Whole,
     /// Into pieces of this many bytes, at least 1.
     Every(usize),
-    /// Into pieces of 1 to this many bytes, by the seed; also the claim on them is split at random over several turns.
+    /// Into pieces of 1 to this many bytes, chosen by the seed. It also splits each claim at random
+    /// over several turns.
     Random(usize),
 }
 
-/// How the wire in memory behaves. The default is a perfect one without latency.
+/// How the wire in memory behaves. The default has no latency and no faults.
 #[derive(Clone, Copy, Debug)]
 pub struct MemOptions {
-    /// Everything random follows from it.
+    /// Determines everything that is random.
     pub seed: u64,
-    /// One way, for everything that travels.
+    /// One-way delay of everything that travels.
     pub latency: Duration,
     /// Where received bytes are cut.
     pub cut: Cut,
-    /// Bytes on the way or unread at the receiver, in each direction of a connection; more wait at the sender.
+    /// Bytes in flight or unread at the receiver, for each direction of a connection. More bytes
+    /// wait at the sender.
     pub window: usize,
-    /// A connection is reset when this many bytes were carried to one of its ends.
+    /// Resets a connection once this many bytes were carried to one of its ends.
     pub reset_after_bytes: Option<u64>,
-    /// Each n-th connection asked for is refused.
+    /// Refuses each n-th connection.
     pub refuse_every: Option<u64>,
-    /// Local ports: so many connections asked for may be open at once, then `connect` fails with `PortsExhausted`.
+    /// Number of local ports: `connect` fails with `PortsExhausted` once this many outgoing
+    /// connections are open.
     pub ports: Option<u32>,
-    /// Each n-th `send` fails with `NoMemory`, as if by ENOBUFS.
+    /// Each n-th `send` fails with `NoMemory`, as ENOBUFS would.
     pub fail_send_every: Option<u64>,
-    /// The limits every transport has.
+    /// The limits that every transport has.
     pub limits: Limits,
 }
 
@@ -54,7 +57,7 @@ impl Default for MemOptions {
     }
 }
 
-/// Splitmix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every platform.
 pub(super) struct Random(u64);
 
 impl Random {

@@ -4,26 +4,27 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// A connection as a peer knows it: counted from 0 over all peers of one [`Mem`](super::Mem).
+/// A connection as a peer knows it, numbered from 0 over all peers of one [`Mem`](super::Mem).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerConn(pub u64);
 
-/// What a peer does with a connection that is asked for.
+/// How a peer answers a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
-    /// Takes it.
+    /// Accepts it.
     Now,
-    /// Takes it after a while, as a full accept queue would.
+    /// Accepts it after a delay, as a full accept queue would.
     After(Duration),
-    /// RST.
+    /// Resets it.
     Refuse,
-    /// Nothing, ever.
+    /// Never answers.
     Ignore,
 }
 
-/// The other side of connections, scripted. A closure over `(now, conn, bytes, out)` is a peer that only receives.
+/// A scripted end of connections. A closure over `(now, conn, bytes, out)` is a peer that only
+/// receives.
 pub trait Peer: Send {
-    /// Somebody asks for a connection.
+    /// A connection attempt arrived.
     fn accept(&mut self, _now: Time) -> Accept {
         Accept::Now
     }
@@ -31,7 +32,7 @@ pub trait Peer: Send {
     /// A connection is established.
     fn connected(&mut self, _now: Time, _conn: PeerConn, _out: &mut PeerActions) {}
 
-    /// Bytes came, cut as the options say.
+    /// Bytes arrived, cut as the options say.
     fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions);
 
     /// The other side sent its FIN. By default the peer closes too.
@@ -39,10 +40,10 @@ pub trait Peer: Send {
         out.close(conn);
     }
 
-    /// The connection was reset, or the one asked for could not be had.
+    /// The connection was reset, or an outgoing one failed.
     fn failed(&mut self, _now: Time, _conn: PeerConn, _out: &mut PeerActions) {}
 
-    /// The time asked for by [`PeerActions::call_after`] has come.
+    /// The time given to [`PeerActions::call_after`] has come.
     fn called(&mut self, _now: Time, _conn: PeerConn, _out: &mut PeerActions) {}
 }
 
@@ -63,8 +64,8 @@ pub(super) enum Action {
     Call,
 }
 
-/// What a peer does, collected while it is called; on any of its connections. What is for the same moment is done in the
-/// order it was said.
+/// Actions that a peer asks for while it is called, on any of its connections. Actions for the same
+/// moment run in the order they were given.
 #[derive(Debug, Default)]
 pub struct PeerActions {
     pub(super) list: Vec<(Duration, PeerConn, Action)>,
@@ -75,52 +76,53 @@ impl PeerActions {
         self.list.push((after, conn, action));
     }
 
-    /// Sends.
+    /// Sends bytes.
     pub fn send(&mut self, conn: PeerConn, bytes: impl Into<Vec<u8>>) {
         self.send_after(Duration::ZERO, conn, bytes);
     }
 
-    /// Sends after a while.
+    /// Sends bytes after a delay.
     pub fn send_after(&mut self, after: Duration, conn: PeerConn, bytes: impl Into<Vec<u8>>) {
         self.add(after, conn, Action::Send(bytes.into()));
     }
 
-    /// FIN after what was sent; what comes later is answered by a reset.
+    /// Sends a FIN after all bytes; a reset answers what the peer sends later.
     pub fn close(&mut self, conn: PeerConn) {
         self.close_after(Duration::ZERO, conn);
     }
 
-    /// The same after a while.
+    /// As `close`, after a delay.
     pub fn close_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::Close);
     }
 
-    /// FIN after what was sent, and goes on reading. [`PeerHost`](super::PeerHost) has no such thing and closes.
+    /// Sends a FIN after all bytes and keeps reading. [`PeerHost`](super::PeerHost) cannot do this
+    /// and closes.
     pub fn end_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::End);
     }
 
-    /// RST.
+    /// Resets the connection.
     pub fn reset(&mut self, conn: PeerConn) {
         self.reset_after(Duration::ZERO, conn);
     }
 
-    /// RST after a while.
+    /// Resets the connection after a delay.
     pub fn reset_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::Reset);
     }
 
-    /// Stops reading: the window fills.
+    /// Stops reading, so that the window fills.
     pub fn pause(&mut self, conn: PeerConn) {
         self.add(Duration::ZERO, conn, Action::Pause);
     }
 
-    /// Reads again after a while.
+    /// Reads again after a delay.
     pub fn resume_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::Resume);
     }
 
-    /// Has [`Peer::called`] called after a while.
+    /// Schedules a call of [`Peer::called`].
     pub fn call_after(&mut self, after: Duration, conn: PeerConn) {
         self.add(after, conn, Action::Call);
     }

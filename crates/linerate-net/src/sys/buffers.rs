@@ -8,40 +8,43 @@ use io_uring::types::BufRingEntry;
 use super::pages::Pages;
 
 const CACHE_LINE: usize = 64;
-/// Added to each buffer's size.
+/// Bytes added to each buffer's size, so that buffers do not share cache sets.
 const STAGGER: usize = 5 * CACHE_LINE;
 
-/// Whose a buffer is.
+/// The owner of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// In the ring: the kernel may write to it.
+    /// It is in the ring: the kernel may write to it.
     Kernels,
-    /// The kernel has written to it and it was not given back yet.
+    /// The kernel has written to it, and it was not given back yet.
     Ours,
-    /// Nobody uses it.
+    /// It is idle.
     Nobodys,
 }
 
-/// Buffers for the kernel to pick from. Invariant: a buffer is in the ring exactly while it is the kernel's.
+/// Buffers that the kernel picks from. Invariant: a buffer is in the ring exactly while the kernel
+/// owns it.
 pub(crate) struct Buffers {
     ring: Pages,
     data: Pages,
     /// Size of a buffer.
     size: usize,
-    /// From one to the next. Not a power of two: what comes in small pieces would else use the same few cache lines.
+    /// Distance between buffers. Not a power of two: small messages would otherwise always use the
+    /// same few cache lines.
     stride: usize,
     whose: Vec<Whose>,
-    /// Nobody's, the last used on top: its memory is still in the cache.
+    /// Idle buffers, the last used on top because its memory is still in the cache.
     idle: Vec<u16>,
-    /// How many the kernel should have.
+    /// How many buffers the kernel should have.
     wanted: usize,
-    /// How many it has.
+    /// How many buffers the kernel has.
     given: usize,
     tail: u16,
 }
 
 impl Buffers {
-    /// `count` buffers, a power of two up to 32768, of `size` bytes; the kernel begins with `wanted` of them.
+    /// Makes `count` buffers, a power of two up to 32768, of `size` bytes. The kernel begins with
+    /// `wanted` of them.
     pub(crate) fn new(count: u16, size: usize, wanted: usize) -> io::Result<Buffers> {
         debug_assert!(count.is_power_of_two() && size > 0);
         let ring = Pages::new(usize::from(count) * size_of::<BufRingEntry>())?;
@@ -60,7 +63,7 @@ impl Buffers {
         })
     }
 
-    /// Where the ring is, for the kernel.
+    /// Address of the ring, for registering it.
     pub(crate) fn ring_address(&self) -> u64 {
         self.ring.start() as u64
     }
@@ -69,14 +72,14 @@ impl Buffers {
         self.whose.len() as u16
     }
 
-    /// Lets the kernel have more at once; whether there are more.
+    /// Raises the number of buffers the kernel gets; returns whether it rose.
     pub(crate) fn want_more(&mut self) -> bool {
         let before = self.wanted;
         self.wanted = (self.wanted * 2).min(self.whose.len());
         self.wanted > before
     }
 
-    /// Gives the kernel what it should have.
+    /// Gives the kernel buffers until it has as many as it should.
     pub(crate) fn top_up(&mut self) {
         let before = self.tail;
         while self.given < self.wanted
@@ -93,9 +96,10 @@ impl Buffers {
         let mask = self.count() - 1;
         let at = usize::from(self.tail & mask);
         self.whose[usize::from(id)] = Whose::Kernels;
-        // SAFETY: `at` is below the number of entries the mapping has room for. The entry is not visible to the kernel
-        // until `publish`: there are never more than `count` buffers, so the tail cannot overtake the kernel's head.
-        // The tail itself shares the first entry's last two bytes, which none of these setters touches.
+        // SAFETY: `at` is below the number of entries the mapping has room for. The entry is not
+        // visible to the kernel until `publish`: there are never more than `count` buffers, so the
+        // tail cannot overtake the kernel's head. The tail itself shares the first entry's last two
+        // bytes, which none of these setters touches.
         let entry = unsafe { &mut *self.ring.start().cast::<BufRingEntry>().add(at) };
         entry.set_addr(self.address(id) as u64);
         entry.set_len(self.size as u32);
@@ -106,8 +110,8 @@ impl Buffers {
 
     fn publish(&self) {
         let base = self.ring.start().cast::<BufRingEntry>();
-        // SAFETY: the address of the tail within a mapping that is page-aligned, hence aligned for u16, and lives as
-        // long as we do; the kernel only reads it.
+        // SAFETY: the address of the tail within a mapping that is page-aligned, hence aligned for
+        // u16, and lives as long as we do; the kernel only reads it.
         let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(base).cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
@@ -117,7 +121,7 @@ impl Buffers {
         unsafe { self.data.start().add(usize::from(id) * self.stride) }
     }
 
-    /// The kernel has put bytes into a buffer: it is ours now.
+    /// Takes a buffer that the kernel has filled.
     pub(crate) fn taken(&mut self, id: u16) {
         if let Some(whose) = self.whose.get_mut(usize::from(id)) {
             debug_assert_eq!(*whose, Whose::Kernels, "the kernel only uses what it was given");
@@ -126,18 +130,19 @@ impl Buffers {
         }
     }
 
-    /// The first `len` bytes of a buffer that is ours.
+    /// The first `len` bytes of a buffer we own.
     pub(crate) fn get(&mut self, id: u16, len: usize) -> Option<&mut [u8]> {
         if self.whose.get(usize::from(id)) != Some(&Whose::Ours) {
             return None;
         }
         let len = len.min(self.size);
-        // SAFETY: the buffer lies within the mapping and is initialised (zeroed pages); the kernel does not write to it
-        // since it is ours, and nobody else of us borrows it since `self` is borrowed mutably.
+        // SAFETY: the buffer lies within the mapping and is initialised (zeroed pages). The kernel
+        // does not write to it while we own it, and `self` is borrowed mutably, so no other borrow
+        // of it exists.
         Some(unsafe { std::slice::from_raw_parts_mut(self.address(id), len) })
     }
 
-    /// A buffer that was taken is not needed any more.
+    /// Returns a taken buffer.
     pub(crate) fn give_back(&mut self, id: u16) {
         if self.whose.get(usize::from(id)) != Some(&Whose::Ours) {
             return;

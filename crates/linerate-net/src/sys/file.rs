@@ -1,4 +1,4 @@
-//! Files: sent without passing through this process, and asked whether their bytes are in memory.
+//! Files: sendfile, and which of their pages are in memory.
 
 use std::fs::File;
 use std::io;
@@ -7,8 +7,9 @@ use std::os::fd::AsRawFd;
 
 use super::{check, check_size};
 
-/// Moves at most `len` bytes from `at` in `file` to a socket; 0 where the file ends before `at`. The position of the file is
-/// neither used nor changed, so threads may share it. sendfile has no MSG_NOSIGNAL: Rust programs ignore SIGPIPE from their start.
+/// Moves at most `len` bytes from `at` in `file` to a socket; 0 if the file ends before `at`. It
+/// neither uses nor moves the file's position, so threads may share the file. sendfile has no
+/// MSG_NOSIGNAL, but Rust programs ignore SIGPIPE from their start.
 pub(crate) fn send(socket: &impl AsRawFd, file: &File, at: u64, len: usize) -> io::Result<usize> {
     let mut at = offset(at)?;
     // SAFETY: the offset lives through the call; both descriptors are borrowed, so they are open.
@@ -32,29 +33,33 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// How many pages of this range are in memory. Linux 6.5; only of files that this user owns or may write.
+/// How many pages of this range are in memory. Needs Linux 6.5 and a file that this user owns or
+/// may write.
 pub(crate) fn cached_pages(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let asked = CacheRange { at: range.start, len: range.end - range.start };
     let mut told = CacheStat::default();
-    // SAFETY: both structures have the kernel's layout and live through the call, which reads the first and writes the second.
+    // SAFETY: both structures have the kernel's layout and live through the call, which reads the
+    // first and writes the second.
     check(unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, &raw mut told, 0) as libc::c_int
     })?;
     Ok(told.cached)
 }
 
-/// The same number on all architectures; the C library has no name for it yet.
+/// The number is the same on all architectures; the C library does not name it yet.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Reads what is there without waiting for a disk: `WouldBlock` when nothing is, fewer bytes when some are not.
+/// Reads without blocking on a disk: `WouldBlock` if nothing is cached, fewer bytes if some are
+/// not.
 pub(crate) fn read_cached(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
     let piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let (fd, at) = (file.as_raw_fd(), offset(at)?);
-    // SAFETY: the kernel writes at most `iov_len` bytes through the one piece, which describes `bytes`.
+    // SAFETY: the kernel writes at most `iov_len` bytes through the one piece, which describes
+    // `bytes`.
     check_size(unsafe { libc::preadv2(fd, &raw const piece, 1, at, libc::RWF_NOWAIT) })
 }
 
-/// Bytes of a page of this machine.
+/// The page size of this machine, bytes.
 pub(crate) fn page_size() -> u64 {
     // SAFETY: sysconf takes no pointers.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_or(4096, |size| size.max(1))

@@ -1,7 +1,8 @@
-//! glibc's heap, which keeps freed pages for later.
+//! glibc's heap, which keeps freed pages for reuse.
 
-/// Gives pages that hold nothing back to the system; whether there were any.
+/// Returns free pages to the system; says whether there were any.
 pub(crate) fn trim() -> bool {
-    // SAFETY: no pointers. It takes each arena's lock, as allocating does, and touches free memory alone.
+    // SAFETY: no pointers. It takes each arena's lock, as an allocation does, and touches only free
+    // memory.
     unsafe { libc::malloc_trim(0) != 0 }
 }

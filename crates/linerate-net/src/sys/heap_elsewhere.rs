@@ -1,4 +1,4 @@
-//! Heaps that have no call for it, or give back what is free by themselves.
+//! Heaps without malloc_trim, and heaps that return free memory by themselves.
 
 pub(crate) fn trim() -> bool {
     false

@@ -1,4 +1,5 @@
-//! Thin safe wrappers over the kernel's calls. They think nothing, and all `unsafe` of the project is in here.
+//! Thin safe wrappers over system calls. They make no decisions. All `unsafe` of the project is in
+//! here.
 #![allow(unsafe_code)]
 
 mod buffers;
@@ -26,7 +27,7 @@ pub(crate) use poll::{Interest, Poll, Ready, has_pwait2};
 
 use std::io;
 
-/// The result of a call that returns -1 and sets errno when it fails.
+/// Converts the result of a call that returns -1 and sets errno on failure.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

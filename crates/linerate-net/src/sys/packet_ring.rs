@@ -1,4 +1,5 @@
-//! AF_PACKET with a ring that the kernel fills block by block (TPACKET_V3, packet(7) and the kernel's packet_mmap.rst).
+//! AF_PACKET with a ring that the kernel fills block by block (TPACKET_V3, packet(7) and the
+//! kernel's packet_mmap.rst).
 
 use std::io;
 use std::mem::size_of;
@@ -10,13 +11,13 @@ use super::check;
 /// One instruction of a classic BPF program: code, jumps, operand.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
-/// Bytes of a block. Reason: a block is handed over when it is full or its time is up, and the largest segment that loopback
-/// carries (64 KiB) has to fit.
+/// Bytes of a block. Reason: the kernel hands a block over when it is full or its timeout has
+/// passed, and the largest loopback segment (64 KiB) has to fit.
 const BLOCK: u32 = 128 << 10;
-/// Blocks in the ring. Reason: 32 MiB hold a tenth of a second of loopback at full speed, and of slow traffic, which fills no
-/// block, two and a half seconds: longer than we are ever away.
+/// Blocks in the ring. Reason: 32 MiB hold 0.1 s of loopback at full speed. Slow traffic fills no
+/// blocks and lasts 2.5 s, longer than the reader is ever away.
 pub(crate) const BLOCKS: u32 = 256;
-/// Milliseconds after which a block is handed over though it is not full.
+/// Milliseconds after which the kernel hands over a block that is not full.
 const RETIRE_MS: u32 = 10;
 
 /// A packet socket and its ring.
@@ -25,11 +26,11 @@ pub(crate) struct PacketRing {
     socket: OwnedFd,
     ring: *mut u8,
     bytes: usize,
-    /// The block to look at next.
+    /// The block to read next.
     next: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and is used and given back through it only; nothing in it belongs to a thread.
+// SAFETY: only this value uses and unmaps the mapping, and nothing in it belongs to a thread.
 unsafe impl Send for PacketRing {}
 
 /// A packet in the ring.
@@ -41,13 +42,14 @@ pub(crate) struct RingPacket<'a> {
 }
 
 impl PacketRing {
-    /// A ring of packets, each from its network header on, that pass `filter`: of interface `index`, or of all of them when it is 0.
-    /// `incoming_only`: what this machine sends is left out (on loopback everything comes in, too).
+    /// A ring of packets that pass `filter`, each from its network header on: of interface `index`,
+    /// or of all if it is 0. `incoming_only` omits what this machine sends (loopback receives
+    /// everything it sends).
     pub(crate) fn open(index: u32, incoming_only: bool, filter: &[Instruction]) -> io::Result<PacketRing> {
-        // Protocol 0: nothing is received before the filter and the ring are there.
+        // Protocol 0: the socket receives nothing before the filter and the ring exist.
         // SAFETY: no pointers are passed.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         set(
             &socket,
@@ -71,14 +73,15 @@ impl PacketRing {
         set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let bytes = BLOCK as usize * BLOCKS as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping of the socket's ring, of the size just agreed on; the kernel chooses the place.
+        // SAFETY: a fresh mapping of the socket's ring, of the size just agreed on; the kernel
+        // chooses the address.
         let ring = unsafe {
             libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, socket.as_raw_fd(), 0)
         };
         if ring == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // From here on the mapping is given back when it is dropped.
+        // From here on, drop unmaps it.
         let this = PacketRing { socket, ring: ring.cast(), bytes, next: 0 };
         bind(&this.socket, index)?;
         Ok(this)
@@ -94,22 +97,24 @@ impl PacketRing {
         }
     }
 
-    /// Lends each packet of the next block to `each`, then gives the block back. False when none is ready.
+    /// Lends each packet of the next block to `each`, then returns the block. False if no block is
+    /// ready.
     pub(crate) fn block(&mut self, mut each: impl FnMut(RingPacket<'_>)) -> bool {
         let at = self.next * BLOCK as usize;
-        // SAFETY: `next` is below BLOCKS, so the whole block lies in the mapping, which lives as long as `self`; it begins with
-        // the descriptor, aligned as blocks are to pages.
+        // SAFETY: `next` is below BLOCKS, so the whole block lies in the mapping, which lives as
+        // long as `self`; it begins with the descriptor, aligned as blocks are to pages.
         let descriptor = unsafe { self.ring.add(at) }.cast::<libc::tpacket_block_desc>();
-        // SAFETY: the field is in the mapping, aligned to 4, and written by the kernel only as a whole; atomics are the way to
-        // share it.
+        // SAFETY: the field is in the mapping, aligned to 4, and the kernel writes it only as a
+        // whole, so both sides can access it atomically.
         let status = unsafe { AtomicU32::from_ptr(&raw mut (*descriptor).hdr.bh1.block_status) };
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return false;
         }
-        // SAFETY: the status says the block is ours until we give it back: the kernel does not write to it, and the slice is gone
-        // before it is given back, since `each` cannot keep what it is lent.
+        // SAFETY: the status says that we own the block until we return it, so the kernel does not
+        // write to it. The slice ends before that, since `each` cannot keep what it is lent.
         let block = unsafe { std::slice::from_raw_parts(self.ring.add(at), BLOCK as usize) };
-        // SAFETY: within the block, which is ours; plain integers of which every pattern is valid.
+        // SAFETY: within the block, which we own; plain integers, for which every bit pattern is
+        // valid.
         let header = unsafe { (*descriptor).hdr.bh1 };
         let mut offset = header.offset_to_first_pkt as usize;
         for _ in 0..header.num_pkts {
@@ -122,7 +127,7 @@ impl PacketRing {
         true
     }
 
-    /// Packets that found no room, since the last time this was asked.
+    /// Packets dropped since the last call because the ring was full.
     pub(crate) fn dropped(&self) -> u64 {
         // SAFETY: all zeroes is a valid value of this plain structure.
         let mut stats: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };
@@ -141,10 +146,11 @@ impl PacketRing {
     }
 }
 
-/// The packet at `offset` of a block, and how far the next one is.
+/// The packet at `offset` of a block, and the offset from it to the next.
 fn packet(block: &[u8], offset: usize) -> Option<(RingPacket<'_>, usize)> {
     let header = block.get(offset..)?.get(..size_of::<libc::tpacket3_hdr>())?;
-    // SAFETY: the slice is as long as the structure, whose fields are integers of which every pattern is valid; read unaligned.
+    // SAFETY: the slice is as long as the structure, whose fields are integers, for which every bit
+    // pattern is valid; read unaligned.
     let header = unsafe { header.as_ptr().cast::<libc::tpacket3_hdr>().read_unaligned() };
     let start = offset + usize::from(header.tp_mac);
     let data = block.get(start..start + header.tp_snaplen as usize)?;
@@ -187,7 +193,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-/// An interface's number by its name.
+/// An interface's index by its name.
 pub(crate) fn interface_index(name: &str) -> Option<u32> {
     let name = std::ffi::CString::new(name).ok()?;
     // SAFETY: a valid C string for the time of the call.
@@ -196,7 +202,7 @@ pub(crate) fn interface_index(name: &str) -> Option<u32> {
 
 impl Drop for PacketRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `open`, of that size, not used any more.
+        // SAFETY: the mapping made in `open`, of that size; it is not used again.
         unsafe { libc::munmap(self.ring.cast(), self.bytes) };
     }
 }

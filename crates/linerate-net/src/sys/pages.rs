@@ -10,7 +10,8 @@ pub(super) struct Pages {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and what is in it is only reached through its one owner.
+// SAFETY: a mapping belongs to the process, not to a thread, and only its one owner reaches its
+// contents.
 unsafe impl Send for Pages {}
 
 impl Pages {
@@ -26,7 +27,7 @@ impl Pages {
 
     fn map(len: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<Pages> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses a place where nothing is mapped, so no memory of ours is touched.
+        // SAFETY: the kernel chooses an unmapped address, so no memory of ours is touched.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) };
         match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Pages { start, len }),
@@ -38,9 +39,9 @@ impl Pages {
         self.start.as_ptr()
     }
 
-    /// Large pages, if the kernel has some: fewer misses of the TLB. Only a wish.
+    /// Asks for huge pages, which cause fewer TLB misses. The kernel may decline.
     pub(super) fn wish_huge(&self) {
-        // SAFETY: advice on a mapping of ours; what is in it does not change.
+        // SAFETY: advice on our own mapping; its contents do not change.
         unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
@@ -51,7 +52,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and, as the struct goes, nobody refers to it any more.
+        // SAFETY: the mapping is ours, and no reference to it outlives this struct.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

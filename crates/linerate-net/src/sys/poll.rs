@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use super::check;
 
-/// What to be told of a descriptor, always edge-triggered.
+/// The events to report for a descriptor, always edge-triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// Bytes, the peer's FIN, errors.
     Read,
     /// The same, and room to send.
     ReadWrite,
-    /// Connections on a listening socket that others wait on too: the kernel wakes one of them, not all.
+    /// Connections on a listening socket shared with other processes: the kernel wakes one of them,
+    /// not all.
     Shared,
 }
 
@@ -29,12 +30,12 @@ impl Interest {
     }
 }
 
-/// What epoll said of a descriptor.
+/// The events that epoll reported for a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready(u32);
 
 impl Ready {
-    /// Bytes or the end can be read.
+    /// True if bytes or the end of the stream can be read.
     pub(crate) fn readable(self) -> bool {
         self.0 & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
@@ -48,7 +49,7 @@ impl Ready {
         self.0 & libc::EPOLLRDHUP as u32 != 0
     }
 
-    /// An error waits, or both directions are shut.
+    /// True if an error is pending or both directions are shut down.
     pub(crate) fn broken(self) -> bool {
         self.0 & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
     }
@@ -61,15 +62,15 @@ pub(crate) struct Poll {
     capacity: usize,
 }
 
-/// Cleared once when the kernel does not know `epoll_pwait2` (before 5.11).
+/// Cleared once if the kernel lacks `epoll_pwait2` (before 5.11).
 static PWAIT2: AtomicBool = AtomicBool::new(true);
 
 impl Poll {
-    /// `capacity`: events taken in one wait.
+    /// `capacity`: events returned by one wait, at most.
     pub(crate) fn new(capacity: usize) -> io::Result<Poll> {
         // SAFETY: epoll_create1 takes no pointers.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let capacity = capacity.max(1);
         Ok(Poll { fd, events: Vec::with_capacity(capacity), capacity })
@@ -89,13 +90,14 @@ impl Poll {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, token)
     }
 
-    /// Forgets a descriptor. Needed where closing it does not: others hold the same socket.
+    /// Removes a descriptor. Needed where closing it is not enough because other processes hold the
+    /// same socket.
     pub(crate) fn remove(&self, fd: &impl AsRawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, Interest::Read, 0)
     }
 
-    /// Waits, at most `limit` (`None`: as long as it takes), and returns how many events came. A signal ends the wait
-    /// with none.
+    /// Waits, at most `limit` (`None`: forever), and returns how many events came. A signal ends
+    /// the wait with none.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<usize> {
         self.events.clear();
         let result = if PWAIT2.load(Ordering::Relaxed) { self.wait_ns(limit) } else { self.wait_ms(limit) };
@@ -107,7 +109,7 @@ impl Poll {
             }
             Err(e) => return Err(e),
         };
-        // SAFETY: the kernel wrote `count` events, never more than the capacity it was told.
+        // SAFETY: the kernel wrote `count` events, never more than the capacity given.
         unsafe { self.events.set_len(count) };
         Ok(count)
     }
@@ -115,8 +117,8 @@ impl Poll {
     fn wait_ns(&mut self, limit: Option<Duration>) -> libc::c_int {
         let spec = limit.map(timespec);
         let spec_ptr = spec.as_ref().map_or(std::ptr::null(), |s| s as *const libc::timespec);
-        // SAFETY: `events` has room for `capacity` entries; `spec` lives through the call; no signal mask is given. The
-        // call goes by number since old C libraries lack the function.
+        // SAFETY: `events` has room for `capacity` entries; `spec` lives through the call; no
+        // signal mask is given. The call goes by number, since old C libraries lack the function.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -149,7 +151,7 @@ impl Poll {
     }
 }
 
-/// Whether the kernel has `epoll_pwait2`, asked by an immediate wait.
+/// Whether the kernel has `epoll_pwait2`, found by a wait of zero time.
 pub(crate) fn has_pwait2() -> bool {
     Poll::new(1).and_then(|mut p| p.wait(Some(Duration::ZERO))).is_ok() && PWAIT2.load(Ordering::Relaxed)
 }

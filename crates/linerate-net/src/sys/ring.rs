@@ -1,8 +1,8 @@
 //! io_uring: requests with the memory they need, and their completions.
 //!
-//! What makes it sound: memory the kernel reads or writes while a request is on its way belongs to this ring (parcels and
-//! addresses are moved in and come back with the completion, lent bytes and receive buffers stay), and the ring does not
-//! go before every request has completed.
+//! Soundness: while a request is in flight, the ring owns the memory that the kernel reads or
+//! writes. Parcels and addresses are moved in and come back with the completion; lent bytes and
+//! receive buffers stay. The ring is not dropped before every request has completed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,18 +23,19 @@ use super::socket::{address, unknown_address};
 use crate::Lent;
 use crate::outbox::{GATHER, LentTable, Outbox};
 
-/// Requests that fit between two submissions. Reason: one turn's worth; more are submitted at once.
+/// Requests between two submissions, at most. Reason: one turn's worth; more are submitted at once.
 const REQUESTS: u32 = 1024;
-/// Completions that fit in the ring. Reason: a few for each request; beyond it the kernel keeps them.
+/// Completions that fit in the ring. Reason: a few for each request; the kernel keeps the excess.
 const COMPLETIONS: u32 = 4096;
-/// Bytes of one send. Reason: what has left is known only when a send completes.
+/// Bytes of one send. Reason: only the completion of a send shows how much has left.
 const SEND_BYTES: usize = 1 << 20;
-/// The kernel goes on until all is sent, so that a completion means all or an error; and a peer that is gone is no signal.
+/// The kernel continues until all is sent, so a completion means all or an error. No SIGPIPE if the
+/// peer is gone.
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-/// The group our receive buffers are registered as.
+/// The group id under which our receive buffers are registered.
 const BUFFER_GROUP: u16 = 0;
 
-/// A descriptor as a request names it.
+/// How a request names a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// An ordinary descriptor.
@@ -59,24 +60,24 @@ macro_rules! with_target {
     };
 }
 
-/// What a completion is told by: whatever the caller wants to know it by.
+/// The caller's identification of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// Up to 127.
+    /// At most 127.
     pub(crate) kind: u8,
     pub(crate) slot: u32,
 }
 
-/// In place of the index of held memory: there is none.
+/// Stands in for the index of held memory if there is none.
 const NOTHING_HELD: u64 = 0xff_ffff;
-/// Set in the user data of requests that only complete visibly when they fail, and that nobody waits for.
+/// Marks requests that complete visibly only if they fail, and whose completion is not awaited.
 const UNCOUNTED: u64 = 1 << 63;
 
 fn user_data(tag: Tag, held: u64) -> u64 {
     u64::from(tag.kind & 0x7f) << 56 | held << 32 | u64::from(tag.slot)
 }
 
-/// Bytes on their way out, and the kernel's description of them.
+/// Bytes in flight to the kernel, with the iovecs that describe them.
 pub(crate) struct Parcel {
     pub(crate) outbox: Outbox,
     header: libc::msghdr,
@@ -90,7 +91,7 @@ impl Parcel {
         Box::new(Parcel { outbox: Outbox::default(), header, pieces })
     }
 
-    /// Describes the first bytes of the outbox; how many pieces.
+    /// Describes the first bytes of the outbox; returns the number of pieces.
     fn describe(&mut self, lent: &LentTable) -> usize {
         let mut room = SEND_BYTES;
         let mut count = 0;
@@ -116,17 +117,17 @@ struct Name {
 enum Held {
     Free,
     Parcel(Box<Parcel>),
-    /// Only kept.
+    /// Held only to keep the memory alive.
     Address(#[expect(dead_code, reason = "the kernel reads it")] Box<SockAddr>),
     Name(Box<Name>),
 }
 
-/// What comes back with a completion.
+/// What a completion returns to the caller.
 pub(crate) enum Gift {
     Nothing,
-    /// A buffer with received bytes, to be given back.
+    /// A buffer with received bytes, which must be given back.
     Buffer(u16),
-    /// What was not sent of it, and its memory.
+    /// The unsent rest of the parcel, and its memory.
     Parcel(Box<Parcel>),
     Peer(SocketAddr),
 }
@@ -136,27 +137,27 @@ pub(crate) struct Done {
     pub(crate) tag: Tag,
     /// The call's result, or -errno.
     pub(crate) result: i32,
-    /// The request goes on: more completions follow.
+    /// The request stays active: more completions follow.
     pub(crate) more: bool,
     pub(crate) gift: Gift,
 }
 
 /// How a ring is made.
 pub(crate) struct RingOptions {
-    /// Receive buffers, a power of two.
+    /// Number of receive buffers, a power of two.
     pub(crate) buffers: u16,
     pub(crate) buffer_bytes: usize,
-    /// How many of them the kernel begins with.
+    /// How many of them the kernel has at first.
     pub(crate) buffers_at_first: usize,
 }
 
 pub(crate) struct Ring {
-    /// Taken out, and leaked, only when requests could not be ended.
+    /// Leaked only if requests could not be ended.
     memory: mem::ManuallyDrop<Memory>,
     ring: mem::ManuallyDrop<IoUring>,
     completions: Vec<cqueue::Entry>,
     next: usize,
-    /// Came while something else was waited for.
+    /// Completions that came while another was awaited.
     stash: VecDeque<Done>,
     /// Requests whose last completion has not been seen.
     in_flight: u64,
@@ -173,13 +174,13 @@ struct Memory {
 /// How to receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Receive {
-    /// One buffer, instead of buffer after buffer until cancelled.
+    /// Receive one buffer, instead of buffer after buffer until cancelled.
     pub(crate) once: bool,
-    /// Nothing can be there yet, so the kernel need not look first.
+    /// No bytes can have arrived yet, so the kernel need not look first.
     pub(crate) nothing_yet: bool,
 }
 
-/// The options `set_option` can set; static, since the kernel reads the value later.
+/// The value of each option in `set_option`; static, since the kernel reads it later.
 static ON: libc::c_int = 1;
 static ABORT: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 
@@ -211,17 +212,18 @@ impl Ring {
             in_flight: 0,
         };
         let (address, count) = (this.memory.buffers.ring_address(), this.memory.buffers.count());
-        // SAFETY: the address is that of `count` entries that live until `Memory` is dropped, which happens after the ring
-        // was closed.
+        // SAFETY: the address is that of `count` entries that live until `Memory` is dropped, which
+        // happens after the ring was closed.
         unsafe { this.ring.submitter().register_buf_ring_with_flags(address, count, BUFFER_GROUP, 0) }?;
         this.memory.buffers.top_up();
-        // Saves a look-up in each call; old kernels do without.
+        // Saves a look-up in each call; older kernels work without it.
         let _ = this.ring.submitter().register_ring_fd();
         Ok(this)
     }
 
-    /// Room for direct descriptors, once: `own` that we give out by index, from 0, and behind them `accepted` that the kernel
-    /// does. Together not more than the process may have ordinary ones.
+    /// Makes room for direct descriptors, once: `own` that we assign by index from 0, and behind
+    /// them `accepted` that the kernel assigns. Their sum must not exceed the process's limit on
+    /// open files.
     pub(crate) fn add_direct(&mut self, own: u32, accepted: u32) -> io::Result<()> {
         self.ring.submitter().register_files_sparse(own + accepted)?;
         // struct io_uring_file_index_range and IORING_REGISTER_FILE_ALLOC_RANGE.
@@ -234,12 +236,12 @@ impl Ring {
         check(result as libc::c_int).map(|_| ())
     }
 
-    /// Makes a direct descriptor of an ordinary one, at once: before what is queued.
+    /// Turns an ordinary descriptor into a direct one, at once, before what is queued.
     pub(crate) fn register(&mut self, index: u32, fd: &impl AsRawFd) -> io::Result<()> {
         self.ring.submitter().register_files_update(index, &[fd.as_raw_fd()]).map(|_| ())
     }
 
-    /// Whether the kernel knows a request by its code.
+    /// Whether the kernel knows the request with this opcode.
     pub(crate) fn knows(&self, code: u8) -> bool {
         let mut probe = io_uring::Probe::new();
         self.ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(code)
@@ -271,7 +273,7 @@ impl Ring {
         mem::replace(&mut self.memory.held[index as usize], Held::Free)
     }
 
-    /// Makes room for requests that have to be submitted together.
+    /// Makes room for requests that must be submitted together.
     pub(crate) fn make_room(&mut self, requests: usize) -> io::Result<()> {
         while {
             let queue = self.ring.submission();
@@ -285,11 +287,13 @@ impl Ring {
     /// Queues a request.
     ///
     /// # Safety
-    /// All memory it names has to stay valid and unmoved until its last completion: in `memory`, or static.
+    /// All memory it names has to stay valid and unmoved until its last completion: in `memory`, or
+    /// static.
     unsafe fn push(&mut self, entry: &squeue::Entry, counted: bool) {
         // SAFETY: the caller's promise.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // The queue is full. Should the kernel take nothing (it is out of memory), there is no way on but to ask again.
+            // The queue is full. If the kernel takes nothing (it is out of memory), only trying
+            // again helps.
             let _ = self.enter(0, None);
         }
         self.in_flight += u64::from(counted);
@@ -299,7 +303,7 @@ impl Ring {
         if link { entry.flags(Flags::IO_LINK) } else { entry }
     }
 
-    /// Receives into buffers of the kernel's choice.
+    /// Receives into buffers that the kernel picks.
     pub(crate) fn receive(&mut self, tag: Tag, target: Target, how: Receive) {
         // IORING_RECVSEND_POLL_FIRST and IORING_RECV_MULTISHOT.
         const POLL_FIRST: u16 = 1;
@@ -317,7 +321,7 @@ impl Ring {
         unsafe { self.push(&entry, true) };
     }
 
-    /// Makes a TCP socket as a direct descriptor; what is linked behind it uses it.
+    /// Creates a TCP socket as a direct descriptor; the requests linked behind it use it.
     pub(crate) fn socket(&mut self, index: u32, to: SocketAddr) {
         let domain = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let slot = DestinationSlot::try_from_slot_target(index).ok();
@@ -327,7 +331,7 @@ impl Ring {
         unsafe { self.push_quiet(entry, Flags::IO_LINK) };
     }
 
-    /// Sends lent bytes, from the start of `range`; `false`: no such bytes were lent.
+    /// Sends lent bytes, from the start of `range`; `false` if no such bytes were lent.
     pub(crate) fn send_lent(
         &mut self,
         tag: Tag,
@@ -338,7 +342,7 @@ impl Ring {
         let Ok(bytes) = self.memory.lent.range(what.0, what.1) else { return false };
         let (start, len) = (bytes.as_ptr(), bytes.len().min(SEND_BYTES) as u32);
         let entry = with_target!(target, |fd| opcode::Send::new(fd, start, len).flags(SEND_FLAGS).build());
-        // SAFETY: what was lent stays where it is for the ring's life.
+        // SAFETY: lent bytes stay where they are as long as the ring lives.
         unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, NOTHING_HELD)), true) };
         true
     }
@@ -357,9 +361,10 @@ impl Ring {
             with_target!(target, |fd| opcode::SendMsg::new(fd, header).flags(SEND_FLAGS as u32).build())
         };
         let held = self.hold(Held::Parcel(parcel));
-        // SAFETY: the header and the pieces' descriptions are in the box, which moves as a pointer only; the pieces are
-        // heap memory owned (or, as `Bytes`, co-owned and never written to) by the box's outbox, or lent for the ring's life. The box is held until the completion, and
-        // nobody can reach it meanwhile.
+        // SAFETY: the header and the pieces' descriptions are in the box, and only its pointer
+        // moves. The pieces are heap memory that the box's outbox owns (or, as `Bytes`, co-owns and
+        // never writes to), or lent for the ring's life. The box is held until the completion and
+        // is unreachable meanwhile.
         unsafe { self.push(&Self::linked(entry, link).user_data(user_data(tag, held)), true) };
     }
 
@@ -387,14 +392,14 @@ impl Ring {
         unsafe { self.push(&entry.user_data(user_data(tag, held)), true) };
     }
 
-    /// Tells each time an eventfd is signalled.
+    /// Reports each signal of an eventfd.
     pub(crate) fn watch(&mut self, tag: Tag, fd: &impl AsRawFd) {
         let entry = opcode::PollAdd::new(Fd(fd.as_raw_fd()), libc::POLLIN as u32).multi(true).build();
         // SAFETY: it names no memory.
         unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
 
-    /// Tells, once, when the peer's FIN came or a connection has failed; the result is poll(2)'s.
+    /// Reports once when the peer's FIN came or the connection failed; the result is poll(2)'s.
     pub(crate) fn watch_end(&mut self, tag: Tag, target: Target) {
         let events = (libc::POLLERR | libc::POLLHUP) as u32;
         let entry = with_target!(target, |fd| opcode::PollAdd::new(fd, events).build());
@@ -402,17 +407,18 @@ impl Ring {
         unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
 
-    /// Requests nobody waits for, that name no memory or only static.
+    /// Queues a request that names no memory, or only static memory, and whose completion is not
+    /// awaited.
     ///
     /// # Safety
-    /// As said.
+    /// The request must name no other memory.
     unsafe fn push_quiet(&mut self, entry: squeue::Entry, link: Flags) {
         let entry = entry.flags(Flags::SKIP_SUCCESS | link).user_data(UNCOUNTED);
         // SAFETY: the caller's promise.
         unsafe { self.push(&entry, false) };
     }
 
-    /// Ends a request that receives (or another that holds no memory).
+    /// Ends a request that receives, or another that holds no memory.
     pub(crate) fn cancel(&mut self, tag: Tag) {
         let builder = CancelBuilder::user_data(user_data(tag, NOTHING_HELD));
         // SAFETY: it names no memory.
@@ -426,22 +432,23 @@ impl Ring {
         unsafe { self.push_quiet(opcode::AsyncCancel2::new(builder).build(), Flags::empty()) };
     }
 
-    /// shutdown(2): one of the `libc::SHUT_*`. The kernel always leaves it to another thread, which looks up the descriptor
-    /// when it comes to it: until the completion the descriptor must not become another's.
+    /// shutdown(2): `how` is one of the `libc::SHUT_*`. The kernel always leaves it to another
+    /// thread, which looks the descriptor up only then. Until the completion the descriptor must
+    /// not be reused.
     pub(crate) fn shutdown(&mut self, tag: Tag, target: Target, how: i32) {
         let entry = with_target!(target, |fd| opcode::Shutdown::new(fd, how).build());
         // SAFETY: it names no memory.
         unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
     }
 
-    /// Closes; what follows it in the queue comes after it.
+    /// Closes a descriptor; requests queued later run after it.
     pub(crate) fn close(&mut self, target: Target) {
         let entry = with_target!(target, |fd| opcode::Close::new(fd).build());
         // SAFETY: it names no memory.
         unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
-    /// Sets an option of a direct descriptor; done before what follows it in the queue. Kernels before 6.7 cannot.
+    /// Sets an option of a direct descriptor, before the requests queued later. Needs Linux 6.7.
     pub(crate) fn set_option(&mut self, target: Target, option: DirectOption) {
         let (level, name, start, len) = match option {
             DirectOption::NoDelay => {
@@ -458,7 +465,7 @@ impl Ring {
         unsafe { self.push_quiet(entry, Flags::empty()) };
     }
 
-    /// An ordinary descriptor for a direct one, at once. Kernels before 6.8 cannot.
+    /// Makes an ordinary descriptor of a direct one, at once. Needs Linux 6.8.
     pub(crate) fn install(&mut self, index: u32) -> Option<OwnedFd> {
         const INSTALL: Tag = Tag { kind: 0x7f, slot: 0 };
         let entry = opcode::FixedFdInstall::new(Fixed(index), 0).build();
@@ -468,7 +475,8 @@ impl Ring {
             self.enter(1, None).ok()?;
             while let Some(done) = self.next_fresh() {
                 if done.tag == INSTALL {
-                    // SAFETY: the kernel just made this descriptor for us and nobody else owns it.
+                    // SAFETY: the kernel just made this descriptor for us, and nothing else owns
+                    // it.
                     return (done.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(done.result) });
                 }
                 self.stash.push_back(done);
@@ -476,7 +484,7 @@ impl Ring {
         }
     }
 
-    /// Whether completions wait, or requests do.
+    /// Whether completions are pending, here or in the ring.
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.stash.is_empty() || self.next < self.completions.len() || !self.ring.completion().is_empty()
     }
@@ -485,13 +493,13 @@ impl Ring {
         !self.ring.submission().is_empty()
     }
 
-    /// Submits what is queued and waits until `want` completions are there, at most `limit` (`None`: as long as it takes).
-    /// A signal or the time ends the wait without an error.
+    /// Submits what is queued and waits for `want` completions, at most `limit` (`None`: forever).
+    /// A signal or the timeout ends the wait without an error.
     pub(crate) fn enter(&mut self, want: usize, limit: Option<Duration>) -> io::Result<()> {
         let result = match limit {
             _ if want == 0 => {
                 let pending = self.ring.submission().len() as u32;
-                // IORING_ENTER_GETEVENTS: deferred work is only done when asked for.
+                // IORING_ENTER_GETEVENTS: the kernel runs deferred work only if asked.
                 const GETEVENTS: u32 = 1;
                 // SAFETY: no argument is given, and what is queued is valid by `push`'s promise.
                 unsafe { self.ring.submitter().enter::<libc::sigset_t>(pending, 0, GETEVENTS, None) }
@@ -505,7 +513,7 @@ impl Ring {
         match result {
             Ok(_) => Ok(()),
             Err(e) => match e.raw_os_error() {
-                // EBUSY and EAGAIN: the kernel wants us to take completions first.
+                // EBUSY and EAGAIN: the kernel wants its completions taken first.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(e),
             },
@@ -557,18 +565,20 @@ impl Ring {
     }
 }
 
-/// How often, and how long each time, the last completions are waited for before their memory is leaked instead.
+/// How often, and how long each time, `drop` waits for the last completions before it leaks their
+/// memory.
 const DROP_ROUNDS: u32 = 500;
 const DROP_WAIT: Duration = Duration::from_millis(10);
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // What is queued still counts: it closes descriptors.
+        // Queued requests must still run: they close descriptors.
         let _ = self.enter(0, None);
         for _ in 0..DROP_ROUNDS {
             while self.next().is_some() {}
             let before = self.in_flight;
-            // All at once: the kernel does no more of its deferred work in a call than what is waited for.
+            // Waits for all at once: in one call, the kernel runs only as much deferred work as is
+            // awaited.
             if before == 0 || self.enter(before as usize, Some(DROP_WAIT)).is_err() {
                 break;
             }
@@ -580,12 +590,12 @@ impl Drop for Ring {
             }
         }
         if self.in_flight == 0 {
-            // SAFETY: neither is used again. The ring is closed before its memory goes.
+            // SAFETY: neither is used again. The ring is closed before its memory is freed.
             unsafe {
                 mem::ManuallyDrop::drop(&mut self.ring);
                 mem::ManuallyDrop::drop(&mut self.memory);
             }
         }
-        // Otherwise both are leaked: the kernel may still write to that memory.
+        // Otherwise both are leaked, because the kernel may still write to that memory.
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the kernel can do what the io_uring transport asks of it, by asking.
+//! Whether the kernel supports what the io_uring transport needs, found by trying.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,29 +9,29 @@ use io_uring::{IoUring, opcode};
 
 use super::ring::{Gift, Receive, Ring, RingOptions, Tag, Target};
 
-/// What was asked for when the kernel refused, in this order.
+/// The step that the kernel refused, in the order they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A ring at all.
+    /// Creating a ring.
     Ring,
-    /// One whose work is done when its thread asks for it.
+    /// A ring that runs its work only if its thread asks (deferred task run).
     Deferred,
-    /// Buffers the kernel picks from.
+    /// Buffers that the kernel picks from.
     Buffers,
-    /// A receive that goes on.
+    /// A multishot receive.
     Multishot,
 }
 
-/// What the kernel can do beyond what is needed.
+/// Optional features of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
-    /// An ordinary descriptor for a direct one.
+    /// Making an ordinary descriptor of a direct one.
     pub(crate) install: bool,
-    /// Socket options of direct descriptors.
+    /// Setting socket options on direct descriptors.
     pub(crate) options: bool,
 }
 
-/// Tries everything.
+/// Tries every step.
 pub(crate) fn check_ring() -> Result<Extras, (Step, io::Error)> {
     let plain: io::Result<IoUring> = IoUring::new(2);
     drop(plain.map_err(|e| (Step::Ring, e))?);
@@ -43,7 +43,8 @@ pub(crate) fn check_ring() -> Result<Extras, (Step, io::Error)> {
     check_multishot(&mut ring).map_err(|e| (Step::Multishot, e))?;
     Ok(Extras {
         install: ring.knows(opcode::FixedFdInstall::CODE),
-        // The request is older than the command it carries, which came one version before installing.
+        // The SetSockOpt request predates the command it carries, which came one version before
+        // FixedFdInstall.
         options: ring.knows(opcode::SetSockOpt::CODE) && ring.knows(opcode::FixedFdInstall::CODE),
     })
 }

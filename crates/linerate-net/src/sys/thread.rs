@@ -1,4 +1,4 @@
-//! What a thread can ask of, and tell, the kernel about itself.
+//! What a thread can ask of the kernel, and set, about itself.
 
 use std::io;
 use std::mem;
@@ -9,7 +9,7 @@ use super::check;
 /// Nanoseconds of a clock.
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut spec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the timespec lives through the call. The clocks asked for exist on every Linux, so it cannot fail.
+    // SAFETY: the timespec lives through the call. Every Linux has these clocks, so it cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut spec) };
     spec.tv_sec as u64 * 1_000_000_000 + spec.tv_nsec as u64
 }
@@ -19,7 +19,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CLOCK_BOOTTIME: it goes on while the machine sleeps.
+/// CLOCK_BOOTTIME, which also advances while the machine sleeps.
 pub(crate) fn boot_time_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
@@ -43,7 +43,7 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set lives through the call and its size is told.
+    // SAFETY: the set lives through the call, and its size is given.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) }).map(|_| ())
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: cpu_set_t is a bit array: all zeros is a value.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the set lives through the call and its size is told.
+    // SAFETY: the set lives through the call, and its size is given.
     check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) })?;
     // SAFETY: every index is below CPU_SETSIZE.
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
@@ -59,11 +59,11 @@ pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
 
 /// Gives the calling thread a descriptor table of its own, a copy of the process's.
 pub(crate) fn own_descriptors() -> io::Result<()> {
-    // SAFETY: descriptors that exist stay valid in both tables; nothing in memory changes.
+    // SAFETY: existing descriptors stay valid in both tables; memory does not change.
     check(unsafe { libc::unshare(libc::CLONE_FILES) }).map(|_| ())
 }
 
-/// How much later than asked timers may fire.
+/// Sets how many nanoseconds late timers may fire.
 pub(crate) fn set_timer_slack(ns: u64) -> io::Result<()> {
     // SAFETY: this option takes a number, no pointer.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong, 0, 0, 0) }).map(|_| ())
@@ -102,24 +102,25 @@ pub(crate) fn raise_nofile() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Makes the process's table of descriptors large enough for `count` of them, at once.
+/// Makes the process's descriptor table large enough for `count` of them, at once.
 ///
-/// The kernel doubles it as they are opened, and in a process of several threads waits until no other core can be using the old
-/// one (`expand_fdtable`, `synchronize_rcu`): ten milliseconds and more, in the `accept4` that happens to meet it.
+/// The kernel doubles the table as descriptors are opened. In a process of several threads it then
+/// waits until no other core can be using the old one (`expand_fdtable`, `synchronize_rcu`). That
+/// takes 10 ms and more, in whichever `accept4` triggers it.
 pub(crate) fn reserve_descriptors(any: &impl AsRawFd, count: u32) -> io::Result<()> {
     let last = nofile()?.min(u64::from(count)).saturating_sub(1) as libc::c_int;
     // SAFETY: no pointers; it makes a descriptor of its own, at `last` or above.
     let made = check(unsafe { libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) })?;
-    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
     drop(unsafe { OwnedFd::from_raw_fd(made) });
     Ok(())
 }
 
-/// The number that the next descriptor gets: the lowest that is free. `None`: there is none.
+/// The number that the next descriptor will get: the lowest free one. `None` if there is none.
 pub(crate) fn lowest_free(any: &impl AsRawFd) -> Option<u64> {
     // SAFETY: no pointers; it makes a descriptor of its own.
     let made = check(unsafe { libc::fcntl(any.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) }).ok()?;
-    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
     drop(unsafe { OwnedFd::from_raw_fd(made) });
     Some(made as u64)
 }

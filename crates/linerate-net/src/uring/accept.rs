@@ -1,4 +1,4 @@
-//! Accepting: no more is asked for than there is room.
+//! Accepting connections: never more at once than the table has room for.
 
 use std::os::fd::OwnedFd;
 
@@ -9,12 +9,12 @@ use crate::uring::entry::Entry;
 use crate::uring::{Uring, kind};
 use crate::{Event, Listener, NetError, NetErrorKind, Time};
 
-/// Where connections are accepted.
+/// A listening socket.
 pub(super) struct Listening {
-    /// `None` once it is over.
+    /// `None` once listening has ended.
     pub(super) fd: Option<OwnedFd>,
     pub(super) in_flight: usize,
-    /// Others hold the socket too.
+    /// Other processes hold the socket too.
     pub(super) shared: bool,
 }
 
@@ -24,7 +24,7 @@ impl Uring {
             return;
         }
         if self.accept_at > Time::ZERO {
-            // What it was is tried again now, and fails again if it is not over.
+            // Retries after the last error; if its cause persists, accepting fails again.
             self.accept_trouble = None;
         }
         self.accept_at = Time::ZERO;
@@ -50,7 +50,8 @@ impl Uring {
         let listener = Listener(done.tag.slot);
         let Some(listening) = self.listeners.get_mut(listener.0 as usize) else { return };
         listening.in_flight -= 1;
-        // What was accepted from a socket of others while it was given up is answered: only we have it now.
+        // A shared socket may accept one more connection while we give it up. It gets served,
+        // because only we have it now.
         let is_open = listening.fd.is_some() || listening.shared;
         let Ok(index) = u32::try_from(done.result) else {
             if matches!(-done.result, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) {

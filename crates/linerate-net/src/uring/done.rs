@@ -1,4 +1,4 @@
-//! What the kernel says has become of it.
+//! Handles completions.
 
 use crate::clock::Clock;
 use crate::closing::Closing;
@@ -61,7 +61,7 @@ impl Uring {
         } else if (entry.dying || entry.receiving == Receiving::Ending)
             && self.turns > entry.cancelled_in_turn + 1
         {
-            // The cancellation met it at a bad moment, or before it had begun.
+            // The cancellation raced with the receive, or ran before it had begun.
             Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
         let live = entry.is_live();
@@ -76,7 +76,7 @@ impl Uring {
         let token = match -done.result {
             0 => {
                 entry.ended = true;
-                // A send that failed took the error with it; the socket then only says that nothing more comes.
+                // A failed send consumed the socket's error; the socket then only reports the end.
                 entry.error.map_or(END, |error| ERROR | error.errno as u64)
             }
             libc::ENOBUFS => {
@@ -86,11 +86,11 @@ impl Uring {
                 return Self::queue(&mut self.queued, conn, entry);
             }
             libc::ECANCELED | ..0 if !done.more && live && entry.broken && entry.paused => {
-                // No further receive will meet it.
+                // No later receive will report the error.
                 let error = entry.error.unwrap_or(NetError::of(NetErrorKind::Reset));
                 return self.tell_failure(conn, error, events);
             }
-            // Cancelled, or its connection could not be had; or it came to an end for the kernel's reasons.
+            // Cancelled, or its connection failed, or the kernel ended it for its own reasons.
             libc::ECANCELED | ..0 => {
                 if !done.more && entry.should_receive() {
                     Self::queue(&mut self.queued, conn, entry);
@@ -142,9 +142,9 @@ impl Uring {
         }
     }
 
-    /// The peer sent its FIN, or the connection is over or was reset.
+    /// The peer sent a FIN, or the connection was closed or reset.
     fn on_end(&mut self, conn: Conn, result: i32, events: &mut Vec<Event>) {
-        // A mere FIN is the receive's business.
+        // The receive handles a mere FIN.
         let is_over = result > 0 && result & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
         let Some(entry) = self.table.get_mut(conn).filter(|entry| is_over && !entry.dying) else { return };
         if entry.closing.is_some() {
@@ -157,12 +157,13 @@ impl Uring {
         self.tell_failure(conn, error, events);
     }
 
-    /// Makes the receive tell of a failure, after what the peer said before it went; or tells of it.
+    /// Lets the receive report a failure, after the bytes that the peer sent before; or reports it
+    /// here.
     fn tell_failure(&mut self, conn: Conn, error: NetError, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         entry.broken = true;
         match entry.receiving {
-            // Asked again when the last completion has come: that one meets the error.
+            // The receive restarts after its last completion, and then meets the error.
             Receiving::Yes => Self::cancel_receive(&mut self.ring, conn, entry, self.turns),
             Receiving::Ending => {}
             Receiving::No if entry.failed => {}

@@ -1,11 +1,12 @@
-//! bpf(2): the program that steers packets, the map that names our sockets, the link that holds the program to an interface.
+//! bpf(2): the program that steers packets, the map of our sockets, and the link that attaches the
+//! program to an interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::sys::check;
 
-/// Commands of bpf(2) and what they take (linux/bpf.h).
+/// Commands of bpf(2) and their arguments (linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
@@ -17,15 +18,17 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 
-/// Room for what the kernel's verifier says of a program it refuses.
+/// Buffer for the verifier's log if it refuses a program.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Calls bpf(2) with an attribute structure whose pointers are valid for what the command does with them.
+/// Calls bpf(2) with an attribute structure whose pointers are valid for what the command does with
+/// them.
 ///
 /// # Safety
 /// Addresses in `attr` must be valid as the command uses them.
 unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_int> {
-    // SAFETY: the structure lives through the call and its size is told; the rest is the caller's promise.
+    // SAFETY: the structure lives through the call, and its size is given; the rest is the caller's
+    // promise.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>() as libc::c_uint)
     };
@@ -37,11 +40,11 @@ unsafe fn bpf<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_int> 
 unsafe fn bpf_fd<T>(command: libc::c_int, attr: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+    // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A name that tools like bpftool show.
+/// The name that tools such as bpftool show.
 const NAME: [u8; 16] = *b"linerate\0\0\0\0\0\0\0\0";
 
 #[repr(C)]
@@ -58,7 +61,7 @@ struct MapAttr {
     ifindex: u32,
 }
 
-/// Receive queue to socket (BPF_MAP_TYPE_XSKMAP).
+/// Maps receive queues to sockets (BPF_MAP_TYPE_XSKMAP).
 #[derive(Debug)]
 pub(crate) struct XskMap(OwnedFd);
 
@@ -76,7 +79,7 @@ impl XskMap {
         unsafe { bpf_fd(MAP_CREATE, &mut attr) }.map(XskMap)
     }
 
-    /// Packets of this queue go to this socket.
+    /// Sends the packets of this queue to this socket.
     pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         #[repr(C)]
         struct ElementAttr {
@@ -94,11 +97,12 @@ impl XskMap {
             value: &raw const value as u64,
             flags: 0,
         };
-        // SAFETY: key and value are four readable bytes each, as the map was made, and live through the call.
+        // SAFETY: key and value are four readable bytes each, the sizes of the map, and live
+        // through the call.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attr) }.map(|_| ())
     }
 
-    /// The descriptor's number, which a program's instructions name it by while it is loaded.
+    /// The descriptor's number, by which the instructions name the map while the program is loaded.
     pub(crate) fn number(&self) -> u32 {
         self.0.as_raw_fd() as u32
     }
@@ -129,12 +133,13 @@ impl Program {
     /// Loads instructions, eight bytes each.
     pub(crate) fn load(instructions: &[u64]) -> io::Result<Program> {
         Program::load_with(instructions, &mut []).or_else(|first| match first.raw_os_error() {
-            // The verifier refused it: once more, to hear why.
+            // The verifier refused it. Load it again with a log, to learn why.
             Some(libc::EINVAL | libc::EACCES) => {
                 let mut log = vec![0u8; LOG_BYTES];
                 Program::load_with(instructions, &mut log).map_err(|error| {
                     let log = String::from_utf8_lossy(&log);
-                    // Its last words are the reason; before them comes the program, after them how much was looked at.
+                    // The last lines of the log have the reason. The program precedes them;
+                    // statistics follow.
                     let mut lines =
                         log.trim_end_matches('\0').lines().filter(|l| !l.starts_with("processed "));
                     let said = lines.next_back().unwrap_or_default();
@@ -163,12 +168,12 @@ impl Program {
         if !log.is_empty() {
             (attr.log_level, attr.log_size, attr.log_buf) = (1, log.len() as u32, log.as_mut_ptr() as u64);
         }
-        // SAFETY: the instructions and the log are slices of the lengths told, the licence ends with a zero; all live through the
-        // call. The command returns a descriptor.
+        // SAFETY: the instructions and the log are slices of the lengths given, and the licence
+        // ends with a zero; all live through the call. The command returns a descriptor.
         unsafe { bpf_fd(PROG_LOAD, &mut attr) }.map(Program)
     }
 
-    /// What the program says of a frame.
+    /// Runs the program on a frame and returns its verdict.
     #[cfg(test)]
     pub(crate) fn verdict(&self, frame: &[u8]) -> io::Result<u32> {
         #[repr(C)]
@@ -191,22 +196,24 @@ impl Program {
             repeat: 1,
             ..TestAttr::default()
         };
-        // SAFETY: the kernel reads as many bytes of the frame as it has, and is given no place to write to.
+        // SAFETY: the kernel reads the frame's bytes within its length, and is given nothing to
+        // write to.
         unsafe { bpf(PROG_TEST_RUN, &mut attr) }?;
         Ok(attr.retval)
     }
 }
 
-/// Where on a packet's way the program runs.
+/// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// In the driver, before the kernel makes a packet of its own.
+    /// In the driver, before the kernel allocates a packet.
     Native,
-    /// In the kernel's receive path: every driver can, slower.
+    /// In the kernel's receive path: slower, and every driver supports it.
     Generic,
 }
 
-/// Holds a program to an interface. The kernel takes it away with the last descriptor, however the process ends.
+/// Keeps a program attached to an interface. The kernel detaches it with the last descriptor,
+/// however the process ends.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     link: OwnedFd,
@@ -238,7 +245,7 @@ impl Attachment {
         unsafe { bpf_fd(LINK_CREATE, &mut attr) }.map(|link| Attachment { link })
     }
 
-    /// Another program takes the place, without a packet in between that neither sees.
+    /// Replaces the program atomically: no packet escapes both.
     pub(crate) fn replace(&self, program: &Program) -> io::Result<()> {
         #[repr(C)]
         #[derive(Default)]
@@ -258,8 +265,8 @@ impl Attachment {
     }
 }
 
-/// Raises the limit of locked memory as far as the process may: maps and rings counted against it before Linux 5.11, the shared
-/// memory still does. Returns the soft limit, bytes.
+/// Raises the limit on locked memory as far as the process may; returns the soft limit, bytes.
+/// Shared memory counts against it; before Linux 5.11, maps and rings did too.
 pub(crate) fn memory_limit_raised() -> io::Result<u64> {
     let unlimited = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the struct lives through the call.

@@ -1,4 +1,4 @@
-//! What a card says of its queues (SIOCETHTOOL).
+//! What a network card reports about its queues (SIOCETHTOOL).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,7 +34,7 @@ struct Driver {
 /// Asks about an interface.
 ///
 /// # Safety
-/// `question` must be the structure that its command says.
+/// `question` must be the structure of its command.
 unsafe fn ask<T>(interface: &str, question: &mut T) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     // SAFETY: ifreq is plain data: all zeros is a value.
@@ -46,11 +46,12 @@ unsafe fn ask<T>(interface: &str, question: &mut T) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // SAFETY: request and question live through the call; the kernel writes into the question what its command says.
+    // SAFETY: request and question live through the call; the kernel writes the structure of the
+    // command into the question.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(|_| ())
 }
 
-/// How many receive queues an interface uses. A driver that does not say has one.
+/// How many receive queues an interface uses; 1 if its driver does not say.
 pub(crate) fn receive_queues(interface: &str) -> io::Result<u32> {
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: the structure is the command's.
@@ -61,8 +62,8 @@ pub(crate) fn receive_queues(interface: &str) -> io::Result<u32> {
     }
 }
 
-/// Whether no card is behind it (macvlan, a bridge, a veth), so that peers on this machine may leave checksums to one. The driver of a
-/// card says where the card is.
+/// Whether the interface is virtual (macvlan, bridge, veth), so that peers on this machine may
+/// leave checksums out. The driver of a real card reports its bus address.
 pub(crate) fn is_software(interface: &str) -> bool {
     // `version` and `fw_version` come before `bus_info`, 32 bytes each.
     driver(interface).is_none_or(|driver| driver.rest[64] == 0)

@@ -1,8 +1,10 @@
-//! AF_XDP: packets past the kernel's stack, straight between a receive queue of a network card and this process.
+//! AF_XDP: packets that bypass the kernel's stack, between a receive queue of a network card and
+//! this process.
 //!
-//! A queue's socket shares memory with the kernel ([`Umem`]), cut into frames. Each frame is at any time in one place: free for
-//! sending, in one of the four rings, or lent to a closure. A [`Frame`] is the right to touch one: it cannot be copied, so what was
-//! given to the kernel cannot be touched meanwhile.
+//! A queue's socket shares memory with the kernel ([`Umem`]), cut into frames. At any time a frame
+//! is in one place: free for sending, in one of the four rings, or lent to a closure. A [`Frame`]
+//! is the right to touch one. It cannot be copied, so a frame given to the kernel cannot be touched
+//! meanwhile.
 
 mod bpf;
 mod ethtool;

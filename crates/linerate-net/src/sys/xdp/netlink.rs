@@ -1,13 +1,13 @@
-//! The one call on rtnetlink sockets that nobody has in safe words.
+//! The one rtnetlink socket option for which no safe wrapper exists.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::sys::check;
 
-/// Has the kernel tell this socket of what a group of rtnetlink is about (linux/rtnetlink.h, RTNLGRP_...).
+/// Subscribes a socket to a group of rtnetlink notifications (linux/rtnetlink.h, RTNLGRP_...).
 pub(crate) fn join_group(socket: BorrowedFd<'_>, group: u32) -> io::Result<()> {
-    // SAFETY: the option is a number that lives through the call, and its size is told.
+    // SAFETY: the option is a number that lives through the call, and its size is given.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

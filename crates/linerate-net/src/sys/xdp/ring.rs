@@ -1,4 +1,4 @@
-//! The rings: one side produces, the other consumes, and each tells the other how far it is.
+//! The rings: one side produces, the other consumes, and each publishes its index.
 
 use std::io;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::pages::Pages;
 
-/// What a ring carries: plain numbers, for which any bytes are a value.
+/// The entry of a ring: plain numbers, for which every bit pattern is valid.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 
@@ -26,14 +26,14 @@ pub(super) struct Ring<T> {
     pages: Pages,
     at: Offsets,
     mask: u32,
-    /// How far we are; told to the kernel by `publish`.
+    /// Our index; `publish` shows it to the kernel.
     ours: u32,
-    /// How far the kernel was when we last looked.
+    /// The kernel's index when we last looked.
     theirs: u32,
     entries: PhantomData<T>,
 }
 
-/// Where the parts of a ring are, from the start of its mapping.
+/// Offsets of a ring's parts from the start of its mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
     pub(super) producer: usize,
@@ -54,7 +54,7 @@ impl From<libc::xdp_ring_offset> for Offsets {
 }
 
 impl<T: Entry> Ring<T> {
-    /// Maps a ring of `size` entries, which the kernel was asked for before. `size`: a power of two.
+    /// Maps a ring of `size` entries, a power of two, which the kernel has already allocated.
     pub(super) fn map(
         fd: BorrowedFd<'_>,
         offset: libc::off_t,
@@ -74,41 +74,45 @@ impl<T: Entry> Ring<T> {
     }
 
     fn number(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: `map` checked that the offset is aligned and lies within the mapping, which starts at a page and lives as long as
-        // we do. The kernel uses these numbers atomically, as we do.
+        // SAFETY: `map` checked that the offset is aligned and lies within the mapping, which
+        // starts at a page and lives as long as `self`. The kernel accesses these numbers
+        // atomically, as we do.
         unsafe { AtomicU32::from_ptr(self.pages.start().add(offset).cast()) }
     }
 
     fn slot(&self, index: u32) -> *mut T {
-        // SAFETY: the mask keeps the index below the number of entries the mapping has room for; `map` checked the alignment.
+        // SAFETY: the mask keeps the index below the number of entries the mapping has room for;
+        // `map` checked the alignment.
         unsafe { self.pages.start().add(self.at.entries).cast::<T>().add((index & self.mask) as usize) }
     }
 
-    /// Whether the kernel wants to be called before it looks at this ring.
+    /// Whether the kernel needs a call before it looks at this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.number(self.at.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Producing: puts an entry behind the last. The caller sees to it that there are never more entries than the ring has room
-    /// for, by having no more frames.
+    /// Producing: appends an entry. The caller has no more frames than the ring has slots, so the
+    /// ring cannot overflow.
     pub(super) fn push(&mut self, entry: T) {
-        // SAFETY: the slot is within the mapping, and the kernel does not read it before `publish`: there are never more entries
-        // under way than slots (see above), so the one written here was consumed.
+        // SAFETY: the slot is within the mapping, and the kernel does not read it before `publish`.
+        // Fewer entries than slots are in flight (see above), so the entry overwritten here was
+        // consumed.
         unsafe { self.slot(self.ours).write(entry) };
         self.ours = self.ours.wrapping_add(1);
     }
 
-    /// Producing: shows the kernel what was pushed.
+    /// Producing: shows the pushed entries to the kernel.
     pub(super) fn publish(&self) {
         self.number(self.at.producer).store(self.ours, Ordering::Release);
     }
 
-    /// Producing: entries that the kernel has not consumed yet.
+    /// Producing: entries that the kernel has not consumed.
     pub(super) fn waiting(&self) -> u32 {
         self.ours.wrapping_sub(self.number(self.at.consumer).load(Ordering::Acquire))
     }
 
-    /// Consuming: how many entries there are, at most `max`. Looks at the kernel's side only when nothing is known to be left.
+    /// Consuming: how many entries there are, at most `max`. Reads the kernel's index only if no
+    /// entry is known to be left.
     pub(super) fn available(&mut self, max: u32) -> u32 {
         if self.theirs == self.ours {
             self.theirs = self.number(self.at.producer).load(Ordering::Acquire);
@@ -116,14 +120,15 @@ impl<T: Entry> Ring<T> {
         self.theirs.wrapping_sub(self.ours).min(self.mask + 1).min(max)
     }
 
-    /// Consuming: the entry `ahead` of the next, which `available` told of (another one is some old entry, no more).
+    /// Consuming: the entry `ahead` places behind the next. `available` must have counted it;
+    /// otherwise the result is an old entry.
     pub(super) fn peek(&self, ahead: u32) -> T {
-        // SAFETY: the slot is within the mapping, any bytes are a value, and the kernel does not write to what it has produced
-        // until we release it.
+        // SAFETY: the slot is within the mapping, every bit pattern is valid, and the kernel does
+        // not write to what it has produced until we release it.
         unsafe { self.slot(self.ours.wrapping_add(ahead)).read() }
     }
 
-    /// Consuming: done with the next `count` entries.
+    /// Consuming: returns the next `count` slots to the kernel.
     pub(super) fn release(&mut self, count: u32) {
         self.ours = self.ours.wrapping_add(count);
         self.number(self.at.consumer).store(self.ours, Ordering::Release);

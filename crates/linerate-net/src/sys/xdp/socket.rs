@@ -1,4 +1,4 @@
-//! A socket on one receive queue: its memory, its four rings, and the frames that go round in them.
+//! A socket on one receive queue: its memory, its four rings and the frames that circulate in them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,15 +12,16 @@ use crate::sys::{EventFd, check};
 /// How a socket is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
-    /// Frames, and entries of the rings, for sending, and for receiving when all is calm: a power of two.
+    /// Frames, and ring entries, for sending, and for receiving at normal load: a power of two.
     pub(crate) frames: u32,
-    /// Frames, and entries of the rings, for receiving in a flood: a power of two, `frames` at least.
+    /// Frames, and ring entries, for receiving in a flood: a power of two, at least `frames`.
     pub(crate) receive_frames: u32,
-    /// Bytes of a frame: a power of two from 2048 to the page size. The kernel keeps [`HEADROOM`] of them when it receives.
+    /// Bytes of a frame: a power of two from 2048 to the page size. The kernel keeps [`HEADROOM`]
+    /// of them when it receives.
     pub(crate) frame_bytes: usize,
-    /// Have the card itself read and write the shared memory where it can.
+    /// Let the card itself read and write the shared memory if it can.
     pub(crate) zero_copy: bool,
-    /// Poll the queue from this thread, for so long at a time (SO_PREFER_BUSY_POLL).
+    /// Poll the queue from this thread, for this long at a time (SO_PREFER_BUSY_POLL).
     pub(crate) busy_poll: Option<Duration>,
 }
 
@@ -30,40 +31,42 @@ impl Config {
         self.frames + self.receive_frames
     }
 
-    /// Memory that a socket shares with the kernel, bytes.
+    /// Bytes of memory that a socket shares with the kernel.
     pub(crate) fn memory(&self) -> usize {
         self.all_frames() as usize * self.frame_bytes
     }
 }
 
-/// What the kernel keeps free before a received packet (XDP_PACKET_HEADROOM).
+/// Bytes that the kernel keeps free before a received packet (XDP_PACKET_HEADROOM).
 pub(crate) const HEADROOM: usize = 256;
 
 /// Packets that one call may send (XDP_MAX_TX_SKB_BUDGET, Linux 6.17; before, it is always 32).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// Socket options that the C library's headers here do not name (asm-generic/socket.h).
+/// Socket options that the C library does not name here (asm-generic/socket.h).
 const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
-/// Packets of one poll of the queue: what a poll by interrupt takes (NAPI_POLL_WEIGHT).
+/// Packets per poll of the queue: as many as a poll by interrupt takes (NAPI_POLL_WEIGHT).
 const POLLED: u32 = 64;
 
-/// It is a flood when this part of the frames of calm times waits to be taken (a half), and calm again when it is this part (a 16th).
+/// A flood begins when a half of the normal frames waits unread, and ends when it is down to a
+/// 16th.
 const FLOOD: u32 = 2;
 const CALM: u32 = 16;
 
-/// Calls for one `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must not hold us.
+/// Calls per `kick`, at most. Reason: a full ring leaves in fewer; a link that takes nothing must
+/// not hold the thread.
 const CALLS_PER_KICK: u32 = 512;
 
-/// Packets that did not make it, as the kernel counts them.
+/// Lost packets, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Dropped for other reasons: too large for a frame.
+    /// Dropped for other reasons, such as a packet larger than a frame.
     pub(crate) dropped: u64,
     /// The receive ring was full.
     pub(crate) ring_full: u64,
-    /// There was no free frame to receive into.
+    /// No free frame was left to receive into.
     pub(crate) no_frame: u64,
 }
 
@@ -77,25 +80,26 @@ pub(crate) struct QueueSocket {
     transmit: Ring<Packet>,
     /// Free for sending.
     free: Vec<Frame>,
-    /// Free for receiving, and kept back while all is calm: fewer frames go round, and those stay in the cache.
+    /// Receive frames held back at normal load: the fewer circulate, the more stay in the cache.
     reserve: Vec<Frame>,
-    /// Frames that the kernel has for receiving, or that wait to be taken; and so many when all is calm.
+    /// Receive frames that the kernel has or that wait to be read, and their number at normal load.
     posted: u32,
     calm: u32,
-    /// The card uses our memory.
+    /// The card accesses our memory itself.
     zero_copy: bool,
-    /// Pushed since the last `kick`.
+    /// Frames were pushed since the last `kick`.
     pushed: bool,
     /// This thread polls the queue.
     polls: bool,
 }
 
 impl QueueSocket {
-    /// Opens and binds. EBUSY means that the queue is taken, maybe for a moment only by a socket that is closing.
+    /// Opens and binds. EBUSY: the queue is taken, possibly for a moment by a socket that is
+    /// closing.
     pub(crate) fn open(interface: u32, queue: u32, config: &Config) -> io::Result<QueueSocket> {
         // SAFETY: socket takes no pointers.
         let fd = check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        // SAFETY: the kernel just gave us this descriptor, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (umem, mut frames) = Umem::new(config.all_frames(), config.frame_bytes)?;
         register(&fd, &umem)?;
@@ -126,9 +130,9 @@ impl QueueSocket {
             set(&fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros)?;
             set(&fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &POLLED)?;
         }
-        // Older kernels do without.
+        // Older kernels work without it.
         let _ = set(&fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &config.frames);
-        // The same memory serves either way: what it costs to pin it is paid once.
+        // Both modes use the same memory, so it is pinned once.
         let zero_copy = match bind(&fd, interface, queue, config.zero_copy) {
             Err(e) if config.zero_copy && e.raw_os_error() != Some(libc::EBUSY) => {
                 bind(&fd, interface, queue, false)?;
@@ -153,12 +157,12 @@ impl QueueSocket {
         })
     }
 
-    /// Whether the card uses our memory.
+    /// Whether the card accesses our memory itself.
     pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// Lends up to `max` received frames to `take`. Returns how many.
+    /// Lends up to `max` received frames to `take`; returns how many.
     pub(crate) fn receive(&mut self, max: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let waiting = self.receive.available(u32::MAX);
         let count = waiting.min(u32::try_from(max).unwrap_or(u32::MAX));
@@ -180,7 +184,7 @@ impl QueueSocket {
             if let Some(bytes) = self.umem.bytes(&mut frame, within, packet.len as usize) {
                 take(bytes);
             }
-            // There are as many frames for receiving as the fill ring has room for.
+            // The fill ring has a slot for every receive frame.
             if is_calm && self.posted > self.calm {
                 self.posted -= 1;
                 self.reserve.push(frame);
@@ -193,7 +197,7 @@ impl QueueSocket {
         count as usize
     }
 
-    /// Packets come faster than they are taken: all frames are for receiving.
+    /// Posts the reserve too: packets arrive faster than they are read.
     fn post_reserve(&mut self) {
         self.posted += self.reserve.len() as u32;
         for frame in self.reserve.drain(..) {
@@ -206,8 +210,8 @@ impl QueueSocket {
         self.receive.available(1) > 0
     }
 
-    /// Has a frame of `len` bytes written by `fill`; it leaves with the next `kick`. `false`: no frame is free, or none is that
-    /// large.
+    /// Lets `fill` write a frame of `len` bytes; it leaves with the next `kick`. `false` if no
+    /// frame is free or `len` exceeds a frame.
     pub(crate) fn transmit(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if self.free.is_empty() {
             self.reap();
@@ -218,13 +222,13 @@ impl QueueSocket {
             return false;
         };
         fill(bytes);
-        // There are as many frames for sending as the ring has room for.
+        // The ring has a slot for every send frame.
         self.transmit.push(Packet { address: self.umem.address(&frame), len: len as u32, options: 0 });
         self.pushed = true;
         true
     }
 
-    /// Whether a frame is free to be sent.
+    /// Whether a frame is free for sending.
     pub(crate) fn has_room(&mut self) -> bool {
         if self.free.is_empty() {
             self.reap();
@@ -232,7 +236,7 @@ impl QueueSocket {
         !self.free.is_empty()
     }
 
-    /// Takes back frames that have left.
+    /// Takes back frames that have been sent.
     fn reap(&mut self) {
         let count = self.completion.available(u32::MAX);
         for i in 0..count {
@@ -245,7 +249,8 @@ impl QueueSocket {
         }
     }
 
-    /// Has the kernel send what was transmitted, and look for room to receive into where it asks for that.
+    /// Makes the kernel send the pushed frames, and wakes the fill ring if the kernel asks for
+    /// that.
     pub(crate) fn kick(&mut self) -> io::Result<()> {
         if self.pushed {
             self.transmit.publish();
@@ -256,7 +261,7 @@ impl QueueSocket {
             if left == 0 || !self.transmit.needs_wakeup() {
                 break;
             }
-            // SAFETY: no address and no bytes are given.
+            // SAFETY: neither an address nor bytes are given.
             let sent = unsafe {
                 libc::sendto(
                     self.fd.as_raw_fd(),
@@ -270,7 +275,7 @@ impl QueueSocket {
             let before = std::mem::replace(&mut left, self.transmit.waiting());
             match check(sent as libc::c_int).map_err(|e| (e.raw_os_error(), e)) {
                 Ok(_) => break,
-                // It sends so many at once and no more: again, while it gets somewhere.
+                // One call sends a limited number of packets: repeat while it makes progress.
                 Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) if left < before => {
                 }
                 Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR), _)) => break,
@@ -281,15 +286,16 @@ impl QueueSocket {
         Ok(())
     }
 
-    /// Frames that were given to the kernel to send and have not left yet.
+    /// Frames given to the kernel that have not been sent yet.
     pub(crate) fn unsent(&self) -> u32 {
         self.transmit.waiting()
     }
 
-    /// Has the driver look for frames to receive into where it waits for our word, and for packets where this thread polls.
+    /// Makes the driver look for receive frames if it waits for a wakeup, and for packets if this
+    /// thread polls.
     pub(crate) fn poll_queue(&self) {
         if self.polls || self.fill.needs_wakeup() {
-            // SAFETY: no address and no room for bytes are given.
+            // SAFETY: neither an address nor a buffer is given.
             unsafe {
                 libc::recvfrom(
                     self.fd.as_raw_fd(),
@@ -303,7 +309,7 @@ impl QueueSocket {
         }
     }
 
-    /// Packets that did not make it so far.
+    /// Packets lost so far.
     pub(crate) fn counts(&self) -> Counts {
         // SAFETY: the statistics are plain numbers: all zeros is a value.
         let mut s: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -320,15 +326,15 @@ impl AsFd for QueueSocket {
     }
 }
 
-/// Sets an option that is a plain number or a structure of such.
+/// Sets an option that is a plain number or a structure of plain numbers.
 fn set<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value lives through the call and its size is told; the kernel only reads it.
+    // SAFETY: the value lives through the call, and its size is given; the kernel only reads it.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len) })
         .map(|_| ())
 }
 
-/// Asks for an option of SOL_XDP: a structure of plain numbers, for which any bytes are a value.
+/// Reads an option of SOL_XDP: a structure of plain numbers, for which every bit pattern is valid.
 fn get<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a structure of that size.
@@ -373,16 +379,16 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result
         sxdp_shared_umem_fd: 0,
     };
     let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    // SAFETY: the address lives through the call and its size is told.
+    // SAFETY: the address lives through the call, and its size is given.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) }).map(|_| ())
 }
 
-/// Sockets of one wait, at most. Reason: a thread has few; the list lives on the stack of the call.
+/// Sockets of one wait, at most. Reason: a thread has few; the list is on the stack.
 pub(crate) const SOCKETS_PER_WAIT: usize = 64;
 
-/// Waits until one of the sockets has received something, `wake` was signalled, or there is something to read from `news`, at most
-/// `limit` (`None`: as long as it takes). What was transmitted is sent by this call as well, where the kernel copies. A signal
-/// ends it. Whether there is something to read from `news`.
+/// Waits until a socket has received something, `wake` is signalled or `news` is readable, at most
+/// `limit` (`None`: forever). In copy mode this call also sends the pushed frames. A signal ends
+/// it. Returns whether `news` is readable.
 pub(crate) fn wait_any(
     sockets: &[QueueSocket],
     wake: &EventFd,
@@ -399,7 +405,8 @@ pub(crate) fn wait_any(
     let count = 2 + sockets.len().min(SOCKETS_PER_WAIT);
     let spec = limit.map(timespec);
     let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the list has at least `count` entries; the time lives through the call; no signal mask is given.
+    // SAFETY: the list has at least `count` entries; the time lives through the call; no signal
+    // mask is given.
     let result = unsafe { libc::ppoll(polled.as_mut_ptr(), count as libc::nfds_t, spec, std::ptr::null()) };
     match check(result) {
         Err(e) if e.raw_os_error() == Some(libc::EINTR) => Ok(false),

@@ -4,18 +4,19 @@ use std::io;
 
 use crate::sys::pages::Pages;
 
-/// The right to touch one frame. There is one for each frame, made with the memory or handed back by the kernel.
+/// The right to touch one frame. Each frame has one, made with the memory or handed back by the
+/// kernel.
 #[derive(Debug)]
 pub(super) struct Frame(u32);
 
-/// Frames of one size, one behind the other.
+/// Frames of one size, contiguous.
 pub(super) struct Umem {
     pages: Pages,
     frame_bytes: usize,
 }
 
 impl Umem {
-    /// Memory for `count` frames and the rights to all of them. `frame_bytes`: a power of two.
+    /// Allocates `count` frames and the rights to all of them. `frame_bytes`: a power of two.
     pub(super) fn new(count: u32, frame_bytes: usize) -> io::Result<(Umem, Vec<Frame>)> {
         debug_assert!(frame_bytes.is_power_of_two());
         let pages = Pages::new(count as usize * frame_bytes)?;
@@ -35,32 +36,34 @@ impl Umem {
         self.frame_bytes
     }
 
-    /// Where a frame is, as rings count: from the start of the memory.
+    /// A frame's offset from the start of the memory, as rings use it.
     pub(super) fn address(&self, frame: &Frame) -> u64 {
         u64::from(frame.0) * self.frame_bytes as u64
     }
 
-    /// The frame that a ring names, given back by the kernel; `None` when it lies outside of the memory.
+    /// The frame that the kernel returned in a ring; `None` if the address lies outside of the
+    /// memory.
     pub(super) fn returned(&self, address: u64) -> Option<Frame> {
         let inside = usize::try_from(address).is_ok_and(|a| a < self.pages.len());
         inside.then(|| Frame((address / self.frame_bytes as u64) as u32))
     }
 
-    /// `len` bytes of a frame from `offset` on; `None` when it does not have so many.
+    /// `len` bytes of a frame from `offset` on; `None` if the frame is shorter.
     pub(super) fn bytes(&mut self, frame: &mut Frame, offset: usize, len: usize) -> Option<&mut [u8]> {
         if offset.checked_add(len)? > self.frame_bytes {
             return None;
         }
-        // SAFETY: frames are numbered below the count that the mapping has room for, and the range was checked to lie within this
-        // one. The memory is initialised (zeroed pages). Whoever has the frame is alone with it: the kernel has it not, by the
-        // rings' protocol, and nobody else of us, since both `self` and the frame are borrowed mutably.
+        // SAFETY: frames are numbered below the count that the mapping has room for, and the range
+        // was checked to lie within this one. The memory is initialised (zeroed pages). The owner
+        // of a `Frame` has exclusive access: by the rings' protocol the kernel does not have it,
+        // and both `self` and the frame are borrowed mutably.
         Some(unsafe {
             let start = self.pages.start().add(frame.0 as usize * self.frame_bytes + offset);
             std::slice::from_raw_parts_mut(start, len)
         })
     }
 
-    /// Has the first bytes of what a ring names brought into the cache.
+    /// Prefetches the first bytes of a frame that a ring names.
     #[inline]
     pub(super) fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
