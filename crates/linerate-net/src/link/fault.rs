@@ -1,5 +1,6 @@
-//! Faults on any link: packets are lost, late, doubled, overtaken or changed on their way, by shares and a seed, in each
-//! direction as it is asked. For tests and for teaching; over a link in virtual time, the same seed gives the same again.
+//! Faults on any link: packets are lost, delayed, duplicated, reordered or corrupted, by rates and
+//! a seed, separately for each direction. For tests and for teaching. Over a link in virtual time,
+//! the same seed gives the same result.
 
 use std::fmt;
 use std::io;
@@ -12,21 +13,23 @@ use super::late::Late;
 use super::{Checksums, Faults, Link};
 use crate::{Time, Waker};
 
-/// Bytes held back in each direction; more are dropped and counted. Reason: 64 MiB are 50 ms of ten gigabits.
+/// Bytes held back in each direction; more are dropped and counted. Reason: 64 MiB are 50 ms at 10
+/// Gbit/s.
 const HELD_BYTES: usize = 64 << 20;
-/// Buffers kept for the next packets that are held back.
+/// Spare buffers kept for the next packets that are held back.
 const SPARE: usize = 4096;
-/// The longest delay. Reason: TCP gives up long before.
+/// The longest delay. Reason: TCP gives up long before it.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What goes wrong, in each direction. Written `loss=1%,delay=20ms,out:dup=0.5%`: see [`FaultOptions::from_str`].
+/// The faults of each direction. Written `loss=1%,delay=20ms,out:dup=0.5%`: see
+/// [`FaultOptions::from_str`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultOptions {
-    /// Everything random follows from it.
+    /// Determines everything that is random.
     pub seed: u64,
-    /// With packets that come in.
+    /// Faults of incoming packets.
     pub incoming: Faults,
-    /// With packets that go out.
+    /// Faults of outgoing packets.
     pub outgoing: Faults,
 }
 
@@ -37,7 +40,7 @@ impl Default for FaultOptions {
 }
 
 impl FaultOptions {
-    /// The same for one of several links: each has chances of its own.
+    /// The same faults for one of several links, with a random sequence of its own.
     pub fn for_link(self, index: usize) -> FaultOptions {
         FaultOptions { seed: self.seed.wrapping_add((index as u64) << 32), ..self }
     }
@@ -46,14 +49,14 @@ impl FaultOptions {
 const EXPECTED: &str = "write for example loss=1%,dup=0.5%,reorder=1%,reorder-by=5ms,corrupt=0.01%,delay=20ms,seed=7; in: or out: \
                         before a key means packets that come in or go out alone";
 
-/// A share of 1: `1%`, `0.5%` or `0.01`; in millionths.
+/// Parses a share of 1 (`1%`, `0.5%` or `0.01`) into millionths.
 fn share(text: &str) -> Option<u32> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.parse::<f64>().ok()? / unit;
     (0.0..=1.0).contains(&share).then(|| (share * 1e6).round() as u32)
 }
 
-/// A time with its unit: `20ms`, `500us`, `1.5s`.
+/// Parses a time with its unit: `20ms`, `500us`, `1.5s`.
 fn time(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -70,9 +73,12 @@ fn time(text: &str) -> Option<Duration> {
 impl FromStr for FaultOptions {
     type Err = String;
 
-    /// `KEY=VALUE,...`: `loss`, `dup`, `reorder` and `corrupt` are shares (`1%`); `delay` and `reorder-by` (1 ms) are times (`20ms`, at
-    /// most 60 s); `seed` is a number. With `in:` or `out:` before the key it is for that direction alone. The error says what
-    /// would be right.
+    /// Parses `KEY=VALUE,...`. A key applies to both directions unless `in:` or `out:` precedes it.
+    /// The error says what would be right.
+    ///
+    /// - `loss`, `dup`, `reorder` and `corrupt` are shares (`1%`).
+    /// - `delay` and `reorder-by` (default 1 ms) are times (`20ms`, at most 60 s).
+    /// - `seed` is a number.
     fn from_str(text: &str) -> Result<FaultOptions, String> {
         let mut options = FaultOptions::default();
         for part in text.split(',').map(str::trim) {
@@ -112,24 +118,25 @@ fn set(faults: &mut Faults, key: &str, value: &str) -> Result<(), &'static str> 
     Ok(())
 }
 
-/// What was done to packets of one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultStats {
-    /// Packets that came to the faults.
+    /// Packets that reached this stage.
     pub packets: u64,
-    /// Lost.
+    /// Packets lost.
     pub lost: u64,
-    /// Held back so that others could overtake them.
+    /// Packets held back so that others could overtake them.
     pub reordered: u64,
-    /// Doubled.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// Changed.
+    /// Packets corrupted.
     pub corrupted: u64,
-    /// Held back and then dropped: more than may be held, or the link had no room when their time came.
+    /// Packets held back and then dropped: the limit was reached, or the link had no room when they
+    /// were due.
     pub dropped: u64,
 }
 
-/// One direction.
+/// The faults of one direction and the packets held back in it.
 struct Way {
     faults: Faults,
     dice: Dice,
@@ -166,7 +173,8 @@ impl Way {
         self.held.push(at, (to, buffer));
     }
 
-    /// Decides over a packet. `true`: it goes on now, changed perhaps; else it is lost or held.
+    /// Decides the fate of a packet. `true`: it passes now, possibly corrupted; otherwise it is
+    /// lost or held back.
     fn pass(&mut self, now: Time, to: IpAddr, packet: &mut [u8]) -> bool {
         self.stats.packets += 1;
         if self.dice.loses(&self.faults) {
@@ -202,7 +210,7 @@ impl Way {
     }
 }
 
-/// A link on which things go wrong. Without faults it only passes everything on.
+/// A link with faults. Without any it passes every packet on.
 pub struct Fault<L> {
     link: L,
     incoming: Way,
@@ -217,33 +225,33 @@ impl<L: fmt::Debug> fmt::Debug for Fault<L> {
 }
 
 impl<L: Link> Fault<L> {
-    /// These faults on this link.
+    /// Puts these faults on a link.
     pub fn new(link: L, options: FaultOptions) -> Fault<L> {
         Fault {
             link,
             incoming: Way::new(options.incoming, options.seed),
-            // Another sequence, so that both directions don't lose the same.
+            // A different random sequence, so that both directions do not lose the same packets.
             outgoing: Way::new(options.outgoing, options.seed ^ 0x5555_5555_5555_5555),
             scratch: Vec::new(),
         }
     }
 
-    /// The link without faults.
+    /// The link below.
     pub fn link(&self) -> &L {
         &self.link
     }
 
-    /// The link without faults, to talk to.
+    /// The link below, mutable.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
     }
 
-    /// What was done to packets that came in, and to those that went out.
+    /// Counters of the incoming and the outgoing direction.
     pub fn stats(&self) -> (FaultStats, FaultStats) {
         (self.incoming.stats, self.outgoing.stats)
     }
 
-    /// Lets those go out whose time has come.
+    /// Sends the packets whose delay is over.
     fn release(&mut self) {
         if self.outgoing.held.next().is_none() {
             return;
@@ -281,7 +289,7 @@ impl<L: Link> Link for Fault<L> {
             way.give_back(packet);
             count += 1;
         }
-        // What is lost or held counts too: it was taken from the link.
+        // Lost and held packets count too: they were taken from the link.
         count
             + self.link.receive(max - count, |packet| {
                 if way.pass(now, NOBODY, packet) {
@@ -398,7 +406,8 @@ mod tests {
         Fault::new(sim, text.parse().expect("good"))
     }
 
-    /// Sends `count` numbered packets, and gives the numbers and times (us) of those that come back within a second.
+    /// Sends `count` numbered packets; returns number and time (us) of those that come back within
+    /// a second.
     fn sent(link: &mut Fault<SimEnd>, count: u8) -> Vec<(u8, u64)> {
         let begun = link.now();
         for n in 0..count {

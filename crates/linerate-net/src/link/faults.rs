@@ -1,21 +1,21 @@
-//! What goes wrong with packets on their way, by shares and a seed: for the network in memory and for real links alike.
+//! Faults of packets, by rates and a seed, for the network in memory and for real links.
 
 use std::time::Duration;
 
-/// What goes wrong on the way. The default: nothing.
+/// Faults of one direction. The default has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// Every packet takes so much longer.
+    /// Delay added to every packet.
     pub delay: Duration,
-    /// Packets lost, of a million.
+    /// Packets lost, per million.
     pub loss_ppm: u32,
-    /// Packets that take up to `reorder_by` longer than others, of a million.
+    /// Packets delayed by up to `reorder_by` more than others, per million.
     pub reorder_ppm: u32,
-    /// How much longer, at most; copies come late by as much.
+    /// The longest extra delay. Duplicates come late by as much.
     pub reorder_by: Duration,
-    /// Packets that arrive twice, of a million.
+    /// Packets that arrive twice, per million.
     pub duplicate_ppm: u32,
-    /// Packets of which a bit arrives changed, of a million.
+    /// Packets that arrive with one bit flipped, per million.
     pub corrupt_ppm: u32,
 }
 
@@ -33,21 +33,21 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Nothing is done to any packet.
+    /// True if no packet is affected.
     pub fn is_nothing(&self) -> bool {
         let shares = self.loss_ppm | self.reorder_ppm | self.duplicate_ppm | self.corrupt_ppm;
         shares == 0 && self.delay.is_zero()
     }
 }
 
-/// What becomes of a packet that is not lost.
+/// The fate of a packet that is not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fate {
-    /// This bit is changed.
+    /// Index of the bit to flip.
     pub(super) corrupt: Option<usize>,
-    /// It takes so much longer than others.
+    /// Delay compared with other packets.
     pub(super) later: Option<Duration>,
-    /// A copy of it takes so much longer than it.
+    /// Delay of the copy after the packet itself.
     pub(super) copy: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl Fate {
     }
 }
 
-/// Where chance comes from: the same seed and the same questions give the same answers.
+/// The source of random decisions: the same seed and the same calls give the same decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Dice(u64);
 
@@ -70,7 +70,7 @@ impl Dice {
         Dice(seed)
     }
 
-    /// Splitmix64.
+    /// SplitMix64.
     fn random(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -91,7 +91,7 @@ impl Dice {
         self.happens(faults.loss_ppm)
     }
 
-    /// What becomes of a packet of `len` bytes that is not lost.
+    /// Decides the fate of a packet of `len` bytes that is not lost.
     pub(super) fn fate(&mut self, faults: &Faults, len: usize) -> Fate {
         let corrupt = self.happens(faults.corrupt_ppm).then(|| self.random() as usize % (len.max(1) * 8));
         let later = self.happens(faults.reorder_ppm).then(|| self.some_of(faults.reorder_by));

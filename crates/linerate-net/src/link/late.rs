@@ -1,4 +1,4 @@
-//! Things that are on their way: they come out in the order of their times, and those of one time as they went in.
+//! A queue of delayed items: they leave by due time, and in insertion order among equal times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -32,7 +32,7 @@ impl<T> PartialOrd for Entry<T> {
 }
 
 impl<T> Ord for Entry<T> {
-    /// The earliest is the greatest: it comes out of the heap first.
+    /// Reversed, so that the heap's greatest item is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.rank().cmp(&self.rank())
     }
@@ -55,12 +55,12 @@ impl<T> Late<T> {
         self.heap.push(Entry { at, order: self.order, what });
     }
 
-    /// When the first comes.
+    /// The due time of the first item.
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// The first, if its time has come.
+    /// Removes the first item if it is due.
     pub(super) fn pop(&mut self, now: Time) -> Option<T> {
         if self.next()? > now {
             return None;

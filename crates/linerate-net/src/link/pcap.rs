@@ -1,8 +1,9 @@
-//! A capture of any link: every packet that comes and goes, with its time, in a pcap file that tcpdump, Wireshark and
-//! `linerate explain --pcap` read (LINKTYPE_RAW: each record begins with its IP header; nanoseconds).
+//! Captures every packet of any link, with its time, into a pcap file that tcpdump, Wireshark and
+//! `linerate explain --pcap` read. The format is LINKTYPE_RAW with nanoseconds: each record begins
+//! with its IP header.
 //!
-//! Threads write into one file, each a batch at a time, so records of different threads are in order only roughly; those of one
-//! connection are in order.
+//! Threads share one file and write a batch at a time. Records of one connection are in order;
+//! records of different threads are only roughly in order.
 
 use std::fmt;
 use std::fs::File;
@@ -16,22 +17,23 @@ use std::time::Duration;
 use super::{Checksums, Link};
 use crate::{Time, Waker};
 
-/// Bytes of records that a thread collects before it writes them. Reason: a write then costs little for each packet.
+/// Bytes of records that a thread collects before it writes them. Reason: the cost of a write is
+/// spread over many packets.
 const BATCH_BYTES: usize = 128 << 10;
-/// How long records wait for others. Reason: who looks at the file meanwhile wants to see something, and a killed process leaves
-/// what it saw but for the last moment.
+/// The longest time that records are held back. Reason: a reader of the growing file wants to see
+/// packets, and a killed process should lose only the last moment.
 const BATCH_TIME: Duration = Duration::from_millis(500);
-/// Largest file when nothing else is asked for. Reason: enough for a million short connections; a disk is filled by accident
-/// otherwise.
+/// Default limit of the file's size. Reason: enough for a million short connections, without
+/// filling a disk by accident.
 pub const FILE_BYTES: u64 = 1 << 30;
 
 const HEADER: [u8; 24] = header();
-/// Bytes before each packet: seconds, nanoseconds, length here, length on the wire.
+/// Bytes before each packet: seconds, nanoseconds, captured length, length on the wire.
 const RECORD: usize = 16;
 
 const fn header() -> [u8; 24] {
     let mut bytes = [0; 24];
-    // Magic of nanoseconds, version 2.4, the longest record, LINKTYPE_RAW; little-endian throughout.
+    // Magic number for nanoseconds, version 2.4, longest record, LINKTYPE_RAW; all little-endian.
     let fields: [(usize, u32); 4] = [(0, 0xa1b2_3c4d), (4, 2 | 4 << 16), (16, 65_535), (20, 101)];
     let mut i = 0;
     while i < fields.len() {
@@ -46,7 +48,7 @@ const fn header() -> [u8; 24] {
     bytes
 }
 
-/// What a capture goes into: bytes at the end, and a way to take back what was written in part.
+/// Where a capture is written. It appends, and can remove a partial write.
 trait Sink: Write + Send {
     fn cut(&mut self, len: u64) -> io::Result<()>;
 }
@@ -59,19 +61,19 @@ impl Sink for File {
 
 struct Inner {
     sink: Box<dyn Sink>,
-    /// Bytes of whole records.
+    /// End of the last whole record, bytes.
     end: u64,
     error: Option<String>,
 }
 
-/// What a capture has come to.
+/// Counters of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcapStats {
     /// Packets in the file.
     pub packets: u64,
-    /// Packets that are not: the file has its size, or could not be written.
+    /// Packets left out because the file is full or could not be written.
     pub left_out: u64,
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub bytes: u64,
 }
 
@@ -79,14 +81,14 @@ pub struct PcapStats {
 pub struct PcapFile {
     inner: Mutex<Inner>,
     limit: u64,
-    /// Bytes that records have claimed.
+    /// Bytes reserved for records.
     claimed: AtomicU64,
     packets: AtomicU64,
     left_out: AtomicU64,
-    /// Nothing more fits, or can be written.
+    /// Nothing more fits or can be written.
     over: AtomicBool,
     told: AtomicBool,
-    /// Wall-clock time minus the link's, nanoseconds.
+    /// Wall-clock time minus the link's time, nanoseconds.
     wall_offset_ns: u64,
 }
 
@@ -97,11 +99,11 @@ impl fmt::Debug for PcapFile {
 }
 
 impl PcapFile {
-    /// Creates the file (one that is there is replaced), of at most `limit` bytes. `wall_offset_ns`: wall-clock time minus the
-    /// links' time, nanoseconds.
+    /// Creates the file, replacing an existing one, of at most `limit` bytes. `wall_offset_ns`:
+    /// wall-clock time minus the links' time, nanoseconds.
     ///
     /// # Errors
-    /// When it cannot be created, or its header not be written.
+    /// The file cannot be created, or its header cannot be written.
     pub fn create(path: &Path, limit: u64, wall_offset_ns: u64) -> io::Result<Arc<PcapFile>> {
         PcapFile::over(Box::new(File::create(path)?), limit, wall_offset_ns)
     }
@@ -121,13 +123,13 @@ impl PcapFile {
         }))
     }
 
-    /// What it has come to so far; what threads have not written yet is not among it.
+    /// Counters so far, without batches that threads still hold.
     pub fn stats(&self) -> PcapStats {
         let end = self.inner.lock().unwrap_or_else(PoisonError::into_inner).end;
         PcapStats { packets: self.packets.load(Relaxed), left_out: self.left_out.load(Relaxed), bytes: end }
     }
 
-    /// Why packets are left out, told to the first who asks once they are.
+    /// Why packets are left out. Only the first call afterwards gets the reason.
     pub fn trouble(&self) -> Option<String> {
         if !self.over.load(Relaxed) || self.told.swap(true, Relaxed) {
             return None;
@@ -140,7 +142,7 @@ impl PcapFile {
         Some(format!("the capture ends here: {why}; packets go on and are counted as left out"))
     }
 
-    /// Whether another record of so many bytes may be written.
+    /// Reserves room for another record of this many bytes; false if it does not fit.
     fn claim(&self, len: usize) -> bool {
         if self.over.load(Relaxed) {
             return false;
@@ -153,7 +155,7 @@ impl PcapFile {
         true
     }
 
-    /// Writes a batch of records, whole or not at all.
+    /// Writes a batch of records, all or none.
     fn write(&self, batch: &mut Vec<u8>, packets: &mut u64) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let result =
@@ -167,7 +169,8 @@ impl PcapFile {
                 self.left_out.fetch_add(*packets, Relaxed);
             }
             Err(error) => {
-                // A file that ends with a whole record can be read. Should this fail as well, readers will say where it ends.
+                // A file that ends with a whole record can be read. If the truncation fails too,
+                // readers will report where it ends.
                 let end = inner.end;
                 let _ = inner.sink.cut(end);
                 inner.error = Some(error.to_string());
@@ -180,7 +183,7 @@ impl PcapFile {
     }
 }
 
-/// One link's part of a capture.
+/// One link's part of a capture: its batch.
 struct Tape {
     file: Arc<PcapFile>,
     batch: Vec<u8>,
@@ -222,7 +225,7 @@ impl Drop for Tape {
     }
 }
 
-/// A link of which every packet is written down. Without a file it only passes everything on.
+/// A link whose packets are recorded. Without a file it passes every packet on.
 pub struct Pcap<L> {
     link: L,
     tape: Option<Tape>,
@@ -235,7 +238,7 @@ impl<L: fmt::Debug> fmt::Debug for Pcap<L> {
 }
 
 impl<L: Link> Pcap<L> {
-    /// Writes the packets of this link into this file, if there is one.
+    /// Records the packets of a link in this file, if there is one.
     pub fn new(link: L, file: Option<Arc<PcapFile>>) -> Pcap<L> {
         let tape = file.map(|file| Tape { file, batch: Vec::new(), packets: 0, since: Time::ZERO });
         Pcap { link, tape }
@@ -246,7 +249,7 @@ impl<L: Link> Pcap<L> {
         &self.link
     }
 
-    /// The link below, to talk to.
+    /// The link below, mutable.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
     }
@@ -273,7 +276,8 @@ impl<L: Link> Link for Pcap<L> {
     fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let Some(tape) = &mut self.tape else { return self.link.transmit(to, len, fill) };
         let now = self.link.now();
-        // Only what leaves is filled in, and so written down: the rest will come again.
+        // The link only fills packets that leave, so only those are recorded: the stack sends the
+        // others again.
         self.link.transmit(to, len, |packet| {
             fill(packet);
             tape.record(now, packet);
@@ -297,7 +301,7 @@ impl<L: Link> Link for Pcap<L> {
             tape.write();
             return self.link.wait(until);
         }
-        // A wait that ends early is no harm.
+        // Ending the wait early is harmless.
         self.link.wait(Some(until.map_or(due, |until| until.min(due))))
     }
 
@@ -329,7 +333,7 @@ mod tests {
 
     const TO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-    /// A disk of so many bytes.
+    /// A disk with this many bytes.
     #[derive(Clone)]
     struct Disk(Arc<Mutex<Vec<u8>>>, usize);
 
@@ -361,7 +365,7 @@ mod tests {
         Pcap::new(Sim::alone(SimOptions::default()).expect("a descriptor"), Some(Arc::clone(file)))
     }
 
-    /// Sends packets of `len` bytes and takes them in again.
+    /// Sends packets of `len` bytes and receives them again.
     fn send(link: &mut Pcap<SimEnd>, count: usize, len: usize) {
         let mut came = 0;
         for _ in 0..count {

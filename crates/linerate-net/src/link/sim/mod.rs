@@ -1,9 +1,10 @@
-//! A network in memory: virtual time and a seed. Two or more ends hang on it; packets between them take time, are lost, overtaken
-//! or doubled as [`SimOptions`] say, and the same seed and the same calls give the same again.
+//! A network in memory, with virtual time and a seed. It connects one or more ends. Packets between
+//! them are delayed, lost, reordered or duplicated as [`SimOptions`] say. The same seed and the
+//! same calls give the same result.
 //!
-//! Ends may live in threads of their own: one of them runs at a time, and when all wait, time jumps to what comes first. A
-//! network with one end brings it its own packets back, so that a single [`Stack`](crate::stack::Stack) can be both ends of its
-//! connections.
+//! Ends may live in threads of their own. One of them runs at a time. When all wait, time jumps to
+//! the first due event. A network with one end returns packets to it, so that a single
+//! [`Stack`](crate::stack::Stack) can be both ends of its connections.
 
 mod nat;
 mod net;
@@ -20,10 +21,10 @@ use super::{Checksums, Link};
 use crate::sys::EventFd;
 use crate::{Time, Waker};
 
-/// How long, in real time, an end waits for a waker when nothing is ever going to happen by itself. Reason: a test that waits for
-/// nothing has to fail, not to hang.
+/// How long, in real time, an end waits for a waker when no event is due. Reason: a test that waits
+/// for nothing must fail instead of hanging.
 const REAL_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often it polls the waker meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
 struct Shared {
@@ -31,41 +32,41 @@ struct Shared {
     moved: Condvar,
 }
 
-/// The network.
+/// A network in memory.
 #[derive(Clone)]
 pub struct Sim(Arc<Shared>);
 
 impl Sim {
-    /// A network that behaves like this.
+    /// Creates a network with these options.
     pub fn new(options: SimOptions) -> Sim {
         Sim(Arc::new(Shared { net: Mutex::new(Net::new(options)), moved: Condvar::new() }))
     }
 
-    /// A network with one end, to which all packets return.
+    /// Creates a network with one end, to which all packets return.
     pub fn alone(options: SimOptions) -> io::Result<SimEnd> {
         Sim::new(options).end(&[])
     }
 
-    /// Another end, with these addresses. All ends have to be made before one is used. Fails when the process is out of
-    /// descriptors.
+    /// Adds an end with these addresses. All ends must be made before one is used. Fails if the
+    /// process is out of file descriptors.
     pub fn end(&self, addresses: &[IpAddr]) -> io::Result<SimEnd> {
         let wake = Arc::new(EventFd::new()?);
         let index = self.lock().add(addresses);
         Ok(SimEnd { sim: self.clone(), index, wake, runs: false, has_sent: false })
     }
 
-    /// Changes how the network behaves from now on.
+    /// Changes the options from now on.
     pub fn change(&self, change: impl FnOnce(&mut SimOptions)) {
         change(&mut self.lock().options);
     }
 
-    /// What has happened to packets so far.
+    /// Counters of packets so far.
     pub fn stats(&self) -> SimStats {
         self.lock().stats
     }
 
     fn lock(&self) -> MutexGuard<'_, Net> {
-        // A test that panicked while it held the lock has told its story.
+        // If a test panicked while it held the lock, its own message is enough.
         self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,19 +76,20 @@ pub struct SimEnd {
     sim: Sim,
     index: usize,
     wake: Arc<EventFd>,
-    /// It has had its first turn.
+    /// The end has had its first turn.
     runs: bool,
-    /// Something was sent since the last flush.
+    /// Packets were sent since the last flush.
     has_sent: bool,
 }
 
 impl SimEnd {
-    /// The network it hangs on.
+    /// The network that this end belongs to.
     pub fn sim(&self) -> &Sim {
         &self.sim
     }
 
-    /// Its process stands still for so long: what arrives meanwhile is not looked at.
+    /// Simulates a process that does not run for this long: packets that arrive meanwhile are not
+    /// read.
     pub fn stand_still(&mut self, time: Duration) -> io::Result<()> {
         self.begin();
         let until = self.sim.lock().now + time;
@@ -97,7 +99,7 @@ impl SimEnd {
         woken
     }
 
-    /// The first thing an end does waits for its turn, as everything later does.
+    /// Waits for this end's first turn, as every later call waits for its turn.
     fn begin(&mut self) {
         if !self.runs {
             self.runs = true;
@@ -105,7 +107,8 @@ impl SimEnd {
         }
     }
 
-    /// Lets the others run, until it is this end's turn again. `wakes`: the waker ends it, and is told of.
+    /// Lets the other ends run until it is this end's turn again. `wakes`: the waker ends the wait,
+    /// and the result says so.
     fn yield_until(&mut self, until: Option<Time>, wakes: bool) -> io::Result<bool> {
         let mut net = self.sim.lock();
         net.ends[self.index].status = Status::Waiting(until.unwrap_or(Time::NEVER));
@@ -121,7 +124,7 @@ impl SimEnd {
                 net = self.sim.0.moved.wait(net).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            // Nothing is ever going to happen, unless somebody outside uses a waker.
+            // No event is due, so only a waker used from outside can end the wait.
             if self.wake.take() {
                 net.ends[self.index].status = Status::Running;
                 return Ok(true);
@@ -146,7 +149,7 @@ impl Link for SimEnd {
         self.begin();
         let mut count = 0;
         while count < max {
-            // The lock is not held while the packet is looked at.
+            // The lock is released while `take` reads the packet.
             let Some(mut packet) = self.sim.lock().arrived(self.index) else { break };
             take(&mut packet);
             self.sim.lock().give_back(packet);

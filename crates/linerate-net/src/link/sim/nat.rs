@@ -1,5 +1,5 @@
-//! A NAT in the network: hosts behind it share an address and a few ports, and a port that is quiet for a while is another's
-//! (RFC 2663, RFC 5382). IPv4 alone.
+//! A NAT in the network (RFC 2663, RFC 5382), for IPv4 alone. Hosts behind it share an address and
+//! a few ports, and an idle port is reassigned after a while.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::options::Nat;
 use crate::Time;
 
-/// Where the source and destination of an IPv4 packet are, and its checksum.
+/// Offsets of source, destination and checksum in an IPv4 packet.
 const FROM: usize = 12;
 const TO: usize = 16;
 const IP_CHECKSUM: usize = 10;
-/// Where the checksum is in a TCP segment.
+/// Offset of the checksum in a TCP segment.
 const TCP_CHECKSUM: usize = 16;
 
 type Place = (Ipv4Addr, u16);
@@ -21,11 +21,12 @@ struct Mapping {
     remote: Place,
     port: u16,
     used: Time,
-    /// A FIN or a reset has passed: it is kept for a short while only.
+    /// A FIN or a reset has passed, so the mapping is soon forgotten.
     ends: bool,
 }
 
-/// A connection that has not ended is remembered for so long. Reason: RFC 5382 asks for hours, but a host that is restarted leaves it behind, and ports are few.
+/// How long a mapping lasts whose connection has not ended. Reason: RFC 5382 asks for hours, but a
+/// restarted host leaves its mappings behind, and ports are few.
 const OPEN: Duration = Duration::from_secs(10);
 
 impl Mapping {
@@ -37,12 +38,13 @@ impl Mapping {
     }
 }
 
-/// What it remembers.
+/// The NAT's current mappings.
 #[derive(Default)]
 pub(super) struct Mappings(Vec<Mapping>);
 
 impl Mappings {
-    /// Where a packet towards `to` goes, changed as the NAT does; `None`: it has no port for it, or nobody behind it is meant.
+    /// Translates a packet towards `to` and returns its new destination. `None`: no port is free,
+    /// or no mapping matches.
     pub(super) fn pass(&mut self, nat: &Nat, now: Time, to: IpAddr, packet: &mut [u8]) -> Option<IpAddr> {
         let Some((from, dest)) = places(packet) else { return Some(to) };
         let remembered = |m: &Mapping| now - m.used < if m.ends { nat.forgets } else { OPEN };
@@ -72,7 +74,7 @@ impl Mappings {
     }
 }
 
-/// Source and destination of a TCP segment over IPv4 without options.
+/// Source and destination of a TCP segment, over IPv4 without options.
 fn places(packet: &[u8]) -> Option<(Place, Place)> {
     if packet.first() != Some(&0x45) || packet.len() < 40 {
         return None;
@@ -82,7 +84,7 @@ fn places(packet: &[u8]) -> Option<(Place, Place)> {
     Some(((ip(FROM), port(20)), (ip(TO), port(22))))
 }
 
-/// Writes another end; checksums that were right stay right (RFC 1624), wrong ones stay wrong.
+/// Replaces an address and port. Correct checksums stay correct (RFC 1624), wrong ones stay wrong.
 fn replace(packet: &mut [u8], address: usize, port: usize, (ip, number): Place) {
     let mut write = |at: usize, bytes: [u8; 2], checksums: &[usize]| {
         for &sum in checksums {

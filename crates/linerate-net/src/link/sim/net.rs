@@ -1,4 +1,4 @@
-//! The state of a network: packets on their way, who waits, and the time.
+//! The state of a network: packets in flight, the status of each end, and the time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::Time;
 use crate::link::faults::Dice;
 use crate::link::late::Late;
 
-/// What an end does.
+/// What an end is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// It has not begun yet: the others wait for it.
+    /// It has not begun yet, so the others wait for it.
     New,
     Running,
     Waiting(Time),
@@ -22,7 +22,7 @@ pub(super) enum Status {
 pub(super) struct End {
     addresses: Vec<IpAddr>,
     pub(super) status: Status,
-    /// While it waits, packets do not wake it.
+    /// Packets do not end its wait.
     pub(super) deaf: bool,
     arrivals: Late<Vec<u8>>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Net {
     spare: Vec<Vec<u8>>,
     dice: Dice,
     mappings: Mappings,
-    /// Until when the way towards an address is taken.
+    /// Until when the path towards an address is busy.
     busy: Vec<(IpAddr, Time)>,
 }
 
@@ -59,7 +59,7 @@ impl Net {
         self.ends.len() - 1
     }
 
-    /// A buffer of `len` bytes.
+    /// Takes a spare buffer of `len` bytes.
     pub(super) fn buffer(&mut self, len: usize) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
@@ -80,7 +80,7 @@ impl Net {
         self.options.outages.is_some_and(|outages| outages.is_down(self.now))
     }
 
-    /// Takes a packet towards `to`, and decides its fate.
+    /// Accepts a packet towards `to` and decides its fate.
     pub(super) fn carry(&mut self, to: IpAddr, mut packet: Vec<u8>) {
         self.stats.sent += 1;
         if self.is_down() {
@@ -127,7 +127,7 @@ impl Net {
         self.arrive(end, at, packet);
     }
 
-    /// When a packet has passed the place where the rate is limited.
+    /// When a packet has passed the bottleneck; `None` if its queue is full.
     fn departure(&mut self, to: IpAddr, len: usize) -> Option<Time> {
         let Some(rate) = self.options.rate.map(|rate| rate.max(1)) else { return Some(self.now) };
         let i = self.busy.iter().position(|(address, _)| *address == to).unwrap_or_else(|| {
@@ -156,7 +156,7 @@ impl Net {
         self.ends[end].arrivals.next()
     }
 
-    /// A packet that has arrived.
+    /// The next packet that has arrived at this end.
     pub(super) fn arrived(&mut self, end: usize) -> Option<Vec<u8>> {
         self.ends[end].arrivals.pop(self.now)
     }
@@ -172,12 +172,12 @@ impl Net {
         }
     }
 
-    /// Nobody runs, and nothing will happen by itself.
+    /// True if no end runs and no event is due.
     pub(super) fn is_idle(&self) -> bool {
         !self.somebody_runs() && (0..self.ends.len()).all(|end| self.due(end).is_none())
     }
 
-    /// An end is gone, and so nobody will ever wake the others.
+    /// True if an end is gone, so that it will never wake the others.
     pub(super) fn is_left(&self) -> bool {
         self.ends.iter().any(|end| end.status == Status::Gone)
     }
@@ -186,7 +186,8 @@ impl Net {
         self.ends.iter().any(|end| matches!(end.status, Status::Running | Status::New))
     }
 
-    /// When all wait, time goes on to what comes first, and that end runs. Whether one was chosen.
+    /// If all ends wait, advances the time to the first due event and selects its end. Returns
+    /// whether one was selected.
     pub(super) fn choose(&mut self) -> bool {
         if self.somebody_runs() {
             return false;

@@ -1,4 +1,4 @@
-//! How a network in memory behaves, and what it counts.
+//! Options of a network in memory, and its counters.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::Time;
 use crate::link::{Checksums, Faults};
 
-/// When all links are down: packets are lost, and sending fails as in the kernel (ENETDOWN).
+/// Times when all links are down: packets are lost, and sending fails as in the kernel (ENETDOWN).
 #[derive(Clone, Copy, Debug)]
 pub struct Outages {
-    /// When the first begins.
+    /// Start of the first outage.
     pub first: Duration,
-    /// From one to the next.
+    /// Time from the start of one outage to the next.
     pub every: Duration,
-    /// Each.
+    /// Length of each outage.
     pub lasts: Duration,
 }
 
@@ -25,18 +25,18 @@ impl Outages {
     }
 }
 
-/// A NAT before the hosts of a network: to all others they have one address and few ports.
+/// A NAT in front of some hosts of a network, which share one public address and few ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Nat {
-    /// The address that the others see.
+    /// The public address.
     pub outside: Ipv4Addr,
-    /// How the addresses behind it begin.
+    /// First two bytes of the addresses behind the NAT.
     pub inside: [u8; 2],
-    /// The ports it has.
+    /// The first public port.
     pub first_port: u16,
-    /// The last of them.
+    /// The last public port.
     pub last_port: u16,
-    /// A port whose connection has ended, and that nothing passed for so long, is free.
+    /// How long a mapping outlives a closed connection without traffic.
     pub forgets: Duration,
 }
 
@@ -46,41 +46,44 @@ impl Nat {
     }
 }
 
-/// How the network behaves. The default is a perfect one: 100 microseconds one way, and nothing goes wrong.
+/// Behavior of the network. The default has a one-way delay of 100 microseconds and no faults.
 #[derive(Clone, Copy, Debug)]
 pub struct SimOptions {
-    /// Everything random follows from it.
+    /// Determines everything that is random.
     pub seed: u64,
-    /// One way.
+    /// One-way delay.
     pub delay: Duration,
-    /// Bytes a second towards each address; `None`: no limit.
+    /// Bytes per second towards each address; `None`: unlimited.
     pub rate: Option<u64>,
-    /// Bytes that wait for the rate, towards each address; more are dropped.
+    /// Bytes that may queue for the rate towards each address; more are dropped.
     pub queue: usize,
-    /// Packets lost, of a million.
+    /// Packets lost, per million.
     pub loss_ppm: u32,
-    /// Packets that take up to `reorder_by` longer than others, of a million.
+    /// Packets delayed by up to `reorder_by` more than others, per million.
     pub reorder_ppm: u32,
-    /// How much longer, at most.
+    /// The longest extra delay.
     pub reorder_by: Duration,
-    /// Packets that arrive twice, of a million.
+    /// Packets that arrive twice, per million.
     pub duplicate_ppm: u32,
-    /// Packets of which a bit arrives changed, of a million.
+    /// Packets that arrive with one bit flipped, per million.
     pub corrupt_ppm: u32,
-    /// Packets lost, counted from 1 in the order in which they were sent: for tests of one loss. Zero: none.
+    /// Number of the packet to lose, counted from 1 in sending order, for tests of a single loss.
+    /// Zero: none.
     pub lose: u64,
-    /// Packets arrive together, at multiples of this: as behind a card or a machine that looks only so often. Zero: each in its
-    /// time.
+    /// Packets arrive in batches, at multiples of this time, as from a card that interrupts rarely.
+    /// Zero: each arrives in its own time.
     pub together: Duration,
-    /// When links are down.
+    /// When the links are down.
     pub outages: Option<Outages>,
-    /// Who is behind a NAT.
+    /// The hosts behind a NAT.
     pub nat: Option<Nat>,
-    /// The largest packet, IP header included. Larger ones are lost: one that was under way when it became smaller.
+    /// The largest packet, IP header included. Larger packets are lost, also those in flight when
+    /// the MTU shrank.
     pub mtu: usize,
-    /// The largest packet that the path behind the link takes; larger ones are lost without a word. Zero: as the link.
+    /// The largest packet on the path behind the link. Larger ones are lost without an ICMP
+    /// message. Zero: as the link.
     pub path_mtu: usize,
-    /// Who makes and checks checksums.
+    /// Which side computes and verifies checksums.
     pub checksums: Checksums,
 }
 
@@ -108,7 +111,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// What goes wrong, by shares.
+    /// The faults among these options.
     pub(super) fn faults(&self) -> Faults {
         Faults {
             delay: self.delay,
@@ -121,23 +124,23 @@ impl SimOptions {
     }
 }
 
-/// What happened to packets.
+/// Counters of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimStats {
     /// Packets sent.
     pub sent: u64,
-    /// Lost on the way.
+    /// Packets lost in the network.
     pub lost: u64,
-    /// Dropped since the queue before the rate's limit was full.
+    /// Packets dropped because the queue of the bottleneck was full.
     pub dropped: u64,
-    /// Delayed so that others could overtake them.
+    /// Packets delayed so that others could overtake them.
     pub reordered: u64,
-    /// Doubled.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// Changed.
+    /// Packets corrupted.
     pub corrupted: u64,
-    /// Too large.
+    /// Packets larger than the MTU.
     pub too_large: u64,
-    /// For an address that no end has.
+    /// Packets to an address that no end has.
     pub astray: u64,
 }

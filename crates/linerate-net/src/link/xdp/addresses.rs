@@ -1,4 +1,5 @@
-//! A client's source addresses: the interface has them while we live, so that the kernel answers ARP and NDP for them.
+//! A client's source addresses. The interface has them as long as the link lives, so that the
+//! kernel answers ARP and NDP for them.
 
 use std::net::IpAddr;
 
@@ -8,7 +9,8 @@ use super::limits::{ADDRESS_LIFE_S, ADDRESS_RENEWAL};
 use super::netlink::Netlink;
 use super::preflight::{self, XdpError};
 
-/// Addresses that were given to an interface. They go when this does, or by themselves some seconds after the process was killed.
+/// Addresses that were added to an interface. Drop removes them; if the process is killed, they
+/// expire within seconds.
 #[derive(Debug)]
 pub(super) struct BorrowedAddresses {
     interface: u32,
@@ -17,7 +19,7 @@ pub(super) struct BorrowedAddresses {
 }
 
 impl BorrowedAddresses {
-    /// Gives the interface those of `wanted` that it does not have; `None`: it has all.
+    /// Adds those of `wanted` that the interface lacks; `None` if it has all.
     pub(super) fn borrow(
         netlink: &mut Netlink,
         interface: u32,
@@ -56,13 +58,13 @@ impl BorrowedAddresses {
         self.addresses.contains(&address)
     }
 
-    /// The interface may have lost them.
+    /// Schedules a renewal at once, because the interface may have lost the addresses.
     pub(super) fn give_again(&mut self, now: Time) {
         self.renew_at = now;
         self.renew(now);
     }
 
-    /// Renews them when it is time.
+    /// Renews the addresses if it is time.
     pub(super) fn renew(&mut self, now: Time) {
         if now < self.renew_at {
             return;
@@ -70,7 +72,7 @@ impl BorrowedAddresses {
         self.renew_at = now + ADDRESS_RENEWAL;
         let Ok(mut netlink) = Netlink::open() else { return };
         for &address in &self.addresses {
-            // Should it fail, there is another try before the lifetime ends.
+            // On failure, the next try still comes before the lifetime ends.
             let _ = netlink.add_address(self.interface, address, ADDRESS_LIFE_S);
         }
     }
@@ -80,7 +82,7 @@ impl Drop for BorrowedAddresses {
     fn drop(&mut self) {
         let Ok(mut netlink) = Netlink::open() else { return };
         for &address in &self.addresses {
-            // What cannot be taken away ends with its lifetime.
+            // An address that cannot be removed expires with its lifetime.
             let _ = netlink.delete_address(self.interface, address);
         }
     }

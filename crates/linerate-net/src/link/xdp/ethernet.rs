@@ -7,11 +7,11 @@ pub(super) const HEADER: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// A card's address.
+/// A MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mac(pub(super) [u8; 6]);
 
-/// Who sent a frame, and the IP packet in it; `None` when it carries something else.
+/// The sender of a frame and the IP packet in it; `None` if it carries another protocol.
 pub(super) fn parse(frame: &mut [u8]) -> Option<(Mac, &mut [u8])> {
     let (header, packet) = frame.split_first_chunk_mut::<HEADER>()?;
     let ip = header[12..] == IPV4 || header[12..] == IPV6;

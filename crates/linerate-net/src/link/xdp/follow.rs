@@ -1,4 +1,4 @@
-//! An interface that changes while it is ours: what went down comes up again, what is gone is gone.
+//! Follows changes of the interface: it may go down and up again, or be removed.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,12 +10,14 @@ use super::news::News;
 use crate::Time;
 
 impl Xdp {
-    /// Has the kernel send. A link that is down has lost what was sent, as a network would; one that is gone ends us.
+    /// Makes the kernel send. A link that is down has lost the packets, as a network would; a
+    /// removed interface is an error.
     pub(super) fn kick(&mut self) -> io::Result<()> {
         match self.queues[0].kick() {
             Ok(()) => Ok(()),
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => {
-                // That it is up again is told, or found out by the look that follows.
+                // A notification, or the periodic look at a link that is down, will show that it is
+                // up again.
                 self.is_up = false;
                 self.look_for_news = self.look_for_news.min(self.clock.now() + LOOK_FOR_NEWS);
                 Ok(())
@@ -29,7 +31,7 @@ impl Xdp {
         io::Error::other(format!("the interface {} was removed", self.shared.interface))
     }
 
-    /// Reads what the kernel has told, now and then or because there is something.
+    /// Reads the kernel's notifications, periodically or because some are there.
     pub(super) fn follow(&mut self, now: Time, there_is_some: bool) -> io::Result<()> {
         if now < self.look_for_news && !there_is_some {
             return Ok(());
@@ -72,7 +74,7 @@ impl Xdp {
                 )),
             }
         }
-        // The first to see it reports it: the kernel, or a call that failed.
+        // The kernel's notification or a failed call, whichever comes first, reports the change.
         if interface.up == self.was_up {
             self.is_up = interface.up;
             return;
@@ -82,18 +84,19 @@ impl Xdp {
             return self.say(format!("{name} is down: packets are lost until it is up again"));
         }
         self.say(format!("{name} is up again"));
-        // The kernel has forgotten its neighbours, and may have taken addresses away.
+        // The kernel has forgotten its neighbours and may have removed addresses.
         self.neighbours.next_epoch();
         if let Some(addresses) = &mut self.addresses {
             addresses.give_again(self.clock.now());
         }
     }
 
-    /// The interface has lost an address.
+    /// Handles the loss of an address of the interface.
     fn lost(&mut self, address: IpAddr) {
         let now = self.clock.now();
         match &mut self.addresses {
-            // One that is down gets it again with its next news: it would be taken away once more.
+            // While the link is down, adding the address would be undone again: the notification
+            // that it is up will trigger it.
             Some(borrowed) if borrowed.has(address) && !self.is_up => {}
             Some(borrowed) if borrowed.has(address) => borrowed.give_again(now),
             _ if self.shared.steers(address) => self.say(format!(
@@ -104,7 +107,7 @@ impl Xdp {
         }
     }
 
-    /// One of several links speaks for all.
+    /// Reports to the operator. Only one of several links does.
     fn say(&mut self, what: String) {
         if self.speaks && self.said.len() < SAID {
             self.said.push_back(what);

@@ -1,13 +1,17 @@
-//! Packets past the kernel's stack, by AF_XDP: a small program in the card's driver hands TCP segments that are ours to this process
-//! and leaves all else with the kernel. The interface stays the kernel's: ssh, ping and every other port work on.
+//! Kernel bypass by AF_XDP. A small program in the card's driver redirects our TCP segments to this
+//! process and passes everything else to the kernel. The interface stays the kernel's: ssh, ping
+//! and every other port work.
 //!
-//! What is ours ([`Steer`]): a server's TCP ports on the interface's addresses; a client's own source addresses, all TCP ports.
-//! ARP and NDP for those are answered by the kernel, since they are addresses of the interface: a client's are given to it for as
-//! long as the link lives (with a lifetime, so that they go away even when the process is killed), unless it has them already.
-//! So are the words of routers that a segment of ours was too large. Fragments, IPv6 packets with extension headers and frames with
-//! VLAN tags are never ours.
+//! Our segments ([`Steer`]) are, for a server, those to its TCP ports on the interface's addresses;
+//! for a client, those to source addresses of its own, all TCP ports. "Packet too big" messages
+//! from routers about our segments are ours too. Fragments, IPv6 packets with extension headers and
+//! frames with VLAN tags are never ours.
 //!
-//! The kernel's routes and neighbours say to whose card a packet goes.
+//! The kernel answers ARP and NDP for all these addresses, since the interface has them. A client's
+//! addresses are added for as long as the link lives, unless the interface has them already. They
+//! have a lifetime, so that they expire even if the process is killed.
+//!
+//! The kernel's routes and neighbours give the MAC address that a packet goes to.
 
 mod addresses;
 mod ethernet;
@@ -48,33 +52,34 @@ pub use open::{Opened, XdpMode, XdpOptions, open};
 pub use preflight::XdpError;
 pub use steer::Steer;
 
-/// Packets that did not make it, of one link.
+/// Packets that one link lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounts {
-    /// Received and dropped by the kernel since a ring was full: we were too slow.
+    /// Received and dropped by the kernel because a ring was full: the thread was too slow.
     pub overrun: u64,
-    /// Dropped by the kernel as too large for a frame, which offloads of the sender on the same machine may cause.
+    /// Dropped by the kernel as too large for a frame, which offloads of a sender on the same
+    /// machine may cause.
     pub too_large: u64,
-    /// Not sent since no frame was free.
+    /// Not sent because no frame was free.
     pub no_room: u64,
-    /// Not sent since nobody knows where to.
+    /// Not sent because the next hop is unknown.
     pub no_way: u64,
-    /// Not sent since the interface was down.
+    /// Not sent because the interface was down.
     pub down: u64,
 }
 
-/// The interface by which packets to this address leave this machine; `None`: they don't, or nobody knows.
+/// The interface of the route to this address; `None` if there is no route, or it is unknown.
 pub fn interface_towards(to: IpAddr) -> Option<u32> {
     Netlink::open().and_then(|mut kernel| kernel.route(to)).ok().flatten().map(|route| route.interface)
 }
 
-/// Addresses whose card is looked for, at most. Reason: the others are looked for when they are sent to again.
+/// Addresses to resolve, at most. Reason: the others are resolved when packets are sent to them.
 const LOOKED_FOR: usize = 64;
 
-/// One thread's part of an interface: one or several of its receive queues.
+/// One thread's share of an interface: one or several of its receive queues.
 pub struct Xdp {
     queues: Vec<QueueSocket>,
-    /// Packets are taken from this queue first, each time from another: none starves behind a full one.
+    /// The queue to read first; it rotates, so that a full queue does not starve the others.
     first: usize,
     mac: Mac,
     interface: u32,
@@ -82,7 +87,7 @@ pub struct Xdp {
     /// The largest packet that fits a frame.
     largest: usize,
     checksums: Checksums,
-    /// The peer may leave checksums to a card: it is on this machine.
+    /// The peer is on this machine, so it may leave checksums incomplete.
     completes: bool,
     neighbours: Neighbours,
     netlink: Netlink,
@@ -96,15 +101,15 @@ pub struct Xdp {
     addresses: Option<BorrowedAddresses>,
     monitor: Monitor,
     look_for_news: Time,
-    /// Whether the interface is up, and whether it was when that was said last.
+    /// Whether the interface is up, and whether it was at the last report.
     is_up: bool,
     was_up: bool,
-    /// What the interface is like has to be asked for: changes may have been missed.
+    /// Notifications may have been missed, so the interface's state must be read.
     unsure: bool,
-    /// What the operator should know, of the one link that speaks for all.
+    /// Reports to the operator; only the link that speaks for all has any.
     speaks: bool,
     said: VecDeque<String>,
-    /// Goes last: with it the program leaves the interface.
+    /// Dropped last, because it detaches the program from the interface.
     shared: Arc<Shared>,
 }
 
@@ -115,7 +120,7 @@ impl std::fmt::Debug for Xdp {
 }
 
 impl Xdp {
-    /// Packets that did not make it so far. Asks the kernel.
+    /// Packets lost so far. Costs system calls.
     pub fn counts(&self) -> XdpCounts {
         self.queues.iter().map(QueueSocket::counts).fold(self.counts, |mut sum, queue| {
             sum.overrun += queue.ring_full + queue.no_frame;
@@ -124,8 +129,8 @@ impl Xdp {
         })
     }
 
-    /// Looks for the cards of these peers, until all are known or three seconds have passed. So a client's first packets are
-    /// not lost.
+    /// Resolves the MAC addresses of these peers, until all are known or three seconds have passed.
+    /// Without it, a client's first packets would be lost.
     pub fn look_for(&mut self, peers: &[IpAddr]) -> Result<(), XdpError> {
         let until = monotonic() + limits::FIRST_LOOK;
         for &peer in peers {
@@ -157,7 +162,7 @@ impl Xdp {
         }
     }
 
-    /// What is due from time to time.
+    /// Runs periodic work.
     fn chores(&mut self, now: Time) {
         if !self.looked_for.is_empty() && now >= self.look_again {
             for address in self.looked_for.drain(..) {
@@ -173,7 +178,7 @@ impl Xdp {
         }
     }
 
-    /// Whether the waker was used, looked at now and then.
+    /// Checks now and then whether the waker was used.
     fn woken(&mut self, now: Time) -> bool {
         if now < self.look_for_wake {
             return false;
@@ -183,7 +188,7 @@ impl Xdp {
     }
 }
 
-/// Asks the kernel for the card of the next hop towards an address.
+/// Asks the kernel for the MAC address of the next hop towards an address.
 #[cold]
 fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
     let Ok(Some(route)) = netlink.route(to) else { return Hop::None };
@@ -195,7 +200,8 @@ fn next_hop(netlink: &mut Netlink, interface: u32, to: IpAddr) -> Hop {
     match netlink.neighbour(interface, hop) {
         Ok(Some(neighbour)) => {
             if neighbour.stale {
-                // It is used all the same; should the network not confirm it, the kernel will say so.
+                // Use a stale entry all the same: if the network does not confirm it, the kernel
+                // will say so.
                 let _ = netlink.look_for(interface, hop);
             }
             Hop::Known(Way { card: neighbour.mac, mtu })
@@ -244,7 +250,7 @@ impl Link for Xdp {
 
     fn transmit(&mut self, to: IpAddr, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if !self.is_up {
-            // As if the network had lost it: TCP sends it again when there is a link.
+            // Treated as lost by the network: TCP retransmits it once the link is up.
             self.counts.down += 1;
             return true;
         }
@@ -252,7 +258,7 @@ impl Link for Xdp {
             self.unknown_card(to);
             return false;
         };
-        // What has left makes room; failing to send shows with the next flush.
+        // Sent frames make room. An error while sending shows at the next flush.
         let has_room = self.has_room() || (self.kick().is_ok() && self.has_room());
         let (own, queue) = (self.mac, &mut self.queues[0]);
         let sent = has_room
@@ -270,7 +276,7 @@ impl Link for Xdp {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // A turn ends with it: while there is enough to do, nobody waits, and time must go on.
+        // A flush ends a turn. A busy thread never waits, so the cached time must end here too.
         self.clock = Clock::default();
         self.kick()
     }

@@ -1,5 +1,6 @@
-//! To whose card a packet goes. The kernel is asked, its answers are remembered for a while; where it does not know, or is asked
-//! too often, a packet goes back to where the last one of that address came from.
+//! The MAC address that a packet goes to. The kernel's replies are cached for a while. If it does
+//! not know, or is asked too often, a packet goes back to where the last frame of that address came
+//! from.
 
 use std::net::IpAddr;
 
@@ -9,19 +10,19 @@ use super::limits::{NEIGHBOUR_SLOTS, QUESTIONS_PER_EPOCH};
 /// How packets to an address leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// To this card.
+    /// To this MAC address.
     pub(super) card: Mac,
-    /// At most so large, IP header included, bytes; `u16::MAX`: as the interface says.
+    /// At most this large, IP header included, bytes; `u16::MAX`: the interface's MTU.
     pub(super) mtu: u16,
 }
 
-/// What the kernel says of an address.
+/// The kernel's reply about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
     Known(Way),
-    /// The network was asked; nothing is known yet.
+    /// The kernel is resolving the address; nothing is known yet.
     Asked,
-    /// It knows no way by this interface.
+    /// No route by this interface.
     None,
 }
 
@@ -31,16 +32,16 @@ enum Source {
     Nobody,
     /// From a frame; the kernel was not asked yet.
     Seen,
-    /// From the kernel, or from a frame when it did not know.
+    /// From the kernel, or from a frame if the kernel did not know.
     Sure,
-    /// The kernel does not know, or has asked the network.
+    /// The kernel does not know, or is resolving the address.
     Asked,
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
     address: u128,
-    /// The entry holds for this epoch.
+    /// The epoch in which the entry is valid.
     epoch: u32,
     way: Way,
     source: Source,
@@ -48,11 +49,11 @@ struct Slot {
 
 const NO_WAY: Way = Way { card: Mac([0; 6]), mtu: u16::MAX };
 
-/// A table of fixed size: two addresses that share a slot only cost questions.
+/// A table of fixed size: two addresses that share a slot only cost requests to the kernel.
 pub(super) struct Neighbours {
     slots: Box<[Slot]>,
     epoch: u32,
-    /// Questions left in this epoch.
+    /// Requests to the kernel left in this epoch.
     questions: u32,
 }
 
@@ -73,7 +74,7 @@ impl Neighbours {
         }
     }
 
-    /// What is remembered is asked for again.
+    /// Invalidates what is cached.
     pub(super) fn next_epoch(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.questions = QUESTIONS_PER_EPOCH;
@@ -85,7 +86,7 @@ impl Neighbours {
         &mut self.slots[hash as usize % NEIGHBOUR_SLOTS]
     }
 
-    /// A frame came from this card with this source address.
+    /// Records that a frame came from this MAC address with this source address.
     #[inline]
     pub(super) fn seen(&mut self, address: IpAddr, mac: Mac) {
         let (address, epoch) = (key(address), self.epoch);
@@ -96,7 +97,8 @@ impl Neighbours {
         *slot = Slot { address, epoch, way: Way { card: mac, ..NO_WAY }, source: Source::Seen };
     }
 
-    /// The card for packets to an address; `None` when it is not known (yet). `ask` is called when the kernel has to be asked.
+    /// The MAC address for packets to an address; `None` while unknown. Calls `ask` if the kernel
+    /// must be asked.
     #[inline]
     pub(super) fn find(&mut self, to: IpAddr, ask: impl FnOnce() -> Hop) -> Option<Way> {
         let (address, epoch) = (key(to), self.epoch);
@@ -117,7 +119,7 @@ impl Neighbours {
         let may_ask = self.questions > 0;
         self.questions = self.questions.saturating_sub(1);
         let slot = self.slot(address);
-        // What an earlier epoch knew is better than nothing.
+        // An entry of an earlier epoch is better than none.
         let known = slot.address == address && !matches!(slot.source, Source::Nobody | Source::Asked);
         let before = known.then_some(slot.way);
         let (way, source) = match if may_ask { ask() } else { Hop::None } {
@@ -129,7 +131,7 @@ impl Neighbours {
         way
     }
 
-    /// Answers of the network may have come: the kernel is asked again for what was asked for.
+    /// The network may have answered: lets the kernel be asked again about a pending address.
     pub(super) fn look_again(&mut self, to: IpAddr) {
         let address = key(to);
         let slot = self.slot(address);

@@ -1,4 +1,5 @@
-//! What the kernel knows of interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549): questions and answers as bytes.
+//! What the kernel knows of interfaces, addresses, routes and neighbours (rtnetlink, RFC 3549):
+//! requests and replies as bytes.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -56,51 +57,51 @@ mod attribute {
 const HEADER: usize = 16;
 /// IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 const PLAIN_ADDRESS: u32 = 0x02 | 0x200;
-/// NTF_USE: ask the network for it.
+/// NTF_USE: resolve it.
 const USE: u8 = 1;
-/// Neighbour states in which the address is good: permanent, no-ARP, reachable, stale, delay, probe.
+/// Neighbour states with a usable address: permanent, no-ARP, reachable, stale, delay, probe.
 const USABLE: u16 = 0x80 | 0x40 | 0x02 | 0x04 | 0x08 | 0x10;
-/// Those in which the kernel has reason to doubt it.
+/// Neighbour state in which the kernel doubts the address.
 const STALE: u16 = 0x04;
-/// How long an answer may take. Reason: the kernel gives it within the call.
+/// Timeout of a reply. Reason: the kernel replies within the call.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Messages of one dump, at most. Reason: bounded; no interface has so many addresses.
 const DUMPED: usize = 1 << 16;
 
-/// An interface.
+/// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) index: u32,
-    /// `None`: it is not Ethernet.
+    /// `None` if it is not Ethernet.
     pub(super) mac: Option<Mac>,
     pub(super) mtu: usize,
     pub(super) up: bool,
     pub(super) running: bool,
     pub(super) loopback: bool,
-    /// An XDP program is there already.
+    /// An XDP program is attached already.
     pub(super) has_program: bool,
 }
 
-/// Where packets to an address go next.
+/// The next hop of packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Out of this interface.
+    /// The outgoing interface.
     pub(super) interface: u32,
-    /// To this neighbour; `None`: the address is one itself.
+    /// The gateway; `None` if the address is on the link.
     pub(super) gateway: Option<IpAddr>,
-    /// Packets on this way may be so large, where it is not only the interface that says so.
+    /// The path MTU, if it is not just the interface's.
     pub(super) mtu: Option<usize>,
 }
 
-/// A neighbour's card, as far as it is known.
+/// A neighbour's MAC address, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Neighbour {
     pub(super) mac: Mac,
-    /// It was not heard of for a while.
+    /// The kernel has not confirmed it for a while.
     pub(super) stale: bool,
 }
 
-/// A request in the making: header, fixed part, attributes.
+/// A request being built: header, fixed part, attributes.
 struct Request(Vec<u8>);
 
 impl Request {
@@ -136,7 +137,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The attributes in `bytes`: type and value each. Ends at what is malformed.
+/// The attributes in `bytes`, each with type and value. Stops at a malformed one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = usize::from(u16_at(bytes, 0)?);
@@ -151,7 +152,7 @@ fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
 
-/// The messages in `bytes`: type, sequence number, body each. Ends at what is malformed.
+/// The messages in `bytes`, each with type, sequence number and body. Stops at a malformed one.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     std::iter::from_fn(move || {
         let len = u32_at(bytes, 0)? as usize;
@@ -184,7 +185,7 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// `struct ifinfomsg` and its attributes.
+/// Parses `struct ifinfomsg` and its attributes.
 pub(super) fn parse_link(body: &[u8]) -> Option<Interface> {
     const ETHER: u16 = 1; // ARPHRD_ETHER
     let (hardware, flags) = (u16_at(body, 2)?, u32_at(body, 8)? as libc::c_int);
@@ -202,15 +203,15 @@ pub(super) fn parse_link(body: &[u8]) -> Option<Interface> {
     })
 }
 
-/// `struct ifaddrmsg` and its attributes: the interface and the address.
+/// Parses `struct ifaddrmsg` and its attributes: the interface and the address.
 pub(super) fn parse_address(body: &[u8]) -> Option<(u32, IpAddr)> {
     let rest = body.get(8..)?;
-    // On a point-to-point interface ADDRESS is the other end.
+    // On a point-to-point interface, ADDRESS is the other end.
     let own = find(rest, attribute::LOCAL).or_else(|| find(rest, attribute::ADDRESS))?;
     Some((u32_at(body, 4)?, address(own)?))
 }
 
-/// `struct rtmsg` and its attributes.
+/// Parses `struct rtmsg` and its attributes.
 fn parse_route(body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1; // RTN_UNICAST
     let rest = body.get(12..).filter(|_| body[7] == UNICAST)?;
@@ -228,7 +229,7 @@ fn parse_route(body: &[u8]) -> Option<Route> {
     })
 }
 
-/// `struct ndmsg` and its attributes.
+/// Parses `struct ndmsg` and its attributes.
 fn parse_neighbour(body: &[u8]) -> Option<Neighbour> {
     let state = u16_at(body, 8)?;
     let mac = find(body.get(12..)?, attribute::LINK_LAYER)?;
@@ -236,7 +237,7 @@ fn parse_neighbour(body: &[u8]) -> Option<Neighbour> {
     Some(Neighbour { mac: Mac(mac.try_into().ok()?), stale: state & STALE != 0 })
 }
 
-/// A conversation with the kernel.
+/// An rtnetlink socket that sends requests and reads replies.
 pub(super) struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -254,7 +255,7 @@ impl Netlink {
         Ok(Netlink { socket, sequence: 0, buffer: vec![0; 64 << 10] })
     }
 
-    /// Asks, and hands each message of the answer to `take`.
+    /// Sends a request and hands each message of the reply to `take`.
     fn ask(&mut self, request: Request, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let request = request.finish(self.sequence);
@@ -264,7 +265,7 @@ impl Netlink {
             let len = self.socket.read(&mut self.buffer)?;
             for (kind, sequence, body) in messages(&self.buffer[..len]) {
                 if sequence != self.sequence {
-                    continue; // the rest of an answer that was given up
+                    continue; // The rest of a reply that timed out.
                 }
                 match kind {
                     kind::DONE => return Ok(()),
@@ -289,7 +290,7 @@ impl Netlink {
         Ok(found)
     }
 
-    /// The interface of this name; `None` when there is none.
+    /// The interface of this name, if it exists.
     pub(super) fn interface(&mut self, name: &str) -> io::Result<Option<Interface>> {
         let mut zero_ended = name.as_bytes().to_vec();
         zero_ended.push(0);
@@ -302,7 +303,7 @@ impl Netlink {
         }
     }
 
-    /// The interface with this index; `None` when there is none any more.
+    /// The interface with this index; `None` if it was removed.
     pub(super) fn interface_of(&mut self, index: u32) -> io::Result<Option<Interface>> {
         let mut fixed = [0; 16];
         fixed[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -312,12 +313,12 @@ impl Netlink {
         }
     }
 
-    /// Only the socket, whose questions are all answered.
+    /// The bare socket. No reply is outstanding.
     pub(super) fn into_socket(self) -> Socket {
         self.socket
     }
 
-    /// All addresses of this machine (in this network namespace), with the indices of their interfaces.
+    /// All addresses of this network namespace, with the indices of their interfaces.
     pub(super) fn addresses(&mut self) -> io::Result<Vec<(u32, IpAddr)>> {
         let mut all = Vec::new();
         self.ask(Request::new(kind::GET_ADDRESS, flag::DUMP, &[0; 8]), |_, body| {
@@ -326,7 +327,7 @@ impl Netlink {
         Ok(all)
     }
 
-    /// How packets to an address leave this machine; `None`: there is no way.
+    /// The route of packets to an address; `None` if there is none.
     pub(super) fn route(&mut self, to: IpAddr) -> io::Result<Option<Route>> {
         let fixed = [family(to), bits(to), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let request = Request::new(kind::GET_ROUTE, 0, &fixed).with(attribute::DESTINATION, &octets(to));
@@ -344,7 +345,7 @@ impl Netlink {
         fixed
     }
 
-    /// A neighbour's card; `None`: not known (yet).
+    /// A neighbour's MAC address; `None` while unknown.
     pub(super) fn neighbour(&mut self, interface: u32, of: IpAddr) -> io::Result<Option<Neighbour>> {
         let fixed = Netlink::neighbour_fixed(interface, of, 0);
         let request = Request::new(kind::GET_NEIGHBOUR, 0, &fixed).with(attribute::NEIGHBOUR, &octets(of));
@@ -354,7 +355,7 @@ impl Netlink {
         }
     }
 
-    /// Has the kernel ask the network for a neighbour (ARP, NDP), or make sure of it.
+    /// Makes the kernel resolve a neighbour (ARP, NDP), or confirm it.
     pub(super) fn look_for(&mut self, interface: u32, neighbour: IpAddr) -> io::Result<()> {
         let fixed = Netlink::neighbour_fixed(interface, neighbour, USE);
         let request = Request::new(kind::NEW_NEIGHBOUR, flag::CREATE | flag::ACK, &fixed)
@@ -362,7 +363,8 @@ impl Netlink {
         self.ask(request, |_, _| {})
     }
 
-    /// Gives an interface an address, or renews it, for `lasting` seconds; the kernel uses it for no connection of its own.
+    /// Adds an address to an interface, or renews it, for `lasting` seconds. The kernel does not
+    /// use it for its own connections.
     pub(super) fn add_address(&mut self, interface: u32, address: IpAddr, lasting: u32) -> io::Result<()> {
         let mut cache_info = [0; 16];
         cache_info[4..8].copy_from_slice(&lasting.to_ne_bytes()); // valid; preferred stays 0
@@ -431,7 +433,7 @@ mod tests {
     #[test]
     fn routes_that_lead_nowhere_are_none() {
         let mut netlink = Netlink::open().expect("rtnetlink");
-        // An address of our own is no neighbour's.
+        // A local address has no neighbour.
         assert_eq!(netlink.route(Ipv4Addr::LOCALHOST.into()).expect("an answer"), None);
         assert_eq!(netlink.neighbour(1, Ipv4Addr::new(127, 9, 9, 9).into()).expect("an answer"), None);
     }

@@ -1,4 +1,4 @@
-//! What changes about the interface while it is ours, as the kernel tells of it (rtnetlink's groups).
+//! Changes of the interface, as the kernel reports them (rtnetlink's groups).
 
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -11,23 +11,24 @@ use crate::sys::xdp::join_group;
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR (linux/rtnetlink.h)
 const GROUPS: [u32; 3] = [1, 5, 9];
-/// Messages read at a time, at most. Reason: a storm of changes must not keep a turn; the rest is read in the next.
+/// Messages read at a time, at most. Reason: a storm of changes must not hold up a turn; the next
+/// turn reads the rest.
 const READ_AT_ONCE: usize = 64;
 
-/// Something that changed.
+/// A change of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The interface is like this now.
+    /// The interface's new state.
     Link(Interface),
-    /// It was removed, or moved to another namespace.
+    /// The interface was removed, or moved to another namespace.
     Gone,
-    /// It has lost this address.
+    /// The interface lost this address.
     AddressGone(IpAddr),
-    /// More happened than the kernel keeps for us.
+    /// The socket overflowed, so messages are missing.
     Missed,
 }
 
-/// Hears of changes of one interface.
+/// Listens for changes of one interface.
 pub(super) struct Monitor {
     socket: Socket,
     interface: u32,
@@ -37,7 +38,8 @@ pub(super) struct Monitor {
 impl Monitor {
     pub(super) fn open(interface: u32) -> io::Result<Monitor> {
         let mut netlink = Netlink::open()?;
-        // A question gives the socket its address. Without one the kernel takes it for the author of every change.
+        // A request gives the socket its address. Without one, the kernel takes it for the author
+        // of every change.
         netlink.interface_of(interface)?;
         let socket = netlink.into_socket();
         for group in GROUPS {
@@ -47,7 +49,7 @@ impl Monitor {
         Ok(Monitor { socket, interface, buffer: vec![0; 64 << 10] })
     }
 
-    /// What it has heard since the last time.
+    /// The changes since the last call.
     pub(super) fn read(&mut self) -> Vec<News> {
         let mut news = Vec::new();
         for _ in 0..READ_AT_ONCE {
@@ -70,10 +72,10 @@ impl AsFd for Monitor {
     }
 }
 
-/// What a message says of this interface.
+/// What a message says about this interface.
 fn about(interface: u32, kind: u16, body: &[u8]) -> Option<News> {
     let ours = u32_at(body, 4) == Some(interface);
-    // A bridge speaks of its ports in messages of its own family.
+    // A bridge also reports its ports, in messages of its own family.
     let is_link = body.first() == Some(&0);
     match kind {
         kind::NEW_LINK if ours && is_link => parse_link(body).map(News::Link),

@@ -1,7 +1,8 @@
-//! What a card would have done: a kernel on the other end of a veth leaves the TCP checksum to a card that does not exist.
+//! Completes checksums: over a veth, the peer's kernel leaves the TCP checksum to a card that does
+//! not exist.
 
-/// Makes the checksum of a TCP segment whole where only the pseudo-header's sum was put in (RFC 9293 section 3.1; the kernel calls it
-/// partial). Anything else, wrong checksums among it, stays as it is.
+/// Completes the checksum of a TCP segment that only has the pseudo-header's sum (RFC 9293 section
+/// 3.1; the kernel calls it partial). Leaves everything else as it is, wrong checksums included.
 pub(super) fn complete_checksum(packet: &mut [u8]) {
     let Some((addresses, start, end)) = layout(packet) else { return };
     let Some(segment) = packet.get(start..end).filter(|s| s.len() >= 20) else { return };
@@ -9,12 +10,13 @@ pub(super) fn complete_checksum(packet: &mut [u8]) {
     if u16::from_be_bytes([segment[16], segment[17]]) != pseudo {
         return;
     }
-    // The sum over the segment has the pseudo-header's in it already.
+    // The sum over the segment already includes the pseudo-header's.
     let whole = !fold(sum(segment));
     packet[start + 16..start + 18].copy_from_slice(&whole.to_be_bytes());
 }
 
-/// Where the addresses are, and where the segment begins and ends; `None` when it is no TCP of a known shape.
+/// Where the addresses are, and where the segment begins and ends; `None` if it is not TCP or has
+/// an unknown shape.
 fn layout(packet: &[u8]) -> Option<(std::ops::Range<usize>, usize, usize)> {
     let length = |at: usize| packet.get(at..at + 2).map(|l| usize::from(u16::from_be_bytes([l[0], l[1]])));
     match packet.first()? >> 4 {
@@ -24,7 +26,7 @@ fn layout(packet: &[u8]) -> Option<(std::ops::Range<usize>, usize, usize)> {
     }
 }
 
-/// The sum of 16-bit words, the last padded with a zero.
+/// The sum of 16-bit words, the last one padded with a zero.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
@@ -85,7 +87,7 @@ mod tests {
             for packet in [v4(data), v6(data)] {
                 let partial = pseudo(&packet);
                 let mut packet = with_checksum(packet, partial);
-                // What Ethernet pads with is not the segment's.
+                // Ethernet's padding does not belong to the segment.
                 packet.extend_from_slice(&[0xaa; 6]);
                 complete_checksum(&mut packet);
                 assert!(is_right(&packet), "{} bytes", data.len());

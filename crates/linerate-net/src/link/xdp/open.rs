@@ -1,4 +1,5 @@
-//! Taking a part of an interface: everything is checked and opened before the first packet is steered.
+//! Opening a share of an interface. Everything is checked and opened before the first packet is
+//! redirected.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,35 +30,37 @@ use super::{Steer, Xdp, XdpCounts, ethernet, limits};
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver, with zero-copy where it can; else in the kernel's receive path.
+    /// In the driver, with zero-copy if supported; otherwise in the kernel's receive path.
     #[default]
     Auto,
-    /// In the driver, copying.
+    /// In the driver, with copies.
     Native,
-    /// In the kernel's receive path, which every interface can.
+    /// In the kernel's receive path, which every interface supports.
     Generic,
 }
 
-/// What is wanted.
+/// How to open an interface.
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
     /// The interface's name.
     pub interface: String,
-    /// Which packets are ours.
+    /// Which packets to redirect.
     pub steer: Steer,
-    /// Links, one for each thread that will drive one. There are never more than the interface has receive queues.
+    /// Number of links, one for each thread. An interface never gets more links than it has receive
+    /// queues.
     pub threads: usize,
     /// Where the program runs.
     pub mode: XdpMode,
-    /// Poll the card's queue from the thread that works, for so long at a time (SO_PREFER_BUSY_POLL). Interrupts only stay away where the
-    /// interface's `napi_defer_hard_irqs` and `gro_flush_timeout` say so, which outlive a process and so are not set here.
+    /// Poll the card's queue from the working thread, for this long at a time
+    /// (SO_PREFER_BUSY_POLL). Interrupts only stop if the interface's `napi_defer_hard_irqs` and
+    /// `gro_flush_timeout` are set. Those outlive a process, so they are not set here.
     pub busy_poll: Option<Duration>,
-    /// Who checks checksums.
+    /// Which side verifies checksums.
     pub checksums: Checksums,
 }
 
 impl XdpOptions {
-    /// The usual: one thread, best mode, all checksums checked.
+    /// The default: one thread, the best mode, all checksums verified.
     pub fn new(interface: impl Into<String>, steer: Steer) -> XdpOptions {
         XdpOptions {
             interface: interface.into(),
@@ -70,40 +73,40 @@ impl XdpOptions {
     }
 }
 
-/// What was opened.
+/// The opened links and what they use.
 #[derive(Debug)]
 pub struct Opened {
-    /// One for each thread; each has its part of the receive queues.
+    /// One link for each thread, each with its share of the receive queues.
     pub links: Vec<Xdp>,
-    /// A server's places, with the ports chosen where 0 was asked for.
+    /// A server's addresses, with the chosen ports in place of 0.
     pub listen: Vec<SocketAddr>,
-    /// The interface's addresses: what an unspecified address stands for.
+    /// The interface's addresses, for which an unspecified address stands.
     pub addresses: Vec<IpAddr>,
-    /// How packets move: "native, zero-copy", "native, copy" or "generic, copy".
+    /// The mode: "native, zero-copy", "native, copy" or "generic, copy".
     pub how: &'static str,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What the links of an interface have in common. With the last of them the program leaves the interface.
+/// What the links of an interface share. Dropping the last of them detaches the program.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) interface: String,
     attachment: Attachment,
     map: XskMap,
     rules: Vec<Rule>,
-    /// Keep others from the server's ports: nobody listens here.
+    /// Bound but not listening, to keep other programs off the server's ports.
     _reserved: Vec<Socket>,
 }
 
 impl Shared {
-    /// The interface has this address now.
+    /// Follows a change of the interface's MAC address.
     pub(super) fn steer_to(&self, mac: Mac) -> io::Result<()> {
         let ours = Ours::ToSocket { map: self.map.number() };
         self.attachment.replace(&Program::load(&program(&self.rules, mac, ours))?)
     }
 
-    /// Whether packets to this address are ours.
+    /// Whether packets to this address are redirected to us.
     pub(super) fn steers(&self, address: IpAddr) -> bool {
         self.rules.iter().any(|rule| rule.address == address)
     }
@@ -112,14 +115,15 @@ impl Shared {
 /// Opens an interface.
 ///
 /// # Errors
-/// When something is missing or in the way, in words, with what to do about it. Then nothing has changed.
+/// Something is missing or in the way; the error says in words what to do. Nothing has changed
+/// then.
 pub fn open(options: &XdpOptions) -> Result<Opened, XdpError> {
     let name = &options.interface;
     preflight::capabilities()?;
     let mut netlink = Netlink::open().map_err(|e| preflight::kernel("about interfaces", &e))?;
     let interface = patiently(|| usable(&mut netlink, name), |e| *e == preflight::has_program(name))?;
     let mac = interface.mac.ok_or_else(|| preflight::not_ethernet(name))?;
-    // What cannot be raised shows where it is missing.
+    // If the limit cannot be raised, a later step reports what is missing.
     let _ = xdp::memory_limit_raised();
     let queues =
         xdp::receive_queues(name).map_err(|e| preflight::kernel("how many receive queues there are", &e))?;
@@ -229,12 +233,13 @@ fn usable(netlink: &mut Netlink, name: &str) -> Result<Interface, XdpError> {
     }
 }
 
-/// How many threads can have a part.
+/// How many threads can have a share.
 fn threads(options: &XdpOptions, queues: u32, notes: &mut Vec<String>) -> usize {
     let name = &options.interface;
     let wanted = options.threads.max(1);
     let mut most = queues as usize;
-    // Answers to a client come on the queue that the card's hash says. Only veth keeps them on the queue they left by.
+    // Packets to a client arrive on the queue that the card's hash selects. Only veth keeps them on
+    // the queue that the request left by.
     if matches!(options.steer, Steer::From(_)) && queues > 1 && !xdp::is_veth(name) {
         most = 1;
         if wanted > 1 {
@@ -251,8 +256,8 @@ fn threads(options: &XdpOptions, queues: u32, notes: &mut Vec<String>) -> usize 
     wanted.min(most)
 }
 
-/// Binds a server's places with the kernel, without listening there: so nobody else takes the port, a connection of the kernel's
-/// own neither, and port 0 picks one.
+/// Binds a server's addresses with the kernel, without listening. No other program and no
+/// connection of the kernel can then take the port, and port 0 picks one.
 fn reserve(steer: &Steer) -> Result<(Steer, Vec<Socket>), XdpError> {
     let Steer::Listen(places) = steer else { return Ok((steer.clone(), Vec::new())) };
     let mut sockets = Vec::new();
@@ -263,7 +268,7 @@ fn reserve(steer: &Steer) -> Result<(Steer, Vec<Socket>), XdpError> {
             if place.is_ipv6() {
                 socket.set_only_v6(true)?;
             }
-            // Connections of an earlier server in TIME-WAIT are no obstacle.
+            // Connections of an earlier server in TIME-WAIT do not prevent it.
             socket.set_reuse_address(true)?;
             socket.bind(&place.into())?;
             let at = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -289,7 +294,7 @@ struct Taken {
     note: Option<String>,
 }
 
-/// Opens a socket on each queue and attaches the program, in the best way that works.
+/// Opens a socket on each queue and attaches the program, in the best mode that works.
 fn take(
     options: &XdpOptions,
     interface: &Interface,
@@ -327,7 +332,7 @@ fn take(
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
                 return Err(preflight::refused("the XDP program", &e));
             }
-            // What the driver says tells most.
+            // The driver's own message says most.
             Err(e) => refusal = refusal.or(Some(e)),
         }
     }
@@ -335,7 +340,8 @@ fn take(
     Err(preflight::refused(&format!("an XDP program on {}", options.interface), &error))
 }
 
-/// A socket on each queue: with room for floods where there is memory for it, else with what is usual.
+/// Opens a socket on each queue, with frames for floods if there is memory for them, else with the
+/// normal number.
 fn sockets(
     options: &XdpOptions,
     interface: &Interface,
@@ -359,7 +365,7 @@ fn sockets(
     sockets.ok_or_else(|| preflight::too_little_memory(name, queues, usual.memory()))
 }
 
-/// `None`: there is too little memory. `waits`: what others just gave back is waited for.
+/// `None` if there is too little memory. `waits`: waits for memory that was just released.
 fn sockets_of(
     name: &str,
     interface: u32,
@@ -385,7 +391,7 @@ fn sockets_of(
     Ok(Some((map, sockets)))
 }
 
-/// Tries again for a while when what is in the way is just leaving.
+/// Retries for a while if whatever is in the way is just leaving.
 fn patiently<T, E>(mut what: impl FnMut() -> Result<T, E>, leaving: impl Fn(&E) -> bool) -> Result<T, E> {
     let until = monotonic() + limits::BUSY_PATIENCE;
     loop {

@@ -1,15 +1,15 @@
-//! What is missing, in words, and what to do about it.
+//! Explains what is missing and how to fix it.
 
 use std::net::IpAddr;
 use std::{fs, io};
 
-/// Why the link cannot be had on this machine.
+/// Why this machine cannot run the link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {hint}")]
 pub struct XdpError {
     /// What is missing or in the way.
     pub problem: String,
-    /// What to do.
+    /// How to fix it.
     pub hint: String,
 }
 
@@ -17,26 +17,26 @@ pub(super) fn error(problem: impl Into<String>, hint: impl Into<String>) -> XdpE
     XdpError { problem: problem.into(), hint: hint.into() }
 }
 
-/// A capability: its bit, its name, what it is for.
+/// A capability: its bit, its name, its purpose.
 const CAPABILITIES: [(u32, &str, &str); 4] = [
     (12, "CAP_NET_ADMIN", "attaching an XDP program"),
     (13, "CAP_NET_RAW", "AF_XDP sockets"),
     (39, "CAP_BPF", "loading an XDP program"),
-    // The verifier lets only those with it look behind a header whose length the packet tells.
+    // The verifier requires it to read behind a header of variable length.
     (38, "CAP_PERFMON", "an XDP program that looks behind IP headers"),
 ];
-/// Stands for CAP_BPF and CAP_PERFMON as well.
+/// Includes CAP_BPF and CAP_PERFMON.
 const SYS_ADMIN: u32 = 21;
 
 const HOW_TO_GET_THEM: &str = "run it as root, or give them to it: setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon+ep PROGRAM \
                                (a container: --cap-add=NET_ADMIN --cap-add=NET_RAW --cap-add=BPF --cap-add=PERFMON)";
 
-/// Whether the process has what it needs.
+/// Whether the process has the required capabilities.
 pub(super) fn capabilities() -> Result<(), XdpError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     match effective(&status) {
         Some(bits) => lacking(bits),
-        // Without a word of the kernel the calls themselves will tell.
+        // If /proc does not show them, the calls themselves will fail and tell.
         None => Ok(()),
     }
 }
@@ -150,7 +150,7 @@ pub(super) fn kernel(what: &str, e: &io::Error) -> XdpError {
     error(format!("the kernel does not tell {what}: {}", in_words(e)), "rtnetlink is needed")
 }
 
-/// What the kernel says when a socket, a map, a program or an attachment is refused.
+/// Explains the kernel's refusal of a socket, a map, a program or an attachment.
 pub(super) fn refused(what: &str, e: &io::Error) -> XdpError {
     let hint = match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => HOW_TO_GET_THEM,
@@ -164,7 +164,7 @@ pub(super) fn refused(what: &str, e: &io::Error) -> XdpError {
     error(format!("{what} was refused: {}", in_words(e)), hint)
 }
 
-/// As the system says it, without the number.
+/// The system's error message, without the number.
 pub(super) fn in_words(e: &io::Error) -> String {
     let text = e.to_string();
     match text.split_once(" (os error ").map(|(before, rest)| (before, rest.split_once(')'))) {
@@ -173,7 +173,8 @@ pub(super) fn in_words(e: &io::Error) -> String {
     }
 }
 
-/// The memory that sockets share with the kernel counts as locked (RLIMIT_MEMLOCK, over all processes of the user).
+/// Memory that sockets share with the kernel counts as locked (RLIMIT_MEMLOCK, over all processes
+/// of the user).
 pub(super) fn too_little_memory(name: &str, queues: u32, bytes: usize) -> XdpError {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let most = most_locked(&limits).map(|bytes| format!(" of {} MB", bytes >> 20)).unwrap_or_default();
@@ -187,13 +188,14 @@ pub(super) fn too_little_memory(name: &str, queues: u32, bytes: usize) -> XdpErr
     )
 }
 
-/// From the text of /proc/PID/limits, bytes; `None`: unlimited, or unknown.
+/// The limit in the text of /proc/PID/limits, bytes; `None` if unlimited or unknown.
 fn most_locked(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Whether TCP connections or listeners of the kernel use this very address; it would take their packets away.
+/// Whether the kernel's TCP connections or listeners use this address: redirecting it would take
+/// their packets away.
 pub(super) fn address_in_use(name: &str, address: IpAddr) -> Result<(), XdpError> {
     let table = if address.is_ipv4() { "tcp" } else { "tcp6" };
     let text = fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default();
@@ -208,16 +210,16 @@ pub(super) fn address_in_use(name: &str, address: IpAddr) -> Result<(), XdpError
     }
 }
 
-/// Sockets in the text of /proc/net/tcp whose local address is this one.
+/// Counts the sockets in the text of /proc/net/tcp that have this local address.
 fn uses(text: &str, address: IpAddr) -> usize {
     let words: Vec<u8> = match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     };
-    // Words of four bytes, each printed as a number of this machine's byte order.
+    // /proc prints words of four bytes in this machine's byte order.
     let printed: String =
         words.as_chunks::<4>().0.iter().map(|w| format!("{:08X}", u32::from_ne_bytes(*w))).collect();
-    // Those in TIME-WAIT (06) need no more packets to speak of.
+    // Sockets in TIME-WAIT (06) need hardly any packets.
     let is_use = |line: &&str| {
         let mut columns = line.split_ascii_whitespace();
         let local = columns.nth(1).and_then(|l| l.split_once(':')).map(|(a, _)| a);

@@ -1,22 +1,23 @@
-//! The XDP program: which frames come to us. Written down as instructions, so that no compiler for BPF is needed; the kernel's
-//! verifier proves that it ends and stays within the frame.
+//! The XDP program, which selects our frames. It is assembled here, so that no BPF compiler is
+//! needed. The kernel's verifier proves that it ends and stays within the frame.
 
 use std::net::IpAddr;
 
 use super::ethernet::Mac;
 use super::steer::{Ports, Rule};
 
-/// What the program says of a frame (linux/bpf.h).
+/// Verdicts of an XDP program (linux/bpf.h).
 pub(super) const XDP_PASS: u32 = 2;
 pub(super) const XDP_DROP: u32 = 1;
 
 /// The helper `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
 
-/// Registers: 0 is the result, 1 to 5 are arguments and free, 6 to 9 survive calls, 10 is the stack.
+/// Registers: 0 is the result; 1 to 5 are arguments and scratch; 6 to 9 survive calls; 10 is the
+/// stack.
 type Reg = u8;
 
-/// Instruction codes (linux/bpf_common.h, linux/bpf.h).
+/// Opcodes (linux/bpf_common.h, linux/bpf.h).
 mod code {
     pub(super) const LOAD_IMM64: u8 = 0x18;
     pub(super) const LOAD_U8: u8 = 0x71;
@@ -28,7 +29,7 @@ mod code {
     pub(super) const ADD_IMM: u8 = 0x07;
     pub(super) const AND_IMM: u8 = 0x57;
     pub(super) const SHIFT_LEFT_IMM: u8 = 0x67;
-    /// From network order, as many bits as the immediate says.
+    /// Converts from network order as many bits as the immediate says.
     pub(super) const TO_HOST: u8 = 0xdc;
     pub(super) const JUMP: u8 = 0x05;
     pub(super) const JUMP_GREATER: u8 = 0x2d;
@@ -42,7 +43,7 @@ mod code {
     pub(super) const EXIT: u8 = 0x95;
 }
 
-/// A place to jump to, known or not yet.
+/// A jump target, possibly not placed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label(usize);
 
@@ -65,13 +66,13 @@ impl Instruction {
     }
 }
 
-/// Instructions in the making.
+/// The instructions so far.
 #[derive(Default)]
 struct Assembler {
     instructions: Vec<Instruction>,
-    /// Where each label is.
+    /// Position of each label.
     places: Vec<Option<usize>>,
-    /// Jumps and their labels.
+    /// Positions of jumps, and their labels.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -102,7 +103,7 @@ impl Assembler {
         self.put(code, left, right, 0, value);
     }
 
-    /// All jumps go forward to labels that were placed, and programs are short: the offsets fit.
+    /// All jumps go forward to placed labels, and programs are short, so the offsets fit.
     fn finish(mut self) -> Vec<u64> {
         for &(at, label) in &self.jumps {
             let to = self.places[label.0].unwrap_or(at + 1);
@@ -112,29 +113,29 @@ impl Assembler {
     }
 }
 
-/// What becomes of a frame that is ours.
+/// What the program does with our frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ours {
-    /// To the socket of its queue in this map; to the kernel when there is none.
+    /// Redirects them to the socket of their queue in this map, or to the kernel if there is none.
     ToSocket {
         /// The map's descriptor.
         map: u32,
     },
-    /// The program only says this.
+    /// Only returns this verdict, for tests.
     #[cfg(test)]
     Say(u32),
 }
 
-// What registers hold throughout.
+// Registers with a fixed use.
 const CONTEXT: Reg = 6;
 const FRAME: Reg = 2;
 const END: Reg = 3;
 const PORT: Reg = 5;
 const SCRATCH: Reg = 0;
-/// Not zero: the segment is in a fragment.
+/// Nonzero if the segment is in a fragment.
 const FRAGMENT: Reg = 9;
 
-// Where things are in a frame, bytes from its start (Ethernet without a VLAN tag).
+// Offsets in a frame, bytes from its start (Ethernet without a VLAN tag).
 const ETHER_TYPE: i16 = 12;
 const IP: i16 = 14;
 const IPV4_HEADER: i32 = 20;
@@ -142,22 +143,25 @@ const IPV6_HEADER: i32 = 40;
 const TCP: i32 = 6;
 const ICMP: i32 = 1;
 const ICMPV6: i32 = 58;
-/// The fragment header of IPv6: its number, and its bytes.
+/// Protocol number and length of IPv6's fragment header.
 const FRAGMENT_V6: i32 = 44;
 const FRAGMENT_HEADER: i16 = 8;
-/// Both ports of a segment, and where its destination port is.
+/// Length of both ports of a segment, and the offset of the destination port.
 const PORTS: i32 = 4;
 const TO_PORT: i16 = 2;
 const ICMP_HEADER: i16 = 8;
-/// What is quoted of a segment at least: ports and sequence number.
+/// Bytes of a segment that every ICMP error quotes: ports and sequence number.
 const QUOTED: i32 = 8;
 
-/// The program for these rules: TCP segments to our card that one of them describes are ours, and so are the words of routers that one
-/// of ours was too large (ICMP "fragmentation needed", ICMPv6 "packet too big"): the kernel, which knows no connection that they are
-/// about, would drop them. All else goes on to it, frames for other cards and for all, and IPv6 packets with extension headers among it.
+/// Builds the program for these rules. It redirects TCP segments to our card that match a rule, and
+/// routers' messages that such a segment of ours was too large (ICMP "fragmentation needed", ICMPv6
+/// "packet too big"). The kernel would drop those messages, since it knows no such connection. All
+/// other frames pass to the kernel: frames for other cards, broadcasts, and IPv6 packets with
+/// extension headers.
 ///
-/// The first fragment of a segment that would be ours is dropped: the kernel would put it together and answer by a reset, which ends
-/// a good connection. Of the other fragments alone it can make nothing.
+/// The program drops the first fragment of a segment that would match. The kernel would reassemble
+/// it and answer with a reset, which ends a good connection. It cannot reassemble the other
+/// fragments alone.
 pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     let mut a = Assembler::default();
     let (pass, hit, v6) = (a.label(), a.label(), a.label());
@@ -202,7 +206,7 @@ pub(super) fn program(rules: &[Rule], mac: Mac, ours: Ours) -> Vec<u64> {
     a.finish()
 }
 
-/// Goes on only when the frame is for this card.
+/// Continues only if the frame is addressed to this card.
 fn to_card(a: &mut Assembler, Mac(mac): Mac, otherwise: Label) {
     let [b0, b1, b2, b3, b4, b5] = mac;
     a.load(code::LOAD_U32, SCRATCH, FRAME, 0);
@@ -211,7 +215,7 @@ fn to_card(a: &mut Assembler, Mac(mac): Mac, otherwise: Label) {
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, i32::from(u16::from_ne_bytes([b4, b5])), otherwise);
 }
 
-/// Goes on only when the frame has so many bytes.
+/// Continues only if the frame has this many bytes.
 fn must_have(a: &mut Assembler, bytes: i32, otherwise: Label) {
     a.load(code::MOVE, 4, FRAME, 0);
     a.immediate(code::ADD_IMM, 4, bytes);
@@ -221,13 +225,13 @@ fn must_have(a: &mut Assembler, bytes: i32, otherwise: Label) {
 fn ipv4(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label) {
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP + 9);
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, TCP, icmp);
-    // Only the first fragment has ports: no offset, but perhaps "more fragments".
+    // Only the first fragment has ports: its offset is zero, and "more fragments" may be set.
     a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
     a.immediate(code::TO_HOST, SCRATCH, 16);
     a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x1fff, pass);
     a.immediate(code::AND_IMM, SCRATCH, 0x2000);
     a.load(code::MOVE, FRAGMENT, SCRATCH, 0);
-    // Version 4, and a header of any length: options may be there.
+    // Version 4, with a header of any length, since there may be options.
     a.load(code::LOAD_U8, SCRATCH, FRAME, IP);
     a.load(code::MOVE, 7, SCRATCH, 0);
     a.immediate(code::AND_IMM, SCRATCH, 0xf0);
@@ -271,8 +275,8 @@ fn ipv6(a: &mut Assembler, rules: &[Rule], icmp: Label, pass: Label, hit: Label)
     compare_v6(a, rules, IP + 24, pass, hit);
 }
 
-/// ICMP type 3, code 4, about a segment from one of our addresses and ports. Headers have no options: routers send none, and nor
-/// do we.
+/// ICMP type 3, code 4, about a segment from one of our addresses and ports. Headers have no
+/// options: neither routers nor we send any.
 fn too_big_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     const QUOTE: i16 = IP + IPV4_HEADER as i16 + ICMP_HEADER;
     a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, ICMP, pass);
@@ -283,7 +287,7 @@ fn too_big_v4(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
         a.load(code::LOAD_U8, SCRATCH, FRAME, at);
         a.jump(code::JUMP_DIFFERENT_IMM, SCRATCH, 0, value, pass);
     }
-    // A fragment of the message is the kernel's to put together.
+    // The kernel reassembles a fragmented message.
     a.load(code::LOAD_U16, SCRATCH, FRAME, IP + 6);
     a.immediate(code::TO_HOST, SCRATCH, 16);
     a.jump(code::JUMP_SET_IMM, SCRATCH, 0, 0x3fff, pass);
@@ -306,7 +310,7 @@ fn too_big_v6(a: &mut Assembler, rules: &[Rule], pass: Label, hit: Label) {
     compare_v6(a, rules, QUOTE + 8, pass, hit);
 }
 
-/// Ours when a rule has the address at `at` and the port in its register.
+/// Matches if a rule has the address at `at` and the port in its register.
 fn compare_v4(a: &mut Assembler, rules: &[Rule], at: i16, pass: Label, hit: Label) {
     for rule in rules {
         let IpAddr::V4(address) = rule.address else { continue };

@@ -1,4 +1,4 @@
-//! Which packets are ours.
+//! Which packets are redirected to us.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,25 +9,26 @@ pub(super) enum Ports {
     Only(u16),
 }
 
-/// TCP segments to one address of ours.
+/// Selects TCP segments to one of our addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) address: IpAddr,
     pub(super) ports: Ports,
 }
 
-/// What is steered to us, all of it TCP. Everything else on the interface stays with the kernel.
+/// Which packets are redirected, all of them TCP. The kernel keeps everything else on the
+/// interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// A server's: segments to these addresses and ports. An unspecified address (`0.0.0.0`, `[::]`) means all addresses that the
-    /// interface has when it begins.
+    /// A server: segments to these addresses and ports. An unspecified address (`0.0.0.0`, `[::]`)
+    /// means all addresses that the interface has at the start.
     Listen(Vec<SocketAddr>),
-    /// A client's: segments to these addresses, which nothing else on this machine may use for TCP.
+    /// A client: segments to these addresses, which nothing else on this machine may use for TCP.
     From(Vec<IpAddr>),
 }
 
 impl Steer {
-    /// The rules, given the interface's addresses.
+    /// The rules for an interface with these addresses.
     pub(super) fn rules(&self, own: &[IpAddr]) -> Vec<Rule> {
         let mut rules = Vec::new();
         let mut add = |rule: Rule| {

@@ -1,4 +1,4 @@
-//! What the program says of frames, asked of the kernel; that takes root.
+//! The program's verdicts on frames, run by the kernel, which requires root.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,7 +15,7 @@ const CARD: Mac = Mac([2; 6]);
 const US: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 const US6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 7);
 
-/// Says which frames a program with these rules takes; `None` without the right to load one.
+/// Runs a program with these rules on frames; `None` without the right to load one.
 struct Judge(Program);
 
 impl Judge {
@@ -49,7 +49,7 @@ fn ethernet(kind: u16, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A segment to `port`, within IPv4 with so many bytes of options.
+/// A segment to `port`, in IPv4 with this many bytes of options.
 fn v4(to: Ipv4Addr, port: u16, options: usize, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut packet = vec![0; 20 + options];
     packet[0] = 0x40 | (5 + options / 4) as u8;
@@ -106,7 +106,7 @@ fn a_server_takes_its_port_on_its_addresses_and_nothing_else() {
     }
 }
 
-/// A router's word about a segment from `port` of ours.
+/// A router's message about a segment from one of our ports.
 fn too_big_v4(from: Ipv4Addr, port: u16, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut packet = vec![0; 20 + 8 + 28];
     (packet[0], packet[9]) = (0x45, 1);
@@ -173,7 +173,8 @@ fn headers_of_any_length_are_read_and_fragments_are_not() {
     assert!(!judge.takes(&v4(US, 8080, 0, |ip| ip[7] = 1)), "a later fragment");
     assert!(judge.takes(&v4(US, 8080, 0, |ip| ip[6] = 0)), "may be fragmented, is not");
     let whole = v4(US, 8080, 40, |_| {});
-    // The kernel refuses to test with less than a header. What has no whole header of TCP is malformed, and ours to drop.
+    // The kernel refuses to test frames shorter than a header. A frame without a whole TCP header
+    // is malformed, and we drop it.
     for len in 14..14 + 60 + 4 {
         assert!(!judge.takes(&whole[..len]), "cut at {len}");
     }
@@ -183,7 +184,7 @@ fn headers_of_any_length_are_read_and_fragments_are_not() {
     }
 }
 
-/// The kernel would put them together and reset the connection.
+/// The kernel would reassemble them and reset the connection.
 #[test]
 fn fragments_of_our_segments_reach_nobody() {
     let rules = rules(&Steer::Listen(vec![(US, 8080).into(), (US6, 8080).into()]));
@@ -191,7 +192,7 @@ fn fragments_of_our_segments_reach_nobody() {
     let first = |port, options| v4(US, port, options, |ip| ip[6] = 0x20);
     for options in [0, 40] {
         let whole = first(8080, options);
-        // Eight bytes of the segment are the least there can be.
+        // A fragment has at least eight bytes of the segment.
         assert!(judge.drops(&whole) && judge.drops(&whole[..14 + 20 + options + 8]));
         assert!(!judge.drops(&first(22, options)) && !judge.takes(&first(22, options)), "another port");
     }
@@ -203,7 +204,7 @@ fn fragments_of_our_segments_reach_nobody() {
         frame.splice(54..54, header);
         frame
     };
-    // The first of several, and one that is all there is (RFC 6946).
+    // The first of several fragments, and an atomic fragment (RFC 6946).
     assert!(judge.drops(&six(8080, 6, 1)) && judge.drops(&six(8080, 6, 0)));
     for other in [six(22, 6, 1), six(8080, 17, 1), six(8080, 6, 8 | 1)] {
         assert!(!judge.drops(&other) && !judge.takes(&other));
