@@ -10,7 +10,7 @@ use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
 
-use crate::args::{ExplainArgs, Written};
+use crate::args::{ExplainArgs, Process, Written};
 use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
@@ -137,9 +137,13 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
     let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let addresses = if given { url.addresses(&wish)?.0 } else { Vec::new() };
     let safe = matches!(request.spec.method.as_str(), "GET" | "HEAD");
-    if args.pid.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
-        return Err(Fault::input(format!("--pid: there is no process {}", args.pid.unwrap_or_default())));
-    }
+    let pid = match args.pid {
+        Process::Named(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
+            return Err(Fault::input(format!("--pid: there is no process {pid}")));
+        }
+        Process::Named(pid) => Some(pid),
+        Process::Auto | Process::Off => None,
+    };
     Ok(Settings {
         url: url.shown(),
         method: request.spec.method.clone(),
@@ -152,7 +156,8 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
             Written::Apart => Writes::Apart,
         },
         budget: args.budget,
-        pid: args.pid,
+        pid,
+        find_pid: args.pid == Process::Auto,
         capture: !args.passive.is_off(),
         origin: request.origin.as_ref().map(|o| format!("http://{}{}", o.authority, o.target)),
         seed: u64::from(std::process::id()),
@@ -196,6 +201,8 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Origin => "with and without the proxy",
             Experiment::SourcePort => "from other source ports",
             Experiment::Paced => "after a pause, in turns with right away",
+            Experiment::Cork => "segments that the response fills",
+            Experiment::Rested => "after a rest",
             Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };

@@ -65,6 +65,8 @@ pub struct Answer {
     pub body_bytes: u64,
     /// Field values that matter to a diagnosis, by lower-case name.
     pub fields: Vec<(String, String)>,
+    /// It is a stream of events without an end of its own: we left in its middle, and its time is that of its first byte.
+    pub endless: bool,
 }
 
 impl Answer {
@@ -75,9 +77,10 @@ impl Answer {
 }
 
 /// Names of fields kept of an answer.
-pub(crate) const KEPT_FIELDS: [&str; 13] = [
+pub(crate) const KEPT_FIELDS: [&str; 14] = [
     "connection",
     "content-encoding",
+    "content-length",
     "content-type",
     "keep-alive",
     "location",

@@ -19,6 +19,9 @@ pub const MARGIN: f64 = 1.15;
 /// Time one call may take. Reason: two of them and the experiments that follow must fit the budget; a call that takes longer
 /// has shown where it hangs.
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);
+/// Time a call gets whose response is a stream of events without an end: so many times what its beginning took, and this long.
+/// Reason: nothing more is learnt from it.
+pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else 1, 2 and 4 s) show.
 pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);
 /// A SYN that is sent again before this was not lost. Reason: RFC 6298, section 2, wants the first time-out to be a second.
@@ -37,6 +40,8 @@ pub const LANES: usize = 32;
 pub const RECEIVES: usize = 4096;
 /// Bytes of one answer. Reason: an endless one must not be waited for.
 pub const ANSWER_BYTES: u64 = 256 << 20;
+/// Addresses of a name that are tried in vain, one after the other. Reason: each takes [`FAMILY_TIME`], and the calls need the time.
+pub const ATTEMPTS: usize = 4;
 /// Redirects followed. Reason: they may go in circles; clients follow 5 to 50.
 pub const HOPS: usize = 5;
 /// Name servers asked. Reason: the resolver's own limit (MAXNS).

@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub throttled: Duration,
     /// Time the garbage collector took, when it is a JVM that tells.
     pub collected: Duration,
+    /// Threads that are stopped by a signal or a debugger.
+    pub stopped: u32,
 }
 
 /// Counters of a thread.
@@ -41,6 +43,10 @@ pub struct Spent {
     pub throttled: Duration,
     /// In the garbage collector.
     pub collected: Duration,
+    /// Threads that were stopped by a signal or a debugger before and after the call, of all.
+    pub stopped: u32,
+    /// All threads after it.
+    pub threads: u32,
 }
 
 impl Snapshot {
@@ -49,6 +55,8 @@ impl Snapshot {
         let mut spent = Spent {
             throttled: self.throttled.saturating_sub(before.throttled),
             collected: self.collected.saturating_sub(before.collected),
+            stopped: self.stopped.min(before.stopped),
+            threads: u32::try_from(self.threads.len()).unwrap_or(u32::MAX),
             ..Spent::default()
         };
         for (id, now) in &self.threads {

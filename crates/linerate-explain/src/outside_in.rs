@@ -77,6 +77,7 @@ impl Place {
             | "rate-limit"
             | "reverse-dns"
             | "server-queueing"
+            | "server-send-buffer"
             | "server-think"
             | "stopped"
             | "zero-window" => Place::Process,
@@ -221,7 +222,8 @@ fn process(d: &Diagnosis) -> (Status, String) {
             "only on its machine, with --pid PID, its threads can be seen".to_owned(),
         );
     };
-    let whose = format!("process {} ({})", p.pid, p.name);
+    let how = if p.found { ", found by its listening socket" } else { "" };
+    let whose = format!("process {} ({}{how})", p.pid, p.name);
     if let Some(note) = p.notes.first() {
         return (Status::NotExamined, format!("{whose}: {note}"));
     }

@@ -15,7 +15,7 @@ use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
 use crate::random::Random;
 use crate::record::{Record, Settings, median_of};
 use crate::shown::Arms;
-use crate::signs::{at_once, pace};
+use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
 use crate::verdict::{Diagnosis, Machine, RuledOut, Verdict, Whole};
 use crate::{predict, shown, steady};
@@ -25,6 +25,7 @@ use crate::{predict, shown, steady};
 enum Phase {
     Name,
     Addresses,
+    Reach,
     Look,
     Rule(usize),
     Done,
@@ -52,6 +53,8 @@ const REFUSALS: u8 = 3;
 const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
 /// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from both on times are less certain.
 const BUSY: (f64, f64) = (0.1, 1.0);
+/// Round trips of one response on a warm connection that want a reason.
+const ROUND_TRIPS: f64 = 8.0;
 /// Share of the time the first look may take.
 const LOOK_SHARE: f64 = 0.4;
 
@@ -75,6 +78,12 @@ impl Planner {
         &self.record
     }
 
+    /// The server's process was found on this machine.
+    pub fn found(&mut self, pid: u32) {
+        self.record.settings.pid = Some(pid);
+        self.record.settings.pid_found = true;
+    }
+
     /// How long after the start the last probe must have ended. Whoever makes probes cuts short what is under way then.
     pub fn until(&self) -> Duration {
         let budget = self.record.settings.budget;
@@ -92,12 +101,24 @@ impl Planner {
             if let Some(mut probe) = self.queue.pop_front() {
                 if let Probe::Call(call) = &mut probe {
                     call.pause += std::mem::take(&mut self.hold);
+                    call.patience = self.patience(call.patience);
                 }
                 return Some(probe);
             }
             if !self.advance() {
                 return None;
             }
+        }
+    }
+
+    /// How long a call may take: longer where the whole may, and not for ever where a stream of events shows nothing new.
+    fn patience(&self, usual: Duration) -> Duration {
+        let (share, least) = limits::STREAM;
+        let streams = self.record.observed().filter(|c| c.answer().is_some_and(|a| a.endless));
+        match streams.map(|c| c.total).max() {
+            Some(begun) => (begun.mul_f64(share) + least).min(usual),
+            None if usual == limits::CALL_TIME => usual.max(self.record.settings.budget / 5),
+            None => usual,
         }
     }
 
@@ -156,21 +177,29 @@ impl Planner {
                 }
             }
             Phase::Addresses => {
-                self.phase = Phase::Look;
+                self.phase = Phase::Reach;
                 let addresses = self.record.addresses();
                 // One of each family tells which one a client gets; with one address the calls tell it.
                 let first = addresses.first().map(|a| a.is_ipv6());
                 let other = addresses.iter().position(|a| Some(a.is_ipv6()) != first);
-                if let Some(other) = other {
-                    self.queue.extend([Probe::Connect(0), Probe::Connect(other)]);
+                match other {
+                    Some(other) => self.queue.extend([Probe::Connect(0), Probe::Connect(other)]),
+                    None if addresses.len() > 1 => self.queue.push_back(Probe::Connect(0)),
+                    None => {}
                 }
                 if settings.named && !self.record.lookups().is_empty() {
                     // Whether a cache answers the second time is worth a line, not a wait.
                     let quick = self.record.lookups()[0].took < Duration::from_millis(500);
                     self.queue.extend(quick.then_some(Probe::Resolve));
                 }
-                self.look();
             }
+            Phase::Reach => match self.next_address() {
+                Some(n) => self.queue.push_back(Probe::Connect(n)),
+                None => {
+                    self.phase = Phase::Look;
+                    self.look();
+                }
+            },
             Phase::Look => {
                 let early = self.record.elapsed < self.until().mul_f64(LOOK_SHARE / 2.0);
                 let again = self.looks < LOOKS && early && self.record.settings.may_repeat;
@@ -178,7 +207,8 @@ impl Planner {
                     self.record.warm_from = self.record.entries().len();
                     self.look();
                 } else {
-                    self.phase = Phase::Rule(0);
+                    // A process that is stopped answers no experiment.
+                    self.phase = if causes::is_stopped(&self.record) { Phase::Done } else { Phase::Rule(0) };
                 }
             }
             Phase::Rule(n) => {
@@ -196,6 +226,17 @@ impl Planner {
             Phase::Done => return false,
         }
         true
+    }
+
+    /// The address to be tried next, while none could be reached.
+    fn next_address(&self) -> Option<usize> {
+        let tried = self.record.connects();
+        let in_vain = tried.iter().all(|c| c.error.is_some());
+        if tried.is_empty() || !in_vain || tried.len() >= limits::ATTEMPTS {
+            return None;
+        }
+        let addresses = self.record.addresses();
+        addresses.iter().position(|address| tried.iter().all(|c| c.address != *address))
     }
 
     /// New and kept connections in turns, as an ordinary client makes calls.
@@ -277,10 +318,14 @@ impl Planner {
                 Judgement::Silent => {}
             }
         }
+        if causes::is_stopped(record) {
+            named.retain(|verdict| verdict.id() == "stopped");
+        }
         let changed = steady::weigh(record, &mut named, &mut ruled_out);
         limits.extend(trifles(record, &mut named));
         limits.extend(on_a_busy_machine(record, &mut named));
         named.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
+        limits.extend(failing(record).filter(|_| !named.is_empty()));
         limits.extend(doubts(record));
         let whole = match (named.is_empty(), changed.or_else(|| self.complaint())) {
             (false, _) => Whole::Caused,
@@ -305,6 +350,7 @@ impl Planner {
             dns_ms: record.lookups().first().map_or(0.0, |l| ms(l.took)),
             call: representative(record, named.first(), shown.arms.as_deref()),
             times: Times::seen(record),
+            first: first::seen(record),
             rtt_ms: record.rtt_ms(),
             causes: named,
             ruled_out,
@@ -331,10 +377,8 @@ impl Planner {
         if let Some(failure) = failed.first().filter(|_| failed.len() > 1 || record.group().is_empty()) {
             return Some(format!("{} of {} calls failed: {}", failed.len(), observed.len(), failure.words));
         }
-        if let Some(status) = record.group().first().and_then(|c| c.answer()).map(|a| a.status)
-            && status >= 400
-        {
-            return Some(format!("the call fails with {status}"));
+        if let Some(words) = failing(record) {
+            return Some(words);
         }
         // One may be a hiccup of this machine.
         if let Some((_, words)) = steady::now_and_then(record).filter(|(slow, _)| *slow > 1) {
@@ -347,6 +391,13 @@ impl Planner {
         if pause >= causes::WORK_MS && body < 10_000 {
             return Some(format!("the answer pauses for {} on the way, and why is unclear", say(pause)));
         }
+        let trips = bursts::round_trips(record);
+        if trips >= ROUND_TRIPS {
+            return Some(format!(
+                "on a warm connection the response takes {trips:.0} round trips of {}, and why is unclear",
+                say(record.rtt_ms())
+            ));
+        }
         let total = record.typical(|c| c.total);
         // What a large body takes is the path's rate; without one, time beyond some round trips wants a reason.
         let explained = 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
@@ -355,7 +406,13 @@ impl Planner {
     }
 }
 
-/// What whoever reads the diagnosis should know about it.
+/// What the call fails with, where the server says so.
+fn failing(record: &Record) -> Option<String> {
+    let status = record.group().first().and_then(|c| c.answer()).map(|a| a.status)?;
+    (status >= 400).then(|| format!("the call fails with {status}"))
+}
+
+/// What the reader of a diagnosis should know about it.
 fn doubts(record: &Record) -> Vec<String> {
     let mut doubts = Vec::new();
     let s = &record.settings;
@@ -396,6 +453,13 @@ fn doubts(record: &Record) -> Vec<String> {
     if statuses.len() > 1 {
         doubts.push(format!("the server does not answer alike: statuses {statuses:?}"));
     }
+    if record.observed().any(|c| c.answer().is_some_and(|a| a.endless)) {
+        doubts.push(
+            "the response is a stream of events, which has no end of its own: we left in its middle, and its time is that of its first \
+             byte"
+                .to_owned(),
+        );
+    }
     if let Some((1, words)) = steady::now_and_then(record) {
         doubts.push(words);
     }
@@ -412,7 +476,8 @@ fn trifles(record: &Record, named: &mut Vec<Verdict>) -> Vec<String> {
     let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
     let total = record.typical(|c| c.total) + lookup;
     let (least, share, always) = COSTS;
-    let counts = |v: &Verdict| v.cost_ms() >= least && v.cost_ms() >= (share * total).min(always);
+    let counts =
+        |v: &Verdict| v.fails() || v.cost_ms() >= least && v.cost_ms() >= (share * total).min(always);
     let (causes, small): (Vec<_>, Vec<_>) = std::mem::take(named).into_iter().partition(counts);
     *named = causes;
     small

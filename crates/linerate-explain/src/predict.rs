@@ -8,6 +8,7 @@ use crate::evidence::Proof;
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
 use crate::shown;
+use crate::signs::first;
 use crate::stats::{Estimate, median, middle};
 use crate::times::{Part, Times, explained, plain};
 use crate::verdict::Verdict;
@@ -33,10 +34,13 @@ const LEAST: usize = 2;
 /// What the call will take without the cause, where that can be told.
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     // How much of its work a server can be spared is not seen from outside; what is merely possible may take nothing away.
-    if verdict.id() == "server-think" || verdict.proof() == Proof::Possible {
+    if verdict.id() == "server-think" || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }
     let part = Part::of(verdict.id());
+    if verdict.id() == "cold-start" {
+        return warm(record, part);
+    }
     let times = Times::seen(record);
     let before_ms = median(times.of(part));
     let (before_ms, after, measured) = match spared(record, verdict, part) {
@@ -56,6 +60,14 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     let after =
         Estimate { value: after.value.max(least), low: after.low.max(least), high: after.high.max(least) };
     (after.value < before_ms).then_some(Prediction { part, before_ms, after, measured })
+}
+
+/// What the first call will take of a server that is warm: as long as later ones on new connections.
+fn warm(record: &Record, part: Part) -> Option<Prediction> {
+    let before_ms = ms(first::first(record)?.total);
+    let later = first::later(record).into_iter().filter(|c| c.fresh).map(|c| ms(c.total));
+    let later: Vec<f64> = later.collect();
+    (later.len() >= LEAST).then(|| Prediction { part, before_ms, after: middle(&later), measured: true })
 }
 
 /// Milliseconds of calls that were made without the cause; at least two.
@@ -78,7 +90,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             total(&explained(record)).into_iter().map(|t| t + lookup).collect()
         }
         // The lookup stays.
-        "ipv6-fallback" => {
+        "ipv6-fallback" | "dead-address" => {
             let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
             total(&explained(record)).into_iter().map(|t| t + lookup).collect()
         }

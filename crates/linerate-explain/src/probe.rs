@@ -45,6 +45,10 @@ pub enum Experiment {
     SourcePort,
     /// After a pause (1) against right after the call before (0): whether it is our own pace that calls wait for.
     Paced,
+    /// In segments that the response fills (1, 2) against usual ones (0).
+    Cork,
+    /// On a new connection after a pause: whether the server is cold again.
+    Rested,
 }
 
 impl Experiment {
@@ -68,6 +72,8 @@ impl Experiment {
             Experiment::Origin => "calls to the server behind the proxy",
             Experiment::SourcePort => "calls from ports that were not used lately",
             Experiment::Paced => "calls at a slower pace",
+            Experiment::Cork => "calls in segments that the response fills",
+            Experiment::Rested => "calls after a rest",
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct ProcessView {
     pub pid: u32,
     /// Its name.
     pub name: String,
+    /// It was found by its listening socket, and not named.
+    pub found: bool,
     /// How often its threads were looked at, and during how many calls.
     pub looks: usize,
     /// Calls that were made meanwhile.

@@ -43,6 +43,10 @@ pub struct Settings {
     pub delayed_ack_lever: bool,
     /// The server's process on this machine.
     pub pid: Option<u32>,
+    /// Where it was not named: find it by its listening socket, at an address of this machine.
+    pub find_pid: bool,
+    /// It was found so, and not named.
+    pub pid_found: bool,
     /// Record the packets of our own calls, where that may be done.
     pub capture: bool,
     /// The server behind the proxy, as it is reported, where it was named.
@@ -68,6 +72,8 @@ impl Default for Settings {
             calls: limits::CALLS,
             delayed_ack_lever: true,
             pid: None,
+            find_pid: false,
+            pid_found: false,
             capture: false,
             origin: None,
             seed: 1,

@@ -54,7 +54,7 @@ const METRICS: [Metric; 6] =
     [|c| c.receive, |c| c.wait, |c| c.total, |c| c.send + c.wait, |c| c.wait + c.receive, |c| c.connect];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 10] = [
+const TWO_ARMS: [Experiment; 11] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -65,6 +65,7 @@ const TWO_ARMS: [Experiment; 10] = [
     Experiment::Origin,
     Experiment::SourcePort,
     Experiment::Paced,
+    Experiment::Cork,
 ];
 
 /// What there is to show of what was observed.
@@ -81,6 +82,7 @@ pub(crate) fn of(record: &Record, causes: &[Verdict]) -> Shown {
 pub(crate) fn calls_of<'a>(record: &'a Record, trial: &Trial) -> Option<([Vec<&'a Call>; 2], Metric)> {
     let mut pairs: Vec<[Vec<&Call>; 2]> =
         TWO_ARMS.iter().map(|e| [0, 1].map(|arm| record.arm(*e, arm))).collect();
+    pairs.push([0, 2].map(|arm| record.arm(Experiment::Cork, arm)));
     pairs.push([record.fresh(), record.reused()]);
     for [without, with] in pairs {
         for metric in METRICS {

@@ -10,7 +10,8 @@ use crate::record::{Record, median_of};
 use crate::verdict::{RuledOut, Verdict};
 
 /// Causes that lie before the server: what it does later does not touch them.
-const BEFORE: [&str; 4] = ["dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted"];
+const BEFORE: [&str; 6] =
+    ["dead-address", "dns-slow", "dns-timeout", "ipv6-fallback", "ports-exhausted", "stopped"];
 /// Causes that make calls differ.
 const CHANGES: [&str; 3] = ["bufferbloat", "pinned-to-busy-worker", "rate-limit"];
 /// Calls that must have failed one after the other, at the end, before that is a change.
@@ -393,9 +394,12 @@ mod tests {
         let cold = explained(|n, _, fresh| after(if n == 0 { 300.0 } else { 2.0 }, fresh));
         assert_eq!(
             (cold.whole, cold.limits.len()),
-            (Whole::Healthy, 0),
+            (Whole::Healthy, 1),
             "the first call warms up: {cold:#?}"
         );
+        assert!(cold.limits[0].starts_with("cold-start: a note and no cause: the first call took 299.9 ms"));
+        let colder = explained(|n, _, fresh| after(if n == 0 { 1500.0 } else { 2.0 }, fresh));
+        assert_eq!(colder.causes.iter().map(Verdict::id).collect::<Vec<_>>(), ["cold-start"]);
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Part {
     pub fn of(cause: &str) -> Part {
         match cause {
             "accept-queue"
+            | "cold-start"
             | "connection-limit"
             | "path-mtu"
             | "ports-exhausted"
@@ -61,7 +62,7 @@ impl Part {
             | "syn-loss"
             | "time-wait-collision" => Part::New,
             "proxy-buffering" => Part::FirstByte,
-            "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
+            "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
             _ => Part::Call,
         }
     }
@@ -106,7 +107,8 @@ impl Times {
         let totals = |calls: &[&Call]| calls.iter().map(|c| ms(c.total)).collect::<Vec<f64>>();
         let calls = explained(record);
         let middle = crate::stats::median(&totals(&calls));
-        let gone_by = record.connects().first().filter(|c| c.error.is_some()).map_or(0.0, |c| ms(c.took));
+        let in_vain = record.connects().into_iter().take_while(|c| c.error.is_some());
+        let gone_by: f64 = in_vain.map(|c| ms(c.took)).sum();
         let lookup = match record.lookups().as_slice() {
             [] if gone_by > 0.0 => vec![gone_by + middle],
             lookups => lookups.iter().map(|l| ms(l.took) + gone_by + middle).collect(),

@@ -19,6 +19,7 @@ pub struct Verdict {
     dose: Option<Estimate>,
     by_time: bool,
     behind: bool,
+    fails: bool,
     evidence: Vec<String>,
     fixes: &'static [Fix],
     verify: &'static str,
@@ -44,6 +45,7 @@ impl Verdict {
             dose: None,
             by_time,
             behind: false,
+            fails: false,
             evidence,
             fixes: cause.fixes,
             verify: cause.verify,
@@ -92,6 +94,23 @@ impl Verdict {
     /// Behind another that is the reason for it.
     pub(crate) fn behind(mut self) -> Verdict {
         self.behind = true;
+        self
+    }
+
+    /// The call fails by it: that counts, whatever time it takes.
+    pub(crate) fn failing(mut self) -> Verdict {
+        self.fails = true;
+        self
+    }
+
+    /// The call fails by it.
+    pub fn fails(&self) -> bool {
+        self.fails
+    }
+
+    /// With a title of its own.
+    pub(crate) fn titled(mut self, title: &str) -> Verdict {
+        self.title = title.to_owned();
         self
     }
 
@@ -210,6 +229,17 @@ pub struct Machine {
     pub steal: Option<f64>,
 }
 
+/// The first call beside later ones, milliseconds beside their connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FirstCall {
+    /// The very first call.
+    pub first_ms: f64,
+    /// Later ones, in the middle.
+    pub later_ms: f64,
+    /// Calls after a pause, in the middle, where any were made.
+    pub after_pause_ms: Option<f64>,
+}
+
 /// What `explain` found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
@@ -229,6 +259,8 @@ pub struct Diagnosis {
     pub call: Call,
     /// The times of all calls with nothing changed.
     pub times: Times,
+    /// The first call beside later ones, where there were several.
+    pub first: Option<FirstCall>,
     /// Round-trip time of the network, milliseconds.
     pub rtt_ms: f64,
     /// Causes, what costs most first.

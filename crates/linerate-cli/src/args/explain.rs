@@ -1,6 +1,8 @@
 //! The flags of `linerate explain`.
 
+use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -59,9 +61,10 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::budget, help_heading = HOW)]
     pub(crate) budget: Duration,
 
-    /// Process of the server, when it is on this machine: what its threads wait in, its files, queues and limits, a JVM's pauses
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = HOW)]
-    pub(crate) pid: Option<u32>,
+    /// PID of the server, if it runs on this machine: adds what its threads block on, open files, queues, limits and JVM pauses. Of a
+    /// loopback address the process is found by its listening socket (auto); off leaves it. A JVM that is named also shows its stacks
+    #[arg(long, value_name = "PID|auto|off", default_value_t, help_heading = HOW)]
+    pub(crate) pid: Process,
 
     /// The same resource at the server behind the proxy: the call is made there, too, and compared with the one through the proxy
     #[arg(long, value_name = "URL", requires = "url", help_heading = HOW)]
@@ -99,6 +102,43 @@ pub(crate) struct ExplainArgs {
     /// No word on what is being tried
     #[arg(short = 'q', long, help_heading = RESULTS)]
     pub(crate) quiet: bool,
+}
+
+/// `--pid`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Process {
+    /// At a loopback address it is found.
+    #[default]
+    Auto,
+    /// It is not looked at.
+    Off,
+    /// That one.
+    Named(u32),
+}
+
+impl FromStr for Process {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Process, String> {
+        match text {
+            "auto" => Ok(Process::Auto),
+            "off" => Ok(Process::Off),
+            pid => match pid.parse() {
+                Ok(pid @ 1..) => Ok(Process::Named(pid)),
+                _ => Err("it is a process's number, auto or off".to_owned()),
+            },
+        }
+    }
+}
+
+impl Display for Process {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Process::Auto => f.write_str("auto"),
+            Process::Off => f.write_str("off"),
+            Process::Named(pid) => write!(f, "{pid}"),
+        }
+    }
 }
 
 /// `--writes`.

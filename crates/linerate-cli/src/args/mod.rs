@@ -12,7 +12,7 @@ pub(crate) mod values;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use explain::{ExplainArgs, Written};
+pub(crate) use explain::{ExplainArgs, Process, Written};
 pub(crate) use load::{LoadArgs, Summary, When};
 pub(crate) use passive::PassiveArgs;
 pub(crate) use values::Resolve;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, ms};
-use crate::evidence::Grounds;
+use crate::evidence::{Grounds, Proof};
 use crate::local::Spent;
 use crate::probe::Experiment;
 use crate::record::Record;
@@ -83,7 +83,16 @@ pub(super) static CONTENDED: Cause = Cause {
                 say(waited)
             ));
         }
-        counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone)
+        let judged =
+            counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone);
+        match judged {
+            // It is this machine, and whether the reader wants to hear of the server's part of it was not asked.
+            Judgement::Named(verdict) if record.settings.pid_found => Judgement::Open(format!(
+                "a note and no cause: this machine is busy, and the server waited for a processor, too, {} a call; --pid makes it a cause",
+                say(verdict.cost_ms())
+            )),
+            judged => judged,
+        }
     },
 };
 
@@ -204,7 +213,10 @@ fn blocked(record: &Record) -> Judgement {
         busy[0].1.busiest.name,
         100.0 * (ran / all).min(1.0)
     );
-    Judgement::Named(Box::new(Verdict::new(&BLOCKED, cost, Grounds::Counted { words, share: ran / all })))
+    let verdict = Verdict::new(&BLOCKED, cost, Grounds::Counted { words, share: ran / all });
+    // Of a process that nobody named it is not known whether a thread of its own is always busy.
+    let found = record.settings.pid_found;
+    Judgement::Named(Box::new(if found { verdict.at_most(Proof::Likely) } else { verdict }))
 }
 
 /// One of them is proved: then the server does not think.
@@ -234,7 +246,7 @@ mod tests {
                 ran: t(*ran),
                 waited: t(*waited),
                 throttled: t(*throttled),
-                collected: Duration::ZERO,
+                ..Spent::default()
             };
             let mut call = Call { wait: t(40.0 + beyond), total: t(40.0 + beyond), ..Call::default() };
             call.facts.min_rtt_us = 40_000;

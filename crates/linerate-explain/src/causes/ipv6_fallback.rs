@@ -2,6 +2,8 @@
 //!
 //! Experiment: a connection to each address on its own.
 
+use std::net::SocketAddr;
+
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;
 use crate::evidence::Grounds;
@@ -35,20 +37,31 @@ const FIXES: &[Fix] = &[
 /// A time below which going on to the next address does not matter.
 const LOST_MS: f64 = 50.0;
 
-/// Attempts before the first address that a connection could be had to, and that one.
-fn attempts(record: &Record) -> Option<(Vec<&Connected>, &Connected)> {
+/// Attempts before the first address that a connection could be had to which are of the kind, and that one.
+fn attempts(record: &Record, of_the_kind: Kind) -> Option<(Vec<&Connected>, &Connected)> {
     let connects = record.connects();
     let good = connects.iter().position(|c| c.error.is_none())?;
-    let other = connects[..good].iter().filter(|c| c.address.is_ipv4() != connects[good].address.is_ipv4());
-    Some((other.copied().collect(), connects[good]))
+    let lost = connects[..good].iter().filter(|c| of_the_kind(&c.address, &connects[good].address));
+    Some((lost.copied().collect(), connects[good]))
+}
+
+/// Whether an address that was tried in vain is of the kind that is looked for, beside the one that was reached.
+type Kind = fn(&SocketAddr, &SocketAddr) -> bool;
+
+fn other_family(lost: &SocketAddr, good: &SocketAddr) -> bool {
+    lost.is_ipv4() != good.is_ipv4()
 }
 
 fn judge(record: &Record) -> Judgement {
-    let Some((lost, good)) = attempts(record) else { return Judgement::Silent };
+    judge_first(record, &CAUSE, other_family)
+}
+
+/// What trying addresses of the kind in vain costs.
+pub(super) fn judge_first(record: &Record, cause: &'static Cause, of_the_kind: Kind) -> Judgement {
+    let Some((lost, good)) = attempts(record, of_the_kind) else { return Judgement::Silent };
     if lost.is_empty() {
-        let both = record.connects().iter().any(|c| c.address.is_ipv4())
-            && record.connects().iter().any(|c| c.address.is_ipv6());
-        return if both {
+        let mut pairs = record.connects().into_iter().filter(|c| c.address != good.address);
+        return if pairs.any(|c| of_the_kind(&c.address, &good.address)) {
             excluded("the address that is tried first can be reached".to_owned())
         } else {
             Judgement::Silent
@@ -67,5 +80,5 @@ fn judge(record: &Record) -> Judgement {
         good.address.ip(),
         say(ms(good.took))
     );
-    Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Counted { words, share: 1.0 })))
+    Judgement::Named(Box::new(Verdict::new(cause, cost, Grounds::Counted { words, share: 1.0 })))
 }

@@ -4,8 +4,11 @@
 mod accept_queue;
 mod bufferbloat;
 mod client_nagle;
+mod cold_start;
 mod compression;
 mod connection_limit;
+mod cork;
+mod dead_address;
 mod dns_slow;
 mod dns_timeout;
 mod expect_continue;
@@ -26,8 +29,10 @@ mod reverse_dns;
 mod send_buffer;
 mod server_nagle;
 mod server_queueing;
+mod server_send_buffer;
 mod server_think;
 mod slow_start;
+mod stopped;
 mod syn_loss;
 mod time_wait;
 mod tiny_writes;
@@ -101,22 +106,26 @@ pub struct Cause {
 
 pub(crate) use ports_exhausted::NO_PORT;
 pub(crate) use server_think::WORK_MS;
+pub(crate) use stopped::proved as is_stopped;
 pub(crate) use time_wait::seen_in_packets;
 
 /// Most fixes are verified by the same command.
 pub(crate) const AGAIN: &str = "";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 34] = [
+pub static ALL: [&Cause; 39] = [
+    &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
     &dns_slow::CAUSE,
     &ipv6_fallback::CAUSE,
+    &dead_address::CAUSE,
     &path_mtu::CAUSE,
     &bufferbloat::CAUSE,
     &redirects::CAUSE,
     &expect_continue::CAUSE,
     &server_nagle::CAUSE,
+    &cork::CAUSE,
     &client_nagle::CAUSE,
     &rate_limit::CAUSE,
     &proxy_buffering::CAUSE,
@@ -128,6 +137,7 @@ pub static ALL: [&Cause; 34] = [
     &syn_loss::CAUSE,
     &zero_window::CAUSE,
     &send_buffer::CAUSE,
+    &server_send_buffer::CAUSE,
     &compression::CAUSE,
     &slow_start::CAUSE,
     &idle_restart::CAUSE,
@@ -140,6 +150,7 @@ pub static ALL: [&Cause; 34] = [
     &in_the_process::CONTENDED,
     &in_the_process::GC,
     &in_the_process::BLOCKED,
+    &cold_start::CAUSE,
     &server_queueing::CAUSE,
     &server_think::CAUSE,
 ];
@@ -215,7 +226,12 @@ pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
 /// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
 fn lane_of(experiment: Experiment) -> u8 {
     match experiment {
-        Experiment::Observe | Experiment::Tail | Experiment::Held | Experiment::SourcePort => 0,
+        Experiment::Observe
+        | Experiment::Tail
+        | Experiment::Held
+        | Experiment::SourcePort
+        | Experiment::Cork
+        | Experiment::Rested => 0,
         Experiment::QuickAck => 10,
         Experiment::Dose => 160,
         Experiment::NoDelay => 30,

@@ -42,7 +42,8 @@ const FIXES: &[Fix] = &[
 
 /// The answers that allow another request say so in vain, or do not allow it.
 fn closing(record: &Record) -> (usize, usize) {
-    let answered: Vec<_> = record.observed().filter(|c| c.answer().is_some()).collect();
+    // A stream of events ends with its connection because we left.
+    let answered: Vec<_> = record.observed().filter(|c| c.answer().is_some_and(|a| !a.endless)).collect();
     let closing = answered.iter().filter(|c| c.answer().is_some_and(|a| !a.reusable)).count();
     (closing, answered.len())
 }

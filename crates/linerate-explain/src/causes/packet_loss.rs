@@ -90,7 +90,7 @@ fn wants(record: &Record) -> Vec<Block> {
     }
     let mut more = CallProbe::plain(Experiment::Tail, 0, Lane::Kept(0));
     more.writes = record.settings.writes;
-    if record.settings.pid.is_some() {
+    if record.settings.pid.is_some() && !record.settings.pid_found {
         // What the process does from time to time takes some time to be met.
         more.pause = std::time::Duration::from_millis(25);
     }

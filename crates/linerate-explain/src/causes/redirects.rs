@@ -70,9 +70,28 @@ fn on_the_same_server(location: &str, url: &str) -> Option<String> {
     (target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic())).then_some(target)
 }
 
+/// The targets on the way, the call's own first.
+fn chain(record: &Record) -> Vec<String> {
+    let hops = record.calls().filter_map(|(p, _)| match &p.variation {
+        Variation::Target(target) if p.experiment == Experiment::Redirect => Some(target.clone()),
+        _ => None,
+    });
+    std::iter::once(record.settings.target.clone()).chain(hops).collect()
+}
+
+/// The targets that the redirects lead over again and again.
+fn circle(record: &Record) -> Option<Vec<String>> {
+    let mut chain = chain(record);
+    let next = next(record)?.ok()?;
+    let from = chain.iter().position(|target| *target == next)?;
+    chain.drain(..from);
+    chain.push(next);
+    Some(chain)
+}
+
 fn wants(record: &Record) -> Vec<Block> {
     let hops = record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).count();
-    if hops >= HOPS || !record.settings.may_repeat {
+    if hops >= HOPS || !record.settings.may_repeat || circle(record).is_some() {
         return Vec::new();
     }
     match next(record) {
@@ -100,6 +119,16 @@ fn judge(record: &Record) -> Judgement {
     // What is asked for directly is saved all calls but the last.
     let here = median_of(&group, |c| c.total);
     let between: f64 = hops.iter().rev().skip(1).map(|(_, c)| ms(c.total)).sum();
+    if let Some(circle) = circle(record) {
+        let words = format!(
+            "status {} sends from {}: no client gets there, and each gives up after 20 to 50 hops",
+            answer.status,
+            circle.join(" to ")
+        );
+        let verdict = Verdict::new(&CAUSE, here + between, Grounds::Counted { words, share: 1.0 });
+        let title = "the redirects go in circles: the call never gets its answer";
+        return Judgement::Named(Box::new(verdict.titled(title).failing()));
+    }
     let words = format!(
         "status {} sends to {location}; {}",
         answer.status,
@@ -123,6 +152,28 @@ fn judge(record: &Record) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::{Answer, Call};
+    use crate::probe::Observation;
+    use crate::record::Settings;
+
+    #[test]
+    fn redirects_in_a_circle_are_followed_once() {
+        let settings =
+            Settings { url: "http://h/a".to_owned(), target: "/a".to_owned(), ..Settings::default() };
+        let mut record = Record::new(settings);
+        let to = |location: &str| {
+            let fields = vec![("location".to_owned(), location.to_owned())];
+            let end = Some(Ok(Answer { status: 302, fields, ..Answer::default() }));
+            Observation::Call(Box::new(Call { fresh: true, end, ..Call::default() }))
+        };
+        let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+        record.push(Probe::Call(Box::new(plain)), to("/b"));
+        let next = wants(&record)[0][0].clone();
+        assert!(circle(&record).is_none());
+        record.push(next, to("/a"));
+        assert_eq!(circle(&record), Some(["/a", "/b", "/a"].map(str::to_owned).to_vec()));
+        assert!(wants(&record).is_empty());
+    }
 
     #[test]
     fn locations_on_the_same_server() {

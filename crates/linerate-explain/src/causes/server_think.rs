@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Cause, Fix, Judgement, bufferbloat, compression, excluded, in_the_process, pinned, rate_limit, say,
-    send_buffer, server_nagle, server_queueing, slow_start, tiny_writes, zero_window,
+    Cause, Fix, Judgement, bufferbloat, compression, cork, excluded, in_the_process, pinned, rate_limit, say,
+    send_buffer, server_nagle, server_queueing, server_send_buffer, slow_start, tiny_writes, zero_window,
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
@@ -97,6 +97,50 @@ fn held_here(record: &Record) -> f64 {
     trial.filter(|t| t.moved(1.0)).map_or(0.0, |t| t.effect.value)
 }
 
+/// Whole times that programs wait for, milliseconds, from half a second on; and how near to one each call is.
+const TIMER: (f64, f64) = (500.0, 0.01);
+
+/// All calls wait the same, and that is a time that people set.
+fn timer(calls: &[&Call]) -> Option<String> {
+    let waits: Vec<f64> = calls.iter().map(|c| crate::call::ms(c.wait)).collect();
+    let (step, near) = TIMER;
+    let middle = crate::stats::median(&waits);
+    let whole = (middle / step).round() * step;
+    let all = waits.len() >= 3 && whole > 0.0 && waits.iter().all(|w| (w - whole).abs() <= near * whole);
+    all.then(|| {
+        format!(
+            "all {} calls wait {} to within 1 %: a timer runs out there (a long poll, or a time-out towards something behind it); work \
+             varies more",
+            waits.len(),
+            say(whole)
+        )
+    })
+}
+
+/// With what else was seen of it.
+fn beside(record: &Record, calls: &[&Call], mut verdict: Verdict) -> Verdict {
+    if let Some(served) = at_once::served(record) {
+        verdict = verdict.saying(format!(
+            "it serves {served} at once: a call alone takes {}, and call {} waits until one of them has ended",
+            say(crate::stats::median(&at_once::alone(record))),
+            served + 1
+        ));
+    } else if let Some((alone, together)) = at_once::both(record) {
+        verdict = verdict.saying(format!(
+            "a call alone takes {}, one of several at once {} in the middle",
+            say(crate::stats::median(&alone)),
+            say(crate::stats::median(&together))
+        ));
+    }
+    if let Some(timer) = timer(calls) {
+        verdict = verdict.saying(timer);
+    }
+    if let Some(server) = calls.first().and_then(|c| c.answer()).and_then(|a| a.field("server-timing")) {
+        verdict = verdict.saying(format!("the server says of itself: Server-Timing: {server}"));
+    }
+    verdict
+}
+
 /// What opening a connection makes of the wait, where the explained calls are on new ones.
 fn judge(record: &Record) -> Judgement {
     let calls = record.group();
@@ -114,7 +158,9 @@ fn judge(record: &Record) -> Judgement {
     if work < WORK_MS {
         return excluded(format!("the answer begins {} after a round trip", say(before)));
     }
-    let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_));
+    let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_))
+        || cork::named(record)
+        || server_send_buffer::named(record);
     // A server that reads slowly has not begun to work.
     let reads = [&zero_window::CAUSE, &send_buffer::CAUSE]
         .iter()
@@ -142,23 +188,7 @@ fn judge(record: &Record) -> Judgement {
             say(record.rtt_ms())
         )
     };
-    let mut verdict = Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true });
-    if let Some(served) = at_once::served(record) {
-        verdict = verdict.saying(format!(
-            "it serves {served} at once: a call alone takes {}, and call {} waits until one of them has ended",
-            say(crate::stats::median(&at_once::alone(record))),
-            served + 1
-        ));
-    } else if let Some((alone, together)) = at_once::both(record) {
-        verdict = verdict.saying(format!(
-            "a call alone takes {}, one of several at once {} in the middle",
-            say(crate::stats::median(&alone)),
-            say(crate::stats::median(&together))
-        ));
-    }
-    if let Some(server) = calls.first().and_then(|c| c.answer()).and_then(|a| a.field("server-timing")) {
-        verdict = verdict.saying(format!("the server says of itself: Server-Timing: {server}"));
-    }
+    let verdict = beside(record, &calls, Verdict::new(&CAUSE, work, Grounds::Seen { words, alone: true }));
     if !limited && pace::trial(record).is_none() {
         let words = "whether calls wait for our own pace (a rate limiter) was not tested: calls after a pause would tell";
         return Judgement::Named(Box::new(verdict.saying(words).at_most(Proof::Possible)));

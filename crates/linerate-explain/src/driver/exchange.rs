@@ -213,9 +213,16 @@ impl Exchange<'_> {
                     }
                 }
                 Err(e) => {
-                    last = e.at;
                     let stage = if first.is_some() { Stage::Receive } else { Stage::Wait };
-                    break Err(failure(stage, &e.error, self.to));
+                    let failure = failure(stage, &e.error, self.to);
+                    let patient = failure.why == Why::TimedOut && deadline < self.end;
+                    if patient && let Some(stream) = answer.stream() {
+                        last = first.unwrap_or(e.at);
+                        self.call.receives.truncate(1);
+                        break Ok(stream);
+                    }
+                    last = e.at;
+                    break Err(answer.unfinished(failure, self.to, self.plan.patience));
                 }
             }
         };
@@ -244,6 +251,8 @@ struct Answering {
     answer: Answer,
     interim: bool,
     bytes: u64,
+    /// Bytes of content so far.
+    content: u64,
     end: Option<Result<Answer, Failure>>,
 }
 
@@ -256,6 +265,7 @@ impl Answering {
             answer: Answer::default(),
             interim: false,
             bytes: 0,
+            content: 0,
             end: None,
         }
     }
@@ -276,7 +286,10 @@ impl Answering {
                 Ok(None) => return,
                 Ok(Some(Part::Interim(_))) => self.interim = true,
                 Ok(Some(Part::Head(head))) => self.answer = facts_of(&head),
-                Ok(Some(Part::Body(piece))) => look_at_page(&mut self.answer, piece),
+                Ok(Some(Part::Body(piece))) => {
+                    self.content += piece.len() as u64;
+                    look_at_page(&mut self.answer, piece);
+                }
                 Ok(Some(Part::Trailers(_))) => {}
                 Ok(Some(Part::End(end))) => {
                     self.answer.reusable = end.reusable;
@@ -295,6 +308,57 @@ impl Answering {
         self.end.clone()
     }
 
+    /// A stream of events that has begun: it ends when its reader leaves.
+    fn stream(&self) -> Option<Answer> {
+        let kind = self.answer.field("content-type")?.to_ascii_lowercase();
+        let streams = kind.starts_with("text/event-stream") || kind.starts_with("multipart/x-mixed-replace");
+        let answer =
+            Answer { endless: true, reusable: false, body_bytes: self.content, ..self.answer.clone() };
+        streams.then_some(answer)
+    }
+
+    /// What a response lacks that did not end, in words.
+    fn unfinished(&self, failure: Failure, to: SocketAddr, patience: Duration) -> Failure {
+        if failure.why != Why::TimedOut {
+            return failure;
+        }
+        let words = match failure.stage {
+            Stage::Wait => format!(
+                "{} within {:.0} s: it hangs, or it waits for an event (a long poll)",
+                failure.words,
+                patience.as_secs_f64()
+            ),
+            Stage::Receive if self.answer.status != 0 => self.lacks(to),
+            _ => failure.words,
+        };
+        Failure { words, ..failure }
+    }
+
+    /// What is missing of a response whose head came.
+    fn lacks(&self, to: SocketAddr) -> String {
+        let came = self.content;
+        let chunked = self
+            .answer
+            .field("transfer-encoding")
+            .is_some_and(|t| t.to_ascii_lowercase().contains("chunked"));
+        let length = self.answer.field("content-length").and_then(|l| l.trim().parse::<u64>().ok());
+        match length {
+            _ if chunked => format!(
+                "{to} begins its answer and does not end it: it sends chunks ({came} bytes of content), and the last one, which ends the \
+                 body, never comes"
+            ),
+            Some(length) => format!(
+                "{to} begins its answer and does not end it: it says Content-Length: {length} and sends {came} bytes; the other {} never \
+                 come",
+                length.saturating_sub(came)
+            ),
+            None => format!(
+                "{to} begins its answer and does not end it: it says no length, so that its end is that of the connection, and it does \
+                 not close that ({came} bytes came)"
+            ),
+        }
+    }
+
     /// The peer has closed.
     fn closed(&mut self, to: SocketAddr) -> Result<Answer, Failure> {
         match self.reader.finish() {
@@ -305,7 +369,13 @@ impl Answering {
             }
             _ => {
                 let stage = if self.bytes > 0 { Stage::Receive } else { Stage::Wait };
-                let words = if self.bytes > 0 {
+                let length = self.answer.field("content-length").filter(|_| self.answer.status != 0);
+                let words = if let Some(length) = length {
+                    format!(
+                        "{to} closed the connection in the middle of its answer: {} of the {length} bytes that Content-Length promises",
+                        self.content
+                    )
+                } else if self.bytes > 0 {
                     format!("{to} closed the connection in the middle of its answer")
                 } else {
                     format!("{to} closed the connection without an answer")

@@ -2,6 +2,7 @@
 
 mod dns;
 mod exchange;
+mod find;
 mod machine;
 mod packets;
 mod process;
@@ -22,7 +23,8 @@ use crate::limits;
 use crate::packets::Packets;
 use crate::planner::Planner;
 use crate::probe::{CallProbe, Connected, Experiment, Held, Lane, Observation, Probe, Resolved, Variation};
-use crate::record::Settings;
+use crate::process::ProcessView;
+use crate::record::{Record, Settings};
 use crate::verdict::Diagnosis;
 
 /// A request to be explained.
@@ -81,7 +83,7 @@ pub fn explain(
         process: settings.pid.map(process::Process::new),
     };
     hands.render(&Variation::None)?;
-    let watch = settings.pid.map(|pid| view::Watch::new(pid, request.port));
+    let mut looker = Looker::new(&settings, request.port);
     let mut film = Film::new(settings.capture);
     let machine = machine::Clocked::begin();
     let start = instrument::now();
@@ -94,6 +96,7 @@ pub fn explain(
             break;
         }
         film.begin(&probe, &hands);
+        looker.begin(&probe, &mut hands, &mut planner);
         let observation = hands.make(&probe)?;
         film.made(&observation);
         if let Observation::Resolved(resolved) = &observation
@@ -114,19 +117,74 @@ pub fn explain(
     let mut diagnosis = planner.diagnose();
     diagnosis.machine = machine.end(diagnosis.machine.waited_share);
     film.develop(&mut diagnosis);
-    if let Some(watch) = watch {
-        // With nothing to be compared any more it does not matter what looking costs.
-        let settings = &planner.record().settings;
-        let left = planner.record().calls_allowed().saturating_sub(diagnosis.calls);
-        let time = settings.budget.saturating_sub(instrument::now() - start) > 4 * diagnosis.call.total;
-        let repeats = settings.may_repeat && !ended_early && time && diagnosis.call.answer().is_some();
+    let left = planner.record().settings.budget.saturating_sub(instrument::now() - start);
+    looker.show(
+        &mut hands,
+        planner.record(),
+        &mut diagnosis,
+        if ended_early { Duration::ZERO } else { left },
+    );
+    Ok(Explained::Diagnosed(Box::new(diagnosis), Box::new(planner)))
+}
+
+/// Looks at the server's process, where it was named or is found on this machine.
+struct Looker {
+    port: u16,
+    watch: Option<view::Watch>,
+    /// It is to be found, when it is known where calls go.
+    wanted: bool,
+    found: bool,
+    several: Vec<u32>,
+}
+
+impl Looker {
+    fn new(settings: &Settings, port: u16) -> Looker {
+        let watch = settings.pid.map(|pid| view::Watch::new(pid, port));
+        let wanted = settings.find_pid && watch.is_none();
+        Looker { port, watch, wanted, found: false, several: Vec::new() }
+    }
+
+    /// Before the first call: only then it is known where calls go.
+    fn begin(&mut self, probe: &Probe, hands: &mut Hands<'_>, planner: &mut Planner) {
+        let to = hands.address(hands.chosen);
+        if !self.wanted || probe.calls() == 0 {
+            return;
+        }
+        self.wanted = false;
+        match find::listening(to) {
+            _ if !to.ip().is_loopback() => {}
+            find::Found::One(pid) => {
+                self.found = true;
+                self.watch = Some(view::Watch::new(pid, self.port));
+                hands.process = Some(process::Process::new(pid));
+                planner.found(pid);
+            }
+            find::Found::Several(pids) => self.several = pids,
+            find::Found::Nobody => {}
+        }
+    }
+
+    /// With nothing to be compared any more it does not matter what looking costs.
+    fn show(self, hands: &mut Hands<'_>, record: &Record, diagnosis: &mut Diagnosis, left: Duration) {
+        if !self.several.is_empty() {
+            let some: Vec<String> = self.several.iter().take(8).map(ToString::to_string).collect();
+            diagnosis.limits.push(format!(
+                "{} processes listen there ({}): --pid PID looks at one of them",
+                self.several.len(),
+                some.join(", ")
+            ));
+        }
+        let Some(watch) = self.watch else { return };
+        let settings = &record.settings;
+        let calls = record.calls_allowed().saturating_sub(diagnosis.calls);
+        let time = left > 4 * diagnosis.call.total;
+        let repeats = settings.may_repeat && time && diagnosis.call.answer().is_some();
         let plain = CallProbe::plain(Experiment::Observe, 0, Lane::Kept(0));
         let probe = CallProbe { writes: settings.writes, ..plain };
-        let view = watch.look(if repeats { left } else { 0 }, || drop(hands.call(&probe)));
+        let view = watch.look(if repeats { calls } else { 0 }, || drop(hands.call(&probe)));
         diagnosis.calls += view.calls;
-        diagnosis.shown.process = Some(Box::new(view));
+        diagnosis.shown.process = Some(Box::new(ProcessView { found: self.found, ..view }));
     }
-    Ok(Explained::Diagnosed(Box::new(diagnosis), Box::new(planner)))
 }
 
 /// The packets of our calls, where they are wanted and may be had.
@@ -380,6 +438,10 @@ impl Hands<'_> {
             None => exchange::anew(to, &probe.levers, &plan, self.end),
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
+        if call.answer().is_some_and(|a| a.endless) {
+            // What was waited in the rest of the stream is none of the call's.
+            call.starved = Duration::ZERO;
+        }
         call.overflows = exchange::overflows(to).saturating_sub(overflows);
         call.queue_full = call.overflows > 0 && exchange::queue_full(to);
         if let (Some(process), Some(before)) = (&self.process, before) {

@@ -1,5 +1,6 @@
 //! Reads what the kernel and a JVM say of a process.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -35,22 +36,30 @@ impl Process {
         let throttled =
             self.stats.iter().filter_map(|p| fs::read_to_string(p).ok()).map(|t| throttled(&t)).max();
         let collected = self.perf.as_ref().and_then(|p| collected(&fs::read(p).ok()?));
+        let (threads, stopped) = self.threads();
         Snapshot {
-            threads: self.threads(),
+            threads,
+            stopped,
             throttled: throttled.unwrap_or_default(),
             collected: collected.unwrap_or_default(),
         }
     }
 
-    fn threads(&self) -> std::collections::BTreeMap<u32, Thread> {
+    /// All threads, and how many are stopped.
+    fn threads(&self) -> (BTreeMap<u32, Thread>, u32) {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return Default::default() };
+        let mut stopped = 0;
         let one = |entry: fs::DirEntry| {
             let id = entry.file_name().to_str()?.parse().ok()?;
             let (ran, waited) = schedstat(&fs::read_to_string(entry.path().join("schedstat")).ok()?)?;
-            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default().trim().to_owned();
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let name = stat.get(stat.find('(')? + 1..stat.rfind(')')?).unwrap_or_default().to_owned();
+            let state = stat.get(stat.rfind(')')? + 1..).and_then(|rest| rest.trim_start().chars().next());
+            stopped += u32::from(matches!(state, Some('T' | 't')));
             Some((id, Thread { name, ran, waited }))
         };
-        tasks.flatten().take(THREADS).filter_map(one).collect()
+        let threads = tasks.flatten().take(THREADS).filter_map(one).collect();
+        (threads, stopped)
     }
 }
 

@@ -161,6 +161,12 @@ fn began(pid: u32) -> Option<u64> {
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// The process that started it.
+pub(super) fn parent(pid: u32) -> Option<u32> {
+    let stat = read(pid, "stat");
+    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
+}
+
 fn threads(pid: u32) -> Vec<Seen> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let text = |task: &Path, name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
@@ -172,7 +178,7 @@ fn threads(pid: u32) -> Vec<Seen> {
 }
 
 /// How many descriptors are open, and the sockets among them.
-fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
+pub(super) fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
     let (mut open, mut sockets) = (0, HashSet::new());
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().take(FILES) {
         open += 1;

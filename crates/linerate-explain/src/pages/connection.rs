@@ -191,6 +191,25 @@ pub(super) static PAGES: &[Page] = &[
         ],
     ),
     page(
+        "server-send-buffer",
+        "What the server sends stays in its send buffer until the client has acknowledged it. A program that sets that buffer itself (SO_SNDBUF) keeps it \
+         at that size, however far the client is: each round trip brings one buffer full. On the same machine nobody notices; at 40 ms a buffer \
+         of 16 kB carries 400 kB a second.",
+        &[
+            To("request"),
+            From("one buffer full"),
+            Wait(40.0, "the buffer is full until the ACK"),
+            From("the next buffer full"),
+            Wait(40.0, "and so on"),
+            From("the last one"),
+        ],
+        &[
+            fix("macOS", "no SO_SNDBUF in the program; sysctl net.inet.tcp.autosndbufmax"),
+            fix("Windows", "no SO_SNDBUF: the system sizes it by itself (ISB)"),
+            fix("JDK", "no setSendBufferSize; a server socket hands its setting to all it accepts"),
+        ],
+    ),
+    page(
         "path-mtu",
         "Somewhere on the way packets must be smaller than the senders believe, and the message that says so (ICMP \"too big\") does not arrive. \
          Small packets pass, so connections open and requests arrive; full ones vanish, again and again. The call hangs.",
@@ -326,6 +345,24 @@ pub(super) static PAGES: &[Page] = &[
                 "Python",
                 "aiohttp and httpx with happy eyeballs; requests tries one address after the other",
             ),
+        ],
+    ),
+    page(
+        "dead-address",
+        "The name has several addresses, and one of them leads nowhere: its machine was switched off, and the name servers were not told. A client that \
+         gets it first sends its SYN there and waits, for seconds or minutes, before it tries the next one. Name servers often change the order, \
+         so that only some calls meet it.",
+        &[
+            LostTo("SYN to the first address"),
+            Wait(1200.0, "until it gives up"),
+            To("SYN to the second"),
+            From("SYN, ACK"),
+            To("request"),
+            From("answer"),
+        ],
+        &[
+            fix("Kubernetes", "a headless service lists pods that are ready alone: readiness probes"),
+            fix("Python", "requests: timeout=(connect, read); it tries one address after the other"),
         ],
     ),
     page(

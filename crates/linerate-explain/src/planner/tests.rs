@@ -364,6 +364,7 @@ fn answered(call: &mut Call, w: &World, probe: &CallProbe) {
         status: if redirect { 302 } else { w.status },
         reusable: w.keep,
         body_bytes: w.body,
+        endless: false,
         fields: match w.status {
             _ if redirect => vec![("location".to_owned(), "/final".to_owned())],
             429 => vec![("retry-after".to_owned(), "1".to_owned())],

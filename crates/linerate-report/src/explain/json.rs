@@ -37,6 +37,11 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
         verdict: diagnosis.whole.name().to_owned(),
         call: Some(call(diagnosis)),
         times_ms: times(&diagnosis.times),
+        first_call: diagnosis.first.map(|f| schema::FirstCall {
+            first_ms: round(f.first_ms),
+            later_ms: round(f.later_ms),
+            after_pause_ms: f.after_pause_ms.map(round),
+        }),
         segments: packets(diagnosis).and_then(|p| p.call.as_ref()).map_or_else(Vec::new, segments),
         causes: diagnosis.causes.iter().enumerate().map(|(i, c)| cause(diagnosis, i, c)).collect(),
         ruled_out: diagnosis
@@ -200,6 +205,7 @@ fn process(p: &ProcessView) -> schema::Process {
     schema::Process {
         pid: p.pid,
         name: p.name.clone(),
+        found: p.found,
         looks: p.looks,
         threads: p.threads.iter().map(doing).collect(),
         open_files: p.files.map(|(open, _)| open),

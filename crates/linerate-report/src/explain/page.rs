@@ -125,7 +125,8 @@ fn parts(out: &mut String, d: &Diagnosis) {
         );
     }
     let _ = write!(out, "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table>", time(total, true));
-    for words in words::at_once(d, true).into_iter().chain(words::this_machine(d)) {
+    let lines = [words::first_call(d, true), words::at_once(d, true), words::this_machine(d)];
+    for words in lines.into_iter().flatten() {
         let _ = write!(out, "<p>{}</p>", escape(&words));
     }
     out.push_str("</section>");

@@ -16,7 +16,8 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
         0 => String::new(),
         n => format!(", looked at {} during {}", times(p.looks), units::several(n as u64, "call", "calls")),
     };
-    let head = format!("The server's process {} ({}){during}", p.pid, p.name);
+    let found = if p.found { ", found by its listening socket" } else { "" };
+    let head = format!("The server's process {} ({}){found}{during}", p.pid, p.name);
     let mut lines = Vec::new();
     for (i, doing) in p.threads.iter().filter(|d| d.mean >= 0.05).take(KINDS).enumerate() {
         let name = if i == 0 { "threads" } else { "" };

@@ -53,7 +53,7 @@ fn pauses(ms: f64, fresh: bool) -> Call {
         receive: t(ms),
         total: first + t(ms),
         receives: vec![Received { at: first, bytes: 80 }, Received { at: first + t(ms), bytes: 5 }],
-        end: Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields })),
+        end: Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields, ..Answer::default() })),
         ..Call::default()
     }
 }
@@ -348,7 +348,7 @@ fn advice_is_for_what_answered_and_a_proxy_comes_first() {
     assert!(text.contains("other software: linerate explain --why server-nagle-delayed-ack"), "{text}");
     let answered = |fields: &[(&str, &str)]| {
         let fields = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields }))
+        Some(Ok(Answer { status: 200, reusable: true, body_bytes: 5, fields, ..Answer::default() }))
     };
     diagnosis.call.end = answered(&[]);
     let text = to_string(&diagnosis, None, Style::default());

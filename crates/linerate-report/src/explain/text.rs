@@ -157,7 +157,12 @@ impl Page {
             BESIDE_BARS,
             &format!("(network round trip {rtt})"),
         );
-        for words in words::at_once(d, self.style.unicode).into_iter().chain(words::this_machine(d)) {
+        let lines = [
+            words::first_call(d, self.style.unicode),
+            words::at_once(d, self.style.unicode),
+            words::this_machine(d),
+        ];
+        for words in lines.into_iter().flatten() {
             self.paragraph("  ", 2, &words);
         }
     }

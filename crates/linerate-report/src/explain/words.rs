@@ -82,6 +82,8 @@ fn caused(d: &Diagnosis, first: &Verdict, unicode: bool) -> Vec<String> {
     let cost = t(first.cost_ms());
     let mut lines = vec![if refused {
         format!("Calls are refused: {}.", first.title())
+    } else if first.fails() {
+        format!("The call fails: {}.", first.title())
     } else if first.cost_ms() > 1.05 * total {
         // What is drawn and listed is no call that it met.
         format!("{cost} in the calls that meet it (the one below took {}): {}.", t(total), first.title())
@@ -217,6 +219,14 @@ pub(super) fn this_machine(d: &Diagnosis) -> Option<String> {
         words.push_str(&format!(" ({})", others.join(", ")));
     }
     Some(format!("{words}."))
+}
+
+/// The first call beside later ones, in a sentence.
+pub(super) fn first_call(d: &Diagnosis, unicode: bool) -> Option<String> {
+    let f = d.first?;
+    let t = |ms| time(ms, unicode);
+    let paused = f.after_pause_ms.map_or_else(|| "not tried".to_owned(), t);
+    Some(format!("First call {}, later ones {}; after a pause: {paused}.", t(f.first_ms), t(f.later_ms)))
 }
 
 /// What several calls at once showed, in a sentence.

@@ -26,6 +26,9 @@ pub struct Document {
     pub call: Option<Call>,
     /// Milliseconds of all calls with nothing changed: what another diagnosis is compared with.
     pub times_ms: Times,
+    /// The very first call beside later ones; absent where one was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_call: Option<FirstCall>,
     /// Its packets; empty where none were captured (`limits` says why).
     pub segments: Vec<Segment>,
     /// What costs most first.
@@ -125,6 +128,17 @@ pub struct Layer {
     pub status: String,
     /// What that stands on.
     pub words: String,
+}
+
+/// The first call beside later ones, milliseconds beside their connections.
+#[derive(Clone, Debug, Serialize)]
+pub struct FirstCall {
+    /// The very first call.
+    pub first_ms: f64,
+    /// Later ones, in the middle.
+    pub later_ms: f64,
+    /// Calls after a pause, in the middle; null where none were made.
+    pub after_pause_ms: Option<f64>,
 }
 
 /// The machine that calls.
@@ -286,6 +300,8 @@ pub struct Process {
     pub pid: u32,
     /// Its name.
     pub name: String,
+    /// It was found by its listening socket, and not named (`--pid`).
+    pub found: bool,
     /// How often its threads were looked at.
     pub looks: usize,
     /// What its threads were doing, most of them first.

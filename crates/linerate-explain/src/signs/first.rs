@@ -1,0 +1,55 @@
+//! The first call beside later ones, and beside calls after a pause.
+
+use crate::call::{Call, ms};
+use crate::probe::{Experiment, Lane};
+use crate::record::Record;
+use crate::stats::median;
+use crate::verdict::FirstCall;
+
+/// A pause before a call that counts as one, milliseconds.
+const PAUSE_MS: f64 = 200.0;
+
+/// What a call takes beside its connection.
+pub(crate) fn served(call: &Call) -> f64 {
+    ms(call.total) - ms(call.connect)
+}
+
+/// The very first call, where it was answered and nothing on the way explains its time.
+pub(crate) fn first(record: &Record) -> Option<&Call> {
+    let call = record.observed().next()?;
+    (call.answer().is_some() && !call.syn_again() && !call.lossy()).then_some(call)
+}
+
+/// Calls after the first one with nothing changed, and without a pause before them.
+pub(crate) fn later(record: &Record) -> Vec<&Call> {
+    record.observed().skip(1).filter(|c| c.answer().is_some()).collect()
+}
+
+/// Calls with nothing changed on new connections, after a pause.
+pub(crate) fn rested(record: &Record) -> Vec<&Call> {
+    let paused = record.calls().filter(|(p, c)| {
+        p.experiment == Experiment::Rested && matches!(p.lane, Lane::Fresh) && c.answer().is_some()
+    });
+    paused.map(|(_, c)| c).collect()
+}
+
+/// What calls after a pause took, for whatever they were made.
+fn paused(record: &Record) -> Vec<f64> {
+    let rests = [Experiment::Rested, Experiment::Paced, Experiment::Idle];
+    let calls = record
+        .calls()
+        .filter(|(p, c)| rests.contains(&p.experiment) && ms(p.pause) >= PAUSE_MS && c.answer().is_some());
+    calls.map(|(_, c)| served(c)).collect()
+}
+
+/// The three beside each other.
+pub(crate) fn seen(record: &Record) -> Option<FirstCall> {
+    let first = record.observed().next().filter(|c| c.answer().is_some())?;
+    let times: Vec<f64> = later(record).into_iter().map(served).collect();
+    let paused = paused(record);
+    (!times.is_empty()).then(|| FirstCall {
+        first_ms: served(first),
+        later_ms: median(&times),
+        after_pause_ms: (!paused.is_empty()).then(|| median(&paused)),
+    })
+}
