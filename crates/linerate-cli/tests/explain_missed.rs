@@ -88,6 +88,11 @@ impl Found {
         assert!(!self.ids().contains(&cause), "{:#}", self.document);
     }
 
+    /// Nothing but that a busy machine makes the server late.
+    fn is_nearly_healthy(&self) {
+        assert!(self.ids().iter().all(|id| *id == "server-think"), "{:#}", self.document);
+    }
+
     fn says(&self, words: &str) {
         assert!(self.text.contains(words), "{words:?} in {}", self.text);
     }
@@ -156,7 +161,7 @@ fn responses_that_never_end() {
     }
     // It is meant to.
     let events = explained("events").unwrap();
-    assert_eq!(events.ids(), [""; 0], "{:#}", events.document);
+    events.is_nearly_healthy();
     events.says("the response is a stream of events, which has no end of its own");
     assert!(events.document["call"]["total_ms"].as_f64() < Some(1_000.0), "{:#}", events.document);
 }
@@ -171,7 +176,7 @@ fn redirects_in_circles_and_calls_that_fail() {
     assert_eq!((fails.code, fails.ids().len()), (Some(1), 0), "{:#}", fails.document);
     assert!(fails.text.starts_with("The call fails: the server answers 500."), "{}", fails.text);
     let plain = explained("plain").unwrap();
-    assert_eq!(plain.ids(), [""; 0], "{:#}", plain.document);
+    plain.is_nearly_healthy();
     assert!(!plain.text.contains("The call fails"), "{}", plain.text);
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) budget: Duration,
 
     /// PID of the server, if it runs on this machine: adds what its threads block on, open files, queues, limits and JVM pauses. Of a
-    /// loopback address the process is found by its listening socket (auto); off leaves it. A JVM that is named also shows its stacks
+    /// loopback address the process is found by its listening socket (auto); off leaves it
     #[arg(long, value_name = "PID|auto|off", default_value_t, help_heading = HOW)]
     pub(crate) pid: Process,
 
