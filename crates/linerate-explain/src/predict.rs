@@ -57,6 +57,7 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     };
     // No call takes less than a round trip.
     let least = if part == Part::FirstByte { 0.0 } else { record.rtt_ms() };
+    let after = once_more(after);
     let after =
         Estimate { value: after.value.max(least), low: after.low.max(least), high: after.high.max(least) };
     (after.value < before_ms).then_some(Prediction { part, before_ms, after, measured })
@@ -107,7 +108,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             }
             match part {
                 Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
-                _ => total(&with).into_iter().map(|t| t + opening).collect(),
+                _ => with.iter().map(|c| as_explained(record, part, c) + opening).collect(),
             }
         }
     };
@@ -119,11 +120,23 @@ fn acknowledged(calls: &[&Call], rtt_ms: f64) -> Vec<f64> {
     calls.iter().map(|c| ms(c.total) - ms(c.longest_gap()).min(rtt_ms)).collect()
 }
 
+/// What a call of an experiment takes where it is one of those that are explained: on a kept connection nothing is opened.
+fn as_explained(record: &Record, part: Part, call: &Call) -> f64 {
+    let kept = part == Part::Call && record.reused().len() >= 2;
+    ms(call.total) - if kept { ms(call.connect) } else { 0.0 }
+}
+
+/// The interval of a middle that is measured once more, with as much noise as ours: both vary.
+fn once_more(after: Estimate) -> Estimate {
+    let wider = |side: f64| (side - after.value) * std::f64::consts::SQRT_2;
+    Estimate { low: after.value + wider(after.low), high: after.value + wider(after.high), ..after }
+}
+
 /// What the calls of the experiment take that the cause meets, in the middle; 0 without one.
 fn hit(record: &Record, verdict: &Verdict, part: Part) -> f64 {
     let calls = verdict.trials().first().and_then(|trial| shown::calls_of(record, trial));
     let Some(([without, _], _)) = calls.filter(|_| part != Part::FirstByte) else { return 0.0 };
-    median(&without.iter().map(|c| ms(c.total)).collect::<Vec<_>>())
+    median(&without.iter().map(|c| as_explained(record, part, c)).collect::<Vec<_>>())
 }
 
 /// The last of the calls that a redirect leads over: made once, so that it varies as the first ones do is taken for granted.
