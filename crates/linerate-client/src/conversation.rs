@@ -74,13 +74,14 @@ pub trait Conversation {
     fn handle_end<E: Responses<Reading = Self::Reading>>(&mut self, now: Time, events: &mut E) -> Loss;
 
     /// Sends what is not a request (acknowledgements, windows), and what of requests had to wait. To be called when
-    /// the connection is established, and after bytes were read or requests cancelled.
+    /// the connection is established, and after bytes were read or requests cancelled. Returns the bytes of requests
+    /// that left.
     ///
     /// # Errors
     /// The transport took no more.
     #[inline]
-    fn send_pending(&mut self, _requests: &mut impl Requests, _out: &mut impl Out) -> Result<(), NetError> {
-        Ok(())
+    fn send_pending(&mut self, _requests: &mut impl Requests, _out: &mut impl Out) -> Result<u64, NetError> {
+        Ok(0)
     }
 
     /// Requests that the peer gave back since the last call, while the connection goes on. They are not in flight

@@ -7,6 +7,8 @@ mod loss;
 mod opening;
 mod resend;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -174,7 +176,7 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         sent
     }
 
-    /// Sends what a connection has to say beside requests.
+    /// Sends what a connection has to say beside requests, and what of requests had to wait. Returns the bytes of requests.
     ///
     /// # Errors
     /// The connection is lost.
@@ -184,8 +186,8 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         conn: Conn,
         requests: &mut impl Requests,
         transport: &mut T,
-    ) -> Result<(), NetError> {
-        let Some(connection) = self.get_mut(conn) else { return Ok(()) };
+    ) -> Result<u64, NetError> {
+        let Some(connection) = self.get_mut(conn) else { return Ok(0) };
         connection.conversation.send_pending(requests, &mut Wire { transport, conn })
     }
 

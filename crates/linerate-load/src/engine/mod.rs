@@ -249,13 +249,14 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.stopping.is_some_and(|at| at >= self.supply.stop_at())
     }
 
-    /// What a connection has to say beside requests.
+    /// What a connection has to say beside requests, and what of requests had to wait.
     #[inline]
     fn send_pending(&mut self, conn: Conn, now: Time) {
-        let Engine { transport, pool, kinds, orders, .. } = self;
+        let Engine { transport, pool, kinds, orders, recorder, .. } = self;
         let mut requests = Rendering { kinds, now_ms: orders.wall_ms(now) };
-        if let Err(error) = pool.send_pending(conn, &mut requests, transport) {
-            self.lose(conn, Loss::Net(error), now);
+        match pool.send_pending(conn, &mut requests, transport) {
+            Ok(bytes) => recorder.bytes.sent += if recorder.measuring(now) { bytes } else { 0 },
+            Err(error) => self.lose(conn, Loss::Net(error), now),
         }
     }
 

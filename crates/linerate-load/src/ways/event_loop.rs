@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use linerate_client::H1;
+use linerate_client::{Conversation, H1};
 use linerate_http::client::{Body, HeadCache};
 use linerate_net::epoll::Epoll;
 use linerate_net::link::pcap::{self, PcapFile};
@@ -213,6 +213,19 @@ impl Part {
         profile: Profile,
         board: Arc<Board>,
     ) -> Result<Outcome, String> {
+        let heads = plan.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
+        self.run_by::<T, H1<Reading>>(plan, transport, profile, board, heads)
+    }
+
+    /// By a protocol; `shared`: what its conversations share.
+    pub(crate) fn run_by<T: Transport, C: Conversation<Reading = Reading>>(
+        self,
+        plan: &Plan,
+        transport: T,
+        profile: Profile,
+        board: Arc<Board>,
+        shared: C::Shared,
+    ) -> Result<Outcome, String> {
         let kinds = Kinds::new(plan, self.core, self.cores).map_err(|e| e.to_string())?;
         let measure_from = self.start + plan.warm_up;
         let requests = plan.stop.requests.map_or(u64::MAX, |n| share(n, self.core, self.cores));
@@ -236,9 +249,6 @@ impl Part {
             open_loop: plan.pace != Pace::Closed,
             wall_offset_ns: machine::wall_offset_ns(),
         };
-        let heads = plan.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
-        let engine =
-            Engine::<T, H1<Reading>>::new(transport, orders, kinds, supply, measure_from, board, heads);
-        Ok(engine.run())
+        Ok(Engine::<T, C>::new(transport, orders, kinds, supply, measure_from, board, shared).run())
     }
 }

@@ -2,6 +2,7 @@
 
 mod peer;
 mod stack;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,12 +46,19 @@ fn wire() -> MemOptions {
     MemOptions { latency: MS, ..MemOptions::default() }
 }
 
+fn part() -> Part {
+    Part { core: 0, cores: 1, start: Time::ZERO, tls: None }
+}
+
+fn board() -> Arc<Board> {
+    Arc::new(Board::default())
+}
+
 fn run_on(options: MemOptions, plan: &Plan, script: Script) -> (Outcome, Seen) {
     let seen = script.seen.clone();
     let mut mem = Mem::new(options).unwrap();
     mem.serve(server(), script).unwrap();
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, tls: None };
-    let outcome = part.run(plan, mem, Arc::new(Board::default())).unwrap();
+    let outcome = part().run(plan, mem, board()).unwrap();
     let r = outcome.requests;
     assert_eq!(r.sent, r.answered + r.failed + r.unknown, "{r:?}");
     assert_eq!(r.failed, outcome.failures.total());
