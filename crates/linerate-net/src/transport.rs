@@ -30,6 +30,7 @@
 //! 6. After `pause`, bytes already queued may still arrive.
 //! 7. A call takes effect on the wire at once or with the next `turn`.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -396,6 +397,14 @@ pub trait Transport {
     fn reason(&self, _conn: Conn) -> Option<String> {
         None
     }
+
+    /// What a layer knows of a connection and its peer once bytes pass. The layer says of which type it is.
+    fn about(&self, _conn: Conn) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
+    /// What a layer makes of the connections of a listener from now on; for those that are adopted, which have no options.
+    fn set_profile(&mut self, _listener: Listener, _profile: Profile) {}
 
     /// TCP's counters, where the transport has them.
     fn info(&mut self, conn: Conn) -> Option<TcpInfo>;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustls::{CommonState, HandshakeKind};
 
 use crate::limits::REASONS;
+use crate::x509::Facts;
 
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +16,37 @@ pub struct Agreed {
     pub cipher: String,
     /// The protocol chosen by ALPN, as "http/1.1".
     pub alpn: Option<String>,
+}
+
+/// What the handshake of one connection came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsInfo {
+    /// What both sides agreed on.
+    pub agreed: Agreed,
+    /// Resumed from an earlier session.
+    pub is_resumed: bool,
+    /// What the client proved to be, where it was asked.
+    pub client: Option<ClientCertificate>,
+}
+
+/// The certificate that a client showed. It was checked against the server's `client_roots`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// Its subject as RFC 4514 writes it, such as `CN=ann,O=Example`. Control characters are escaped.
+    pub subject: String,
+    /// The certificate in DER, and those behind it that the client sent.
+    pub chain: Vec<Vec<u8>>,
+}
+
+impl TlsInfo {
+    pub(crate) fn of(state: &CommonState) -> TlsInfo {
+        let client = state.peer_certificates().and_then(|chain| {
+            let subject = Facts::of(chain.first()?).subject;
+            Some(ClientCertificate { subject, chain: chain.iter().map(|der| der.to_vec()).collect() })
+        });
+        let is_resumed = state.handshake_kind() == Some(HandshakeKind::Resumed);
+        TlsInfo { agreed: Agreed::of(state), is_resumed, client }
+    }
 }
 
 /// Counts of one layer, to be merged with those of other threads.

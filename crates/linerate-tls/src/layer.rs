@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::layer::Layer;
 use linerate_net::{Listener, NetError, NetErrorKind, Profile};
+use rustls::ClientConfig;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{ClientConfig, ServerConfig};
 
 use crate::handshakes::Handshakes;
 use crate::machine::Machine;
-use crate::server::ServerTls;
+use crate::server::{ServerProfiles, ServerTls};
 use crate::session::TlsSession;
 use crate::words::describe;
 
@@ -21,7 +21,7 @@ pub const PLAIN: Profile = Profile(0);
 
 enum Side {
     Client(Arc<ClientConfig>, ServerName<'static>),
-    Server(Arc<ServerConfig>),
+    Server(ServerTls),
 }
 
 /// TLS for the connections of one thread's transport.
@@ -29,6 +29,8 @@ enum Side {
 pub struct TlsLayer {
     /// Profile `n` is at `n - 1`.
     sides: Vec<Side>,
+    /// Of a layer that has listeners alone: profile `n` is the n-th of these.
+    listeners: Option<ServerProfiles>,
     counts: Arc<Mutex<Handshakes>>,
 }
 
@@ -38,6 +40,11 @@ impl TlsLayer {
         TlsLayer::default()
     }
 
+    /// The listeners of a server, whose profiles `listeners` gives out.
+    pub fn of_server(listeners: ServerProfiles) -> TlsLayer {
+        TlsLayer { listeners: Some(listeners), ..TlsLayer::default() }
+    }
+
     /// Connections to a server of this name.
     pub fn add_client(&mut self, config: Arc<ClientConfig>, name: ServerName<'static>) -> Profile {
         self.add(Side::Client(config, name))
@@ -45,7 +52,7 @@ impl TlsLayer {
 
     /// Connections of a listener.
     pub fn add_server(&mut self, tls: &ServerTls) -> Profile {
-        self.add(Side::Server(tls.config.clone()))
+        self.add(Side::Server(tls.clone()))
     }
 
     /// Profiles are few: at most one for each host or listener that was configured.
@@ -54,8 +61,8 @@ impl TlsLayer {
         Profile(u16::try_from(self.sides.len()).unwrap_or(u16::MAX))
     }
 
-    fn side_mut(&mut self, profile: Profile) -> Option<&mut Side> {
-        self.sides.get_mut(usize::from(profile.0).checked_sub(1)?)
+    fn side(&self, profile: Profile) -> Option<&Side> {
+        self.sides.get(usize::from(profile.0).checked_sub(1)?)
     }
 
     /// What became of this layer's handshakes; it counts on while sessions live.
@@ -77,7 +84,7 @@ impl Layer for TlsLayer {
     type Session = TlsSession;
 
     fn connect(&mut self, profile: Profile, _to: SocketAddr) -> Result<Option<TlsSession>, NetError> {
-        let Some(Side::Client(config, name)) = self.side_mut(profile) else { return Ok(None) };
+        let Some(Side::Client(config, name)) = self.side(profile) else { return Ok(None) };
         match UnbufferedClientConnection::new(config.clone(), name.clone()) {
             Ok(conn) => Ok(Some(self.session(Machine::Client(Box::new(conn))))),
             Err(error) => Err(self.failed(&error)),
@@ -85,9 +92,13 @@ impl Layer for TlsLayer {
     }
 
     fn accept(&mut self, _listener: Listener, profile: Profile, _peer: SocketAddr) -> Option<TlsSession> {
-        let Some(Side::Server(config)) = self.side_mut(profile) else { return None };
+        let config = match (&self.listeners, self.side(profile)) {
+            (Some(listeners), _) => listeners.config(profile)?,
+            (None, Some(Side::Server(tls))) => tls.config(),
+            (None, _) => return None,
+        };
         // It fails for configurations without a version only, which cannot be made.
-        let conn = UnbufferedServerConnection::new(config.clone()).ok()?;
+        let conn = UnbufferedServerConnection::new(config).ok()?;
         Some(self.session(Machine::Server(Box::new(conn))))
     }
 }

@@ -15,14 +15,16 @@ mod pem;
 mod server;
 mod session;
 mod words;
+mod x509;
 
 pub use client::{ClientOptions, Roots};
-pub use handshakes::{Agreed, Handshakes};
+pub use handshakes::{Agreed, ClientCertificate, Handshakes, TlsInfo};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};
-pub use server::{ServerOptions, ServerTls};
+pub use server::{ServerOptions, ServerProfiles, ServerTls};
 pub use session::TlsSession;
 pub use words::describe;
+pub use x509::Validity;
 
 /// The versions that rustls speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,3 +15,6 @@ pub(crate) const REASONS: usize = 32;
 
 /// Names of a certificate that are listed when the wanted one is not among them. Reason: some have hundreds.
 pub(crate) const NAMES_LISTED: usize = 6;
+
+/// Configurations of TLS that one server's listeners may have had. Reason: a number of 16 bits names them, and none is taken back.
+pub(crate) const PROFILES: usize = 4096;

@@ -1,5 +1,7 @@
 //! One driver for both sides of rustls' connections without buffers.
 
+use std::cell::Cell;
+
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
@@ -103,8 +105,7 @@ fn step<D>(
         Err(error) => Step::Failed(error),
         Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
             match traffic.next_record() {
-                // rustls owns the bytes and lends them to be read; the application may write in what it is lent.
-                Some(Ok(record)) => take(&mut record.payload.to_vec()),
+                Some(Ok(record)) => lend(record.payload, take),
                 Some(Err(error)) => break Step::Failed(error),
                 None => break Step::Again,
             }
@@ -122,6 +123,20 @@ fn step<D>(
         Ok(_) => Step::Enough,
     };
     (status.discard, step)
+}
+
+thread_local! {
+    /// A record's bytes while the application has them. One for all connections of a thread: idle ones hold none.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// rustls owns the bytes and lends them to be read; the application may write in what it is lent.
+fn lend(bytes: &[u8], take: &mut dyn FnMut(&mut [u8])) {
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    scratch.extend_from_slice(bytes);
+    take(&mut scratch);
+    SCRATCH.set(scratch);
 }
 
 #[derive(Clone, Copy)]

@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use crate::words::describe;
+use crate::x509::{Facts, Validity};
 
 /// Why a configuration cannot be made, in words that name the place and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,5 +115,18 @@ impl Identity {
             // Keys that cannot tell are taken as they are.
             Ok(()) | Err(_) => Ok(Identity { key: Arc::new(certified) }),
         }
+    }
+
+    /// With this OCSP response (RFC 6960, in DER) for clients that ask for one.
+    #[must_use]
+    pub fn with_ocsp(self, response: Vec<u8>) -> Identity {
+        let mut key = CertifiedKey::clone(&self.key);
+        key.ocsp = Some(response);
+        Identity { key: Arc::new(key) }
+    }
+
+    /// When the own certificate is valid, if that can be read.
+    pub fn validity(&self) -> Option<Validity> {
+        self.key.cert.first().and_then(|certificate| Facts::of(certificate).validity)
     }
 }

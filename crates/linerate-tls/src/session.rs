@@ -1,12 +1,13 @@
 //! One connection's TLS.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::layer::{Progress, Session};
 use linerate_net::{NetError, NetErrorKind};
 use rustls::CommonState;
 
-use crate::handshakes::Handshakes;
+use crate::handshakes::{Handshakes, TlsInfo};
 use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
 use crate::words::describe;
@@ -182,5 +183,23 @@ impl Session for TlsSession {
 
     fn protocol(&self) -> Option<&[u8]> {
         self.machine.state().alpn_protocol()
+    }
+
+    fn about(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let state = self.machine.state();
+        (!state.is_handshaking()).then(|| Arc::new(TlsInfo::of(state)) as Arc<dyn Any + Send + Sync>)
+    }
+}
+
+impl Drop for TlsSession {
+    /// A server gives a handshake up by closing the connection; a client counts what became of its requests.
+    fn drop(&mut self) {
+        if matches!(self.machine, Machine::Server(_)) {
+            self.count(|counts, _| {
+                counts.failed(
+                    "the handshake was given up: it took too long, or the connection was reset".to_owned(),
+                )
+            });
+        }
     }
 }

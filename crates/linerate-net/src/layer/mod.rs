@@ -14,6 +14,7 @@ mod entry;
 mod session;
 mod table;
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -43,8 +44,6 @@ pub struct Layered<T, L: Layer> {
     limits: Limits,
     entries: Entries<L::Session>,
     profiles: HashMap<Listener, Profile>,
-    /// That of listeners which are adopted.
-    adopted: Profile,
     lent: Vec<(Arc<[u8]>, Lent)>,
     /// Events of the transport in this turn.
     told: Vec<Event>,
@@ -63,7 +62,6 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             limits,
             entries: Entries::new(),
             profiles: HashMap::new(),
-            adopted: Profile::default(),
             lent: Vec::new(),
             told: Vec::new(),
             closing: VecDeque::new(),
@@ -84,13 +82,6 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     /// The session of a connection, if it has one.
     pub fn session(&self, conn: Conn) -> Option<&L::Session> {
         self.entries.get(conn).map(|entry| &entry.session)
-    }
-
-    /// With this profile for listeners that are adopted ([`Transport::adopt`] has no options).
-    #[must_use]
-    pub fn with_adopted(mut self, profile: Profile) -> Layered<T, L> {
-        self.adopted = profile;
-        self
     }
 
     fn on_event(&mut self, event: Event, events: &mut Vec<Event>) {
@@ -374,9 +365,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> Result<Listener, NetError> {
-        let listener = self.wire.adopt(socket)?;
-        self.profiles.insert(listener, self.adopted);
-        Ok(listener)
+        self.wire.adopt(socket)
     }
 
     fn unlisten(&mut self, listener: Listener) {
@@ -595,6 +584,14 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
             Some(entry) => entry.session.reason(),
             None => self.wire.reason(conn),
         }
+    }
+
+    fn about(&self, conn: Conn) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.entries.get(conn)?.session.about()
+    }
+
+    fn set_profile(&mut self, listener: Listener, profile: Profile) {
+        self.profiles.insert(listener, profile);
     }
 
     fn info(&mut self, conn: Conn) -> Option<TcpInfo> {

@@ -1,6 +1,8 @@
 //! What a protocol between the wire and the application provides.
 
+use std::any::Any;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::{Listener, NetError, Profile};
 
@@ -54,6 +56,11 @@ pub trait Session {
 
     /// What was agreed on in the handshake, see [`Transport::protocol`](crate::Transport::protocol).
     fn protocol(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// What is known of the peer once the session is ready, see [`Transport::about`](crate::Transport::about).
+    fn about(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }

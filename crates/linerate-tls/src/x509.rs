@@ -1,0 +1,326 @@
+//! What this crate reads from a certificate beside what rustls checks: its dates and its subject.
+//!
+//! A reader of DER (X.690) for these few fields of RFC 5280 section 4.1. What it does not understand it leaves out: rustls decides
+//! whether a certificate is accepted.
+
+use std::fmt::Write;
+
+/// When a certificate is valid, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Not before.
+    pub from: i64,
+    /// Not after.
+    pub until: i64,
+}
+
+const DAY: i64 = 86_400;
+/// A certificate that ends sooner is warned of. Reason: time for a person to act, and half of what automatic renewal leaves.
+const SOON: i64 = 14 * DAY;
+
+impl Validity {
+    /// What is wrong with it at this time: it has expired, is not valid yet, or ends soon.
+    pub fn trouble(self, now: i64) -> Option<String> {
+        let date = date(self.until);
+        let days = |seconds: i64| match seconds / DAY {
+            1 => "1 day".to_owned(),
+            days => format!("{days} days"),
+        };
+        if now > self.until {
+            Some(format!("expired {} ago, on {date}", days(now - self.until)))
+        } else if now < self.from {
+            Some(format!("is not valid before {}", self::date(self.from)))
+        } else if self.until - now < SOON {
+            Some(format!("expires in {}, on {date}", days(self.until - now)))
+        } else {
+            None
+        }
+    }
+}
+
+/// Fields of a certificate.
+pub(crate) struct Facts {
+    pub(crate) validity: Option<Validity>,
+    /// The subject as RFC 4514 writes it.
+    pub(crate) subject: String,
+}
+
+impl Facts {
+    pub(crate) fn of(certificate: &[u8]) -> Facts {
+        read(certificate).unwrap_or(Facts { validity: None, subject: String::new() })
+    }
+}
+
+const INTEGER: u8 = 0x02;
+const OID: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+fn read(certificate: &[u8]) -> Option<Facts> {
+    let mut rest = certificate;
+    let mut body = Element::of(&mut rest, SEQUENCE)?.content;
+    let mut fields = Element::of(&mut body, SEQUENCE)?.content;
+    // The version is left out by certificates of version 1.
+    if fields.first() == Some(&0xa0) {
+        Element::next(&mut fields)?;
+    }
+    Element::of(&mut fields, INTEGER)?;
+    let (_algorithm, _issuer) = (Element::of(&mut fields, SEQUENCE)?, Element::of(&mut fields, SEQUENCE)?);
+    let mut dates = Element::of(&mut fields, SEQUENCE)?.content;
+    let validity = match (time(&mut dates), time(&mut dates)) {
+        (Some(from), Some(until)) => Some(Validity { from, until }),
+        _ => None,
+    };
+    let subject = subject(Element::of(&mut fields, SEQUENCE)?.content).unwrap_or_default();
+    Some(Facts { validity, subject })
+}
+
+/// One element: its tag, what it holds, and all its bytes.
+struct Element<'a> {
+    tag: u8,
+    content: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// Takes the next one off the front.
+    fn next(rest: &mut &'a [u8]) -> Option<Element<'a>> {
+        let bytes = *rest;
+        let (&tag, &first) = (bytes.first()?, bytes.get(1)?);
+        let (len, begin) = match first {
+            0..=0x7f => (usize::from(first), 2),
+            0x81..=0x84 => {
+                let count = usize::from(first & 0x7f);
+                let digits = bytes.get(2..2 + count)?;
+                (digits.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), 2 + count)
+            }
+            _ => return None,
+        };
+        let end = begin.checked_add(len)?;
+        let content = bytes.get(begin..end)?;
+        *rest = &bytes[end..];
+        Some(Element { tag, content, whole: &bytes[..end] })
+    }
+
+    fn of(rest: &mut &'a [u8], tag: u8) -> Option<Element<'a>> {
+        Element::next(rest).filter(|element| element.tag == tag)
+    }
+}
+
+/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ` (RFC 5280 section 4.1.2.5).
+fn time(rest: &mut &[u8]) -> Option<i64> {
+    let element = Element::next(rest)?;
+    let digits = element.content.strip_suffix(b"Z")?;
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = |part: &[u8]| part.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let (year, rest) = match (element.tag, digits.len()) {
+        (UTC_TIME, 12) => {
+            let year = number(&digits[..2]);
+            (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
+        }
+        (GENERALIZED_TIME, 14) => (number(&digits[..4]), &digits[4..]),
+        _ => return None,
+    };
+    let part = |at: usize| number(&rest[at..at + 2]);
+    let (month, day) = (part(0), part(2));
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    Some(days_since_1970(year, month, day) * DAY + part(4) * 3600 + part(6) * 60 + part(8))
+}
+
+/// In the Gregorian calendar: years that begin in March end with the leap day.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468
+}
+
+/// `2026-11-30`.
+fn date(seconds: i64) -> String {
+    let days = seconds.div_euclid(DAY) + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + i64::from(month <= 2))
+}
+
+/// RFC 4514 section 2: the last part first.
+fn subject(mut name: &[u8]) -> Option<String> {
+    let mut parts = Vec::new();
+    while !name.is_empty() {
+        let mut set = Element::of(&mut name, SET)?.content;
+        let mut values = Vec::new();
+        while !set.is_empty() {
+            let mut pair = Element::of(&mut set, SEQUENCE)?.content;
+            let kind = Element::of(&mut pair, OID)?.content;
+            values.push(attribute(kind, &Element::next(&mut pair)?));
+        }
+        parts.push(values.join("+"));
+    }
+    parts.reverse();
+    Some(parts.join(","))
+}
+
+/// Names of RFC 4514 section 3 and those that certificates use beside them.
+const KINDS: &[(&[u8], &str)] = &[
+    (&[0x55, 4, 3], "CN"),
+    (&[0x55, 4, 4], "SN"),
+    (&[0x55, 4, 5], "serialNumber"),
+    (&[0x55, 4, 6], "C"),
+    (&[0x55, 4, 7], "L"),
+    (&[0x55, 4, 8], "ST"),
+    (&[0x55, 4, 9], "STREET"),
+    (&[0x55, 4, 10], "O"),
+    (&[0x55, 4, 11], "OU"),
+    (&[0x55, 4, 12], "title"),
+    (&[0x55, 4, 42], "GN"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1], "emailAddress"),
+];
+
+fn attribute(kind: &[u8], value: &Element<'_>) -> String {
+    let known = KINDS.iter().find(|(oid, _)| *oid == kind).map(|(_, name)| (*name).to_owned());
+    let text = match value.tag {
+        // UTF8String, PrintableString, IA5String.
+        0x0c | 0x13 | 0x16 => std::str::from_utf8(value.content).ok().map(str::to_owned),
+        // BMPString.
+        0x1e => {
+            let units =
+                value.content.chunks(2).map(|pair| pair.iter().fold(0, |sum, b| sum << 8 | u16::from(*b)));
+            char::decode_utf16(units).collect::<Result<String, _>>().ok()
+        }
+        _ => None,
+    };
+    match (known, text) {
+        (Some(name), Some(text)) => format!("{name}={}", escaped(&text)),
+        (name, _) => {
+            let name = name.unwrap_or_else(|| dotted(kind));
+            let hex = value.whole.iter().fold(String::new(), |mut hex, byte| {
+                // It never fails on a String.
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            format!("{name}=#{hex}")
+        }
+    }
+}
+
+/// RFC 4514 section 2.4. Control characters are written as hex too: a subject is one line.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    let last = text.chars().count().saturating_sub(1);
+    for (i, c) in text.chars().enumerate() {
+        match c {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' | '=' => {
+                out.push('\\');
+                out.push(c);
+            }
+            ' ' if i == 0 || i == last => out.push_str("\\ "),
+            '#' if i == 0 => out.push_str("\\#"),
+            c if c.is_control() => {
+                let mut bytes = [0; 4];
+                for byte in c.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(out, "\\{byte:02x}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// An object identifier in numbers.
+fn dotted(oid: &[u8]) -> String {
+    let mut numbers = Vec::new();
+    let mut number = 0_u64;
+    for byte in oid {
+        number = number << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            if numbers.is_empty() {
+                let first = (number / 40).min(2);
+                numbers.extend([first.to_string(), (number - first * 40).to_string()]);
+            } else {
+                numbers.push(number.to_string());
+            }
+            number = 0;
+        }
+    }
+    numbers.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn certificate(change: impl Fn(&mut rcgen::CertificateParams)) -> Vec<u8> {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        change(&mut params);
+        params.self_signed(&key).expect("a certificate").der().to_vec()
+    }
+
+    #[test]
+    fn subjects_are_written_as_rfc_4514_does() {
+        let der = certificate(|params| {
+            let name = &mut params.distinguished_name;
+            name.push(rcgen::DnType::CountryName, "DE");
+            name.push(rcgen::DnType::OrganizationName, "Acme, \"Inc\"");
+            name.push(rcgen::DnType::CommonName, "ann\nGET /");
+        });
+        assert_eq!(Facts::of(&der).subject, "CN=ann\\0aGET /,O=Acme\\, \\\"Inc\\\",C=DE");
+    }
+
+    #[test]
+    fn dates_of_both_forms() {
+        for (year, month, day) in [(1999, 12, 31), (2024, 2, 29), (2049, 12, 31), (2050, 1, 1), (4096, 1, 1)]
+        {
+            let der = certificate(|params| {
+                params.not_before = rcgen::date_time_ymd(1975, 1, 1);
+                params.not_after = rcgen::date_time_ymd(year, month, day);
+            });
+            let validity = Facts::of(&der).validity.expect("dates");
+            assert_eq!(validity.from, 5 * 365 * DAY + DAY, "1972 had a leap day");
+            assert_eq!(date(validity.until), format!("{year}-{month:02}-{day:02}"));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_dates() {
+        let validity = Validity { from: 100 * DAY, until: 200 * DAY };
+        let trouble = |days: i64| validity.trouble(days * DAY).unwrap_or_default();
+        assert_eq!(trouble(150), "");
+        assert_eq!(trouble(186), "");
+        assert_eq!(trouble(187), "expires in 13 days, on 1970-07-20");
+        assert_eq!(trouble(199), "expires in 1 day, on 1970-07-20");
+        assert_eq!(trouble(203), "expired 3 days ago, on 1970-07-20");
+        assert_eq!(trouble(99), "is not valid before 1970-04-11");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            Facts::of(&bytes);
+        }
+
+        #[test]
+        fn a_certificate_with_any_byte_changed_is_read(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            static WHOLE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| certificate(|_| ()));
+            let mut der = WHOLE.clone();
+            let at = at.index(der.len());
+            der[at] = byte;
+            Facts::of(&der);
+        }
+    }
+}
