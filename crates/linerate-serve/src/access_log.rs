@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use linerate_http::server::{HttpDate, RequestHead, Version, push_decimal};
 use linerate_net::Time;
+use linerate_tls::TlsInfo;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
@@ -226,6 +227,7 @@ pub(crate) struct Line<'a> {
     pub(crate) bytes: u64,
     /// From the request's head to the last of these bytes.
     pub(crate) took: Duration,
+    pub(crate) tls: Option<&'a TlsInfo>,
 }
 
 /// A thread's lines until they are handed over.
@@ -343,6 +345,15 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
             out.push(b'"');
         }
     }
+    if let Some(tls) = line.tls {
+        let _ = write!(out, ",\"tls_version\":\"{}\"", tls.agreed.version);
+        let _ = write!(out, ",\"tls_cipher\":\"{}\",\"tls_resumed\":{}", tls.agreed.cipher, tls.is_resumed);
+        if let Some(client) = &tls.client {
+            out.extend_from_slice(b",\"client_subject\":\"");
+            escaped(out, client.subject.as_bytes());
+            out.push(b'"');
+        }
+    }
     if line.head.is_none() && !line.first_line.is_empty() {
         out.extend_from_slice(b",\"request\":\"");
         escaped(out, line.first_line);
@@ -352,7 +363,7 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
 }
 
 /// Text in JSON. What a terminal would obey, or would show in another order than it stands in, is escaped.
-fn escaped(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn escaped(out: &mut Vec<u8>, text: &[u8]) {
     for c in String::from_utf8_lossy(text).chars() {
         let bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         let separator = matches!(c, '\u{2028}' | '\u{2029}');
@@ -391,6 +402,7 @@ mod tests {
             status: 200,
             bytes: 14,
             took: Duration::from_micros(7),
+            tls: None,
         };
         let mut out = Vec::new();
         let date = HttpDate::from_unix(784_111_777);
@@ -471,6 +483,7 @@ mod tests {
                 status: 400,
                 bytes: 0,
                 took: Duration::ZERO,
+                tls: None,
             };
             buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
         }
@@ -501,6 +514,7 @@ mod tests {
                 status: 400,
                 bytes: 0,
                 took: Duration::ZERO,
+                tls: None,
             };
             buffer.add(Time::ZERO, &HttpDate::from_unix(0), &line);
             buffer.hand_over();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use linerate_http::server::{BodyReader, RequestHead};
 use linerate_net::{Close, Conn, Listener, Time};
+use linerate_tls::TlsInfo;
 
 use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
@@ -23,6 +24,8 @@ pub(crate) struct Connection {
     /// Where it was accepted.
     pub(crate) listener: Listener,
     pub(crate) peer: SocketAddr,
+    /// Known with the first bytes, where TLS is spoken.
+    pub(crate) tls: Option<Arc<TlsInfo>>,
     pub(crate) work: Option<Box<Work>>,
     /// Requests read.
     pub(crate) requests: u32,
@@ -159,6 +162,7 @@ pub(crate) struct Asked {
     pub(crate) line: Box<[u8]>,
     /// When its head was read.
     pub(crate) began: Time,
+    pub(crate) tls: Option<Arc<TlsInfo>>,
 }
 
 impl Asked {
@@ -167,7 +171,7 @@ impl Asked {
         let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
         let line = bytes[begin..].split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
         let line = line[..line.len().min(LOGGED_LINE)].into();
-        Asked { peer, head: None, http10: false, head_only: false, keep: false, line, began }
+        Asked { peer, head: None, http10: false, head_only: false, keep: false, line, began, tls: None }
     }
 }
 
@@ -260,6 +264,7 @@ impl Connection {
             conn,
             listener,
             peer,
+            tls: None,
             work: None,
             requests: 0,
             closing: None,

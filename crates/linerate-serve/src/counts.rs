@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use linerate_net::TcpTotals;
+use linerate_tls::Handshakes;
 
+use crate::access_log::escaped;
 use crate::connection::Waits;
 use crate::meter::Measured;
 
@@ -33,6 +35,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) thread: AtomicU32,
     /// Of a TCP in user space; written some times a second.
     tcp: Mutex<Option<TcpTotals>>,
+    /// What the thread's layer counts, where TLS is spoken.
+    tls: OnceLock<Arc<Mutex<Handshakes>>>,
 }
 
 /// One writer: no need for an atomic addition.
@@ -59,6 +63,7 @@ impl Default for ThreadCounts {
             measured: Measured::default(),
             thread: AtomicU32::new(0),
             tcp: Mutex::default(),
+            tls: OnceLock::new(),
         }
     }
 }
@@ -116,6 +121,11 @@ impl ThreadCounts {
         *self.tcp.lock().unwrap_or_else(PoisonError::into_inner) = totals;
     }
 
+    pub(crate) fn set_tls(&self, handshakes: Arc<Mutex<Handshakes>>) {
+        // A thread has one layer.
+        let _ = self.tls.set(handshakes);
+    }
+
     pub(crate) fn answered(&self, status: u16) {
         if let Some(counter) = self.by_status.get(usize::from(status.saturating_sub(FIRST))) {
             bump(counter, 1);
@@ -150,10 +160,19 @@ pub struct Counts {
     pub bytes_out: u64,
     /// What the server's own TCP counts, where it has one (`--io xdp`).
     pub tcp: Option<TcpTotals>,
+    /// TLS handshakes, where TLS is spoken.
+    pub tls: Option<Handshakes>,
 }
 
 /// Adds counts of TCP that may be there.
 fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
+    if let Some(other) = other {
+        sum.get_or_insert_default().merge(other);
+    }
+}
+
+/// The same for handshakes.
+fn add_tls(sum: &mut Option<Handshakes>, other: Option<&Handshakes>) {
     if let Some(other) = other {
         sum.get_or_insert_default().merge(other);
     }
@@ -174,6 +193,8 @@ impl Counts {
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
+        let tls = thread.tls.get().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner));
+        add_tls(&mut self.tls, tls.as_deref());
         for (i, counter) in thread.by_status.iter().enumerate() {
             let n = counter.load(Relaxed);
             if n > 0 {
@@ -195,6 +216,7 @@ impl Counts {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         add_tcp(&mut self.tcp, other.tcp.as_ref());
+        add_tls(&mut self.tls, other.tls.as_ref());
         for (status, n) in &other.by_status {
             *self.by_status.entry(*status).or_default() += n;
         }
@@ -208,9 +230,10 @@ impl Counts {
                 tcp.counters().iter().chain(&tcp.now()).map(|(name, n)| format!("\"{name}\":{n}")).collect();
             format!(",\"tcp\":{{{}}}", all.join(","))
         });
+        let tls = self.tls.as_ref().map(tls_json);
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
-             \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}}}\n",
+             \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
@@ -222,7 +245,22 @@ impl Counts {
             self.blocked,
             self.bytes_in,
             self.bytes_out,
-            tcp.unwrap_or_default()
+            tcp.unwrap_or_default(),
+            tls.unwrap_or_default()
         )
     }
+}
+
+fn tls_json(tls: &Handshakes) -> String {
+    let failed = tls.failed.iter().map(|(why, n)| format!("{}:{n}", quoted(why)));
+    let failed = failed.collect::<Vec<_>>().join(",");
+    format!(",\"tls\":{{\"full\":{},\"resumed\":{},\"failed\":{{{failed}}}}}", tls.full, tls.resumed)
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = vec![b'"'];
+    escaped(&mut out, text.as_bytes());
+    out.push(b'"');
+    String::from_utf8_lossy(&out).into_owned()
 }

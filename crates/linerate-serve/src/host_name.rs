@@ -1,5 +1,6 @@
 //! Host names that have a site of their own.
 
+use std::fmt;
 use std::str::FromStr;
 
 /// A name such as `example.org`, or `*.example.org` for all beneath it; without a port.
@@ -32,6 +33,12 @@ impl FromStr for HostName {
             return Err(BadHostName);
         }
         Ok(HostName { name: rest.to_ascii_lowercase(), wildcard })
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.wildcard { "*." } else { "" }, self.name)
     }
 }
 

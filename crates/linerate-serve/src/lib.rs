@@ -33,6 +33,7 @@ mod flows;
 mod gate;
 mod handler;
 mod host_name;
+mod https;
 mod limits;
 mod listening;
 mod live_stats;
@@ -50,6 +51,7 @@ mod response;
 mod route;
 mod routes;
 mod runtime;
+mod secure;
 mod server;
 mod service;
 mod site;
@@ -77,9 +79,13 @@ pub use extra_fields::ExtraFields;
 pub use files::{FileOptions, FileRoot, Files};
 pub use handler::{Handler, IntoResponse};
 pub use host_name::{BadHostName, HostName};
+pub use https::{BadHsts, Hsts};
 pub use limits::Limits;
 pub use linerate_http::server::{BadField, Fields, HttpDate, Method, RequestHead, Version};
-pub use linerate_tls::{Identity as TlsIdentity, ServerOptions as TlsOptions, ServerTls, TlsError};
+pub use linerate_tls::{
+    Agreed as TlsAgreed, ClientCertificate, Handshakes, Identity as TlsIdentity, ServerOptions as TlsOptions,
+    ServerTls, TlsError, TlsInfo, Validity,
+};
 pub use listening::ListeningSocket;
 pub use live_stats::LiveStats;
 pub use metrics::Metrics;

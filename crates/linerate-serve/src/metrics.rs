@@ -54,6 +54,7 @@ impl Metrics {
         }
         page.loops(self.threads.len(), &turns, longest, counts.blocked);
         page.tcp(&counts);
+        page.tls(&counts);
         page.process(&Process::now());
         page.into_text()
     }
@@ -147,6 +148,34 @@ impl Page {
         }
     }
 
+    fn tls(&mut self, counts: &Counts) {
+        let Some(tls) = &counts.tls else { return };
+        let name = "linerate_tls_handshakes_total";
+        self.family(
+            name,
+            "counter",
+            "TLS handshakes that succeeded: full, or resumed from an earlier session.",
+        );
+        for (kind, n) in [("full", tls.full), ("resumed", tls.resumed)] {
+            self.sample(name, &format!("kind=\"{kind}\""), n);
+        }
+        let name = "linerate_tls_handshakes_failed_total";
+        self.family(name, "counter", "TLS handshakes that failed, by reason.");
+        for (why, n) in &tls.failed {
+            self.sample(name, &format!("reason=\"{}\"", escaped(why)), n);
+        }
+        let name = "linerate_tls_connections_total";
+        self.family(name, "counter", "TLS connections by version and cipher suite.");
+        // Whatever ALPN said.
+        let mut agreed: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for (both, n) in &tls.agreed {
+            *agreed.entry((&both.version, &both.cipher)).or_default() += n;
+        }
+        for ((version, cipher), n) in agreed {
+            self.sample(name, &format!("version=\"{version}\",cipher=\"{cipher}\""), n);
+        }
+    }
+
     fn tcp(&mut self, counts: &Counts) {
         let Some(tcp) = &counts.tcp else { return };
         for (name, n) in tcp.counters() {
@@ -164,6 +193,8 @@ mod tests {
     use crate::Route;
     use crate::meter::Meter;
     use linerate_net::{TcpTotals, Time};
+    use linerate_tls::{Agreed, Handshakes};
+    use std::sync::Mutex;
 
     /// A server of two threads that has done some of everything.
     fn metrics() -> Metrics {
@@ -178,6 +209,14 @@ mod tests {
             meter.end_turn(&thread.measured, now, now + Duration::from_micros(1500));
             thread.set_states([1, 2, 0, 0, 0]);
             thread.set_tcp(Some(TcpTotals::default()));
+            let mut tls = Handshakes { full: 3, resumed: 4, ..Handshakes::default() };
+            for alpn in [None, Some("http/1.1".to_owned())] {
+                let agreed =
+                    Agreed { version: "TLSv1.3".into(), cipher: "TLS13_AES_256_GCM_SHA384".into(), alpn };
+                tls.agreed.insert(agreed, 2);
+            }
+            tls.failed.insert("it said \"no\"".to_owned(), 1);
+            thread.set_tls(Arc::new(Mutex::new(tls)));
         }
         Metrics::new(Arc::new(threads))
     }
@@ -198,6 +237,10 @@ mod tests {
             "linerate_connections{state=\"idle\"} 2".to_owned(),
             "linerate_connections{state=\"head\"} 4".to_owned(),
             "linerate_loops 2".to_owned(),
+            "linerate_tls_handshakes_total{kind=\"resumed\"} 8".to_owned(),
+            "linerate_tls_handshakes_failed_total{reason=\"it said \\\"no\\\"\"} 2".to_owned(),
+            "linerate_tls_connections_total{version=\"TLSv1.3\",cipher=\"TLS13_AES_256_GCM_SHA384\"} 8"
+                .to_owned(),
         ] {
             assert!(page.lines().any(|l| l == line), "{line} in\n{page}");
         }

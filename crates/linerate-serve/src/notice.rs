@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use linerate_net::{NetError, Time};
 
+use crate::Address;
+
 /// Something the operator should know. Each is said once, not for every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,6 +32,8 @@ pub enum Notice {
     AccessLogBehind,
     /// The interface does not give all that was hoped for: fewer threads, or a slower way.
     Interface(String),
+    /// A client spoke TLS to an address that speaks plain HTTP, which `None` does not name.
+    TlsToPlainPort(Option<Address>),
     /// Packets are no longer written down: the file has its size, or the disk is full.
     CaptureEnds(String),
 }
@@ -55,6 +59,13 @@ impl fmt::Display for Notice {
             Notice::Interface(what) | Notice::CaptureEnds(what) => f.write_str(what),
             Notice::AccessLogBehind => {
                 f.write_str("the access log is written too slowly; requests are answered, lines are lost")
+            }
+            Notice::TlsToPlainPort(at) => {
+                let at = at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+                write!(
+                    f,
+                    "a client spoke TLS{at}, where plain HTTP is spoken; it was answered with 400 (said once)"
+                )
             }
             Notice::AccessLogWorks => f.write_str("the access log can be written again"),
         }
@@ -129,6 +140,26 @@ impl Lack {
         self.is_felt.store(false, Relaxed);
         self.notices.tell(&Notice::AcceptWorks);
         None
+    }
+}
+
+/// Clients that speak TLS where plain HTTP is spoken: said once for the whole server.
+#[derive(Clone, Debug)]
+pub(crate) struct Misdirected {
+    notices: Notices,
+    is_said: Arc<AtomicBool>,
+}
+
+impl Misdirected {
+    pub(crate) fn new(notices: Notices) -> Misdirected {
+        Misdirected { notices, is_said: Arc::default() }
+    }
+
+    /// One came to this address.
+    pub(crate) fn came(&self, at: Option<Address>) {
+        if !self.is_said.swap(true, Relaxed) {
+            self.notices.tell(&Notice::TlsToPlainPort(at));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use linerate_net::{Transport, Waker};
+use linerate_net::{Profile, Transport, Waker};
 
 use crate::flows::Ask;
 use crate::server::Server;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What a thread is told.
 pub(crate) enum Order {
     /// Listen at these addresses as well, all or none, and say where. The Unix sockets among them are bound already.
-    Open(Vec<Address>, Vec<ListeningSocket>, Sender<io::Result<Vec<Address>>>),
+    Open(Vec<(Address, Profile)>, Vec<ListeningSocket>, Sender<io::Result<Vec<Address>>>),
     /// Stop listening at these: they were opened a moment ago, and not everywhere.
     Abandon(Vec<Address>),
     /// From now on: these options. Addresses that are not among theirs are drained.
@@ -40,7 +40,7 @@ impl Post {
         self.waker.wake();
     }
 
-    fn open(&self, addresses: &[Address], bound: &[ListeningSocket]) -> io::Result<Vec<Address>> {
+    fn open(&self, addresses: &[(Address, Profile)], bound: &[ListeningSocket]) -> io::Result<Vec<Address>> {
         let (tell, told) = mpsc::channel();
         self.send(Order::Open(addresses.to_vec(), bound.to_vec(), tell));
         told.recv_timeout(PATIENCE).map_err(|_| io::Error::other("a thread does not answer"))?
@@ -50,7 +50,8 @@ impl Post {
 impl Handle {
     /// Goes on with other options: new addresses are listened on, those that are gone are drained as [`Server::unlisten`] does
     /// it, limits and the access log hold from the next request on, `defer_accept` from the next connection on. `threads`, `cores`, `io`,
-    /// `share_port`, `sockets`, `runtime`, `watchdog`, `notices` and `draining` stay as they were. An address that was asked for with port 0 and is asked for again stays the same.
+    /// `share_port`, `sockets`, `runtime`, `watchdog`, `notices` and `draining` stay as they were. `tls` and `tls_at` are for new
+    /// addresses, of a server that began with TLS; what others speak is changed by [`ServerTls`](crate::ServerTls) itself. An address that was asked for with port 0 and is asked for again stays the same.
     ///
     /// # Errors
     /// When a new address can't be listened on; then nothing has changed.
@@ -62,21 +63,10 @@ impl Handle {
             same.nth(nth).map(|(_, chosen)| chosen.clone())
         };
         let mut addresses: Vec<Option<Address>> = options.listen.iter().enumerate().map(known).collect();
-        let unknown = options.listen.iter().zip(&addresses).filter(|(_, a)| a.is_none());
-        let mut new: Vec<Address> = unknown.map(|(at, _)| at.clone()).collect();
-        let bound = bind_all(&new)?;
-        if !new.is_empty() {
-            for (count, post) in self.posts().enumerate() {
-                match post.open(&new, &bound) {
-                    // The first thread chooses the ports.
-                    Ok(opened) => new = opened,
-                    Err(error) => {
-                        self.posts().take(count).for_each(|p| p.send(Order::Abandon(new.clone())));
-                        return Err(error);
-                    }
-                }
-            }
-        }
+        let unknown = options.listen.iter().enumerate().filter(|(i, _)| addresses[*i].is_none());
+        let profile = |i| self.spoken.profile(options.tls_of(i));
+        let new = unknown.map(|(i, at)| Ok((at.clone(), profile(i)?))).collect::<io::Result<_>>()?;
+        let (new, bound) = self.open(new)?;
         let mut new = new.into_iter();
         for address in &mut addresses {
             if address.is_none() {
@@ -95,6 +85,26 @@ impl Handle {
         self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));
         Ok(())
     }
+
+    /// All threads listen at these addresses as well, or none. The ports are chosen then, and Unix sockets bound.
+    fn open(&self, mut new: Vec<(Address, Profile)>) -> io::Result<(Vec<Address>, Vec<ListeningSocket>)> {
+        let mut opened: Vec<Address> = new.iter().map(|(at, _)| at.clone()).collect();
+        let bound = bind_all(&opened)?;
+        if !new.is_empty() {
+            for (count, post) in self.posts().enumerate() {
+                match post.open(&new, &bound) {
+                    // The first thread chooses the ports.
+                    Ok(chosen) => opened = chosen,
+                    Err(error) => {
+                        self.posts().take(count).for_each(|p| p.send(Order::Abandon(opened.clone())));
+                        return Err(error);
+                    }
+                }
+                new.iter_mut().zip(&opened).for_each(|((at, _), chosen)| at.clone_from(chosen));
+            }
+        }
+        Ok((opened, bound))
+    }
 }
 
 impl Thread {
@@ -109,8 +119,8 @@ impl Thread {
             Order::Open(wanted, bound, tell) => {
                 self.bound.extend(bound);
                 let mut opened = Vec::new();
-                for at in &wanted {
-                    match self.listen(server, at) {
+                for (at, profile) in &wanted {
+                    match self.listen(server, at, *profile) {
                         Ok(at) => opened.push(at),
                         Err(error) => {
                             self.abandon(server, &opened);

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use linerate_http::server::{Method, RequestHead};
+use linerate_tls::TlsInfo;
 
 use crate::Address;
 use crate::body::RequestBody;
@@ -16,18 +18,24 @@ pub struct Request {
     body: RequestBody,
     peer: SocketAddr,
     listener: Option<Address>,
+    tls: Option<Arc<TlsInfo>>,
     /// Asks to go on with another protocol, and the connection can be handed over.
     offer: Option<Box<Offer>>,
 }
 
 impl Request {
     pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
-        Request { head, body, peer, listener: None, offer: None }
+        Request { head, body, peer, listener: None, tls: None, offer: None }
     }
 
     /// It came by this address.
     pub(crate) fn by(self, listener: Option<Address>) -> Request {
         Request { listener, ..self }
+    }
+
+    /// It came over TLS.
+    pub(crate) fn over_tls(self, tls: Option<Arc<TlsInfo>>) -> Request {
+        Request { tls, ..self }
     }
 
     /// Its connection can be handed over.
@@ -90,6 +98,11 @@ impl Request {
     /// The client's address. None by a Unix socket, whose clients have none.
     pub fn peer(&self) -> Option<SocketAddr> {
         (!self.peer.ip().is_unspecified()).then_some(self.peer)
+    }
+
+    /// What TLS's handshake came to, with the client's certificate if one was asked for. None: it came over plain HTTP.
+    pub fn tls(&self) -> Option<&Arc<TlsInfo>> {
+        self.tls.as_ref()
     }
 
     /// The address by which it came, as it is listened on: `0.0.0.0:80` stands for all that the machine has. None where the

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linerate_http::server::{Fault, HeadReader, Limits};
+use linerate_tls::TlsInfo;
 
 use crate::body::{RequestBody, Shared};
 use crate::upgrade::{self, Offer};
@@ -32,6 +33,7 @@ pub struct RequestBuilder {
     behind: Vec<Bytes>,
     peer: SocketAddr,
     listener: Option<Address>,
+    tls: Option<Arc<TlsInfo>>,
 }
 
 impl Request {
@@ -46,6 +48,7 @@ impl Request {
             behind: Vec::new(),
             peer: (Ipv4Addr::LOCALHOST, 49152).into(),
             listener: None,
+            tls: None,
         }
     }
 }
@@ -94,6 +97,12 @@ impl RequestBuilder {
         self
     }
 
+    /// Over TLS, after this handshake.
+    pub fn tls(mut self, info: TlsInfo) -> Self {
+        self.tls = Some(Arc::new(info));
+        self
+    }
+
     /// The request.
     ///
     /// # Errors
@@ -126,7 +135,7 @@ impl RequestBuilder {
         };
         let offer = upgrade::is_offered(&head)
             .then(|| Box::new(Offer { draining: Draining::default(), incoming: arrived(self.behind) }));
-        Ok(Request::new(head, body, self.peer).by(self.listener).offering(offer))
+        Ok(Request::new(head, body, self.peer).by(self.listener).over_tls(self.tls).offering(offer))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::engine::explained;
 use crate::extra_fields::ExtraFields;
 use crate::files::{FileRoot, Files};
 use crate::host_name::{HostName, without_port};
+use crate::https::{Hsts, redirect};
 use crate::routes::Routes;
 use crate::table::{OwnTable, RouteTable, What};
 use crate::users::{Known, Users};
@@ -31,6 +32,10 @@ pub struct Content {
     pub error_pages: Vec<(u16, String)>,
     /// Who may ask anything of it. A route may have others.
     pub users: Option<Users>,
+    /// Requests by plain HTTP are redirected to the same URL with `https` and this port.
+    pub redirect_to_https: Option<u16>,
+    /// What responses over HTTPS say of that (`Strict-Transport-Security`).
+    pub hsts: Option<Hsts>,
 }
 
 impl Default for Content {
@@ -43,6 +48,8 @@ impl Default for Content {
             fields: ExtraFields::default(),
             error_pages: Vec::new(),
             users: None,
+            redirect_to_https: None,
+            hsts: None,
         }
     }
 }
@@ -184,6 +191,8 @@ struct Page {
     fields: ExtraFields,
     error_pages: Vec<(u16, String)>,
     users: Option<Users>,
+    redirect_to_https: Option<u16>,
+    hsts: Option<Hsts>,
 }
 
 impl Page {
@@ -195,6 +204,8 @@ impl Page {
             fields: content.fields.clone(),
             error_pages: content.error_pages.clone(),
             users: content.users.clone(),
+            redirect_to_https: content.redirect_to_https,
+            hsts: content.hsts.clone(),
         }
     }
 }
@@ -214,6 +225,10 @@ impl Site {
     /// Answers.
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page(&request);
+        let is_plain = request.tls().is_none();
+        if let Some(port) = page.redirect_to_https.filter(|_| is_plain) {
+            return redirect(&request, port);
+        }
         let reads = matches!(request.method(), Method::Get | Method::Head);
         let routed = page.table.as_ref().and_then(|table| table.route(&request));
         let of_route = routed.as_ref().and_then(|routed| routed.fields.clone());
@@ -239,6 +254,9 @@ impl Site {
         }
         if let Some(route) = route {
             response = response.with_route(route);
+        }
+        if let Some(hsts) = page.hsts.as_ref().filter(|_| !is_plain) {
+            hsts.apply(&mut response);
         }
         if !page.fields.is_empty() {
             page.fields.apply(&mut response);

@@ -18,7 +18,7 @@ use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
 use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::uring::Uring;
 use linerate_net::{HostSecret, ListenOptions, Profile, Time, Transport, Waker, machine};
-use linerate_tls::{ServerTls, TlsLayer};
+use linerate_tls::ServerTls;
 use tokio::sync::oneshot;
 
 use crate::access_log::AccessLog;
@@ -29,10 +29,11 @@ use crate::gate::Gate;
 use crate::limits::{self, Limits};
 use crate::live_stats::LiveStats;
 use crate::metrics::Metrics;
-use crate::notice::{Lack, Notice, Notices};
+use crate::notice::{Lack, Misdirected, Notice, Notices};
 use crate::reload::{Order, Post};
 use crate::routes::Routes;
 use crate::runtime::{Beside, TokioRuntime};
+use crate::secure::Spoken;
 use crate::server::Server;
 use crate::site::{SharedContent, SitePlan};
 use crate::watch::Watchdog;
@@ -78,6 +79,8 @@ pub struct ServerOptions {
     pub sockets: Vec<ListeningSocket>,
     /// Speak TLS on all of them (HTTPS); `None`: plain HTTP.
     pub tls: Option<ServerTls>,
+    /// What single addresses speak instead, by their place in `listen`, or behind it in `sockets`; `None`: plain HTTP.
+    pub tls_at: Vec<(usize, Option<ServerTls>)>,
     /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
@@ -131,6 +134,7 @@ impl Default for ServerOptions {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()],
             sockets: Vec::new(),
             tls: None,
+            tls_at: Vec::new(),
             threads: 1,
             cores: Vec::new(),
             io: Io::default(),
@@ -181,6 +185,7 @@ pub struct Handle {
     pub(crate) bound: Vec<ListeningSocket>,
     /// What the caller supplied.
     pub(crate) sockets: Vec<ListeningSocket>,
+    pub(crate) spoken: Spoken,
     /// TCP is not the kernel's.
     own_tcp: bool,
     _tokio: Beside,
@@ -285,6 +290,16 @@ impl Handle {
         self.gate.open();
     }
 
+    /// All its threads listen.
+    fn begin(&mut self, desk: &Desk, ending: mpsc::Receiver<()>, held: bool) {
+        self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));
+        desk.open(self.posts());
+        self.ending = Mutex::new(Some(ending));
+        if !held {
+            self.accept();
+        }
+    }
+
     fn shut_down(&mut self) {
         // From now on clients of a Unix socket find that nobody is there; those that have connected are accepted.
         self.bound.iter().for_each(ListeningSocket::remove_file);
@@ -387,6 +402,7 @@ where
         asked,
         bound,
         sockets: options.sockets.clone(),
+        spoken: Spoken::new(&options),
         own_tcp: options.io == Io::Xdp,
         _tokio: tokio,
     };
@@ -394,6 +410,7 @@ where
     let watchdog = if options.watchdog { Some(Watchdog::spawn(options.notices.clone())?) } else { None };
     let clients = Arc::<Clients>::default();
     let lack = Lack::new(options.notices.clone());
+    let misdirected = Misdirected::new(options.notices.clone());
     for index in 0..count {
         let ((tell, told), (orders, inbox)) = (mpsc::channel(), mpsc::channel());
         let thread = Thread {
@@ -405,12 +422,13 @@ where
             gate: Arc::clone(&handle.gate),
             watchdog: watchdog.clone(),
             lack: lack.clone(),
+            misdirected: misdirected.clone(),
             inbox,
             scans: Scans::default(),
             link: links.next(),
             over: over.clone(),
             bound: handle.bound.clone(),
-            profile: Profile::default(),
+            spoken: handle.spoken.clone(),
             _alive: alive.clone(),
         };
         let (tokio, make) = (handle._tokio.handle().clone(), make.clone());
@@ -422,12 +440,7 @@ where
         handle.addresses = addresses;
         handle.threads.push(Running { thread, post: Post { orders, waker } });
     }
-    handle.addresses.extend(handle.sockets.iter().map(|socket| socket.address().clone()));
-    desk.open(handle.posts());
-    handle.ending = Mutex::new(Some(ending));
-    if !options.held {
-        handle.accept();
-    }
+    handle.begin(&desk, ending, options.held);
     Ok(handle)
 }
 
@@ -466,6 +479,7 @@ pub(crate) struct Thread {
     gate: Arc<Gate>,
     watchdog: Option<Watchdog>,
     lack: Lack,
+    misdirected: Misdirected,
     inbox: mpsc::Receiver<Order>,
     /// Who waits to be shown connections.
     pub(crate) scans: Scans,
@@ -473,8 +487,7 @@ pub(crate) struct Thread {
     over: Middlewares,
     /// Unix sockets, bound for all threads.
     pub(crate) bound: Vec<ListeningSocket>,
-    /// What a layer over the transport makes of connections.
-    profile: Profile,
+    spoken: Spoken,
     /// Gone with the thread.
     _alive: mpsc::Sender<()>,
 }
@@ -531,8 +544,12 @@ fn of_this_machine() -> StackOptions {
 
 type Told = io::Result<(Vec<Address>, Waker)>;
 
-fn adopt<T: Transport, H: Handler>(server: &mut Server<T, H>, socket: &ListeningSocket) -> io::Result<()> {
-    server.adopt(socket).map_err(|e| io::Error::other(format!("{}: {e}", socket.address())))
+fn adopt<T: Transport, H: Handler>(
+    server: &mut Server<T, H>,
+    socket: &ListeningSocket,
+    profile: Profile,
+) -> io::Result<()> {
+    server.adopt_with(socket, profile).map_err(|e| io::Error::other(format!("{}: {e}", socket.address())))
 }
 
 impl Thread {
@@ -562,12 +579,10 @@ impl Thread {
     }
 
     /// With TLS over the transport, if there is some.
-    fn serve_over<T: Transport, H: Handler>(mut self, wire: T, handler: H, tell: &mpsc::Sender<Told>) {
-        let Some(tls) = &self.options.tls else { return self.serve(wire, handler, tell) };
-        let mut layer = TlsLayer::new();
-        self.profile = layer.add_server(tls);
-        let layered = Layered::new(wire, layer, linerate_net::Limits::default()).with_adopted(self.profile);
-        self.serve(layered, handler, tell);
+    fn serve_over<T: Transport, H: Handler>(self, wire: T, handler: H, tell: &mpsc::Sender<Told>) {
+        let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, tell) };
+        self.counts.set_tls(layer.counts());
+        self.serve(Layered::new(wire, layer, linerate_net::Limits::default()), handler, tell);
     }
 
     fn serve<T: Transport, H: Handler>(mut self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
@@ -585,14 +600,10 @@ impl Thread {
             .with_access_log(self.options.access_log.clone())
             .with_watchdog(self.watchdog.as_ref())
             .with_lack(self.lack.clone())
+            .with_misdirected(self.misdirected.clone())
             .with_measure(self.options.measure)
             .with_draining(self.options.draining.clone());
-        let listen = |at: &Address| self.listen(&mut server, at);
-        let addresses: io::Result<Vec<Address>> = self.options.listen.iter().map(listen).collect();
-        let addresses = addresses.and_then(|addresses| {
-            self.options.sockets.iter().try_for_each(|socket| adopt(&mut server, socket))?;
-            Ok(addresses)
-        });
+        let addresses = self.listen_at_all(&mut server);
         let failed = addresses.is_err();
         let told = addresses.map(|a| (a, waker));
         if tell.send(told).is_err() || failed {
@@ -604,24 +615,35 @@ impl Thread {
         }
     }
 
+    fn listen_at_all<T: Transport, H: Handler>(&self, server: &mut Server<T, H>) -> io::Result<Vec<Address>> {
+        let options = &self.options;
+        let listen = |(index, at)| self.listen(server, at, self.spoken.profile(options.tls_of(index))?);
+        let addresses = options.listen.iter().enumerate().map(listen).collect::<io::Result<_>>()?;
+        for (index, socket) in (options.listen.len()..).zip(&options.sockets) {
+            adopt(server, socket, self.spoken.profile(options.tls_of(index))?)?;
+        }
+        Ok(addresses)
+    }
+
     /// Listens at one more address; the error names it.
     pub(crate) fn listen<T: Transport, H: Handler>(
         &self,
         server: &mut Server<T, H>,
         at: &Address,
+        profile: Profile,
     ) -> io::Result<Address> {
         let at = match at {
             Address::Tcp(at) => *at,
             Address::Unix(_) => {
                 let bound = self.bound.iter().find(|socket| socket.address() == at);
                 let socket = bound.ok_or_else(|| io::Error::other(format!("{at}: it is not bound")))?;
-                return adopt(server, socket).map(|()| at.clone());
+                return adopt(server, socket, profile).map(|()| at.clone());
             }
         };
         let listen = ListenOptions {
             reuse_port: self.options.threads > 1 || self.options.share_port,
             defer: self.options.deferred(),
-            profile: self.profile,
+            profile,
             ..ListenOptions::default()
         };
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{at}: {e}"));

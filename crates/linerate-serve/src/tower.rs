@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use linerate_http::server::{Fields, RequestHead, Version};
+use linerate_tls::TlsInfo;
 use tower_service::Service;
 
 use crate::body::{BodyError, RequestBody, Trailers};
@@ -51,7 +52,8 @@ where
 }
 
 /// As [`tower()`], and each request has its [`Peer`] among its extensions (in axum: `Extension<Peer>`). It is asked for, as `ConnectInfo`
-/// is in axum, since it takes three allocations of each request. Handlers that ask for `ConnectInfo` itself get it from a layer:
+/// is in axum, since it takes three allocations of each request. Requests that come over TLS have their [`TlsInfo`] as well (in axum:
+/// `Extension<Arc<TlsInfo>>`), with the client's certificate. Handlers that ask for `ConnectInfo` itself get it from a layer:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -80,6 +82,24 @@ where
     B::Error: Into<Failure>,
 {
     Bridge::handler(service, true)
+}
+
+/// What a service is told of a request's connection.
+#[derive(Clone, Default)]
+struct Told {
+    peer: Option<Peer>,
+    tls: Option<Arc<TlsInfo>>,
+}
+
+impl Told {
+    fn put(self, extensions: &mut http::Extensions) {
+        if let Some(peer) = self.peer {
+            extensions.insert(peer);
+        }
+        if let Some(tls) = self.tls {
+            extensions.insert(tls);
+        }
+    }
 }
 
 /// What one thread's requests have in common.
@@ -131,11 +151,9 @@ impl Translated {
 
     /// A request with this head. Inlined, since it is large and would be copied once more.
     #[inline(always)]
-    fn request(&self, body: RequestBody, peer: Option<Peer>) -> http::Request<TowerBody> {
+    fn request(&self, body: RequestBody, told: Told) -> http::Request<TowerBody> {
         let mut request = http::Request::from_parts(self.parts.clone(), TowerBody::new(body));
-        if let Some(peer) = peer {
-            request.extensions_mut().insert(peer);
-        }
+        told.put(request.extensions_mut());
         request
     }
 
@@ -174,8 +192,11 @@ where
         move |request: Request| Answering { state: bridge.begin(request), bridge: Rc::clone(&bridge) }
     }
 
-    fn peer_of(&self, request: &Request) -> Option<Peer> {
-        request.peer().filter(|_| self.tells_peer).map(Peer)
+    fn told(&self, request: &Request) -> Told {
+        if !self.tells_peer {
+            return Told::default();
+        }
+        Told { peer: request.peer().map(Peer), tls: request.tls().cloned() }
     }
 
     fn begin(&self, request: Request) -> State<S, S::Future, B> {
@@ -184,7 +205,7 @@ where
             let begun = Bytes::copy_from_slice(request.head().bytes());
             let upgrade = Taken {
                 begun,
-                peer: self.peer_of(&request),
+                told: self.told(&request),
                 draining: offer.draining.clone(),
                 websocket: request
                     .field("upgrade")
@@ -192,7 +213,7 @@ where
             };
             return State::HandedOver(Box::pin(hand_over(service, upgrade)));
         }
-        let tells = self.peer_of(&request);
+        let told = self.told(&request);
         let (head, body, _) = request.into_parts();
         let same = match self.translated(&head) {
             Ok(same) => same,
@@ -202,7 +223,7 @@ where
         // Who waits here is polled again at once, with the waker of its own.
         match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {
-                let request = same.request(body, tells);
+                let request = same.request(body, told);
                 drop(same);
                 State::Called(self.calls.put(service.call(request)))
             }
@@ -211,7 +232,7 @@ where
                 // The one that was asked has its place in the queue: it belongs to this request.
                 let fresh = service.clone();
                 let asked = std::mem::replace(&mut *service, fresh);
-                State::Unready(Box::new((asked, same.request(body, tells))))
+                State::Unready(Box::new((asked, same.request(body, told))))
             }
         }
     }
@@ -318,7 +339,7 @@ where
 struct Taken {
     /// Its bytes.
     begun: Bytes,
-    peer: Option<Peer>,
+    told: Told,
     draining: Draining,
     websocket: bool,
 }
@@ -334,18 +355,16 @@ where
     B::Data: 'static,
     B::Error: Into<Failure>,
 {
-    let Taken { begun, peer, draining, websocket } = upgrade;
+    let Taken { begun, told, draining, websocket } = upgrade;
     let (draining, watched) = draining.of_connection();
     // Not cloned: that would count as taken by the handler.
     let draining = Cell::new(Some(draining));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let mut service = service.clone();
-        let draining = draining.take();
+        let (draining, told) = (draining.take(), told.clone());
         async move {
             let mut request = request.map(TowerBody::incoming);
-            if let Some(peer) = peer {
-                request.extensions_mut().insert(peer);
-            }
+            told.put(request.extensions_mut());
             if let Some(draining) = draining {
                 request.extensions_mut().insert(draining);
             }

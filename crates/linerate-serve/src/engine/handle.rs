@@ -22,16 +22,7 @@ impl<H: Handler> Engine<H> {
         c.requests = c.requests.saturating_add(1);
         c.progressed = true;
         self.counts.request();
-        let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
-        let asked = Asked {
-            peer: self.rules.client(&head, c.peer),
-            head: Some(Rc::clone(&head)),
-            http10: head.version() == Version::Http10,
-            head_only: head.method() == Method::Head,
-            keep: head.keep_alive() && !worn_out,
-            line: Box::default(),
-            began: self.now,
-        };
+        let asked = self.asked(c, &head);
         if !asked.keep {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
@@ -65,6 +56,7 @@ impl<H: Handler> Engine<H> {
         }
         let request = Request::new(head, body, asked.peer)
             .by(self.place(c))
+            .over_tls(c.tls.clone())
             .offering(c.held.then(|| Offer::new(&self.goodbye)));
         self.enter();
         let handler = &self.handler;
@@ -83,6 +75,21 @@ impl<H: Handler> Engine<H> {
             }
         }
         used
+    }
+
+    /// What the answer must know of a request.
+    fn asked(&self, c: &Connection, head: &Rc<RequestHead>) -> Asked {
+        let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
+        Asked {
+            peer: self.rules.client(head, c.peer),
+            head: Some(Rc::clone(head)),
+            http10: head.version() == Version::Http10,
+            head_only: head.method() == Method::Head,
+            keep: head.keep_alive() && !worn_out,
+            line: Box::default(),
+            began: self.now,
+            tls: c.tls.clone(),
+        }
     }
 
     /// The error: in how many seconds it may.

@@ -13,7 +13,8 @@ impl<H: Handler> Engine<H> {
         let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
         let took = self.now - asked.began;
         let (head, first_line) = (asked.head.as_deref(), &*asked.line);
-        log.add(self.now, &self.date, &Line { peer: asked.peer, head, first_line, status, bytes, took });
+        let tls = asked.tls.as_deref();
+        log.add(self.now, &self.date, &Line { peer: asked.peer, head, first_line, status, bytes, took, tls });
     }
 
     /// The line of a response that is handed over piece by piece; its head is in `out` already if `begun`.

@@ -21,6 +21,7 @@ use crate::connection::{Answer, Asked, Connection, Waits, Work};
 use crate::counts::ThreadCounts;
 use crate::limits::{self, Limits};
 use crate::meter::Meter;
+use crate::notice::Misdirected;
 use crate::tasks::{Ready, Tasks};
 use crate::watch::{Watch, Watchdog};
 use crate::{Address, Draining, Handler};
@@ -60,6 +61,7 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
+    pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, where somebody reads them.
     pub(crate) meter: Option<Meter>,
     /// Connections by what they wait for.
@@ -94,6 +96,7 @@ impl<H: Handler> Engine<H> {
             read_elsewhere: Vec::new(),
             log: None,
             watch: None,
+            misdirected: None,
             meter: None,
             states: Default::default(),
             serial: 0,

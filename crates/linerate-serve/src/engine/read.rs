@@ -13,6 +13,11 @@ use crate::clients::{Preface, preface};
 use crate::connection::{Asked, Connection, Incoming};
 use crate::{Handler, limits};
 
+/// How TLS begins: a handshake record of version 3.x (RFC 8446 section 5.1).
+fn is_client_hello(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[22, 3])
+}
+
 impl<H: Handler> Engine<H> {
     /// Takes received bytes: what can't be used yet is kept.
     pub(crate) fn input(&mut self, c: &mut Connection, bytes: &[u8]) {
@@ -95,10 +100,25 @@ impl<H: Handler> Engine<H> {
                     at += self.request(c, head, &bytes[at..]);
                 }
                 Ok(None) => return (at, bytes.len() - at),
+                Err(_) if is_client_hello(&bytes[at..]) => self.refuse_tls(c),
                 Err(fault) => self.refuse(c, Asked::by_none(c.peer, &bytes[at..], self.now), fault),
             }
         }
         (at, 0)
+    }
+
+    /// A client speaks TLS, and this address does not.
+    fn refuse_tls(&mut self, c: &mut Connection) {
+        if let Some(misdirected) = &self.misdirected {
+            misdirected.came(self.place(c));
+        }
+        let asked = Asked::by_none(c.peer, b"TLS to a plain HTTP port", self.now);
+        self.refuse_with(
+            c,
+            asked,
+            400,
+            "this port speaks plain HTTP, not TLS; use http:// instead of https://",
+        );
     }
 
     /// A body that isn't all there, or comes in chunks.

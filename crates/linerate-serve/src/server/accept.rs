@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Time, Transport};
+use linerate_net::{Close, Conn, ListenOptions, Listener, NetError, Profile, Time, Transport};
 
 use super::Server;
 use crate::connection::{Connection, Waits};
@@ -25,7 +25,13 @@ impl<T: Transport, H: Handler> Server<T, H> {
     /// # Errors
     /// As the transport says: those whose TCP is not the kernel's can't.
     pub fn adopt(&mut self, socket: &ListeningSocket) -> Result<(), NetError> {
+        self.adopt_with(socket, Profile::default())
+    }
+
+    /// The same with what a layer makes of its connections.
+    pub(crate) fn adopt_with(&mut self, socket: &ListeningSocket, profile: Profile) -> Result<(), NetError> {
         let listener = self.transport.adopt(socket.duplicate()?)?;
+        self.transport.set_profile(listener, profile);
         self.remember(listener, socket.address().clone());
         Ok(())
     }

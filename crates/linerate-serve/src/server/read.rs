@@ -11,6 +11,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
             self.transport.receive(data, |_| {});
             return;
         };
+        if c.requests == 0 && c.tls.is_none() {
+            c.tls = self.transport.about(conn).and_then(|about| about.downcast().ok());
+        }
         let engine = &mut self.engine;
         let before = c.requests;
         match self.transport.receive(data, |bytes| engine.input(&mut c, bytes)) {

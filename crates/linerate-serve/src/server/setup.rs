@@ -10,7 +10,7 @@ use crate::access_log::{AccessLog, LogBuffer};
 use crate::clients::{ClientRules, Clients};
 use crate::counts::ThreadCounts;
 use crate::limits::Limits;
-use crate::notice::Lack;
+use crate::notice::{Lack, Misdirected};
 use crate::watch::Watchdog;
 use crate::{Draining, Handler};
 
@@ -57,6 +57,11 @@ impl<T: Transport, H: Handler> Server<T, H> {
     #[must_use]
     pub fn with_draining(mut self, draining: Draining) -> Self {
         self.engine.goodbye = draining;
+        self
+    }
+
+    pub(crate) fn with_misdirected(mut self, misdirected: Misdirected) -> Self {
+        self.engine.misdirected = Some(misdirected);
         self
     }
 
