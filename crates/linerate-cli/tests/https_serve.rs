@@ -8,10 +8,11 @@ mod serving;
 
 use std::io::Read;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::{measured, number, run};
 use issued::Issued;
+use issued::kept::Kept;
 use real::find;
 use serving::{Server, serve, transports};
 
@@ -85,18 +86,8 @@ fn another_certificate_is_shown_after_sighup_and_connections_stay() {
     let Some((good, _)) = curl(&issued, &server, &[], "/") else { return };
     assert!(good);
     let Some(openssl) = find("openssl") else { return };
-    let mut open = Command::new(openssl)
-        .args(["s_client", "-quiet", "-connect", &server.address])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut ask = |more: &str| {
-        let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-        open.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
-    };
-    ask("");
+    let mut open = Kept::to(&openssl, &server.address);
+    open.ask("");
     let other = Issued::to("localhost");
     for name in ["cert.pem", "key.pem"] {
         std::fs::copy(other.file(name), issued.file(name)).unwrap();
@@ -107,10 +98,8 @@ fn another_certificate_is_shown_after_sighup_and_connections_stay() {
         assert!(std::time::Instant::now() < until, "the new certificate is never shown");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    ask("Connection: close\r\n");
-    let mut text = String::new();
-    open.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    open.wait().unwrap();
+    open.ask("Connection: close\r\n");
+    let text = open.all();
     assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
 }
 
@@ -211,4 +200,84 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(said.code, Some(2), "{flags:?}: {}", said.err);
         assert!(said.err.contains(expected), "{flags:?}: {}", said.err);
     }
+}
+
+/// What `/stats` says of handshakes, once it says `all` of them.
+fn handshakes(metrics: &str, all: u64) -> serde_json::Value {
+    let until = std::time::Instant::now() + serving::PATIENCE;
+    loop {
+        let answer = serving::get(metrics, "/stats");
+        let stats: serde_json::Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let failed = stats["tls"]["failed"].as_object().unwrap().values().filter_map(|n| n.as_u64());
+        let sum = number(&stats, "/tls/full") + number(&stats, "/tls/resumed") + failed.sum::<u64>();
+        if sum == all {
+            return stats["tls"].clone();
+        }
+        assert!(std::time::Instant::now() < until, "{stats}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn handshakes_are_counted_and_have_no_longer_than_a_head() {
+    let issued = Issued::to("localhost");
+    let cacert = issued.file("cert.pem");
+    let server = https(&issued, &["--metrics", "127.0.0.1:0", "--threads", "2", "--header-timeout", "300ms"]);
+    let line = server.line();
+    let metrics = line.strip_prefix("metrics on http://").and_then(|line| line.strip_suffix("/metrics"));
+    let metrics = metrics.unwrap_or_else(|| panic!("{line}"));
+    let url = format!("https://localhost:{}/", port(&server));
+    let (document, _) =
+        measured(&["-4", "--cacert", &cacert, "-c", "1", "--per-connection", "1", "-n", "20", &url]);
+    let (full, resumed) = (number(&document, "/tls/full"), number(&document, "/tls/resumed"));
+    let counted = handshakes(metrics, full + resumed);
+    assert_eq!((number(&counted, "/full"), number(&counted, "/resumed")), (full, resumed), "{counted}");
+    // Nothing, half a record, plain HTTP, no TLS at all, and a client that goes.
+    let begin = std::time::Instant::now();
+    for bytes in
+        [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x17\x03\x03\x00\x01x"]
+    {
+        let mut stream = server.connect();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end too.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(begin.elapsed() < serving::PATIENCE, "{bytes:?}");
+    }
+    server.connect();
+    let counted = handshakes(metrics, full + resumed + 5);
+    let failed = counted["failed"].as_object().unwrap();
+    let n = |part: &str| -> u64 {
+        failed.iter().filter(|(why, _)| why.contains(part)).filter_map(|(_, n)| n.as_u64()).sum()
+    };
+    assert_eq!(n("it took too long"), 2, "{counted}");
+    assert_eq!(n("plain HTTP to a TLS port"), 1, "{counted}");
+    assert_eq!(n("the peer closed the connection during the handshake"), 1, "{counted}");
+    let page = serving::get(metrics, "/metrics");
+    let sample = "linerate_tls_handshakes_failed_total{reason=\"plain HTTP to a TLS port\"} 1";
+    assert!(page.lines().any(|line| line == sample), "{page}");
+}
+
+#[test]
+fn the_access_log_has_what_was_agreed_on_and_who_the_client_is() {
+    let issued = Issued::with("localhost", |params| {
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "Acme, Inc");
+    });
+    let (cert, key, log) = (issued.file("cert.pem"), issued.file("key.pem"), issued.file("access.log"));
+    let server = https(&issued, &["--tls-client-ca", &cert, "--access-log", &log, "--log-format", "json"]);
+    for version in [&["--tls-max", "1.2"][..], &["--tlsv1.3"]] {
+        let flags = [version, &["--cert", &cert, "--key", &key]].concat();
+        let Some((good, text)) = curl(&issued, &server, &flags, "/") else { return };
+        assert!(good, "{text}");
+    }
+    server.stop();
+    let log = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (line, version) in lines.iter().zip(["TLSv1.2", "TLSv1.3"]) {
+        assert_eq!((&line["tls_version"], &line["tls_resumed"]), (&version.into(), &false.into()), "{line}");
+        assert!(line["tls_cipher"].as_str().unwrap().starts_with("TLS"), "{line}");
+        assert_eq!(line["client_subject"], "O=Acme\\, Inc,CN=localhost", "{line}");
+    }
+    assert_eq!(lines.len(), 2, "{log}");
 }

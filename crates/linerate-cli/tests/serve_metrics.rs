@@ -143,10 +143,21 @@ fn a_loop_that_is_held_is_seen() {
 
 /// All names that a server with something of everything gives.
 fn names() -> (String, BTreeSet<String>) {
-    let (server, place) = measured(&["--threads", "2"]);
-    server.get("/status/503");
+    let more = ["--threads", "2", "--tls-self-signed", "--listen", "http://127.0.0.1:0"];
+    let server = serve(&[&["--metrics", "127.0.0.1:0"], &more[..]].concat());
+    let plain = server.listening();
+    let place = server.line();
+    let place = place.strip_prefix("metrics on http://").and_then(|place| place.strip_suffix("/metrics"));
+    get(&plain, "/status/503");
+    get(&plain, "/");
+    let url = format!("https://{}/", server.address);
+    let load = Command::new(assert_cmd::cargo::cargo_bin!("linerate"))
+        .args(["load", "-k", "-n", "1", &url])
+        .output();
+    assert!(load.unwrap().status.success());
+    // Plain HTTP where TLS is spoken is a handshake that fails.
     server.get("/");
-    let page = page(&place);
+    let page = page(place.unwrap());
     server.stop();
     let names = page.lines().filter(|line| !line.starts_with('#'));
     let names = names.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect();

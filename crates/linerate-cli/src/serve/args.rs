@@ -9,8 +9,9 @@ use clap::Args;
 use linerate_load::plan::units::{parse_count, parse_duration};
 use linerate_net::link::fault::FaultOptions;
 use linerate_serve::misbehave::Fault as Wrong;
-use linerate_serve::{Address, ExtraFields, HostName, Io, ListeningSocket, LogFormat, Network};
+use linerate_serve::{Address, ExtraFields, HostName, Hsts, Io, ListeningSocket, LogFormat, Network};
 
+use super::tls::TlsArgs;
 use crate::args::values;
 
 const TLS: &str = "HTTPS";
@@ -45,9 +46,11 @@ pub(crate) struct ServeArgs {
     pub(super) check_config: bool,
     /// Where to listen: ADDR:PORT (port 0 picks one) or unix:/path; repeatable (127.0.0.1:8080)
     ///
+    /// With a certificate all addresses speak HTTPS; http://ADDR:PORT stays plain.
+    ///
     /// Sockets that a service manager passes (LISTEN_FDS) are listened on as well; they take the place of the default.
-    #[arg(long, value_name = "ADDR:PORT|unix:PATH", value_parser = place)]
-    pub(super) listen: Vec<Address>,
+    #[arg(long, value_name = "[http://]ADDR:PORT|unix:PATH", value_parser = listen)]
+    pub(super) listen: Vec<Listen>,
     /// Threads, each with its own loop and connections (as many as there are cores)
     #[arg(short, long, value_name = "N", value_parser = threads)]
     pub(super) threads: Option<usize>,
@@ -94,7 +97,10 @@ pub(crate) struct ServeArgs {
     /// Add a header field to every response, as in --header 'Cache-Control: max-age=60'; repeatable
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub(super) header: Vec<(String, String)>,
-    /// Speak HTTPS on all addresses, with the certificate in this PEM file: the chain, the server's own first. SIGHUP reads it again
+    /// Speak HTTPS with the certificate in this PEM file: the chain, the server's own first
+    ///
+    /// It is read again when it changes, and at SIGHUP. A certificate that has expired, is not valid yet or ends within 14 days is
+    /// warned of. [[listener]] and [[host]] of a configuration file may have their own, chosen by the name that clients ask for (SNI).
     #[arg(long, value_name = "FILE", help_heading = TLS)]
     pub(super) tls_cert: Option<PathBuf>,
     /// Private key of --tls-cert
@@ -106,6 +112,17 @@ pub(crate) struct ServeArgs {
     /// Ask clients for a certificate that one of those in this PEM file signed
     #[arg(long, value_name = "FILE", help_heading = TLS)]
     pub(super) tls_client_ca: Option<PathBuf>,
+    /// Send this OCSP response (DER) with the certificate; read again when it changes
+    #[arg(long, value_name = "FILE", help_heading = TLS)]
+    pub(super) tls_ocsp: Option<PathBuf>,
+    /// Redirect requests by plain HTTP to the first address that speaks HTTPS
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = TLS)]
+    pub(super) redirect_to_https: Option<bool>,
+    /// Say in responses over HTTPS that browsers shall use nothing else for so long (Strict-Transport-Security), such as 365d
+    ///
+    /// Or the whole value: 'max-age=31536000; includeSubDomains'.
+    #[arg(long, value_name = "TIME", value_parser = hsts, help_heading = TLS)]
+    pub(super) hsts: Option<Hsts>,
     /// Write a line per answer to this file, - for standard output
     #[arg(long, value_name = "FILE|-")]
     pub(super) access_log: Option<String>,
@@ -223,6 +240,8 @@ pub(super) struct SiteArgs {
     pub(super) try_files: Vec<String>,
     pub(super) error_pages: Vec<(u16, String)>,
     pub(super) users: Option<UsersArgs>,
+    pub(super) redirect_to_https: Option<bool>,
+    pub(super) hsts: Option<Hsts>,
 }
 
 /// Who may come in: a file of names and hashes, and what browsers call the place.
@@ -235,9 +254,30 @@ pub(super) struct UsersArgs {
 /// Addresses with a site of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) listen: Vec<Address>,
+    pub(super) listen: Vec<Listen>,
     pub(super) site: SiteArgs,
     pub(super) hosts: Vec<HostArgs>,
+    pub(super) tls: TlsArgs,
+}
+
+/// An address, and what it speaks if that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listen {
+    pub(super) at: Address,
+    pub(super) scheme: Option<Scheme>,
+}
+
+/// `http://` or `https://` in front of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl From<Address> for Listen {
+    fn from(at: Address) -> Listen {
+        Listen { at, scheme: None }
+    }
 }
 
 /// Host names with a site of their own.
@@ -245,6 +285,7 @@ pub(super) struct Place {
 pub(super) struct HostArgs {
     pub(super) names: Vec<HostName>,
     pub(super) site: SiteArgs,
+    pub(super) tls: TlsArgs,
 }
 
 /// A route of the configuration file; what can be seen without opening anything is checked already.
@@ -294,6 +335,9 @@ impl ServeArgs {
             tls_key: self.tls_key.or(others.tls_key),
             tls_self_signed: self.tls_self_signed.or(others.tls_self_signed),
             tls_client_ca: self.tls_client_ca.or(others.tls_client_ca),
+            tls_ocsp: self.tls_ocsp.or(others.tls_ocsp),
+            redirect_to_https: self.redirect_to_https.or(others.redirect_to_https),
+            hsts: self.hsts.or(others.hsts),
             access_log: self.access_log.or(others.access_log),
             log_format: self.log_format.or(others.log_format),
             metrics: self.metrics.or(others.metrics),
@@ -334,6 +378,8 @@ impl ServeArgs {
             try_files: self.try_files.clone(),
             error_pages: self.error_pages.clone(),
             users: self.users.clone(),
+            redirect_to_https: self.redirect_to_https,
+            hsts: self.hsts.clone(),
         }
     }
 
@@ -345,7 +391,25 @@ impl ServeArgs {
 
     /// Every address: those of the usual site, then those of listeners, in the order of the file.
     pub(super) fn addresses(&self) -> Vec<Address> {
-        self.listen.iter().chain(self.places.iter().flat_map(|place| &place.listen)).cloned().collect()
+        let own = self.places.iter().flat_map(|place| &place.listen);
+        self.listen.iter().chain(own).map(|listen| listen.at.clone()).collect()
+    }
+
+    /// What is said of TLS for the whole server.
+    pub(super) fn tls(&self) -> TlsArgs {
+        TlsArgs {
+            cert: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            self_signed: self.tls_self_signed == Some(true),
+            client_ca: self.tls_client_ca.clone(),
+            ocsp: self.tls_ocsp.clone(),
+        }
+    }
+
+    /// Whether requests by plain HTTP are redirected somewhere.
+    pub(super) fn redirects_to_https(&self) -> bool {
+        let said = self.places.iter().map(|place| place.site.redirect_to_https);
+        said.chain([self.redirect_to_https]).any(|said| said == Some(true))
     }
 }
 
@@ -376,6 +440,32 @@ pub(crate) fn place(text: &str) -> Result<Address, String> {
         None => address(text).map(Address::Tcp),
         Some("") => Err("unix: needs the path of a socket, as in unix:/run/linerate.sock".to_owned()),
         Some(path) => Ok(PathBuf::from(path).into()),
+    }
+}
+
+/// An address to listen on.
+pub(super) fn listen(text: &str) -> Result<Listen, String> {
+    with_scheme(text, place)
+}
+
+/// The same in a file.
+pub(super) fn listen_beside(text: &str, config: &Path) -> Result<Listen, String> {
+    with_scheme(text, |text| beside(text, config))
+}
+
+fn with_scheme(text: &str, read: impl Fn(&str) -> Result<Address, String>) -> Result<Listen, String> {
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let found = schemes.into_iter().find_map(|(begin, scheme)| Some((text.strip_prefix(begin)?, scheme)));
+    let (rest, scheme) = found.map_or((text, None), |(rest, scheme)| (rest, Some(scheme)));
+    let rest = if scheme.is_some() { rest.trim_end_matches('/') } else { rest };
+    Ok(Listen { at: read(rest)?, scheme })
+}
+
+/// A time, or all that is said.
+pub(super) fn hsts(text: &str) -> Result<Hsts, String> {
+    match parse_duration(text) {
+        Ok(time) => Ok(Hsts::seconds(time.as_secs())),
+        Err(_) => text.parse().map_err(|e| format!("{e}")),
     }
 }
 

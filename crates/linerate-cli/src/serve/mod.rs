@@ -5,6 +5,7 @@ mod args;
 mod config;
 mod events;
 mod identity;
+mod renew;
 mod running;
 mod tls;
 
@@ -22,10 +23,10 @@ use signal_hook::iterator::Signals;
 
 pub(crate) use args::{ServeArgs, place};
 
-use self::args::SiteArgs;
-use self::identity::Identity;
-use self::running::Running;
+use self::args::{Scheme, SiteArgs};
 pub(crate) use self::running::cannot_listen;
+use self::running::{Prepared, Running};
+use self::tls::TlsArgs;
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
 
@@ -42,20 +43,19 @@ pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
     events::print();
     // Before the signals are taken over: a pipe is waited for as long as its writer is at work, and Ctrl-C must end that.
     let args = settled(typed)?;
+    let prepared = Prepared::new(&args)?;
     if args.check_config {
-        Identity::of(&args)?;
-        running::check(&args)?;
-        let with_tls = tls::of(&args)?.is_some();
-        if with_tls && !is_fast(&args) {
-            return Err(https_misbehaves());
-        }
+        prepared.warnings().iter().for_each(|warning| say(warning));
         let what = typed.config.as_ref().map_or("the flags".into(), |file| file.display().to_string());
         say(&format!("{what}: sound"));
         return Ok(Exit::Fine);
     }
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
         .map_err(|e| Fault::ours(format!("signals cannot be listened to: {e}")))?;
-    let counts = if is_fast(&args) { well(typed, args, &mut signals)? } else { badly(&args, &mut signals)? };
+    let counts = match is_fast(&args) {
+        true => well(typed, args, prepared, &mut signals)?,
+        false => badly(&args, &mut signals)?,
+    };
     say(&answered(&counts));
     Ok(Exit::Fine)
 }
@@ -84,10 +84,10 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
         None => typed.clone(),
     };
     if args.listen.is_empty() && args.places.is_empty() && args.sockets.is_empty() {
-        args.listen.push(SocketAddr::from(([127, 0, 0, 1], 8080)).into());
+        args.listen.push(Address::from(SocketAddr::from(([127, 0, 0, 1], 8080))).into());
     }
     let says = |flag: Option<bool>| flag == Some(true);
-    let site = SiteArgs { demo_routes: false, ..args.site() };
+    let site = SiteArgs { demo_routes: false, redirect_to_https: None, hsts: None, ..args.site() };
     let usual = site != SiteArgs::default() || !args.hosts.is_empty();
     let usual = usual || says(args.files_only) || says(args.demo_routes);
     if args.listen.is_empty() && args.sockets.is_empty() && usual {
@@ -140,11 +140,19 @@ fn settled(typed: &ServeArgs) -> Result<ServeArgs, Fault> {
     if let Some(file) = &args.pcap_out {
         can_be_written("--pcap-out", file, "name a file in a folder that exists")?;
     }
+    log_is_named(&args)?;
+    if !is_fast(&args) {
+        misbehaves_alone(&args)?;
+    }
+    Ok(args)
+}
+
+fn log_is_named(args: &ServeArgs) -> Result<(), Fault> {
     if args.log_format.is_some() && args.access_log.is_none() {
         return Err(Fault::input("--log-format says how the access log looks, but there is none")
             .hint("name one by --access-log"));
     }
-    Ok(args)
+    Ok(())
 }
 
 /// What is said of files needs some; files alone go with no demo routes.
@@ -192,10 +200,15 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
 }
 
 /// Serves until it is told to end.
-fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
+fn well(
+    typed: &ServeArgs,
+    args: ServeArgs,
+    prepared: Prepared,
+    signals: &mut Signals,
+) -> Result<Counts, Fault> {
     // Descriptors are what many connections need first; fewer are fewer connections.
     let _ = machine::raise_nofile();
-    let mut running = Running::start(args)?;
+    let mut running = Running::start(args, prepared)?;
     let dead = running.end_with_the_last_thread(signals)?;
     running.announce();
     tell(ServiceState::Ready);
@@ -213,7 +226,7 @@ fn well(typed: &ServeArgs, args: ServeArgs, signals: &mut Signals) -> Result<Cou
         }
         if typed.config.is_none() {
             running.reopen_log();
-            if let Err(fault) = running.renew_certificate() {
+            if let Err(fault) = running.renew_certificates() {
                 say(&format!("the certificate stays as it was: {fault}"));
             }
             continue;
@@ -250,12 +263,8 @@ fn is_fast(args: &ServeArgs) -> bool {
     args.misbehave.iter().all(|w| matches!(w, Wrong::CloseAfter(_)))
 }
 
-fn https_misbehaves() -> Fault {
-    Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags")
-}
-
-/// Misbehaves until it is told to end.
-fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
+/// A server that misbehaves has few of the other flags.
+fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
     let own = !args.routes.is_empty() || !args.places.is_empty() || !args.hosts.is_empty();
     if !args.header.is_empty() {
         return Err(Fault::input("--header does not go with this --misbehave"));
@@ -269,8 +278,9 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     if !args.sockets.is_empty() {
         return Err(Fault::input("sockets that a service manager passes do not go with this --misbehave"));
     }
-    if args.tls_cert.is_some() || args.tls_self_signed == Some(true) {
-        return Err(https_misbehaves());
+    let tls = args.tls() != TlsArgs::default() || args.redirect_to_https == Some(true) || args.hsts.is_some();
+    if tls || args.listen.iter().any(|listen| listen.scheme == Some(Scheme::Https)) {
+        return Err(Fault::input("HTTPS does not go with this --misbehave").hint("leave out the --tls flags"));
     }
     if args.metrics.is_some() {
         return Err(
@@ -280,8 +290,15 @@ fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     if args.share_port == Some(true) {
         return Err(Fault::input("--share-port does not go with this --misbehave"));
     }
-    let listen: Option<Vec<SocketAddr>> = args.listen.iter().map(Address::tcp).collect();
-    let listen = listen.ok_or_else(|| Fault::input("--listen unix: does not go with this --misbehave"))?;
+    if args.listen.iter().any(|listen| listen.at.tcp().is_none()) {
+        return Err(Fault::input("--listen unix: does not go with this --misbehave"));
+    }
+    Ok(())
+}
+
+/// Misbehaves until it is told to end.
+fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
+    let listen: Vec<SocketAddr> = args.listen.iter().filter_map(|listen| listen.at.tcp()).collect();
     let servers: Result<Vec<_>, Fault> = (listen.iter())
         .map(|at| {
             let how = args.misbehave.iter().copied().collect();

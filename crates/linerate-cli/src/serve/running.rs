@@ -2,15 +2,15 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_net::machine;
 use linerate_serve::{
     AccessLog, Address, Content, Contents, Counts, ExtraFields, FileOptions, FileRoot, Handle, Host,
-    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, ServerTls,
-    SharedContent, TlsIdentity, spawn_site, spawn_with,
+    HostName, LogTarget, Metrics, Notices, Request, Response, RouteTable, Rule, ServerOptions, SharedContent,
+    spawn_site, spawn_with,
 };
 
 use signal_hook::iterator::Signals;
@@ -18,7 +18,9 @@ use signal_hook::iterator::Signals;
 use super::args::{HostArgs, Place, Route, SiteArgs, UsersArgs, within};
 use super::config::NoRule;
 use super::identity::Identity;
-use super::{ServeArgs, options, say, tls};
+use super::renew::{self, Shown};
+use super::tls::Tls;
+use super::{ServeArgs, options, say};
 use crate::fault::{Fault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
@@ -37,29 +39,48 @@ pub(super) struct Running {
     content: SharedContent,
     log: Option<AccessLog>,
     metrics: Option<Handle>,
-    tls: Option<ServerTls>,
+    tls: Arc<Mutex<Shown>>,
+}
+
+/// What flags and file name, looked at and opened: `--check-config` ends with it, and a server begins with it.
+pub(super) struct Prepared {
+    identity: Option<Identity>,
+    sites: Sites,
+    tls: Tls,
+}
+
+impl Prepared {
+    pub(super) fn new(args: &ServeArgs) -> Result<Prepared, Fault> {
+        let (identity, sites) = (Identity::of(args)?, Sites::open(args)?);
+        Ok(Prepared { identity, sites, tls: Tls::of(args, None)? })
+    }
+
+    /// Certificates that have expired, are not valid yet or end soon.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.tls.warnings()
+    }
 }
 
 impl Running {
-    pub(super) fn start(args: ServeArgs) -> Result<Running, Fault> {
+    pub(super) fn start(args: ServeArgs, prepared: Prepared) -> Result<Running, Fault> {
+        let Prepared { identity, sites, tls } = prepared;
         let threads = args.threads.unwrap_or_else(|| machine::allowed_cores().len());
-        let identity = Identity::of(&args)?;
-        let sites = Sites::open(&args)?;
-        let content = SharedContent::new(sites.at(&args.addresses()));
+        let content = SharedContent::new(sites.at(&args.addresses(), &tls));
         let log = access_log(&args)?;
-        let tls = tls::of(&args)?;
         let held = identity.is_some();
-        let options =
-            ServerOptions { access_log: log.clone(), tls: tls.clone(), held, ..options(&args, threads) };
+        let mut options = ServerOptions { access_log: log.clone(), held, ..options(&args, threads) };
+        tls.add_to(&mut options, &args);
         let server = spawn_site(options, content.clone()).map_err(|e| cannot_listen(&e))?;
         // Ports that were chosen are known now, and to nobody else before they are announced.
-        content.replace(sites.at(&resolved(&args, &server)));
+        content.replace(sites.at(&resolved(&args, &server), &tls));
         let metrics = args.metrics.as_ref().map(|at| serve_metrics(at, &server)).transpose()?;
         if let Some(identity) = identity {
             identity.take()?;
             // Nothing was served with more rights.
             server.accept();
         }
+        let tls = Arc::new(Mutex::new(Shown::new(tls)));
+        renew::watch(&tls)?;
         Ok(Running { args, threads, server, content, log, metrics, tls })
     }
 
@@ -67,11 +88,10 @@ impl Running {
     pub(super) fn reload(&mut self, args: ServeArgs) -> Result<(), Fault> {
         if self.needs_restart(&args) {
             return Err(Fault::input(
-                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group, whether TLS is spoken, tls_client_ca and misbehave hold until a restart",
+                "threads, pin, io, interface, busy_poll, pcap_out, fault, share_port, user, group and misbehave hold until a restart",
             ));
         }
-        let sites = Sites::open(&args)?;
-        let identity = if args.tls_self_signed == Some(true) { None } else { tls::identity(&args)? };
+        let (sites, tls) = (Sites::open(&args)?, self.next_tls(&args)?);
         let same_log = args.access_log == self.args.access_log && args.log_format == self.args.log_format;
         let log = if same_log { self.log.clone() } else { access_log(&args)? };
         let same_metrics = args.metrics == self.args.metrics;
@@ -79,10 +99,11 @@ impl Running {
             Some(at) => Some(serve_metrics(at, &self.server)?),
             None => None,
         };
-        let options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
+        let mut options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
+        tls.add_to(&mut options, &args);
         // Whoever comes by a new address must not be shown what is there for others.
         let before = self.content.get();
-        let (mut meanwhile, new) = (before.clone(), sites.at(&args.addresses()));
+        let (mut meanwhile, new) = (before.clone(), sites.at(&args.addresses(), &tls));
         let is_new = |at: &Address| before.places.iter().all(|(known, _)| known != at);
         meanwhile.hosts.extend(new.hosts.into_iter().filter(|host| host.at.as_ref().is_some_and(is_new)));
         meanwhile.places.extend(new.places);
@@ -91,8 +112,8 @@ impl Running {
             self.content.replace(before);
             return Err(self.in_the_way(&args).unwrap_or_else(|| cannot_listen(&e)));
         }
-        self.content.replace(sites.at(&resolved(&args, &self.server)));
-        self.show(identity.as_ref());
+        self.content.replace(sites.at(&resolved(&args, &self.server), &tls));
+        self.shown().succeed(tls)?;
         self.log = log;
         if same_log {
             self.reopen_log();
@@ -122,25 +143,28 @@ impl Running {
         let pin = args.pin.unwrap_or(false) != self.args.pin.unwrap_or(false);
         let interface = (&args.interface, args.busy_poll, &args.pcap_out, &args.fault)
             != (&self.args.interface, self.args.busy_poll, &self.args.pcap_out, &self.args.fault);
-        let speaks = |args: &ServeArgs| args.tls_cert.is_some() || args.tls_self_signed == Some(true);
-        let tls = speaks(args) != speaks(&self.args) || args.tls_client_ca != self.args.tls_client_ca;
         let share = args.share_port.unwrap_or(false) != self.args.share_port.unwrap_or(false);
         let user = (&args.user, &args.group) != (&self.args.user, &self.args.group);
-        threads || io || pin || interface || share || user || tls || args.misbehave != self.args.misbehave
+        threads || io || pin || interface || share || user || args.misbehave != self.args.misbehave
     }
 
-    /// Reads the files of the certificate and its key again. One that was made for this run stays.
-    pub(super) fn renew_certificate(&self) -> Result<(), Fault> {
-        if self.args.tls_self_signed != Some(true) {
-            self.show(tls::identity(&self.args)?.as_ref());
+    /// What addresses are to speak from now on.
+    fn next_tls(&self, args: &ServeArgs) -> Result<Tls, Fault> {
+        let shown = self.shown();
+        let tls = Tls::of(args, Some(shown.tls()))?;
+        if tls.needs_restart(shown.tls()) {
+            return Err(Fault::input("whether an address speaks TLS holds until a restart"));
         }
-        Ok(())
+        Ok(tls)
     }
 
-    fn show(&self, identity: Option<&TlsIdentity>) {
-        if let (Some(tls), Some(identity)) = (&self.tls, identity) {
-            tls.replace(identity);
-        }
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the files of certificates again. One that was made for this run stays.
+    pub(super) fn renew_certificates(&self) -> Result<(), Fault> {
+        self.shown().renew()
     }
 
     /// The access log is opened anew, after it was renamed.
@@ -152,11 +176,10 @@ impl Running {
 
     /// Says where it listens, and what it answers there.
     pub(super) fn announce(&self) {
-        let addresses = self.server.addrs();
-        for address in addresses {
-            say(&listening(address, self.tls.is_some()));
+        let (addresses, args) = (self.server.addrs(), &self.args);
+        for (address, tls) in addresses.iter().zip(self.shown().tls().speaks(args)) {
+            say(&listening(address, tls));
         }
-        let args = &self.args;
         let own: usize = args.places.iter().map(|place| place.listen.len()).sum();
         if addresses.len() > own {
             let has = answers(&args.site(), args.hosts.len());
@@ -206,11 +229,6 @@ impl Running {
     }
 }
 
-/// Whether all that `args` name can be opened; nothing is written.
-pub(super) fn check(args: &ServeArgs) -> Result<(), Fault> {
-    Sites::open(args).map(drop)
-}
-
 /// Where the server listens, in the order of [`ServeArgs::addresses`]: ports are chosen.
 fn resolved(args: &ServeArgs, server: &Handle) -> Vec<Address> {
     let mut own = server.addrs().iter();
@@ -229,19 +247,31 @@ struct Sites {
 struct OpenSite {
     content: Content,
     hosts: Vec<(Vec<HostName>, Content)>,
+    /// Requests by plain HTTP, also to the hosts.
+    redirects_to_https: bool,
 }
 
 impl OpenSite {
     fn open(site: &SiteArgs, hosts: &[HostArgs]) -> Result<OpenSite, Fault> {
+        let content = |of: &SiteArgs| Ok::<_, Fault>(Content { hsts: site.hsts.clone(), ..content(of)? });
         let hosts = hosts.iter().map(|host| Ok((host.names.clone(), content(&host.site)?)));
-        Ok(OpenSite { content: content(site)?, hosts: hosts.collect::<Result<_, Fault>>()? })
+        Ok(OpenSite {
+            content: content(site)?,
+            hosts: hosts.collect::<Result<_, Fault>>()?,
+            redirects_to_https: site.redirect_to_https == Some(true),
+        })
     }
 
-    fn hosts_at(&self, at: Option<&Address>) -> impl Iterator<Item = Host> {
+    fn content_with(&self, content: &Content, https: Option<u16>) -> Content {
+        let redirect_to_https = https.filter(|_| self.redirects_to_https);
+        Content { redirect_to_https, ..content.clone() }
+    }
+
+    fn hosts_at(&self, at: Option<&Address>, https: Option<u16>) -> impl Iterator<Item = Host> {
         self.hosts.iter().map(move |(names, content)| Host {
             at: at.cloned(),
             names: names.clone(),
-            content: content.clone(),
+            content: self.content_with(content, https),
         })
     }
 }
@@ -249,20 +279,28 @@ impl OpenSite {
 impl Sites {
     fn open(args: &ServeArgs) -> Result<Sites, Fault> {
         let usual = OpenSite::open(&args.site(), &args.hosts)?;
-        let place = |place: &Place| Ok((place.listen.len(), OpenSite::open(&place.site, &place.hosts)?));
+        let place = |place: &Place| {
+            let site = SiteArgs {
+                redirect_to_https: place.site.redirect_to_https.or(args.redirect_to_https),
+                hsts: place.site.hsts.clone().or_else(|| args.hsts.clone()),
+                ..place.site.clone()
+            };
+            Ok((place.listen.len(), OpenSite::open(&site, &place.hosts)?))
+        };
         Ok(Sites { usual, places: args.places.iter().map(place).collect::<Result<_, Fault>>()? })
     }
 
     /// `addresses`: as [`ServeArgs::addresses`] has them, in that order.
-    fn at(&self, addresses: &[Address]) -> Contents {
+    fn at(&self, addresses: &[Address], tls: &Tls) -> Contents {
+        let https = tls.https_port(addresses);
         let own: usize = self.places.iter().map(|(count, _)| count).sum();
         let mut rest = addresses[addresses.len().saturating_sub(own)..].iter();
-        let mut contents = Contents::from(self.usual.content.clone());
-        contents.hosts.extend(self.usual.hosts_at(None));
+        let mut contents = Contents::from(self.usual.content_with(&self.usual.content, https));
+        contents.hosts.extend(self.usual.hosts_at(None, https));
         for (count, site) in &self.places {
             for at in rest.by_ref().take(*count) {
-                contents.places.push((at.clone(), site.content.clone()));
-                contents.hosts.extend(site.hosts_at(Some(at)));
+                contents.places.push((at.clone(), site.content_with(&site.content, https)));
+                contents.hosts.extend(site.hosts_at(Some(at), https));
             }
         }
         contents
@@ -311,7 +349,9 @@ fn content(site: &SiteArgs) -> Result<Content, Fault> {
     let users = site.users.as_ref().map(UsersArgs::read).transpose();
     let users = users.map_err(|why| Fault::input(format!("the users: {why}")))?;
     let error_pages = site.error_pages.clone();
-    Ok(Content { root, routes: site.demo_routes, table, fields, error_pages, users })
+    let content =
+        Content { root, routes: site.demo_routes, table, fields, error_pages, users, ..Content::default() };
+    Ok(content)
 }
 
 /// Checked before; only a directory can have gone since.

@@ -1,6 +1,8 @@
 //! Certificates that tests make for themselves.
 #![allow(dead_code)] // each test program uses a part
 
+pub(crate) mod kept;
+
 use std::path::Path;
 
 /// A certificate in a file of its own, and its key.

@@ -27,6 +27,9 @@ const WHOLE: &[&str] = &[
     "tls_key",
     "tls_self_signed",
     "tls_client_ca",
+    "tls_ocsp",
+    "redirect_to_https",
+    "hsts",
     "access_log",
     "log_format",
     "metrics",
@@ -73,7 +76,7 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
     let count = |key: &str| top.read(key, |i| value(i, args::count));
     Ok(ServeArgs {
         config: None,
-        listen: values(&top, "listen", |text| args::beside(text, path))?,
+        listen: values(&top, "listen", |text| args::listen_beside(text, path))?,
         threads: top.read("threads", |i| value(i, args::threads))?,
         pin: flag("pin")?,
         io: top.read("io", parsed_word)?,
@@ -89,6 +92,9 @@ fn parse(text: &str, path: &Path) -> Result<ServeArgs, FileError> {
         tls_key: top.read("tls_key", |i| beside(i, path))?,
         tls_self_signed: flag("tls_self_signed")?,
         tls_client_ca: top.read("tls_client_ca", |i| beside(i, path))?,
+        tls_ocsp: top.read("tls_ocsp", |i| beside(i, path))?,
+        redirect_to_https: flag("redirect_to_https")?,
+        hsts: top.read("hsts", |i| value(i, args::hsts))?,
         access_log: top.read("access_log", |i| log(i, path))?,
         log_format: top.read("log_format", parsed_word)?,
         metrics: top.read("metrics", |i| value(i, |text| args::beside(text, path)))?,
@@ -218,7 +224,7 @@ mod tests {
         let hash = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234";
         std::fs::write(folder.path().join("staff.htpasswd"), format!("ann:{hash}\n")).expect("written");
         let all = parse(&blocks.concat(), &folder.path().join("serve.toml")).expect("sound");
-        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (4, 4, 1));
+        assert_eq!((blocks.len(), all.routes.len(), all.places.len()), (5, 4, 2));
         assert_eq!(
             (all.listen.len(), all.max_connections, all.places[0].site.routes.len()),
             (2, Some(50_000), 1)
@@ -292,6 +298,12 @@ mod tests {
         "realm = \"a\"",
         "users = \"no/such\"",
         "users = \"/dev/null\"",
+        "hsts = \"soon\"",
+        "redirect_to_https = \"yes\"",
+        "[[host]]\nname = \"a\"\ntls_cert = \"cert.pem\"",
+        "[[host]]\nname = \"a\"\ntls_client_ca = \"cert.pem\"",
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\ntls_key = \"key.pem\"",
+        "[[listener]]\nlisten = \"ftp://127.0.0.1:1\"",
         "check_config = true",
         "[[host]]\ndir = \".\"",
         "[[host]]\nname = \"example.org:80\"",

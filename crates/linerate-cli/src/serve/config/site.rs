@@ -11,8 +11,9 @@ use linerate_serve::{
     Rule, Users,
 };
 
-use super::super::args::{self, HostArgs, Place, Route, SiteArgs, To, UsersArgs};
-use super::{WHOLE, beside, directory, values};
+use super::super::args::{self, HostArgs, Listen, Place, Route, SiteArgs, To, UsersArgs};
+use super::super::tls::TlsArgs;
+use super::{WHOLE, beside, directory, value, values};
 use crate::fault::said;
 
 /// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
@@ -47,8 +48,15 @@ pub(super) const KEYS: &[&str] = &[
     "realm",
 ];
 
+/// What a host says of TLS, and a listener too.
+const CERTIFICATE: &[&str] = &["tls_cert", "tls_key", "tls_ocsp"];
+
 const LISTENER: Keys = Keys {
-    known: &[KEYS, &["listen", "host"]],
+    known: &[
+        KEYS,
+        CERTIFICATE,
+        &["listen", "host", "tls_self_signed", "tls_client_ca", "redirect_to_https", "hsts"],
+    ],
     elsewhere: &[
         (WHOLE, "is said for the whole server, not for a listener"),
         (&["name", "server_name"], "is said by [[listener.host]]"),
@@ -56,8 +64,12 @@ const LISTENER: Keys = Keys {
 };
 
 const HOST: Keys = Keys {
-    known: &[KEYS, &["name"]],
+    known: &[KEYS, CERTIFICATE, &["name"]],
     elsewhere: &[
+        (
+            &["tls_self_signed", "tls_client_ca", "redirect_to_https", "hsts"],
+            "is said for the whole server or in [[listener]], not for a host",
+        ),
         (WHOLE, "is said for the whole server, not for a host"),
         (
             &["listen"],
@@ -91,7 +103,8 @@ pub(super) fn listeners(top: &Table<'_>, config: &Path) -> Result<Vec<Place>, Fi
             item.error(format!("listener: {} of them: at most {LISTENERS} are possible", tables.len()))
         );
     }
-    let mut taken: Vec<Address> = values(top, "listen", |text| args::beside(text, config))?;
+    let usual: Vec<Listen> = values(top, "listen", |text| args::listen_beside(text, config))?;
+    let mut taken: Vec<Address> = usual.into_iter().map(|listen| listen.at).collect();
     tables.iter().map(|table| listener(table, config, &mut taken)).collect()
 }
 
@@ -100,14 +113,40 @@ fn listener(table: &Table<'_>, config: &Path, taken: &mut Vec<Address>) -> Resul
         let message = "a listener needs its address, as in listen = \"127.0.0.1:9000\"";
         return Err(table.source.error(table.span.clone(), message));
     };
-    let listen = values(table, "listen", |text| args::beside(text, config))?;
-    for (at, written) in listen.iter().zip(item.one_or_more()) {
+    let listen: Vec<Listen> = values(table, "listen", |text| args::listen_beside(text, config))?;
+    for (Listen { at, .. }, written) in listen.iter().zip(item.one_or_more()) {
         if !at.is_open() && taken.contains(at) {
             return Err(written.error(format!("listen: {at} is to be listened on twice")));
         }
         taken.push(at.clone());
     }
-    Ok(Place { listen, site: site(table, config)?, hosts: hosts(table, config)? })
+    let (site, hosts) = (site(table, config)?, hosts(table, config)?);
+    Ok(Place { listen, site, hosts, tls: tls(table, config)? })
+}
+
+/// What a listener or a host says of TLS.
+fn tls(table: &Table<'_>, config: &Path) -> Result<TlsArgs, FileError> {
+    let file = |key: &str| table.read(key, |i| beside(i, config));
+    let tls = TlsArgs {
+        cert: file("tls_cert")?,
+        key: file("tls_key")?,
+        self_signed: table.read("tls_self_signed", Item::flag)?.unwrap_or(false),
+        client_ca: file("tls_client_ca")?,
+        ocsp: file("tls_ocsp")?,
+    };
+    let alone = match (&tls.cert, &tls.key) {
+        (Some(_), None) => Some(("tls_cert", "tls_cert: its private key is missing; name it by tls_key")),
+        (None, Some(_)) => Some(("tls_key", "tls_key: the certificate is missing; name it by tls_cert")),
+        (Some(_), Some(_)) if tls.self_signed => Some((
+            "tls_self_signed",
+            "tls_self_signed: tls_cert names a certificate; leave out one of the two",
+        )),
+        _ => None,
+    };
+    match alone.and_then(|(key, why)| Some((table.get(key)?, why))) {
+        Some((item, why)) => Err(item.error(why)),
+        None => Ok(tls),
+    }
 }
 
 /// What a listener or a host says of its site.
@@ -121,6 +160,8 @@ fn site(table: &Table<'_>, config: &Path) -> Result<SiteArgs, FileError> {
         try_files: try_files(table)?,
         error_pages: error_pages(table)?,
         users: users(table, config)?,
+        redirect_to_https: table.read("redirect_to_https", Item::flag)?,
+        hsts: table.read("hsts", |i| value(i, args::hsts))?,
     };
     if site.dir.is_none()
         && let Some(item) = ["list", "try_files", "error_pages"].iter().find_map(|key| table.get(key))
@@ -164,7 +205,8 @@ pub(super) fn hosts(table: &Table<'_>, config: &Path) -> Result<Vec<HostArgs>, F
         if taken.len() == before {
             return Err(names.error("name: none is written here; leave out the [[host]]"));
         }
-        all.push(HostArgs { names: taken[before..].to_vec(), site: site(table, config)? });
+        let names = taken[before..].to_vec();
+        all.push(HostArgs { names, site: site(table, config)?, tls: tls(table, config)? });
     }
     Ok(all)
 }

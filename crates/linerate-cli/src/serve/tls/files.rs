@@ -1,0 +1,110 @@
+//! Certificates, keys and OCSP responses in files, and a certificate that is made.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use linerate_load::plan::tls::PemFile;
+use linerate_net::InputFile;
+use linerate_serve::{Address, ServerTls, TlsIdentity, TlsOptions};
+
+use crate::args::tls::pem;
+use crate::fault::{Fault, said};
+
+/// Largest OCSP response. Reason: they have some kilobytes.
+const OCSP_BYTES: u64 = 64 << 10;
+
+/// A certificate, its key and what its issuer says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Files {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) ocsp: Option<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn read(&self) -> Result<Named, Fault> {
+        let (chain, key) = (pem("--tls-cert", &self.cert)?, pem("--tls-key", &self.key)?);
+        let identity = identity(&chain, &key)?;
+        let identity = match &self.ocsp {
+            Some(path) => identity.with_ocsp(ocsp(path)?),
+            None => identity,
+        };
+        Ok(Named { place: chain.path, identity })
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.cert, &self.key].into_iter().chain(&self.ocsp).map(PathBuf::as_path)
+    }
+}
+
+fn identity(chain: &PemFile, key: &PemFile) -> Result<TlsIdentity, Fault> {
+    let chain = (chain.path.as_str(), chain.text.as_bytes());
+    TlsIdentity::from_pem(chain, (&key.path, key.text.as_bytes())).map_err(|e| Fault::input(e.to_string()))
+}
+
+/// An OCSP response: DER, which begins with a sequence (RFC 6960 section 4.2.1).
+fn ocsp(path: &Path) -> Result<Vec<u8>, Fault> {
+    let bad = |why: &str| Fault::input(format!("--tls-ocsp {}: {why}", path.display()));
+    let mut response = Vec::new();
+    let file = InputFile::open(path).map_err(|e| bad(&said(&e)))?;
+    file.take(OCSP_BYTES + 1).read_to_end(&mut response).map_err(|e| bad(&said(&e)))?;
+    if response.first() != Some(&0x30) || response.len() as u64 > OCSP_BYTES {
+        return Err(bad("it is no OCSP response in DER").hint("openssl ocsp -respout FILE writes one"));
+    }
+    Ok(response)
+}
+
+/// A certificate and where it comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    place: String,
+    pub(super) identity: TlsIdentity,
+}
+
+/// What was read for the addresses of one place.
+#[derive(Clone, Debug)]
+pub(super) struct Material {
+    pub(super) usual: Named,
+    pub(super) named: Vec<(String, Named)>,
+    pub(super) client_roots: Option<PemFile>,
+}
+
+impl Material {
+    pub(super) fn identities(&self) -> Vec<(String, TlsIdentity)> {
+        self.named.iter().map(|(name, named)| (name.clone(), named.identity.clone())).collect()
+    }
+
+    pub(super) fn build(&self) -> Result<ServerTls, Fault> {
+        let mut options = TlsOptions::new(self.usual.identity.clone());
+        options.named = self.identities();
+        options.alpn = vec![b"http/1.1".to_vec()];
+        options.client_roots = self.client_roots.clone().map(|file| (file.path, file.text.into_bytes()));
+        options.build().map_err(|e| Fault::input(e.to_string()))
+    }
+
+    /// Certificates that have expired, are not valid yet or end soon.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+        let all = std::iter::once(&self.usual).chain(self.named.iter().map(|(_, named)| named));
+        let trouble = |named: &Named| {
+            let trouble = named.identity.validity()?.trouble(now)?;
+            Some(format!("warning: the certificate in {} {trouble}", named.place))
+        };
+        all.filter_map(trouble).collect()
+    }
+}
+
+/// For localhost and the addresses that are listened on.
+pub(super) fn self_signed(addresses: &[Address]) -> Result<Named, Fault> {
+    let mut names = vec!["localhost".to_owned()];
+    names.extend(addresses.iter().filter_map(Address::tcp).map(|at| at.ip().to_string()));
+    let failed = |e: rcgen::Error| Fault::ours(format!("no certificate can be made: {e}"));
+    let key = rcgen::KeyPair::generate().map_err(failed)?;
+    let mut params = rcgen::CertificateParams::new(names).map_err(failed)?;
+    params.distinguished_name.push(rcgen::DnType::CommonName, "localhost");
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    let file = |text| PemFile { path: "--tls-self-signed".to_owned(), text };
+    let identity = identity(&file(certificate.pem()), &file(key.serialize_pem()))?;
+    Ok(Named { place: "--tls-self-signed".to_owned(), identity })
+}
