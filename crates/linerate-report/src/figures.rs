@@ -1,11 +1,11 @@
-//! What follows from an outcome by arithmetic alone.
+//! Figures that follow from an outcome by arithmetic.
 
 use linerate_load::histogram::Histogram;
 use linerate_load::outcome::Line;
 use linerate_load::plan::Pace;
 use linerate_load::{Outcome, Plan};
 
-/// Whether requests are due at times of their own, whatever the answers do.
+/// Whether requests have due times that do not depend on responses (an open loop).
 pub(crate) fn is_open(plan: &Plan) -> bool {
     !matches!(plan.pace, Pace::Closed)
 }
@@ -21,13 +21,13 @@ pub(crate) fn per_second(n: u64, outcome: &Outcome) -> f64 {
     if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
 }
 
-/// Which share of the line `bytes` took.
+/// The share of the line's capacity that `bytes` took.
 pub(crate) fn line_share(bytes: u64, line: &Line, outcome: &Outcome) -> f64 {
     per_second(bytes, outcome) * 8.0 / (line.bits_per_second.max(1) as f64)
 }
 
-/// The latency that checks and single figures mean: from due in an open loop, from sent in a closed one. `None` when
-/// the plan gave latencies up or none was measured.
+/// The latency that checks and single figures mean: from due in an open loop, from sent in a closed
+/// one. `None` when the plan gave latencies up or none was measured.
 pub(crate) fn main_latency<'a>(plan: &Plan, outcome: &'a Outcome) -> Option<&'a Histogram> {
     if plan.throughput {
         return None;

@@ -1,9 +1,11 @@
-//! Turns outcomes into what people and machines read: plain data in, text out. Measures nothing, opens nothing.
+//! Turns outcomes into text for people and documents for machines: plain data in, text out. It
+//! measures nothing and opens no file.
 //!
 //! * [`summary`]: the end of a run, for a terminal; readable without colour.
-//! * [`live`]: a run while it lasts, as a view that is redrawn or as plain lines.
-//! * [`json`]: the versioned document ([`schema`]) that scripts and dashboards read.
-//! * [`passive`]: calls that were seen in packets; [`diagram`]: what went to and fro, for a terminal and as SVG.
+//! * [`live`]: a run in progress, as a redrawn view or as plain lines.
+//! * [`json`]: the versioned document ([`schema`]) for scripts and dashboards.
+//! * [`passive`]: calls reassembled from packets; [`diagram`]: segments between two ends, for a
+//!   terminal and as SVG.
 //! * [`explain`]: why a call is slow, as text and as a document.
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
@@ -33,17 +35,17 @@ pub use style::Style;
 /// Everything a report of one run is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// What was to be done.
+    /// The plan of the run.
     pub plan: &'a Plan,
-    /// What came of it.
+    /// The results.
     pub outcome: &'a Outcome,
-    /// What the plan's checks found, in the plan's order.
+    /// The results of the plan's checks, in the plan's order.
     pub checks: &'a [CheckResult],
-    /// Where it happened.
+    /// The machine and software of the run.
     pub environment: &'a Environment,
 }
 
-/// Where a run happened: what someone needs to know to repeat it.
+/// The environment of a run: all that is needed to repeat it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// The command as it was typed.

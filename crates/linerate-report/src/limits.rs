@@ -3,29 +3,34 @@
 /// Rows of the text histogram. Reason: it must fit a screen together with the rest of the summary.
 pub const HISTOGRAM_ROWS: usize = 10;
 
-/// Statuses listed one by one in the summary; the rest are added up. Reason: a fuzzing server can send 900 of them.
+/// Statuses listed one by one in the summary; the rest are added up. Reason: a fuzzing server can
+/// send 900 of them.
 pub const STATUSES: usize = 8;
 
-/// Bad answers printed in the summary (all kept samples are in the JSON). Reason: the first few show the cause.
+/// Bad responses printed in the summary (all kept samples are in the JSON). Reason: the first few
+/// show the cause.
 pub const BAD_SAMPLES: usize = 3;
 
-/// Lines of a bad answer's head that are printed. Reason: the status line and a few fields tell; a page of cookies doesn't.
+/// Lines of a bad response's head that are printed. Reason: the status line and a few fields
+/// suffice; a page of cookies does not help.
 pub const HEAD_LINES: usize = 4;
 
 /// Request names listed in the summary; the rest are in the JSON. Reason: one screen.
 pub const NAMES: usize = 20;
 
-/// Width at which the summary and the live view stop growing. Reason: longer bars tell nothing more.
+/// Width at which the summary and the live view stop growing. Reason: longer bars add no
+/// information.
 pub const WIDTH: u16 = 100;
 
 /// Width below which the live view gives way to plain lines. Reason: its lines would be cut.
 pub const LEAST_WIDTH: u16 = 60;
 
-/// Answers that must lie beyond a percentile before it is printed without a mark. Reason: with fewer, one slow
-/// answer more or less moves it.
+/// Responses that must lie beyond a percentile before it is printed without a mark. Reason: with
+/// fewer, a single slow response moves it.
 pub const BEYOND: f64 = 10.0;
 
-/// Receives of a call that its document lists. Reason: the first tell their rhythm; a large answer has thousands.
+/// Receives of a call that its document lists. Reason: the first ones show the rhythm; a large
+/// response has thousands.
 pub const RECEIVES: usize = 200;
 
 /// Causes that are read of a document to compare with. Reason: a diagnosis names a few.

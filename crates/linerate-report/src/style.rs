@@ -1,13 +1,13 @@
 //! How text may look: colour and characters are additions, never the only carrier of a meaning.
 
-/// What the place where text is shown can do.
+/// The abilities of the terminal or file that shows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Colour and weight by escape sequences.
     pub colour: bool,
     /// Characters beyond ASCII (bars, the micro sign).
     pub unicode: bool,
-    /// Columns.
+    /// Columns of the terminal.
     pub width: u16,
 }
 
@@ -18,27 +18,27 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Emphasised.
+    /// `text` in bold, if the style has colour.
     pub fn bold(&self, text: &str) -> String {
         self.sgr("1", text)
     }
 
-    /// In the background.
+    /// `text` dimmed, if the style has colour.
     pub fn dim(&self, text: &str) -> String {
         self.sgr("2", text)
     }
 
-    /// Good.
+    /// `text` in the colour of success, if the style has colour.
     pub fn good(&self, text: &str) -> String {
         self.sgr("32", text)
     }
 
-    /// To be looked at.
+    /// `text` in the colour of a warning, if the style has colour.
     pub fn warn(&self, text: &str) -> String {
         self.sgr("33", text)
     }
 
-    /// Bad.
+    /// `text` in the colour of failure, if the style has colour.
     pub fn bad(&self, text: &str) -> String {
         self.sgr("1;31", text)
     }
@@ -47,7 +47,7 @@ impl Style {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A bar of `share` (0 to 1) of `width` columns; something is visible of anything above 0.
+    /// A bar of `share` (0 to 1) of `width` columns. A share above 0 is always visible.
     pub fn bar(&self, share: f64, width: usize) -> String {
         const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         if share <= 0.0 {
@@ -61,8 +61,8 @@ impl Style {
         "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
     }
 
-    /// `text` broken into lines of at most the style's width, each after `indent`. Control characters are dropped:
-    /// what a server sent must not steer the terminal.
+    /// `text` broken into lines of at most the style's width, each after `indent`. Control
+    /// characters are dropped: what a server sent must not steer the terminal.
     pub fn wrapped(&self, indent: &str, text: &str) -> String {
         let room = usize::from(self.width).saturating_sub(indent.chars().count()).max(20);
         let mut out = String::new();

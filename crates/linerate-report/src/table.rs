@@ -1,4 +1,5 @@
-//! Ways of sending side by side: a row each, with the ratio to the first; and a sentence on what one sees.
+//! Ways of sending side by side: a row each, with the ratio to the first; and a sentence on what
+//! one sees.
 
 use crate::style::Style;
 use crate::units;
@@ -6,7 +7,7 @@ use crate::units;
 /// One way and what it reached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Its name.
+    /// Name of the way, for the first column.
     pub name: String,
     /// How it was done, short.
     pub how: String,
@@ -18,13 +19,13 @@ pub struct Row {
     pub p99_us: f64,
     /// Processor time of the client per request, microseconds.
     pub cpu_us: Option<f64>,
-    /// What one sees, in a sentence.
+    /// The explanation below the table, in one sentence.
     pub sentence: String,
     /// Failed, unknown and bad.
     pub errors: u64,
 }
 
-/// The table.
+/// The table with a bar per row, and the sentences below it.
 pub fn to_string(rows: &[Row], style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
     let first = rows.first().map_or(0.0, |row| row.rate_rps);
@@ -55,7 +56,7 @@ pub fn to_string(rows: &[Row], style: Style) -> String {
     out
 }
 
-/// One way and what one sees in it, in words.
+/// One way and its explanation, in words.
 pub fn words(row: &Row, style: Style) -> String {
     let style = Style { width: style.width.min(crate::limits::WIDTH), ..style };
     let mut out = String::new();

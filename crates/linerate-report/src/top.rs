@@ -1,4 +1,5 @@
-//! A running server, or a running load, while it runs: what `linerate top` shows. [`draw`] is a pure function of two looks at it.
+//! A running server, or a running load, while it runs: what `linerate top` shows. [`draw`] is a
+//! pure function of two looks at it.
 
 mod load;
 
@@ -27,12 +28,12 @@ pub struct Loops {
     pub panics: u64,
     /// Handlers that held their loop.
     pub blocked: u64,
-    /// Where the server listens.
+    /// Addresses that the server listens at.
     pub listening: Vec<String>,
-    /// The process.
+    /// Figures of the process.
     pub process: Process,
-    /// Of a load generator: what its run is like. Its loops are cores, their `requests` are those sent, `accepted` are connections
-    /// opened, and `waiting` are requests in flight.
+    /// Of a load generator: what its run is like. Its loops are cores, their `requests` are those
+    /// sent, `accepted` are connections opened, and `waiting` are requests in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
 }
@@ -61,7 +62,7 @@ pub struct Loop {
     pub sent: u64,
     /// CPU time of its thread.
     pub cpu_ns: u64,
-    /// Time in turns.
+    /// Time spent in loop turns.
     pub busy_ns: u64,
     /// How long it has been in its turn now.
     pub in_turn_us: u64,
@@ -77,7 +78,7 @@ pub struct States {
     pub head: u64,
     /// The rest of a body.
     pub body: u64,
-    /// A handler.
+    /// The handler's response.
     pub handler: u64,
     /// The client, to take a response.
     pub write: u64,
@@ -107,7 +108,7 @@ pub struct Flows {
     pub total: u64,
     /// Its listening sockets.
     pub listeners: Vec<ListeningQueue>,
-    /// Some connections.
+    /// The connections with the longest queues.
     pub flows: Vec<Flow>,
 }
 
@@ -115,7 +116,7 @@ pub struct Flows {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListeningQueue {
-    /// Its address.
+    /// Address it is bound to.
     pub local: String,
     /// Connections that wait to be accepted.
     pub waiting: u64,
@@ -123,7 +124,7 @@ pub struct ListeningQueue {
     pub room: u64,
 }
 
-/// A connection.
+/// A TCP connection and its queues.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flow {
@@ -229,7 +230,7 @@ fn lines(
     lines.into_iter().map(|line| fitted(line, width)).collect()
 }
 
-/// A line that is no wider than that.
+/// Truncates a line to the width.
 fn fitted(line: Line<'static>, width: usize) -> Line<'static> {
     if line.width() <= width {
         return line;
@@ -258,7 +259,8 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// How much a counter of all loops grew in a second. A server that was started anew counts from 0.
+    /// How much a counter of all loops grew in a second. A server that was started anew counts from
+    /// 0.
     fn rate(&self, of: impl Fn(&Loop) -> u64) -> f64 {
         let sum = |loops: &Loops| loops.loops.iter().map(&of).sum::<u64>();
         sum(self.after).saturating_sub(sum(self.before)) as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -354,7 +356,7 @@ fn process(change: &Change<'_>) -> Vec<Span<'static>> {
     ))];
     let files =
         format!("{} of {} files open", units::count(after.open_files), units::count(after.most_files));
-    // Near the limit nobody can be accepted.
+    // Near the limit the server cannot accept connections.
     let near = after.most_files > 0 && after.open_files * 10 > after.most_files * 9;
     spans.push(if near { Span::styled(files, Look::new().fg(Color::Red)) } else { Span::raw(files) });
     spans
@@ -410,13 +412,13 @@ fn loop_row(number: usize, before: &Loop, after: &Loop, elapsed: Duration, width
             &turn,
         ],
     );
-    // What the watchdog calls held.
+    // The watchdog reports a turn of this length as blocked.
     let look = if after.in_turn_us >= 5000 { Look::new().fg(Color::Red) } else { Look::new() };
     let (rest, turn) = text.split_at(text.len() - turn.len());
     Line::from(vec![Span::raw(rest.to_owned()), Span::styled(turn.to_owned(), look)])
 }
 
-/// What of a connection there is room for.
+/// As much of a connection as fits.
 #[derive(Clone, Copy, Debug)]
 struct FlowColumns {
     /// Room for an address.
@@ -428,7 +430,8 @@ struct FlowColumns {
 }
 
 impl FlowColumns {
-    /// In a narrow terminal only the end that differs is shown: the client's of a server, our own of a load.
+    /// In a narrow terminal only the end that differs is shown: the client's of a server, our own
+    /// of a load.
     fn of(width: usize, of_load: bool) -> FlowColumns {
         let both = FlowColumns { address: 24, queue: 11, local: true, remote: true };
         match width {

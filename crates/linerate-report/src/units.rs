@@ -41,7 +41,7 @@ pub fn time_ns(nanos: f64, unicode: bool) -> String {
     }
 }
 
-/// Seconds to a tenth, without the unit and without a zero behind the point: `3.5`, `5`.
+/// Seconds with one decimal, without the unit and without a trailing zero: `3.5`, `5`.
 pub fn short_seconds(seconds: f64) -> String {
     let text = format!("{seconds:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

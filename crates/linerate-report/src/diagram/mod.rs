@@ -1,5 +1,5 @@
-//! Sequence diagrams of calls: two lanes, what went from one to the other and when, and the pauses. Plain data, drawn for a
-//! terminal ([`to_text`]) and as SVG ([`to_svg`]).
+//! Sequence diagrams of calls: two lanes, what went from one to the other and when, and the pauses.
+//! Plain data, drawn for a terminal ([`to_text`]) and as SVG ([`to_svg`]).
 
 mod svg;
 mod terminal;
@@ -10,7 +10,7 @@ pub use terminal::{beside, to_text};
 /// Something between a client and a server, over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Diagram {
-    /// What it shows.
+    /// The heading above the diagram.
     pub title: String,
     /// Names of the two lanes.
     pub lanes: [String; 2],
@@ -19,7 +19,8 @@ pub struct Diagram {
 }
 
 impl Diagram {
-    /// With at most about `most` rows: arrows in the middle are counted instead, trouble and long pauses stay.
+    /// With at most about `most` rows: arrows in the middle are counted instead, trouble and long
+    /// pauses stay.
     #[must_use]
     pub fn shortened(mut self, most: usize) -> Diagram {
         let rows = self.rows.len();
@@ -64,7 +65,7 @@ pub enum Row {
     Pause {
         /// How long, milliseconds.
         ms: f64,
-        /// Why, as far as it is known.
+        /// The cause, if it is known.
         why: String,
         /// It is what the call is slow by.
         bad: bool,
@@ -80,9 +81,9 @@ pub struct Arrow {
     pub at_ms: f64,
     /// From the client (the left lane) to the server.
     pub to_server: bool,
-    /// What it is: flags, bytes.
+    /// Flags and bytes of the segment.
     pub label: String,
-    /// What is remarkable about it.
+    /// Marks such as "retransmission".
     pub notes: Vec<String>,
     /// It is trouble.
     pub bad: bool,
@@ -93,7 +94,7 @@ fn time(ms: f64, unicode: bool) -> String {
     if ms == 0.0 { "0".to_owned() } else { crate::units::time_us(ms * 1e3, unicode) }
 }
 
-/// What stands beside a row, without its time.
+/// The text beside a row, without its time.
 fn words(arrow: &Arrow) -> String {
     match arrow.notes.is_empty() {
         true => arrow.label.clone(),

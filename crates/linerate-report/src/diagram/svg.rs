@@ -7,7 +7,7 @@ use crate::passive::escape;
 
 /// Width of one diagram, user units.
 const WIDTH: f64 = 560.0;
-/// Where the lanes are.
+/// Horizontal positions of the client's and the server's lane.
 const LANES: [f64; 2] = [90.0, 540.0];
 /// From one arrow to the next.
 const STEP: f64 = 24.0;
@@ -16,7 +16,8 @@ const PAUSE: f64 = 160.0;
 /// How much lower an arrow ends than it begins: it takes time.
 const SLANT: f64 = 8.0;
 
-/// The diagram as an `svg` element. Its classes (`lane`, `arrow`, `bad`, `pause`, `time`) are styled by the page.
+/// The diagram as an `svg` element. Its classes (`lane`, `arrow`, `bad`, `pause`, `time`) are
+/// styled by the page.
 pub fn to_svg(diagram: &Diagram) -> String {
     to_scale(diagram, pauses_ms(diagram))
 }
@@ -94,7 +95,7 @@ fn draw_arrow(out: &mut String, arrow: &Arrow, y: f64) {
         y - 0.5,
         escape(&shortened(&words(arrow))),
     );
-    // The time stands at the left, whoever sends.
+    // The time stands at the left for either sender.
     let _ = write!(
         out,
         r#"<text class="time" x="{}" y="{:.1}" text-anchor="end">{}</text>"#,

@@ -38,7 +38,8 @@ pub fn to_text(diagram: &Diagram, style: Style) -> String {
     out
 }
 
-/// Columns from which two diagrams stand next to each other. Reason: each needs some 50 for its labels.
+/// Columns from which two diagrams stand next to each other. Reason: each needs some 50 for its
+/// labels.
 const BESIDE: u16 = 104;
 /// Columns between them.
 const GAP: u16 = 3;
@@ -96,7 +97,7 @@ fn arrow_line(out: &mut String, arrow: &Arrow, between: usize, style: Style) {
     line(out, &format!("{:>TIME$} {lane}{body}{lane}", time(arrow.at_ms, style.unicode)));
 }
 
-/// What came from elsewhere must not steer the terminal.
+/// Text from a peer or a file must not contain terminal escape sequences.
 fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

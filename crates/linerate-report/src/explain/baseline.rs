@@ -12,7 +12,7 @@ use crate::limits::{BASELINE_CAUSES, BASELINE_TIMES};
 use crate::schema::diagnosis::SCHEMA;
 use crate::units;
 
-/// What `--json` wrote.
+/// A document that `--json` wrote earlier.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
     /// Its name, for reports.
@@ -26,9 +26,9 @@ pub struct Baseline {
 /// Why a document is of no use here: what is wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// What is wrong.
+    /// The problem, noun first.
     pub message: String,
-    /// What would be right.
+    /// The advice after `hint:`.
     pub hint: String,
 }
 
@@ -107,7 +107,7 @@ impl Baseline {
     }
 }
 
-/// What came from elsewhere, for a line of text.
+/// Escapes text from a file for one line of output.
 fn printable(text: &str) -> String {
     const MOST: usize = 200;
     text.chars().filter(|c| !c.is_control()).take(MOST).collect()
@@ -131,14 +131,14 @@ fn cause(value: &Value, times: &Times) -> Option<Before> {
     Some(Before { id, cost_ms, part, times: times.of(part).to_vec(), predicted })
 }
 
-/// What has become of a diagnosis.
+/// An earlier diagnosis compared with the present one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Since {
     /// The file that has it.
     pub file: String,
     /// Its causes, each with what became of it.
     pub causes: Vec<(Before, Compared)>,
-    /// Where it had none: the calls then and now.
+    /// If it named no cause: the calls' times then and now.
     pub calls: Option<Calls>,
 }
 
@@ -149,9 +149,9 @@ pub struct Calls {
     pub pace: Pace,
     /// In the middle, milliseconds.
     pub before_ms: f64,
-    /// Now.
+    /// Median of the present calls, milliseconds.
     pub now_ms: f64,
-    /// How likely it is that this is no chance.
+    /// Probability that the difference is not chance.
     pub confidence: Option<f64>,
 }
 
@@ -168,7 +168,7 @@ impl Since {
         Since { file: before.file.clone(), causes: before.causes.iter().map(one).collect(), calls }
     }
 
-    /// All that it named is gone, and nothing has become slower.
+    /// All causes of the earlier diagnosis are gone, and no call became slower.
     pub fn is_fine(&self) -> bool {
         self.causes.iter().all(|(_, c)| c.change == Change::Gone)
             && self.calls.is_none_or(|c| c.pace != Pace::Slower)
@@ -208,7 +208,7 @@ impl Since {
         lines
     }
 
-    /// What it is about.
+    /// The heading of the comparison.
     pub(super) fn heading(&self) -> String {
         let ids: Vec<&str> = self.causes.iter().map(|(b, _)| b.id.as_str()).collect();
         if ids.is_empty() {

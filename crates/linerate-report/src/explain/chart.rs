@@ -1,4 +1,5 @@
-//! Experiments as small pictures: each call as a dot, before and after; and how the time follows a lever.
+//! Experiments as small pictures: each call as a dot, before and after; and how the time follows a
+//! lever.
 
 use std::fmt::Write as _;
 
@@ -11,12 +12,13 @@ use crate::passive::escape;
 
 /// Width of both, user units.
 const WIDTH: f64 = 560.0;
-/// Where the axis begins and ends.
+/// Left and right end of the axis.
 const AXIS: [f64; 2] = [130.0, 525.0];
 /// Calls drawn of each arm. Reason: an experiment has a dozen.
 const DOTS: usize = 60;
 
-/// Two rows of dots over one axis of time. Classes (`dot`, `mid`, `axis`, `name`) are styled by the page.
+/// Two rows of dots over one axis of time. Classes (`dot`, `mid`, `axis`, `name`) are styled by the
+/// page.
 pub(super) fn trial(trial: &Trial) -> String {
     let most = trial.without.iter().chain(&trial.with).copied().fold(0.0, f64::max);
     let axis = Axis::to(most);
@@ -45,7 +47,7 @@ pub(super) fn trial(trial: &Trial) -> String {
             y - 11.0,
             y + 11.0
         );
-        // Where there is room: beside the dots.
+        // The label goes to the side of the dots that has room.
         let right = times.iter().copied().fold(0.0, f64::max).max(middle);
         let (at, anchor) = if axis.x(right) > AXIS[1] - 80.0 {
             (axis.x(times.iter().copied().fold(middle, f64::min)) - 10.0, "end")

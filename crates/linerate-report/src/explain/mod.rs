@@ -1,4 +1,5 @@
-//! A diagnosis as people and machines read it: text ([`to_string`]), a page of its own ([`page`]), a document ([`to_json`]).
+//! A diagnosis for people and machines: as text ([`to_string`]), as a page ([`page`]), as a
+//! document ([`to_json`]).
 
 pub mod baseline;
 mod chart;

@@ -1,4 +1,4 @@
-//! A cause explained to somebody who has never heard of it: as text and as a page.
+//! Explains a cause to a reader who is new to it, as text and as a page.
 
 use std::fmt::Write as _;
 
@@ -54,10 +54,10 @@ pub fn to_string(page: &Page, style: Style) -> String {
     out
 }
 
-/// What tells whether it is that.
+/// The command that tests for the cause.
 const TEST_IT: &str = "linerate explain --json why.json URL";
 
-/// What to change, all of one software together.
+/// The fixes, grouped by software.
 fn fixes(page: &Page) -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     for fix in page.fixes() {
@@ -69,7 +69,7 @@ fn fixes(page: &Page) -> Vec<(&'static str, String)> {
     all
 }
 
-/// The page as HTML that needs nothing else.
+/// The page as self-contained HTML.
 pub fn to_html(cause: &Page) -> String {
     let all = [picture(cause)];
     let mut out = format!(
@@ -132,7 +132,7 @@ mod tests {
                 let text = to_string(page, Style { width, ..Style::default() });
                 let longest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
                 assert!(longest <= usize::from(width), "{}: {longest} of {width}\n{text}", page.id);
-                // A label that is cut tells nothing.
+                // A truncated label is useless.
                 assert!(!text.contains("... ─") && !text.contains("...\u{2500}"), "{text}");
                 for part in ["What it is", "A picture", "What to change"] {
                     assert!(text.contains(part), "{text}");

@@ -1,4 +1,4 @@
-//! What TCP goes through, in a row.
+//! TCP events in one row.
 
 use linerate_load::Snapshot;
 use linerate_load::outcome::{SegmentEvent, Segments, TcpEvents};
@@ -15,7 +15,7 @@ struct Seen {
     words: String,
 }
 
-/// The row: what happened, those of most weight first; how many in the last second behind it.
+/// The row: the gravest events first, each followed by its count of the last second.
 pub(super) fn row(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     let seen = seen(snapshot);
     let good = |text: String| vec![Span::styled(text, Look::new().fg(Color::Green))];
@@ -48,9 +48,9 @@ pub(super) fn row(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     }
 }
 
-/// The same for a line of a log; empty when nothing happened.
+/// The same for a line of a log; empty if there were no events.
 pub(super) fn words(snapshot: &Snapshot) -> String {
-    // What a TCP of our own sent again is in the line already.
+    // The line already counts what user-space TCP retransmitted.
     let retransmits = if snapshot.stack.is_some() { 0 } else { snapshot.tcp.retransmits };
     match &snapshot.segments {
         None if retransmits > 0 => {
@@ -75,7 +75,8 @@ fn seen(snapshot: &Snapshot) -> Vec<Seen> {
 }
 
 fn counted(all: &Segments, lately: &Segments) -> Vec<Seen> {
-    // Fast and spurious ones are retransmissions, which are counted; an answer to a probe is no news.
+    // Fast and spurious retransmissions already count as retransmissions, and an ACK of a probe is
+    // expected.
     const SHOWN: [SegmentEvent; 5] = [
         SegmentEvent::Retransmission,
         SegmentEvent::DuplicateAck,

@@ -1,6 +1,6 @@
-//! A run while it lasts. [`draw`] is a pure function of what is known; [`Screen`] puts its picture on a terminal
-//! below what is there already and takes it away again, without raw mode and without an alternate screen: whatever
-//! ends the program, the terminal is as it was.
+//! A run while it lasts. [`draw`] is a pure function of what is known; [`Screen`] puts its picture
+//! on a terminal below what is there already and takes it away again, without raw mode and without
+//! an alternate screen: whatever ends the program, the terminal is as it was.
 
 mod events;
 mod screen;
@@ -20,7 +20,7 @@ use crate::units;
 
 pub use screen::Screen;
 
-/// What TCP went through, in words, however many.
+/// The TCP events in words, without a limit of width.
 pub fn tcp_words(snapshot: &Snapshot) -> String {
     events::row(snapshot, usize::MAX).iter().map(|span| span.content.as_ref()).collect()
 }
@@ -31,7 +31,7 @@ const HEIGHT: u16 = 12;
 const CHART: u16 = 3;
 const LABEL: u16 = 11;
 
-/// What stays the same while the run lasts.
+/// The facts that do not change during the run.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     /// First line: what is sent where.
@@ -44,7 +44,7 @@ pub struct Scene {
     pub warm_up: Duration,
     /// Whether the times are counted from when requests were due.
     pub open_loop: bool,
-    /// Whether latencies were given up.
+    /// Whether the run records no latencies (`--throughput`).
     pub throughput: bool,
     /// Whether TCP is our own (`--io xdp`): it has a row then.
     pub own_tcp: bool,
@@ -78,7 +78,7 @@ impl Scene {
         HEIGHT + u16::from(self.own_tcp)
     }
 
-    /// How far the run is, in words.
+    /// The progress of the run, in words.
     pub fn progress_words(&self, snapshot: &Snapshot) -> String {
         self.progress(snapshot).1
     }
@@ -155,8 +155,9 @@ pub fn plain_line(scene: &Scene, snapshot: &Snapshot) -> String {
     line
 }
 
-/// Draws the view into `area`, which should be [`Scene::height`] rows high and at least [`crate::limits::LEAST_WIDTH`] wide.
-/// A lower area gets a lower chart, then no row of TCP, and then no second line. `stopping`: the user asked for the end.
+/// Draws the view into `area`, which should be [`Scene::height`] rows high and at least
+/// [`crate::limits::LEAST_WIDTH`] wide. With fewer rows it shrinks the chart first, then drops the
+/// row of TCP, then the second line. `stopping`: the user asked for the end.
 pub fn draw(scene: &Scene, snapshot: &Snapshot, stopping: bool, area: Rect, buf: &mut Buffer) {
     let missing = scene.height().saturating_sub(area.height);
     let room = usize::from(area.width.saturating_sub(LABEL));
@@ -366,7 +367,7 @@ fn traffic(scene: &Scene, snapshot: &Snapshot, room: usize) -> Vec<Span<'static>
     fitted(parts.into_iter().map(|part| (part, Look::new())).collect(), ", ", room)
 }
 
-/// What a TCP of our own does; what tells of trouble first, and of the rest what has room.
+/// What user-space TCP does: signs of trouble first, then as much of the rest as fits.
 fn segments(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     let Some(stack) = &snapshot.stack else { return Vec::new() };
     let elapsed = snapshot.elapsed.as_secs_f64();
@@ -393,7 +394,7 @@ fn segments(snapshot: &Snapshot, room: usize) -> Vec<Span<'static>> {
     spans
 }
 
-/// Which share of the segments sent was sent again.
+/// Retransmitted segments as a share of the segments sent.
 fn resent(again: u64, sent: u64) -> String {
     units::percent(again as f64 / sent.max(1) as f64)
 }

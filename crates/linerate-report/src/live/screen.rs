@@ -18,7 +18,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// With nothing on it yet.
+    /// A blank screen.
     pub fn new() -> Screen {
         Screen::default()
     }
@@ -63,7 +63,8 @@ impl Screen {
         out.flush()
     }
 
-    /// Moves to the picture's first line. A terminal made narrower since has broken its lines in two.
+    /// Moves to the picture's first line. A terminal made narrower since has broken its lines in
+    /// two.
     fn back(&self, columns: u16, bytes: &mut Vec<u8>) -> io::Result<()> {
         let rows: u16 = self.standing.iter().map(|used| used.div_ceil(columns.max(1)).max(1)).sum();
         if rows > 0 {

@@ -69,7 +69,7 @@ fn ending_a_counted_run() {
     insta::assert_snapshot!(drawn(&Scene::of(&plan), &testing::snapshot(), true, 60));
 }
 
-/// Nothing may be cut off in the middle: what has no room is left out, and an ellipsis says so.
+/// The view never cuts a word. It leaves out what does not fit and shows an ellipsis.
 #[test]
 fn in_sixty_columns_nothing_is_cut() {
     let scene = Scene::of(&testing::plan_closed());

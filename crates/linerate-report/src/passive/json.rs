@@ -10,13 +10,13 @@ use crate::schema::passive as schema;
 
 /// The document as indented JSON, with a line end.
 pub fn to_string(watched: &Watched<'_>) -> String {
-    // Only maps with keys that are no strings can fail here, and there are none.
+    // Serialisation fails only for maps whose keys are not strings, and the document has none.
     let mut text = serde_json::to_string_pretty(&document(watched)).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// The document.
+/// The document as data, before it is serialised.
 pub fn document(watched: &Watched<'_>) -> schema::Document {
     let Watched { source, seen, findings } = *watched;
     let worst = worst(watched);

@@ -1,4 +1,5 @@
-//! What `linerate explain` saw in packets: as text, as a document ([`json`]) and as a page ([`page`]).
+//! The observations of `linerate explain` in packets: as text, as a document ([`json`]) and as a
+//! page ([`page`]).
 
 pub mod json;
 pub mod page;
@@ -12,14 +13,14 @@ use crate::diagram::{self, Arrow, Diagram, Row};
 use crate::style::Style;
 use crate::{limits, units};
 
-/// What was seen and what it means.
+/// An observation and its findings.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
-    /// Where the packets came from, in words.
+    /// The origin of the packets, in words.
     pub source: &'a str,
-    /// What was seen.
+    /// The observation that the findings are based on.
     pub seen: &'a Observation,
-    /// What it means.
+    /// The causes, most costly first.
     pub findings: &'a [Finding],
 }
 
@@ -202,7 +203,7 @@ fn trouble(c: &ConnectionSummary) -> u64 {
     c.marks.iter().flat_map(MarkCounts::seen).map(|(_, n)| n).sum()
 }
 
-/// What it carried, in words.
+/// The protocol of the connection, in words.
 pub(crate) fn carried(c: Carried) -> &'static str {
     match c {
         Carried::Nothing => "no data",
@@ -285,7 +286,7 @@ fn pause(call: &Call, before: &Traced, after: &Traced) -> Row {
         Some(cause::ZERO_WINDOW | cause::CLIENT_SLOW_READER) => "the window is closed",
         Some(cause::EXPECT_CONTINUE) => "the client waits for 100 Continue",
         _ if after.marks.has(Marks::RETRANSMISSION) => "until it is sent again",
-        // The first byte of the answer: what came before was the request's.
+        // The response's first byte: everything earlier belongs to the request.
         _ if !after.from_client && after.len > 0 && call.think_ns * 2 > after.time_ns - before.time_ns => {
             "the server works"
         }

@@ -1,4 +1,5 @@
-//! As one page of HTML that needs nothing else: what was seen in words, the calls as diagrams, the figures behind them.
+//! A self-contained page of HTML: the verdict in words, the calls as diagrams, and the figures
+//! behind them.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The versioned documents that machines read, apart from the types that measure: a field is added freely, none is
-//! renamed or dropped within a version.
+//! The versioned documents that machines read, apart from the types that measure: a field is added
+//! freely, none is renamed or dropped within a version.
 
 pub mod diagnosis;
 pub mod outcome;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The document.
+/// The root of the document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
     /// `linerate.diagnosis/1`.
     pub schema: String,
-    /// Always `passive`: nothing was sent, so nothing is proved.
+    /// Always `passive`: packets are only observed, so no cause is proved.
     pub mode: String,
-    /// Where the packets came from.
+    /// The capture file or the interface.
     pub source: String,
     /// `healthy`, `caused` or `inconclusive`.
     pub verdict: String,
@@ -19,13 +19,13 @@ pub struct Document {
     pub summary: Vec<String>,
     /// The parts of the call to look at: of the first cause, else the slowest.
     pub call: Option<Call>,
-    /// Its segments.
+    /// The segments of `call`.
     pub segments: Vec<Segment>,
-    /// What was seen to cost time, most costly first.
+    /// The causes that cost time, most costly first.
     pub causes: Vec<Cause>,
-    /// Always empty here: packets rule nothing out.
+    /// Always empty here: packets cannot rule out a cause.
     pub ruled_out: Vec<String>,
-    /// What not to believe.
+    /// The limits of the observation: which figures to doubt.
     pub limits: Vec<String>,
     /// Packets, connections and calls, counted.
     pub counts: BTreeMap<String, u64>,
@@ -42,35 +42,35 @@ pub struct Document {
 pub struct Call {
     /// The connection's number.
     pub connection: u64,
-    /// Method.
+    /// Method of the request.
     pub method: String,
-    /// Target, shortened.
+    /// Request target, shortened.
     pub target: String,
-    /// The answer's status.
+    /// The response's status code.
     pub status: u16,
     /// Nothing was looked up: packets of DNS are not read.
     pub dns_ms: Option<f64>,
     /// Opening the connection, for the first call on it.
     pub connect_ms: f64,
-    /// Not readable.
+    /// Always empty: the contents of TLS cannot be read.
     pub tls_ms: Option<f64>,
     /// From the request's first byte to its last.
     pub send_ms: f64,
-    /// From there to the answer's first byte: the next three together.
+    /// From the request's last byte to the response's first: the next three together.
     pub wait_ms: f64,
     /// Of it: the round trip to the server.
     pub network_ms: f64,
-    /// Of it: behind earlier answers.
+    /// Of it: behind earlier responses.
     pub queued_ms: f64,
     /// Of it: the server.
     pub server_ms: f64,
-    /// From the answer's first byte to its last.
+    /// From the response's first byte to its last.
     pub receive_ms: f64,
     /// Connecting, sending, waiting, receiving.
     pub total_ms: f64,
     /// The network's round trip, when the opening was seen.
     pub rtt_ms: Option<f64>,
-    /// What was seen to cost time in it.
+    /// The events that cost it time.
     pub seen: Vec<Seen>,
 }
 
@@ -81,13 +81,13 @@ pub struct Seen {
     pub id: String,
     /// Since the call's start.
     pub at_ms: f64,
-    /// How long.
+    /// The time it cost.
     pub cost_ms: f64,
-    /// In words.
+    /// A sentence for people.
     pub text: String,
 }
 
-/// A segment.
+/// A TCP segment of the call.
 #[derive(Clone, Debug, Serialize)]
 pub struct Segment {
     /// Since the call's start.
@@ -104,22 +104,22 @@ pub struct Segment {
     pub bytes: u32,
     /// As in the header, not scaled.
     pub window: u16,
-    /// What is remarkable about it.
+    /// Marks by Wireshark's names, such as retransmission.
     pub marks: Vec<String>,
 }
 
-/// A cause.
+/// A cause that the packets show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cause {
-    /// Stable id.
+    /// Stable id, as in docs/EXPLAIN-PASSIVE.md.
     pub id: String,
-    /// In words.
+    /// A short title for people.
     pub title: String,
-    /// What it costs a call it hits, on average.
+    /// Its average cost per affected call.
     pub cost_ms: f64,
     /// `likely` or `possible`.
     pub confidence: String,
-    /// Always `seen`: nothing was changed, so nothing is proved.
+    /// Always `seen`: packets are only observed, so the cause is not proved.
     pub proof: String,
     /// Calls it was seen in.
     pub calls: u64,
@@ -127,37 +127,37 @@ pub struct Cause {
     pub of: u64,
     /// None: packets are only looked at.
     pub experiments: Vec<String>,
-    /// What was seen.
+    /// The observations that support the cause.
     pub evidence: Vec<String>,
-    /// What to change.
+    /// Possible changes, by software.
     pub fixes: Vec<Fix>,
-    /// What would prove it.
+    /// An experiment or a command that would prove the cause.
     pub verify: String,
 }
 
-/// A change.
+/// A change to one kind of software.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fix {
     /// Of which software.
     pub software: String,
-    /// What.
+    /// The setting or the call to change.
     pub change: String,
 }
 
-/// A connection.
+/// A TCP connection.
 #[derive(Clone, Debug, Serialize)]
 pub struct Connection {
-    /// Its number.
+    /// Its number in the order of the capture.
     pub id: u64,
     /// Address and port.
     pub client: String,
     /// Address and port.
     pub server: String,
-    /// What it carried.
+    /// Its protocol: HTTP, TLS, and so on.
     pub carried: String,
-    /// Requests.
+    /// HTTP requests on it.
     pub requests: u64,
-    /// Final answers.
+    /// Final responses (not 1xx) on it.
     pub answers: u64,
     /// By client and server.
     pub segments: [u64; 2],

@@ -1,4 +1,4 @@
-//! Why requests failed, in words, and what helps.
+//! Reasons of failed requests in words, and what helps.
 
 use linerate_load::outcome::Failure;
 use linerate_load::plan::units::shown_duration;
@@ -53,7 +53,7 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     }
 }
 
-/// Responses that nobody asked for, and those in the wrong order.
+/// Unsolicited responses, and responses in the wrong order.
 fn unsolicited(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let requests = &outcome.requests;
     if requests.unsolicited_responses > 0 {
@@ -92,7 +92,7 @@ fn reasons(why: Failure, plan: &Plan, outcome: &Outcome) -> Vec<String> {
     several.truncate(DETAILS_SHOWN);
     let left = total.saturating_sub(several.iter().map(|(_, n)| n).sum());
     let mut lines: Vec<_> = several.into_iter().map(|(detail, n)| line(n, Some(detail))).collect();
-    // Words that tell no detail are the same on each line.
+    // Words without a detail would be the same on each line.
     if lines.len() > 1 && words(why, plan, Some("a")) == words(why, plan, Some("b")) {
         return vec![line(total, first)];
     }
@@ -102,7 +102,7 @@ fn reasons(why: Failure, plan: &Plan, outcome: &Outcome) -> Vec<String> {
     lines
 }
 
-/// A failure in words, with what helps.
+/// A reason of failure in words, with what helps.
 fn words(why: Failure, plan: &Plan, detail: Option<&str>) -> String {
     let with = |text: &str| detail.map_or_else(|| text.to_owned(), |d| format!("{text} ({d})"));
     match why {

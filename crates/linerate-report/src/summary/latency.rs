@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     picture(page, main);
 }
 
-/// Whether a column would only repeat the other: answers that come in one piece.
+/// Whether a column would only repeat the other, because responses come in one piece.
 fn alike(a: &Histogram, b: &Histogram) -> bool {
     let close = |percent| {
         let (a, b) = (a.percentile_ns(percent) as f64, b.percentile_ns(percent) as f64);
@@ -72,7 +72,7 @@ fn table(page: &mut Page, outcome: &Outcome, columns: &[Column<'_>]) {
     let mut thin = false;
     for (name, percent) in PERCENTILES {
         let values: Vec<String> = columns.iter().map(|column| percentile(column, percent)).collect();
-        // A copy of the largest says nothing more.
+        // A copy of the largest adds no information.
         if percent > 50.0 && values == max {
             break;
         }
@@ -109,7 +109,8 @@ fn explanation(page: &mut Page, plan: &Plan) {
     }
 }
 
-/// Bars over bounds that grow by a constant factor, from the smallest to p99.9, and one for what lies beyond.
+/// Bars over bounds that grow by a constant factor, from the smallest to p99.9, and one for what
+/// lies beyond.
 fn picture(page: &mut Page, histogram: &Histogram) {
     let style = page.style;
     page.line(&format!(

@@ -45,7 +45,7 @@ fn bad(page: &mut Page, outcome: &Outcome) {
     .map(|(n, what)| format!("{} {what}", units::count(*n)))
     .collect();
     page.labelled("bad answers", &parts.join(", "));
-    // The first of each kind: three times the same page tells no more than once.
+    // One of each kind: the same page three times shows no more than once.
     let mut seen = Vec::new();
     for sample in outcome.samples.iter().filter(|s| s.status.is_some() && s.why.starts_with("bad")) {
         let kind = (&sample.request, &sample.why, sample.status);
@@ -67,7 +67,7 @@ fn bad(page: &mut Page, outcome: &Outcome) {
     }
 }
 
-/// What came or went, already escaped, as far as it fits.
+/// Bytes sent or received, already escaped, as far as they fit.
 fn quoted(page: &mut Page, what: &str, text: &str) {
     if text.is_empty() {
         return;
@@ -166,7 +166,7 @@ fn tls(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     insecure(page, plan);
 }
 
-/// A run that checked no certificate says so.
+/// A run that verified no certificate gets a line that says so.
 pub(super) fn insecure(page: &mut Page, plan: &Plan) {
     if plan.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
         page.marked(Mark::Doubt, "--insecure: the server's certificate was not checked");

@@ -13,19 +13,19 @@ use super::{Change, Loop, each, labelled};
 use crate::live::{self, Scene};
 use crate::units;
 
-/// What a run is like, and how far it is; counts are of what is measured, so that they stay 0 while it warms up.
+/// The state and progress of a run. Counts begin after the warm-up, and stay 0 until then.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Load {
-    /// What is sent where.
+    /// The requests and their target, in words.
     pub title: String,
     /// How far it is.
     pub progress: String,
     /// Requests that left.
     pub sent: u64,
-    /// Answered.
+    /// Requests with a complete response.
     pub answered: u64,
-    /// Failed.
+    /// Requests that certainly got no response.
     pub failed: u64,
     /// Of unknown end.
     pub unknown: u64,
@@ -39,15 +39,15 @@ pub struct Load {
     pub failures: BTreeMap<String, u64>,
     /// Median latency so far, microseconds.
     pub p50_us: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of latency so far, microseconds.
     pub p99_us: Option<f64>,
-    /// The longest.
+    /// Largest latency so far, microseconds.
     pub max_us: Option<f64>,
     /// Connections that could not be opened.
     pub connections_failed: u64,
     /// Connections that the server ended.
     pub closed_by_peer: u64,
-    /// What TCP went through, in words.
+    /// TCP events in words.
     pub tcp: String,
 }
 
