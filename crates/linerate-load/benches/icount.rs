@@ -1,8 +1,10 @@
-//! The engine's way of a request and its response, over a transport in memory, to be counted in instructions.
+//! The engine's way of a request and its response, over a transport in memory, to be counted in
+//! instructions.
 //!
-//! `cargo bench -p linerate-load --bench icount -- SCENARIO N` sends N requests; under `valgrind --tool=callgrind` the
-//! difference between two N, divided by their difference, is the cost of one, the transport's part included.
-//! `-- --list` names the scenarios; without arguments each runs for a short time.
+//! `cargo bench -p linerate-load --bench icount -- SCENARIO N` sends N requests; under
+//! `valgrind --tool=callgrind` the difference between two N, divided by their difference, is the
+//! cost of one, the transport's part included. `-- --list` names the scenarios; without arguments
+//! each runs for a short time.
 
 use std::time::{Duration, Instant};
 

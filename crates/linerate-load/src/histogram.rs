@@ -2,10 +2,12 @@
 
 use hdrhistogram::Histogram as Hdr;
 
-/// Largest value told apart, nanoseconds (an hour); larger ones count as this. No time-out may exceed it.
+/// Largest distinct value, nanoseconds (an hour); larger ones count as this. No timeout may exceed
+/// it.
 pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
-/// A histogram of nanoseconds that keeps every sample to three significant digits and merges exactly.
+/// A histogram of nanoseconds that keeps every sample to three significant digits and merges
+/// exactly.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram(Option<Box<Hdr<u64>>>);
 

@@ -1,4 +1,4 @@
-//! What this machine's kernel knows of a server that runs here.
+//! Asks this machine's kernel about a server that runs here.
 
 use std::net::SocketAddr;
 
@@ -6,14 +6,14 @@ use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
 use crate::limits::SOCKETS;
 
-/// Connections to these addresses that wait for the server to accept them; 0 when it has accepted any, when it runs elsewhere, and when
-/// this kernel does not say.
+/// Connections to these addresses that wait for the server to accept them; 0 when it has accepted
+/// any, when it runs elsewhere, and when this kernel does not say.
 pub(crate) fn unaccepted(addresses: &[SocketAddr]) -> u64 {
     tcp_sockets(SOCKETS).map_or(0, |(sockets, _)| waiting(&sockets, addresses))
 }
 
 fn waiting(sockets: &[TcpSocket], addresses: &[SocketAddr]) -> u64 {
-    // What no process has accepted has no file.
+    // A connection that no process has accepted has no file descriptor.
     let theirs = |s: &&TcpSocket| OPEN.contains(&s.state) && addresses.iter().any(|a| same(*a, s.local));
     let (waiting, accepted): (Vec<&TcpSocket>, Vec<_>) =
         sockets.iter().filter(theirs).partition(|s| s.inode == 0);

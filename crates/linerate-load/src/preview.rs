@@ -1,4 +1,4 @@
-//! What would be sent, without sending it.
+//! Shows what would be sent, without sending it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,15 +6,16 @@ use crate::engine::kinds::Kinds;
 use crate::plan::Plan;
 use crate::run::StartError;
 
-/// Whether the plan can be carried out: the error is the one [`start`](crate::start) would give for it.
+/// Whether the plan can be carried out: the error is the one [`start`](crate::start) would give for
+/// it.
 pub fn check(plan: &Plan) -> Result<(), StartError> {
     plan.validate().map_err(StartError::Plan)?;
     Kinds::new(plan, 0, 1)?;
     Ok(())
 }
 
-/// The bytes of the plan's first request, as they would leave now. The error is the one [`start`](crate::start) would
-/// give for the plan.
+/// The bytes of the plan's first request, as they would leave now. The error is the one
+/// [`start`](crate::start) would give for the plan.
 pub fn first_request(plan: &Plan) -> Result<Vec<u8>, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     let kinds = Kinds::new(plan, 0, 1)?;

@@ -44,7 +44,7 @@ impl Watch {
         }
     }
 
-    /// What was seen.
+    /// The figures at the end of the run.
     pub(crate) fn end(&self) -> Client {
         let wall = self.begun.elapsed().as_secs_f64();
         let cpu = Duration::from_nanos(machine::thread_cpu_time_ns().saturating_sub(self.cpu_ns));
@@ -59,8 +59,8 @@ impl Watch {
     }
 }
 
-/// Says whether the client was the limit, once everything is known: a closed loop whose core had no time left, or an open loop that missed
-/// its rate because requests left late.
+/// Says whether the client was the limit, once everything is known: a closed loop whose core had no
+/// time left, or an open loop that missed its rate because requests left late.
 pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
     let client = &outcome.client;
     let late = client.lateness.percentile_ns(99.0);
@@ -73,7 +73,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &mut Outcome) {
                 "the busiest sending thread used {:.0} % of its core: the server may be able to do more",
                 busy * 100.0
             )),
-            // Blocking threads share cores among themselves: that they wait says nothing.
+            // Blocking threads share cores among themselves, so their waiting proves nothing.
             busy if plan.way == Way::Loop && busy >= ITS_PART && busy + waited >= BUSY => Some(format!(
                 "other work took {:.0} % of the time of the sending threads, and they used the rest",
                 waited * 100.0

@@ -13,7 +13,7 @@ use linerate_net::Probe;
 /// How long the server leaves requests unread.
 const DEAF: Duration = Duration::from_millis(2200);
 
-/// A server that reads nothing at first, then everything, and answers each request.
+/// A server that first reads nothing, then everything, and responds to each request.
 fn deaf_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     let at = listener.local_addr().expect("it is bound");

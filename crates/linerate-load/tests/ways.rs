@@ -1,4 +1,5 @@
-//! The ways of sending against a real server on loopback: each accounts for every request, and ends when told to.
+//! The ways of sending against a real server on loopback: each accounts for every request, and ends
+//! when told to.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +14,8 @@ use linerate_load::{Outcome, start};
 /// How long the server waits for a client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server of threads that closes a connection after so many answers (`None`: never; 0 answers: never answers at all).
+/// A threaded server that closes a connection after this many responses (`None`: never; 0: it never
+/// sends a response at all).
 fn server(close_after: Option<u64>) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     let at = listener.local_addr().expect("it is bound");
@@ -88,13 +90,14 @@ fn each_way_answers_each_request_once() {
     }
 }
 
-/// RFC 9112 section 9.2: what comes beyond the answers is not an answer, least of all that to the next request.
+/// RFC 9112 section 9.2: bytes beyond the responses are not a response, in particular not to the
+/// next request.
 #[test]
 fn no_way_takes_what_was_not_asked_for_as_an_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     let at = listener.local_addr().expect("it is bound");
     let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec();
-    // Longer than any read, so that its rest is there when the next answer is.
+    // Longer than any read, so that the rest is there together with the next response.
     bytes.extend_from_slice(b"HTTP/1.1 500 Unasked\r\nContent-Length: 300000\r\n\r\n");
     bytes.resize(bytes.len() + 300_000, b'x');
     let bytes = Arc::new(bytes);

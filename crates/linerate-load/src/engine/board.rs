@@ -1,5 +1,5 @@
-//! Where a core leaves word of how it is going, and where it finds the order to stop. Looked at once a turn; the lock is
-//! only taken when somebody asked, or a second has passed.
+//! Where a core publishes its progress and reads the order to stop. The core looks at it once per
+//! loop turn. It takes the lock only when a snapshot is requested or a second has passed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use super::recorder::Recorder;
 use crate::histogram::Histogram;
 use crate::outcome::{Segments, Snapshot, TcpEvents};
 
-/// Marks kept when nobody collects them. Reason: the collector comes by ten times a second.
+/// Marks kept when they are not collected. Reason: the collector runs ten times a second.
 const MARKS: usize = 64;
 
-/// Between one core and whoever watches.
+/// Shared between one core and the thread that watches the run.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     stop: AtomicBool,
@@ -22,12 +22,12 @@ pub(crate) struct Board {
     /// The thread that works, 0 when none does.
     worker: AtomicU32,
     word: Mutex<Word>,
-    /// Somebody wants to see the connections of a TCP of our own.
+    /// A watcher requests the connections of user-space TCP.
     flows_wanted: AtomicBool,
     flows: Mutex<Vec<FlowInfo>>,
 }
 
-/// What the cores of a run tell one another.
+/// State that all cores of a run share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     /// A connection was established.
@@ -62,7 +62,7 @@ impl Board {
         Board { common: Arc::clone(common), ..Board::default() }
     }
 
-    /// Which thread works now.
+    /// Sets the thread that works for this core now.
     pub(crate) fn work_on(&self, thread: Option<u32>) {
         self.worker.store(thread.unwrap_or(0), Ordering::Relaxed);
     }
@@ -80,13 +80,15 @@ impl Board {
         self.common.reached.load(Ordering::Relaxed)
     }
 
-    /// At its end a core says whether it was answered at all, and whether attempts to connect were left hanging.
+    /// At its end a core says whether it was answered at all, and whether attempts to connect were
+    /// left hanging.
     pub(crate) fn say_at_end(&self, heard: bool, hanging: bool) {
         self.common.heard.fetch_or(heard, Ordering::Relaxed);
         self.common.hanging.fetch_or(hanging, Ordering::Relaxed);
     }
 
-    /// The kernel of the server, where it is this one, says how many connections wait to be accepted.
+    /// The kernel of the server, where it is this one, says how many connections wait to be
+    /// accepted.
     pub(crate) fn say_unaccepted(&self, connections: u64) {
         self.common.unaccepted.store(connections, Ordering::Relaxed);
     }
@@ -95,7 +97,8 @@ impl Board {
         self.common.unaccepted.load(Ordering::Relaxed)
     }
 
-    /// Connections are not accepted: they wait in the listener's queue, or it is full, and no byte came back on any of them.
+    /// Connections are not accepted: they wait in the listener's queue, or it is full, and no byte
+    /// came back on any of them.
     pub(crate) fn never_accepted(&self) -> bool {
         let waiting = self.common.hanging.load(Ordering::Relaxed) || self.unaccepted() > 0;
         waiting && !self.common.heard.load(Ordering::Relaxed)
@@ -113,7 +116,7 @@ impl Board {
         self.flows_wanted.load(Ordering::Acquire)
     }
 
-    /// The connections that were asked for.
+    /// Publishes the requested connections.
     pub(crate) fn show_flows(&self, flows: Vec<FlowInfo>) {
         *self.flows.lock().unwrap_or_else(PoisonError::into_inner) = flows;
         self.flows_wanted.store(false, Ordering::Release);
@@ -133,7 +136,7 @@ impl Board {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody wants a snapshot.
+    /// Whether a watcher requests a snapshot.
     pub(crate) fn wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }

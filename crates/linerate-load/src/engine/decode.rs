@@ -1,5 +1,5 @@
-//! Content codings (RFC 9110 section 8.4.1), taken off where a check reads the body. What comes out is handed on in pieces and never
-//! held as a whole.
+//! Undoes content codings (RFC 9110 section 8.4.1) where a check reads the body. Decoded bytes are
+//! passed on in pieces and never held as a whole.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -106,7 +106,7 @@ fn take_off<'a>(coding: Coding, mut from: Box<dyn BufRead + 'a>) -> Box<dyn Read
 
 type Frame<'a> = ruzstd::decoding::StreamingDecoder<Box<dyn BufRead + 'a>, ruzstd::decoding::FrameDecoder>;
 
-/// Frames one after the other (RFC 8878 section 3), each held against its checksum.
+/// Consecutive frames (RFC 8878 section 3). The checksum of each is verified.
 struct Zstd<'a> {
     from: Option<Box<dyn BufRead + 'a>>,
     frame: Option<Box<Frame<'a>>>,

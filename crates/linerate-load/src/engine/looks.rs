@@ -1,4 +1,5 @@
-//! What TCP goes through while the run is on: some connections are looked at many times a second, in turn, and each before it is closed.
+//! Samples `TCP_INFO` during the run: of some connections many times a second, in turn, and of each
+//! connection before it is closed.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::limits::{
     FLOW_PLACES, FLOW_PLACES_ALL, FLOWS_SHOWN, LOOKS_PER_SECOND, LOOKS_SPREAD, SHORT_INFO_EVERY,
 };
 
-/// When, and where to go on.
+/// The time of the next sample, and where to continue.
 #[derive(Debug)]
 pub(super) struct Looks {
     next: Time,
@@ -20,7 +21,8 @@ pub(super) struct Looks {
     begin: Option<Time>,
     /// Short connections closed so far.
     closed_short: u32,
-    /// Connections of a TCP of our own, for those who want to see them: the next place of its table, and what was found before.
+    /// Connections of user-space TCP, collected for a watcher: the next index of the stack's table,
+    /// and the connections found so far.
     flow_place: usize,
     flows: Vec<FlowInfo>,
 }

@@ -1,4 +1,5 @@
-//! What the loss of a connection means for the figures; what becomes of the requests on it is the pool's to say.
+//! What the loss of a connection means for the figures; what becomes of the requests on it is the
+//! pool's to say.
 
 use linerate_client::{Conversation, Loss, connect_words};
 use linerate_net::{Close, Conn, NetError, NetErrorKind, Time, Transport};

@@ -1,10 +1,11 @@
-//! Whether the server can be reached. Sans-IO: told what became of connections, it says from when to when there was none.
+//! Whether the server can be reached. Sans-IO: told what became of connections, it says from when
+//! to when there was none.
 
 use linerate_net::Time;
 
 use crate::outcome::{Down, Spans};
 
-/// What one core, or one baseline, knows of it.
+/// What one core, or one thread of a baseline, knows about the target's reachability.
 #[derive(Debug)]
 pub(crate) struct Reach {
     measure_from: Time,
@@ -13,7 +14,7 @@ pub(crate) struct Reach {
     in_vain: bool,
     /// Since when no connection has been open.
     none_since: Time,
-    /// Requests that failed for want of a connection since then.
+    /// Requests that have failed since then because there was no connection.
     victims: u64,
     down: Spans,
     at_end: bool,
@@ -30,7 +31,8 @@ pub(crate) struct Reach {
     failing_now: Option<(Time, Time)>,
 }
 
-/// Without a response and a connection for so long, a failed attempt means that the server was out of reach.
+/// Without a response and a connection for so long, a failed attempt means that the server was out
+/// of reach.
 const QUIET_NS: u64 = 1_000_000_000;
 /// Attempts this close to one another are noted together.
 const CLOSE_NS: u64 = 100_000_000;
@@ -124,7 +126,7 @@ impl Reach {
         self.established == 0 && self.in_vain
     }
 
-    /// Nothing new is sent from now on: what happens to connections later is no matter.
+    /// No further requests are sent. What happens to connections later does not count.
     pub(crate) fn end(&mut self, now: Time) {
         if self.until.is_some() {
             return;
@@ -145,7 +147,7 @@ impl Reach {
         }
     }
 
-    /// What was seen until the end; `None` when nothing was tried.
+    /// The result of the whole run; `None` if no connection was attempted.
     pub(crate) fn into_down(self) -> Option<Down> {
         let until_ns = self.until?.nanos_since(self.measure_from);
         self.tried.then_some(Down {

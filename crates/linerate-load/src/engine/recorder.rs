@@ -33,7 +33,8 @@ pub(crate) struct Recorder {
     pub(crate) lateness: Histogram,
     /// From sent, in an open loop.
     from_sent: Option<Histogram>,
-    /// Answers whose first byte came in an earlier turn than their end: first byte, and whole, from sent.
+    /// Answers whose first byte came in an earlier turn than their end: first byte, and whole, from
+    /// sent.
     split_first: Histogram,
     split_whole: Histogram,
     status: Box<[u64; STATUSES]>,
@@ -80,7 +81,8 @@ impl Saver {
     }
 }
 
-/// Shares of the request names, when the plan has several. Kinds of the same name share one: a replayed log has thousands.
+/// Shares of the request names, when the plan has several. Kinds of the same name share one: a
+/// replayed log has thousands.
 #[derive(Debug, Default)]
 struct Names {
     names: Vec<String>,

@@ -1,4 +1,4 @@
-//! Which request comes next and when it is due: pacing and stopping as values.
+//! Decides which request comes next and when it is due. Pace and stop are values.
 
 use linerate_net::Time;
 
@@ -34,7 +34,8 @@ pub(crate) struct Batch {
 }
 
 impl Supply {
-    /// `requests`: this core's share of measured requests, `u64::MAX` for no limit. `stop_at`: `Time::NEVER` for none.
+    /// `requests`: this core's share of measured requests, `u64::MAX` for no limit. `stop_at`:
+    /// `Time::NEVER` for none.
     pub(crate) fn new(
         schedule: Option<Schedule>,
         requests: u64,
@@ -52,7 +53,8 @@ impl Supply {
         self.take_until(now, most, self.stop_at)
     }
 
-    /// Takes one that cannot be sent. In a closed loop an attempt to connect may fail just when time is up.
+    /// Takes one that cannot be sent. In a closed loop an attempt to connect may fail just when
+    /// time is up.
     pub(crate) fn take_unsendable(&mut self, now: Time) -> Option<Batch> {
         self.take_until(now, 1, Time::NEVER)
     }
@@ -96,7 +98,7 @@ impl Supply {
         }
     }
 
-    /// Whether nothing more will come.
+    /// Whether the supply has no further request.
     pub(crate) fn ended(&mut self) -> bool {
         self.stopped
             || self.remaining == 0
@@ -106,7 +108,7 @@ impl Supply {
             }
     }
 
-    /// Nothing more leaves from now on; what was due by then and had not left is `unsent`.
+    /// Stops the supply: requests that were due and not sent by now are `unsent`.
     pub(crate) fn stop(&mut self, now: Time) {
         if self.stopped {
             return;

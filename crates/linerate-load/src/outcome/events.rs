@@ -1,20 +1,21 @@
-//! What TCP went through: what the kernel tells of connections that are looked at, and segments that are counted one by one.
+//! TCP events: `TCP_INFO` samples of connections, and segments counted one by one.
 
 use linerate_net::{TcpInfo, TcpTotals};
 
-/// What looks at connections found (`TCP_INFO`, or the same of a TCP of our own). Counters are added up over the connections that were
-/// looked at, each from one look to the next; the last look at a connection is the one before it is closed.
+/// Samples of connections (`TCP_INFO`, or the same of user-space TCP). Counters are summed over the
+/// sampled connections, each from one sample to the next. A connection's last sample is taken just
+/// before it is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpEvents {
-    /// Segments sent again.
+    /// Segments that we retransmitted.
     pub retransmits: u64,
-    /// Segments of ours that the server reported as received twice (RFC 2883).
+    /// Our segments that the server reported as received twice (RFC 2883).
     pub duplicates_reported: u64,
-    /// Times the server's ACKs showed that segments of ours had overtaken one another.
+    /// How often the server's ACKs showed that our segments were reordered.
     pub reordered: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
-    /// Time during which the server's receive window admitted nothing of what waited to be sent, microseconds.
+    /// Time during which the server's receive window blocked data that was ready, microseconds.
     pub rwnd_limited_us: u64,
     /// Time during which our send buffer was too small, microseconds.
     pub sndbuf_limited_us: u64,
@@ -64,7 +65,7 @@ impl TcpEvents {
         self.all().into_iter().zip(other.all()).for_each(|(sum, more)| *sum += *more);
     }
 
-    /// What was counted since `before`.
+    /// The difference to an earlier state.
     #[must_use]
     pub fn since(&self, before: &TcpEvents) -> TcpEvents {
         let (mut since, mut before) = (*self, *before);
@@ -73,12 +74,12 @@ impl TcpEvents {
     }
 }
 
-/// What a segment can be, by the names of Wireshark's TCP analysis.
+/// Kinds of segments, by the names of Wireshark's TCP analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentEvent {
     /// Sent again, of whatever kind.
     Retransmission,
-    /// Of these: soon after duplicate ACKs, before a time-out.
+    /// Of these: soon after duplicate ACKs, before a timeout.
     FastRetransmission,
     /// Sent again though all its bytes had been acknowledged.
     SpuriousRetransmission,
@@ -107,7 +108,7 @@ impl SegmentEvent {
         SegmentEvent::WindowFull,
     ];
 
-    /// The name in JSON, one and many in words.
+    /// The name in JSON, and the singular and plural in words.
     fn names(self) -> [&'static str; 3] {
         match self {
             SegmentEvent::Retransmission => ["retransmission", "retransmission", "retransmissions"],
@@ -130,7 +131,7 @@ impl SegmentEvent {
         self.names()[0]
     }
 
-    /// For `n` of them, in words.
+    /// The noun for `n` of them.
     pub fn words(self, n: u64) -> &'static str {
         self.names()[if n == 1 { 1 } else { 2 }]
     }
@@ -158,7 +159,7 @@ impl SegmentCounts {
         self.counted |= 1 << event as u8;
     }
 
-    /// How many; `None` where nobody counted them.
+    /// The count; `None` if the source does not count this event.
     pub fn of(&self, event: SegmentEvent) -> Option<u64> {
         (self.counted >> event as u8 & 1 == 1).then(|| self.counts[event as usize])
     }
@@ -185,16 +186,17 @@ impl SegmentCounts {
 /// Segments counted one by one: by a capture, or by a TCP of our own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Ours.
+    /// Segments that we sent.
     pub sent: SegmentCounts,
     /// The server's.
     pub received: SegmentCounts,
-    /// Packets that the source missed for want of room: the counts are lower bounds then.
+    /// Packets that the source dropped uncounted because a buffer was full. The counts are then
+    /// lower bounds.
     pub missed: u64,
 }
 
 impl Segments {
-    /// What a TCP of our own has counted.
+    /// Counts of user-space TCP.
     pub(crate) fn of_stack(totals: &TcpTotals) -> Segments {
         let mut sent = SegmentCounts { segments: totals.segments_out, ..SegmentCounts::default() };
         sent.add(SegmentEvent::Retransmission, totals.retransmits);
@@ -218,7 +220,7 @@ impl Segments {
         self.missed += other.missed;
     }
 
-    /// What was counted since `before`.
+    /// The difference to an earlier state.
     #[must_use]
     pub fn since(&self, before: &Segments) -> Segments {
         Segments {

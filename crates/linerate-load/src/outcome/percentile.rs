@@ -6,14 +6,15 @@ use crate::histogram::Histogram;
 /// A percentile of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentile {
-    /// Nanoseconds.
+    /// The latency, nanoseconds.
     pub ns: u64,
     /// A request that never left stands here: the true value is at least that.
     pub at_least: bool,
 }
 
 impl Outcome {
-    /// The latency that checks and single figures mean: from due in an open loop, from sent in a closed one.
+    /// The latency that checks and single figures mean: from due in an open loop, from sent in a
+    /// closed one.
     pub fn main_latency(&self) -> &Histogram {
         self.latency.from_due.as_ref().unwrap_or(&self.latency.from_sent)
     }

@@ -1,10 +1,11 @@
-//! Which samples a report keeps, once all cores' are there.
+//! Selects the samples that a report keeps, once those of all cores are merged.
 
 use super::{Outcome, Sample};
 use crate::limits::{BAD_SAMPLES, SLOWEST};
 
 impl Outcome {
-    /// Keeps the slowest of all cores, slowest first, and the first bad or failed ones, in the order of time.
+    /// Keeps the slowest of all cores, slowest first, and the first bad or failed ones, in the
+    /// order of time.
     pub fn tidy_samples(&mut self) {
         let (mut slow, mut bad): (Vec<Sample>, Vec<Sample>) =
             std::mem::take(&mut self.samples).into_iter().partition(|s| s.why == "slowest");

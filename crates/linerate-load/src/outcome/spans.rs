@@ -7,7 +7,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<(u64, u64)>);
 
-/// Spans kept. Reason: a server that comes and goes for a week must not grow memory; what comes later extends the last.
+/// Spans kept. Reason: a server that comes and goes for a week must not grow memory. Further spans
+/// extend the last one.
 const MOST: usize = 4096;
 
 impl Spans {
@@ -52,7 +53,7 @@ impl Spans {
         Duration::from_nanos(self.0.iter().map(|(from, to)| to - from).sum())
     }
 
-    /// The longest.
+    /// The longest span.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.0.iter().map(|(from, to)| to - from).max().unwrap_or(0))
     }
@@ -74,7 +75,8 @@ pub struct Down {
 }
 
 impl Down {
-    /// Whether there was a second in which every attempt to connect failed, and no response came: whatever connections were open.
+    /// Whether there was a second in which every attempt to connect failed, and no response came:
+    /// whatever connections were open.
     pub fn had_a_bad_second(&self) -> bool {
         const SECOND: u64 = 1_000_000_000;
         let bad = |quiet: &(u64, u64)| {
@@ -83,10 +85,11 @@ impl Down {
         self.quiet.0.iter().any(bad)
     }
 
-    /// What is so for both parts of a run: as long as one of them reaches the server, it is not down.
+    /// The spans that are common to both parts of a run: while one of them reaches the server, the
+    /// server is not down.
     pub fn merge(&mut self, other: &Down) {
         let both = self.until_ns.min(other.until_ns);
-        // A part that has sent its share earlier says nothing of the time after.
+        // A part that finished early knows nothing about the time afterwards.
         let later = self.until_ns > other.until_ns;
         let common = |mine: &Spans, theirs: &Spans| {
             let mut common = mine.intersect(theirs);
@@ -146,7 +149,8 @@ mod tests {
         assert_eq!(same, down(&[], 5, false));
     }
 
-    /// One core's attempts fail while another's connections are silent: together that is a bad second.
+    /// One core's attempts fail while another's connections are silent: together that is a bad
+    /// second.
     #[test]
     fn a_bad_second_is_that_of_all_parts() {
         let second = 1_000_000_000;

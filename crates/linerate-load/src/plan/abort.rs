@@ -11,12 +11,12 @@ use super::{Check, limits::ABORT_LOOKS, limits::ABORT_WINDOW};
 use crate::Outcome;
 use crate::outcome::{Latency, Snapshot};
 
-/// What ends a run.
+/// A condition that ends a run early.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AbortOn {
     /// As the user wrote it.
     pub expr: String,
-    /// What must hold, as checks are written.
+    /// The condition, written like a check.
     pub check: Check,
     /// Over how long.
     pub window: Duration,
@@ -60,7 +60,7 @@ impl AbortWatch {
         AbortWatch { conditions: conditions.to_vec(), longest, kept: VecDeque::new() }
     }
 
-    /// The first condition that has held over its time, and what was measured, in words.
+    /// The first condition that has held for its time, with the measured value in words.
     pub fn look(&mut self, now: &Snapshot) -> Option<String> {
         if self.conditions.is_empty() || !now.measuring {
             return None;
@@ -84,7 +84,7 @@ impl AbortWatch {
     }
 }
 
-/// What happened between two looks.
+/// The outcome of the time between two snapshots.
 fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     let mut outcome = Outcome { duration: now.elapsed - then.elapsed, ..Outcome::default() };
     let (r, a, b) = (&mut outcome.requests, &now.requests, &then.requests);
@@ -93,7 +93,7 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     r.unknown = a.unknown.saturating_sub(b.unknown);
     r.unsolicited_responses = a.unsolicited_responses.saturating_sub(b.unsolicited_responses);
     r.out_of_order_responses = a.out_of_order_responses.saturating_sub(b.out_of_order_responses);
-    // What is still in flight is neither good nor bad yet.
+    // Requests in flight are neither good nor bad yet.
     r.sent = r.answered + r.failed + r.unknown;
     outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
     let mut latency = now.latency.clone();

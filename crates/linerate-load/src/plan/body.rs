@@ -9,7 +9,8 @@ use linerate_net::InputFile;
 use super::data::said;
 use super::limits::MAX_BODY_BYTES;
 
-/// The bytes of a file, read into the one place that they are sent from. The error says why it cannot be read.
+/// The bytes of a file, read into the one place that they are sent from. The error says why it
+/// cannot be read.
 pub fn read_file(path: &Path) -> Result<Arc<[u8]>, String> {
     let file = InputFile::open(path).map_err(|e| said(&e))?;
     let metadata = file.metadata();

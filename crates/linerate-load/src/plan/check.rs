@@ -1,4 +1,5 @@
-//! Checks: `p99<50ms`, `errors<0.1%`, `rate>10k`: read, and held against what was measured.
+//! Checks such as `p99<50ms`, `errors<0.1%`, `rate>10k`: parses them and compares them with an
+//! outcome.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use super::{Check, Comparison, Metric};
 use crate::Outcome;
 use crate::outcome::{Latency, Named};
 
-/// What checks may look like, for messages.
+/// The forms of a check, for messages.
 const EXAMPLES: &str = "write for example p99<50ms, mean<=2ms, errors<0.1%, errors<=0, rate>10k, answered>=1000 or login.p99<50ms";
 
 /// A check and what it found.
@@ -15,11 +16,11 @@ const EXAMPLES: &str = "write for example p99<50ms, mean<=2ms, errors<0.1%, erro
 pub struct CheckResult {
     /// As the user wrote it.
     pub expr: String,
-    /// What was measured, in the metric's unit; `None` when there was nothing to measure it on.
+    /// The measured value, in the metric's unit; `None` if there was no sample.
     pub value: Option<f64>,
     /// Whether it held. A check that could not be measured did not.
     pub pass: bool,
-    /// The value in words (`61.2 ms`), or why there is none.
+    /// The value in words (`61.2 ms`), or the reason for its absence.
     pub shown: String,
 }
 
@@ -50,7 +51,7 @@ impl Check {
     /// Holds it against what was measured.
     pub fn evaluate(&self, outcome: &Outcome) -> CheckResult {
         let measured = match self.name.as_ref().map(|name| outcome.by_name.get(name)) {
-            // Where all requests have one name, their figures are those of the run.
+            // If all requests have one name, their figures are those of the run.
             None | Some(None) => measure(self.metric, outcome),
             Some(Some(named)) => measure(self.metric, &alone(named, outcome)),
         };
@@ -66,7 +67,7 @@ impl Check {
     }
 
     fn holds(&self, measured: &Measured) -> bool {
-        // What never left is later than any limit.
+        // A request that was never sent is later than any limit.
         let value = if measured.at_least { f64::INFINITY } else { measured.value };
         match self.comparison {
             Comparison::Less => value < self.limit,
@@ -77,7 +78,7 @@ impl Check {
     }
 }
 
-/// What was found, in the metric's unit.
+/// The measured value, in the metric's unit.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     value: f64,
@@ -91,7 +92,7 @@ impl Metric {
         matches!(self, Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min)
     }
 
-    /// A value of it in words, with its unit.
+    /// A value of the metric with its unit.
     pub fn shown(self, value: f64) -> String {
         match self {
             Metric::Percentile(_) | Metric::Mean | Metric::Max | Metric::Min => shown_us(value),
@@ -131,7 +132,7 @@ fn parse_named(text: &str) -> Result<(Option<&str>, Metric), String> {
     }
 }
 
-/// The share that requests of one name have in a run, as a run of its own.
+/// The part of a run that consists of requests of one name, as a run of its own.
 fn alone(named: &Named, whole: &Outcome) -> Outcome {
     let latency = match &whole.latency.from_due {
         Some(_) => Latency { from_due: Some(named.latency.clone()), ..Latency::default() },
@@ -380,7 +381,7 @@ mod tests {
         assert!(!result("max<50ms", &outcome).0);
         assert!(result("min<=1.001ms", &outcome).0);
         assert!(result("mean<2ms", &outcome).0);
-        // An open loop is held against the latency from when a request was due.
+        // In an open loop the check uses the latency from when a request was due.
         let mut from_due = crate::histogram::Histogram::new();
         from_due.record(5_000_000_000, 990);
         outcome.latency.from_due = Some(from_due);

@@ -1,15 +1,15 @@
 //! The integral of a rate and its inverse: which request is due when.
 //!
-//! A rate is pieces of straight lines, so its integral is pieces of parabolas. Arrivals are half-open: request `k` is due
-//! at the moment at which the integral begins to exceed `k`, so `100@10s` makes 1000 requests, the first at 0 and
-//! the last at 9.99 s, and a pause makes none.
+//! A rate is pieces of straight lines, so its integral is pieces of parabolas. Arrivals are
+//! half-open: request `k` is due at the moment at which the integral begins to exceed `k`, so
+//! `100@10s` makes 1000 requests, the first at 0 and the last at 9.99 s, and a pause makes none.
 
 use super::Rate;
 
 const NANOS: f64 = 1e9;
 
-/// Whole parts of a request per second that constant rates are counted in where that is exact: decimal rates such as
-/// 33.3 are then met without the error of their binary form.
+/// Whole parts of a request per second that constant rates are counted in where that is exact:
+/// decimal rates such as 33.3 are then met without the error of their binary form.
 const PARTS: u64 = 1_000_000;
 
 /// A constant rate as a fraction: `parts / per` requests/s.
@@ -58,7 +58,7 @@ struct Piece {
     end_ns: u64,
     start_count: f64,
     end_count: f64,
-    /// Where the rate is constant.
+    /// Set where the rate is constant.
     fraction: Option<Fraction>,
 }
 
@@ -150,7 +150,8 @@ impl Piece {
             if slope > 0.0 {
                 rise(self.from, slope, count)
             } else {
-                // From its end backwards it rises: near a rate of zero the other direction would lose digits.
+                // From its end backwards it rises: near a rate of zero the other direction would
+                // lose digits.
                 self.seconds - rise(self.to, -slope, self.end_count - self.start_count - count)
             }
         };
@@ -159,8 +160,9 @@ impl Piece {
     }
 }
 
-/// Seconds until `count` requests have become due at a rate that starts with `from` and rises by `slope` a second: the
-/// root of `from * t + slope / 2 * t^2 = count`, in the form that does not subtract nearly equal numbers.
+/// Seconds until `count` requests have become due at a rate that starts with `from` and rises by
+/// `slope` a second: the root of `from * t + slope / 2 * t^2 = count`, in the form that does not
+/// subtract nearly equal numbers.
 fn rise(from: f64, slope: f64, count: f64) -> f64 {
     let count = count.max(0.0);
     if count == 0.0 {
@@ -169,7 +171,8 @@ fn rise(from: f64, slope: f64, count: f64) -> f64 {
     2.0 * count / (from + (from * from + 2.0 * slope * count).sqrt())
 }
 
-/// Sums of decimal rates times durations miss whole numbers by a few last bits; a request more or less would show.
+/// Sums of decimal rates times durations miss whole numbers by a few last bits; a request more or
+/// less would show.
 fn whole_if_nearly(count: f64) -> f64 {
     let whole = count.round();
     if (count - whole).abs() <= whole.max(1.0) * 1e-12 { whole } else { count }

@@ -10,7 +10,8 @@ use super::DataSet;
 use super::limits::{MAX_CSV_BYTES, MAX_CSV_COLUMNS, MAX_CSV_ROWS};
 use super::units::quoted;
 
-/// Reads a CSV file (RFC 4180) whose first line names the columns. Errors name the file and the line.
+/// Reads a CSV file (RFC 4180) whose first line names the columns. Errors name the file and the
+/// line.
 pub fn load_csv(name: &str, path: &Path) -> Result<DataSet, String> {
     let shown = path.display().to_string();
     let file = InputFile::open(path).map_err(|e| format!("{shown}: cannot be read: {}", said(&e)))?;

@@ -1,5 +1,6 @@
-//! `{{env.NAME}}`: variables of the environment, read once before a run. They are a data set of one row, so that filters and checks
-//! hold for them as for cells; what prints plans and samples leaves their values out.
+//! `{{env.NAME}}`: variables of the environment, read once before a run. They are a data set of one
+//! row, so that filters and checks hold for them as for cells; what prints plans and samples leaves
+//! their values out.
 
 use std::ffi::OsString;
 
@@ -10,10 +11,10 @@ use super::{DataSet, Request};
 /// The name of that data set, which no other may have.
 pub const NAME: &str = "env";
 
-/// The variables that requests name, by what `lookup` says of them; `None` when they name none.
+/// The variables that requests name, with the values that `lookup` gives; `None` if they name none.
 ///
 /// # Errors
-/// The request's index, and the place at which a variable stands that does not exist or is no text.
+/// The request's index, and the place at which it names a variable that is not set or is not text.
 pub fn data_set(
     requests: &[Request],
     lookup: impl Fn(&str) -> Option<OsString>,
@@ -67,7 +68,8 @@ fn each_variable(request: &Request, mut each: impl FnMut(Place, usize, &str)) {
     }
 }
 
-/// The slots of a text, read as templates read it: of three braces the first means itself, four stand for two.
+/// The slots of a text, read as templates read it: of three braces the first means itself, four
+/// stand for two.
 fn each_slot(text: &[u8], mut each: impl FnMut(usize, &str)) {
     let mut at = 0;
     while let Some(n) = memchr::memmem::find(&text[at..], b"{{") {

@@ -19,11 +19,12 @@ pub struct FormField {
 }
 
 impl FormField {
-    /// Reads `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, behind which `;type=TYPE` and `;filename=NAME` may stand. In a value that the
-    /// text itself gives, slots are filled; a file is sent as it is. Files are looked for in `folder`.
+    /// Parses `NAME=VALUE`, `NAME=@FILE` or `NAME=<FILE`, optionally followed by `;type=TYPE` and
+    /// `;filename=NAME`. Slots are filled in a value given in the text; a file is sent unchanged.
+    /// `folder` is where relative paths start.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with the text, and what would be right.
     pub fn parse(text: &str, folder: &Path) -> Result<FormField, String> {
         let known = || "write NAME=VALUE, or NAME=@FILE;type=TYPE;filename=NAME".to_owned();
         let Some((name, rest)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
@@ -103,7 +104,8 @@ impl FormField {
     }
 }
 
-/// A value up to `;` or in double quotes, and what follows it. `\"` and `\\` in quotes stand for the second character.
+/// A value up to `;` or in double quotes, and what follows it. `\"` and `\\` in quotes stand for
+/// the second character.
 fn word(text: &str) -> Result<(String, &str), String> {
     let Some(quoted_text) = text.strip_prefix('"') else {
         // The sign of a file may stand before quotes.
@@ -128,7 +130,7 @@ fn word(text: &str) -> Result<(String, &str), String> {
     Err(format!("{} opens a quotation that does not end", quoted(text)))
 }
 
-/// What ends a quoted parameter, as browsers and curl write it.
+/// Escapes what would end a quoted parameter, as browsers and curl do.
 fn escaped(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -158,8 +160,8 @@ fn type_of(path: &str) -> &'static str {
     }
 }
 
-/// The value of Content-Type and the body of a form. The boundary is made of `seed`, and occurs in no field and in none of the `cells`
-/// that slots may bring.
+/// The value of Content-Type and the body of a form. The boundary is derived from `seed`. It occurs
+/// in no field and in none of the `cells` that slots may insert.
 pub fn multipart<'a>(
     fields: &[FormField],
     seed: u64,

@@ -3,10 +3,12 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Highest rate, requests/s. Reason: due times are whole nanoseconds; a higher rate could not be told apart.
+/// Highest rate, requests/s. Reason: due times are whole nanoseconds, so a higher rate would be
+/// indistinguishable.
 pub const MAX_RATE: f64 = 1e9;
 
-/// Lowest rate that is not zero, requests/s (one in eleven days). Reason: below it is a slip, and sums stay exact.
+/// Lowest rate that is not zero, requests/s (one in eleven days). Reason: below it is a slip, and
+/// sums stay exact.
 pub const MIN_RATE: f64 = 1e-6;
 
 /// Steps of a rate. Reason: more is a recorded curve, for which a trace is the better form.
@@ -15,10 +17,11 @@ pub const MAX_RATE_STEPS: usize = 10_000;
 /// Longest duration of anything in a plan. Reason: sums of nanoseconds stay far from 2^64.
 pub const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Longest time-out. Reason: histograms tell apart values up to an hour.
+/// Longest timeout. Reason: histograms distinguish values up to an hour.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The shortest and the longest time that a queue is polled. Reason: the kernel counts microseconds; after a second nothing is gained.
+/// The shortest and the longest time that a queue is polled. Reason: the kernel counts
+/// microseconds, and polling longer than a second gains nothing.
 pub const BUSY_POLL: RangeInclusive<Duration> = Duration::from_micros(1)..=Duration::from_secs(1);
 
 /// Connections. Reason: 16 source addresses with all their ports; a larger number is a slip.
@@ -30,13 +33,15 @@ pub const MAX_PIPELINE: u64 = 65_536;
 /// Threads. Reason: one per core; no machine has more cores.
 pub const MAX_THREADS: u64 = 1024;
 
-/// Kinds of requests. Reason: each is compiled for each thread, and its number is kept in 16 bits while in flight.
+/// Kinds of requests. Reason: each is compiled for each thread, and its number is kept in 16 bits
+/// while in flight.
 pub const MAX_REQUESTS: usize = 20_000;
 
 /// Bytes of a plan file. Reason: it is written by hand; a larger file is the wrong file.
 pub const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// Bytes of a request's body, or of a part of it. Reason: it is held in memory, once; a larger file was hardly meant.
+/// Bytes of a request's body, or of a part of it. Reason: it is held in memory, once; a larger file
+/// was hardly meant.
 pub const MAX_BODY_BYTES: u64 = 1 << 30;
 
 /// Bytes of a data file. Reason: it is read into memory, about three times its size there.
@@ -51,10 +56,11 @@ pub const MAX_CSV_COLUMNS: usize = 1000;
 /// Data sets of a plan. Reason: slots name them by hand.
 pub const MAX_DATA_SETS: usize = 100;
 
-/// Over how long a condition that ends a run is looked at. Reason: below, a few requests decide; above, it is a check.
+/// Over how long a condition that ends a run is looked at. Reason: below, a few requests decide;
+/// above, it is a check.
 pub const ABORT_WINDOW: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// Looks kept for that time. Reason: each is a histogram, and a tenth of a window is fine enough.
+/// Snapshots kept for that time. Reason: each is a histogram, and 10 % of a window is fine enough.
 pub const ABORT_LOOKS: u32 = 20;
 
 /// Conditions that end a run. Reason: each costs a look ten times a second.

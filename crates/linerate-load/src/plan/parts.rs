@@ -7,11 +7,11 @@ use base64::Engine as _;
 
 use super::units::quoted;
 
-/// What `--compressed` asks for (RFC 9110 section 12.5.3).
+/// The value of Accept-Encoding for `--compressed` (RFC 9110 section 12.5.3).
 pub const COMPRESSED: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br, zstd");
 
-/// Fields that belong to one connection or to one message's framing (RFC 9110 section 7.6.1): a recorded request's are
-/// not sent again, since ours has its own connection and framing.
+/// Fields that belong to one connection or to one message's framing (RFC 9110 section 7.6.1). Those
+/// of a recorded request are not replayed, because ours has its own connection and framing.
 const HOP_BY_HOP: [&str; 11] = [
     "connection",
     "content-length",
@@ -31,7 +31,8 @@ pub fn literal(text: &str) -> Cow<'_, str> {
     if text.contains("{{") { Cow::Owned(text.replace("{{", "{{{{")) } else { Cow::Borrowed(text) }
 }
 
-/// `text`, a string of a JSON value, with the filter `|json` on each slot that draws from data: a cell cannot end the string.
+/// `text`, a string of a JSON value, with the filter `|json` on each slot that draws from data: a
+/// cell cannot end the string.
 pub fn escaped_in_json(text: &str) -> String {
     const SAFE: [&str; 6] = ["seq", "now_ms", "uuid", "rand:", "rand_text:", "date:"];
     let mut out = String::with_capacity(text.len() + 8);
@@ -129,7 +130,8 @@ pub fn parse_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     text.split(',').map(parse).collect()
 }
 
-/// Percent-encodes what may not stand in a request target (RFC 9112 section 3.2), leaving what is already encoded.
+/// Percent-encodes what may not stand in a request target (RFC 9112 section 3.2), leaving what is
+/// already encoded.
 pub fn encode_target(text: &str) -> Cow<'_, str> {
     let allowed = |b: u8| b.is_ascii_graphic() && b != b'#';
     if text.bytes().all(allowed) {

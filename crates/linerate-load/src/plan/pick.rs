@@ -1,4 +1,5 @@
-//! Which request is number n: a pure function of the seed and n, so that threads need not agree on anything.
+//! Selects request number n by a pure function of the seed and n, so that threads need no
+//! coordination.
 
 use std::sync::Arc;
 
@@ -65,7 +66,8 @@ impl Picker {
     }
 }
 
-/// Walker's alias method: each slot is shared by at most two requests, so a choice costs one look, however many there are.
+/// Walker's alias method: each slot is shared by at most two requests, so a choice costs one look,
+/// however many there are.
 fn alias_table(weights: &[f64]) -> Arc<[Slot]> {
     let usable = |w: f64| if w.is_finite() && w > 0.0 { w } else { 0.0 };
     let sum: f64 = weights.iter().map(|w| usable(*w)).sum();

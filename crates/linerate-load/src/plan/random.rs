@@ -1,4 +1,5 @@
-//! Randomness that a seed repeats: SplitMix64, whose n-th number can be had without the ones before it.
+//! Reproducible random numbers: SplitMix64, whose n-th number is computed directly, without the
+//! ones before it.
 
 /// The step between two states: 2^64 divided by the golden ratio, odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -15,7 +16,8 @@ pub fn nth(seed: u64, n: u64) -> u64 {
     scramble(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
-/// A seed of its own for each `stream` (a thread, a use), so that streams of one plan don't run in step.
+/// A separate seed for each `stream` (a thread, a use), so that streams of one plan are
+/// independent.
 pub fn derive(seed: u64, stream: u64) -> u64 {
     scramble(scramble(seed ^ GOLDEN).wrapping_add(stream.wrapping_mul(0xd134_2543_de82_ef95)))
 }

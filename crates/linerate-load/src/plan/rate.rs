@@ -8,7 +8,7 @@ use super::limits::{MAX_RATE, MAX_RATE_STEPS, MIN_RATE};
 use super::units::{parse_duration, parse_scaled, quoted, shown_duration};
 use super::{Rate, RateStep};
 
-/// What a rate may look like, for messages.
+/// The forms of a rate, for messages.
 const EXAMPLES: &str =
     "write requests per second such as 500, 50k or 1.5M, or steps such as 0..5000@30s,5000@60s";
 
@@ -18,7 +18,8 @@ impl Rate {
         Rate { steps: vec![RateStep { from: per_second, to: per_second, lasts: None }] }
     }
 
-    /// Reads `50k`, `1.5M`, `0..5000@30s,5000@60s`. The error names the place and what would be right.
+    /// Reads `50k`, `1.5M`, `0..5000@30s,5000@60s`. The error names the place and what would be
+    /// right.
     pub fn parse(text: &str) -> Result<Rate, String> {
         if text.trim().is_empty() {
             return Err(format!("the rate is empty; {EXAMPLES}"));
@@ -48,7 +49,8 @@ impl Rate {
         Ok(rate)
     }
 
-    /// Whether it can be followed: steps there, numbers in range, somewhere above zero. The error says what isn't.
+    /// Whether it can be followed: steps there, numbers in range, somewhere above zero. The error
+    /// says what isn't.
     pub fn check(&self) -> Result<(), String> {
         let in_range = |r: f64| r == 0.0 || (MIN_RATE..=MAX_RATE).contains(&r);
         for step in &self.steps {
@@ -65,17 +67,18 @@ impl Rate {
         Ok(())
     }
 
-    /// When request number `k` (from 0) is due, nanoseconds from the start: the moment at which more than `k` requests
-    /// have become due, the integral of the rate. `None` when the rate ends before.
+    /// When request number `k` (from 0) is due, nanoseconds from the start: the moment at which
+    /// more than `k` requests have become due, the integral of the rate. `None` when the rate ends
+    /// before.
     ///
-    /// Never decreases with `k`; at a constant rate R exactly `k * 1e9 / R`, rounded down. Sets up the whole curve for
-    /// each call: a [`Schedule`](super::schedule::Schedule) does so once.
+    /// Never decreases with `k`; at a constant rate R exactly `k * 1e9 / R`, rounded down. Sets up
+    /// the whole curve for each call: a [`Schedule`](super::schedule::Schedule) does so once.
     pub fn due_ns(&self, k: u64) -> Option<u64> {
         Curve::new(self).due_ns(k)
     }
 
-    /// When the integral of the rate exceeds `cumulative` requests, nanoseconds from the start; `None` when it never does.
-    /// Turns a Poisson process of rate one into one of this rate.
+    /// When the integral of the rate exceeds `cumulative` requests, nanoseconds from the start;
+    /// `None` when it never does. Turns a Poisson process of rate one into one of this rate.
     pub fn due_ns_at(&self, cumulative: f64) -> Option<u64> {
         Curve::new(self).due_ns_at(cumulative)
     }
@@ -93,7 +96,7 @@ impl Rate {
             .try_fold(Duration::ZERO, |sum, lasts| Some(sum.saturating_add(lasts?)))
     }
 
-    /// The rate asked for at a time from the start, requests/s; 0 after the end.
+    /// The rate of the plan at a time from the start, requests/s; 0 after the end.
     pub fn at(&self, time: Duration) -> f64 {
         let mut start = Duration::ZERO;
         for step in &self.steps {

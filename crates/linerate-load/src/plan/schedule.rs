@@ -6,9 +6,10 @@ use super::{Arrival, Pace};
 
 /// Due times of one of several threads, nanoseconds from the start, ascending.
 ///
-/// Thread `t` of `T` takes requests number `t`, `t + T`, `t + 2T` and so on: evenly spaced arrivals and traces are dealt
-/// out, so that all threads together make exactly the plan's arrivals. A Poisson process is instead made of `T`
-/// independent ones of a `T`-th of the rate, whose union is one of the whole rate.
+/// Thread `t` of `T` takes requests number `t`, `t + T`, `t + 2T` and so on: evenly spaced arrivals
+/// and traces are dealt out, so that all threads together make exactly the plan's arrivals. A
+/// Poisson process is instead made of `T` independent ones of a `T`-th of the rate, whose union is
+/// one of the whole rate.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     source: Source,
@@ -25,7 +26,8 @@ enum Source {
 }
 
 impl Schedule {
-    /// The share of `thread` (from 0) of `threads`; `None` for a closed loop, which has no schedule.
+    /// The share of `thread` (from 0) of `threads`; `None` for a closed loop, which has no
+    /// schedule.
     pub fn new(pace: &Pace, seed: u64, thread: u32, threads: u32) -> Option<Schedule> {
         let (thread, threads) = (u64::from(thread), u64::from(threads.max(1)));
         let source = match pace {
@@ -50,7 +52,7 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// When the next arrival is due; `None` when there are no more.
+    /// The time of the next arrival; `None` after the last one.
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         self.next
@@ -95,7 +97,7 @@ impl Schedule {
 }
 
 impl Source {
-    /// Arrival number `n` of this thread; asked for one after the other.
+    /// Arrival number `n` of this thread. Numbers must be consecutive.
     #[inline]
     fn next(&mut self, n: u64) -> Option<u64> {
         match self {
@@ -117,13 +119,14 @@ fn share(all: u64, thread: u64, threads: u64) -> u64 {
     all.saturating_sub(thread).div_ceil(threads)
 }
 
-/// A constant rate: each due time from the one before by an addition, exactly, as one divides by hand.
+/// A constant rate: each due time from the one before by an addition, exactly, as one divides by
+/// hand.
 #[derive(Clone, Debug)]
 struct Even {
     fraction: Fraction,
     thread: u64,
     threads: u64,
-    /// What `next` gives out, with what is left over in parts of a nanosecond.
+    /// The value that `next` returns, with the remainder in parts of a nanosecond.
     due: u64,
     rest: u64,
     step: u64,
@@ -134,7 +137,8 @@ impl Even {
     fn new(fraction: Fraction, thread: u64, threads: u64) -> Even {
         let divided = |count: u64| {
             let parts = u128::from(fraction.parts);
-            // Rates are at least a millionth and threads at most thousands: this is far from overflowing.
+            // Rates are at least a millionth and threads at most thousands: this is far from
+            // overflowing.
             let nanos = u128::from(count).saturating_mul(1_000_000_000).saturating_mul(fraction.per);
             (u64::try_from(nanos / parts).unwrap_or(u64::MAX), (nanos % parts) as u64)
         };

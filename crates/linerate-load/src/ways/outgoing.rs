@@ -46,7 +46,7 @@ impl Outgoing {
         self.len
     }
 
-    /// What is to be written, in this order.
+    /// The pieces to write, in this order.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| match part {
             Part::Copied(range) => &self.copied[range.clone()],

@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_net::Time;
 use linerate_net::mem::{Accept, Peer, PeerActions, PeerConn};
 
-/// What the server saw, for the test to compare with what the load generator says.
+/// The server's record of the test, to compare with the load generator's figures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Arc<Mutex<Counts>>);
 
@@ -33,18 +33,18 @@ impl Seen {
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) seen: Seen,
-    /// From a request to its answer.
+    /// Time from a request to its response.
     pub(super) think: Duration,
-    /// Closes after so many answers, ignoring what else has come.
+    /// Closes after this many responses and ignores any further requests.
     pub(super) close_after: Option<u64>,
-    /// Whether the last answer says so.
+    /// Whether the last response says `Connection: close`.
     pub(super) says_close: bool,
-    /// Answers nothing between these times.
+    /// Sends no response between these times.
     pub(super) stall: Option<(Time, Time)>,
-    /// Never answers.
+    /// Never sends a response.
     pub(super) silent: bool,
     pub(super) accept: Accept,
-    /// Between these times nobody listens, and connections are reset.
+    /// Between these times the port is closed, and connections are reset.
     pub(super) dead: Option<(Time, Time)>,
     /// Sent as soon as a connection is there.
     pub(super) banner: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) struct Script {
     pub(super) endless: Vec<u8>,
     pub(super) status: &'static str,
     pub(super) body: String,
-    /// Closes a connection this long after its last answer.
+    /// Closes a connection this long after its last response.
     pub(super) idle: Option<Duration>,
     /// Echoes this field of the request.
     pub(super) echo: Option<String>,

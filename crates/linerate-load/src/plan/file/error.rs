@@ -6,7 +6,8 @@ use std::path::Path;
 
 use crate::plan::limits::MAX_SHOWN_CHARS;
 
-/// What is wrong with a plan file: where, what would be right, and the line with a mark under the place.
+/// An error in a plan file: its place, what would be right, and the line with a mark under the
+/// place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     path: String,
@@ -46,7 +47,7 @@ impl FileError {
         self.place.as_ref().map(|p| p.column)
     }
 
-    /// What is wrong, without the place.
+    /// The problem, without the place.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -37,7 +37,7 @@ const BODY_KEYS: [&str; 4] = ["body", "body_file", "json", "form"];
 #[derive(Debug)]
 pub(super) struct Placed<'a> {
     pub(super) request: Request,
-    /// What its body is made of when the data is known.
+    /// Fields of a form. The body is made of them once the data is known.
     form: Vec<FormField>,
     table: Table<'a>,
     method: Option<Item<'a>>,
@@ -279,7 +279,8 @@ impl Placed<'_> {
         self.request.body = Some(body);
     }
 
-    /// Compiles it as a run would, and holds the rows of data against it; errors point at the part that is wrong.
+    /// Compiles it as a run would, and holds the rows of data against it; errors point at the part
+    /// that is wrong.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)]) -> Result<(), FileError> {
         let request = &self.request;
         let mut fields = request.fields.clone();
@@ -364,7 +365,8 @@ impl Placed<'_> {
     }
 }
 
-/// Whether each row of a set may stand where the template uses it; the set's columns begin at `first` of `all`.
+/// Whether each row of a set may stand where the template uses it; the set's columns begin at
+/// `first` of `all`.
 fn check_rows(template: &Template, set: &DataSet, first: usize, all: usize) -> Result<(), String> {
     let mut row: Vec<Box<[u8]>> = vec![Box::default(); all];
     for (index, cells) in set.rows.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Tables of a TOML file, read key by key: each value knows its place, so each error can show it. Plan files are read with it,
-//! and other files of the command as well.
+//! Tables of a TOML file, read key by key: each value knows its place, so each error can show it.
+//! Plan files are read with it, and other files of the command as well.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::plan::units::{parse_duration, quoted};
 /// A file's name and text.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What errors call it.
+    /// The name of the file in errors.
     pub path: &'a Path,
     /// All of it.
     pub text: &'a str,
@@ -43,9 +43,9 @@ impl Source<'_> {
 /// A table whose keys are all known.
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
-    /// The file.
+    /// The file that it is from.
     pub source: Source<'a>,
-    /// Where it begins: its header, or its braces.
+    /// Its place in the file: of its header, or of its braces.
     pub span: Range<usize>,
     items: Vec<Item<'a>>,
 }
@@ -53,11 +53,11 @@ pub struct Table<'a> {
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub struct Item<'a> {
-    /// The file.
+    /// The file that it is from.
     pub source: Source<'a>,
     /// As the documentation writes it.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key in the file.
     pub key_span: Range<usize>,
     /// The value, with its place.
     pub value: &'a Spanned<DeValue<'a>>,
@@ -66,13 +66,13 @@ pub struct Item<'a> {
 /// Keys that a table takes, and where others are at home.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
-    /// In groups.
+    /// All valid keys, in groups.
     pub known: &'static [&'static [&'static str]],
     /// Keys of another place, with what to say of them.
     pub elsewhere: &'static [(&'static [&'static str], &'static str)],
 }
 
-/// What other tools call it.
+/// Names of the same keys in other tools.
 const ALIASES: [(&str, &str); 16] = [
     ("concurrency", "connections"),
     ("clients", "connections"),
@@ -138,7 +138,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The entries of a table in the order of the file, whatever its keys.
+/// The entries of a table in the order of the file, with any keys.
 pub fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> Vec<Item<'a>> {
     let item = |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
         let name: &std::borrow::Cow<'a, str> = key.get_ref();
@@ -150,7 +150,7 @@ pub fn items_in_order<'a>(source: Source<'a>, table: &'a DeTable<'a>) -> Vec<Ite
 }
 
 impl<'a> Item<'a> {
-    /// Where the value stands.
+    /// The place of the value in the file.
     pub fn span(&self) -> Range<usize> {
         self.value.span()
     }
@@ -160,7 +160,8 @@ impl<'a> Item<'a> {
         self.source.error(self.span(), message)
     }
 
-    /// An error at byte `at` of a string's value, where the file has it as it is, without escapes.
+    /// An error at byte `at` of a string's value, if the file contains the string literally,
+    /// without escapes.
     pub fn error_within(&self, value: &str, at: usize, message: impl Into<String>) -> FileError {
         let span = self.span();
         let written = self.source.text.get(span.clone()).unwrap_or("");

@@ -1,4 +1,4 @@
-//! Plan files: what they say, and how their errors look.
+//! Plan files: their meaning, and the text of their errors.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// A folder with files, gone when dropped.
+/// A folder with files, deleted when dropped.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -9,7 +9,7 @@ use crate::plan::tls::TlsVersion;
 pub(super) const KEYS: &[&str] =
     &["cacert", "cert", "key", "insecure", "tls_min", "tls_max", "ciphers", "tls_resume"];
 
-/// What a plan file says of TLS. Files that are not absolute lie beside the plan.
+/// The TLS keys of a plan file. Relative paths start at the plan's folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsKeys {
     /// `cacert`: whose certificates are believed.
@@ -18,15 +18,15 @@ pub struct TlsKeys {
     pub cert: Option<PathBuf>,
     /// `key`: its key.
     pub key: Option<PathBuf>,
-    /// `insecure`: nothing is checked.
+    /// `insecure`: no certificate is verified.
     pub insecure: Option<bool>,
-    /// `tls_min`.
+    /// `tls_min`: the oldest version.
     pub least: Option<TlsVersion>,
-    /// `tls_max`.
+    /// `tls_max`: the newest version.
     pub most: Option<TlsVersion>,
     /// `ciphers`, as with the flag.
     pub ciphers: Option<String>,
-    /// `tls_resume`.
+    /// `tls_resume`: whether to resume sessions.
     pub resume: Option<bool>,
 }
 

@@ -85,7 +85,8 @@ fn poisson_has_its_mean_and_variance_over_any_threads() {
 #[test]
 fn poisson_follows_the_rate() {
     let dues = union(&open("0..1000@100s", Arrival::Poisson), 7, 2, usize::MAX);
-    // 50,000 in all, of them a quarter in the first half of the time; standard deviations 224 and 112.
+    // 50,000 in all, of them a quarter in the first half of the time; standard deviations 224 and
+    // 112.
     assert!((dues.len() as f64 - 50_000.0).abs() < 900.0, "{}", dues.len());
     let first_half = dues.partition_point(|due| *due < 50_000_000_000) as f64;
     assert!((first_half - 12_500.0).abs() < 450.0, "{first_half}");
