@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use linerate_http::client::HeadView;
-use linerate_net::{Conn, Lent, NetError, Time, Transport};
+use linerate_net::{Ahead, Conn, Lent, NetError, Time, Transport};
 
 use crate::{Failure, Loss, Run};
 
@@ -69,6 +69,26 @@ pub trait Conversation {
         shared: &mut Self::Shared,
         events: &mut E,
     ) -> Result<(), Loss>;
+
+    /// What is known of the bytes that come next.
+    #[inline]
+    fn ahead<E: Responses<Reading = Self::Reading>>(&self, _events: &E) -> Ahead {
+        Ahead::default()
+    }
+
+    /// So many of the bytes that [`ahead`](Self::ahead) told of came at `now`, and were discarded since nobody looks at them.
+    ///
+    /// # Errors
+    /// The connection carries nothing more, and why.
+    fn handle_discarded<E: Responses<Reading = Self::Reading>>(
+        &mut self,
+        _now: Time,
+        _bytes: u64,
+        _shared: &mut Self::Shared,
+        _events: &mut E,
+    ) -> Result<(), Loss> {
+        Ok(())
+    }
 
     /// The peer sends nothing more: says whether that cut a response off.
     fn handle_end<E: Responses<Reading = Self::Reading>>(&mut self, now: Time, events: &mut E) -> Loss;
@@ -181,6 +201,11 @@ pub trait Responses {
 
     /// The next piece of its body.
     fn body(&mut self, reading: &mut Self::Reading, kind: u16, piece: &[u8]);
+
+    /// Whether anything of the body that is still to come is looked at.
+    fn looks_on(&self, _reading: &Self::Reading, _kind: u16) -> bool {
+        true
+    }
 
     /// It is whole. `kind` is the one that `body` got.
     fn answered(&mut self, run: &Run, kind: u16, reading: &mut Self::Reading, response: &Whole);

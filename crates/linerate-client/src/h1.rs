@@ -2,7 +2,7 @@
 //! name theirs.
 
 use linerate_http::client::{Expect, HeadCache, Limits, Part, Pipeline, ResponseReader, TagMatch};
-use linerate_net::{NetError, Time};
+use linerate_net::{Ahead, NetError, Time};
 use memchr::memmem;
 
 use crate::conversation::{Alike, Conversation, Fate, Out, Requests, Responses, Turn, Whole, Whose};
@@ -94,6 +94,28 @@ impl<R: Default> Conversation for H1<R> {
         events: &mut E,
     ) -> Result<(), Loss> {
         self.read(now, bytes, cache, events)
+    }
+
+    #[inline]
+    fn ahead<E: Responses<Reading = R>>(&self, events: &E) -> Ahead {
+        match self.reader.body_ahead() {
+            0 => Ahead::default(),
+            bytes => {
+                let kind = self.pipeline.front().map_or(0, |run| run.kind);
+                Ahead { bytes, unseen: !events.looks_on(&self.reading, kind) }
+            }
+        }
+    }
+
+    fn handle_discarded<E: Responses<Reading = R>>(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        cache: &mut HeadCache,
+        events: &mut E,
+    ) -> Result<(), Loss> {
+        self.reader.pass_over(bytes);
+        self.read(now, &[], cache, events)
     }
 
     fn handle_end<E: Responses<Reading = R>>(&mut self, now: Time, events: &mut E) -> Loss {

@@ -534,3 +534,34 @@ fn rfc9110_15_2_2_switching_protocols_is_the_last_answer() {
     assert_eq!(owned(&transcript), one(101, ""));
     assert!(!ends(&transcript)[0].reusable);
 }
+
+/// Section 6.2: the length tells where the body ends, whether or not its bytes are looked at.
+#[test]
+fn bytes_that_are_passed_over_are_counted_and_end_the_body() {
+    const BEGUN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+    let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
+    let mut read = |reader: &mut ResponseReader, mut bytes: &[u8]| {
+        let mut end = None;
+        while let Some(part) = reader.next(&mut cache, &mut bytes, Expect::Usual).expect("no fault") {
+            if let Part::End(e) = part {
+                end = Some(e);
+            }
+        }
+        end
+    };
+    for _ in 0..2 {
+        assert_eq!(reader.body_ahead(), 0);
+        assert_eq!(read(&mut reader, BEGUN), None);
+        assert_eq!(reader.body_ahead(), 7);
+        reader.pass_over(5);
+        assert_eq!((reader.body_ahead(), reader.in_answer(), read(&mut reader, b"")), (2, true, None));
+        assert_eq!(read(&mut reader, b"i"), None);
+        reader.pass_over(1);
+        let end = read(&mut reader, b"").expect("the end");
+        assert_eq!((end.status, end.body_bytes, reader.at_boundary()), (200, 10, true));
+    }
+    assert_eq!(read(&mut reader, BEGUN), None);
+    reader.pass_over(6);
+    let cut = reader.finish().expect_err("a byte is missing");
+    assert_eq!(cut.kind, Kind::TruncatedBody { missing: Some(1) });
+}

@@ -59,5 +59,6 @@ pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};
 pub use time::Time;
 pub use transport::{
-    After, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Profile, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, ListenOptions, Listener, Piece, Profile,
+    Transport, Waker,
 };

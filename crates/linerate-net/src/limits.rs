@@ -88,3 +88,26 @@ pub(crate) const FILE_BUFFER: usize = 128 << 10;
 /// Such buffers that a thread keeps when they have left. Reason: fresh ones cost page faults; 8 MiB are enough for the downloads
 /// that a thread has under way at the same moment.
 pub(crate) const FILE_BUFFERS_KEPT: usize = 64;
+
+/// Bytes that are discarded rather than received (epoll), at least. Reason: the call that it takes costs as much as copying so many.
+pub(crate) const DISCARDED_BY_CALL: usize = 8 << 10;
+
+/// ... and with io_uring. Reason: the multishot receive has to be ended for it.
+pub(crate) const DISCARDED_BY_RING: usize = 64 << 10;
+
+/// Bytes discarded at once. Reason: lengths are 32 bits wide, and what was received is to be seen now and then.
+pub(crate) const DISCARDED_AT_ONCE: u64 = 64 << 20;
+
+/// Bytes of a body that are waited for before the next read, at least. Reason: the mark is two system calls, which the reads that it
+/// saves must pay for.
+pub(crate) const LOW_WATER_LEAST: usize = 64 << 10;
+
+/// ... and at most. Reason: what waits is the kernel's memory; 1 MiB saves 15 of 16 reads.
+pub(crate) const LOW_WATER_MOST: usize = 1 << 20;
+
+/// ... and on all connections of a transport.
+pub(crate) const LOW_WATER_OF_ALL: usize = 256 << 20;
+
+/// Receive buffers beyond those that the kernel begins with (io_uring), while they come back filled. Reason: 2 MiB of them fit the
+/// cache, and a receive that finds none is asked for again, which costs less than one from memory.
+pub(crate) const FULL_BUFFERS: usize = 128;

@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::limits::{DISCARDED_AT_ONCE, LOW_WATER_LEAST, LOW_WATER_MOST, LOW_WATER_OF_ALL};
 use crate::{FlowInfo, NetError, TcpInfo, TcpTotals, Time};
 
 /// A connection: a slot and the generation that makes it unique.
@@ -196,6 +197,39 @@ pub enum After {
     Gone,
 }
 
+/// What [`Transport::receive_or_discard`] hands over.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Received bytes.
+    Bytes(&'a mut [u8]),
+    /// So many bytes were received and discarded.
+    Discarded(u64),
+}
+
+/// What an application knows of the bytes that come next on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// So many belong together, the rest of a body say. 0: nothing is known.
+    pub bytes: u64,
+    /// The application looks at none of them.
+    pub unseen: bool,
+}
+
+impl Ahead {
+    /// How many bytes to discard, if at least `least` are unseen.
+    pub(crate) fn to_discard(self, least: usize) -> Option<usize> {
+        let most = self.bytes.min(DISCARDED_AT_ONCE) as usize;
+        (self.unseen && most >= least).then_some(most)
+    }
+
+    /// How many of them to wait for where `connections` are open; `None`: they are too few to be worth it.
+    pub(crate) fn low_water(self, connections: usize) -> Option<usize> {
+        let share = (LOW_WATER_OF_ALL / connections.max(1)).min(LOW_WATER_MOST);
+        let mark = self.bytes.min(share as u64) as usize;
+        (mark >= LOW_WATER_LEAST).then_some(mark)
+    }
+}
+
 /// How to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
@@ -295,6 +329,14 @@ pub trait Transport {
 
     /// Lends received bytes to `take`, piece by piece, and tells the state after.
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
+
+    /// As [`Transport::receive`], for an application that knows how much follows: `take` says so after each piece. The transport may
+    /// wake later for it, and it may discard what the application does not look at without copying it.
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+        self.receive(data, |bytes| {
+            take(Piece::Bytes(bytes));
+        })
+    }
 
     /// Sends a copy of `bytes`. Fails when the connection has failed, or when too much waits already; then nothing of them is
     /// taken.

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use linerate_net::{After, Conn, Data, NetError, Time, Transport};
+use linerate_net::{After, Ahead, Conn, Data, NetError, Piece, Time, Transport};
 
 use crate::conversation::{Conversation, Requests, Responses, Settle, Settled, Wire};
 use crate::{Failure, Run};
@@ -208,11 +208,21 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         let conversation = &mut connection.conversation;
         let (before, answers) = (conversation.in_flight(), conversation.answers());
         let mut read = Ok(());
-        let after = transport.receive(data, |bytes| {
-            if read.is_ok() {
-                events.received(bytes.len());
-                read = conversation.handle_bytes(now, bytes, shared, events);
+        let after = transport.receive_or_discard(data, |piece| {
+            if read.is_err() {
+                return Ahead::default();
             }
+            read = match piece {
+                Piece::Bytes(bytes) => {
+                    events.received(bytes.len());
+                    conversation.handle_bytes(now, bytes, shared, events)
+                }
+                Piece::Discarded(bytes) => {
+                    events.received(bytes as usize);
+                    conversation.handle_discarded(now, bytes, shared, events)
+                }
+            };
+            conversation.ahead(events)
         });
         let next = match (read, after) {
             (Err(loss), _) => Next::Lose(loss),

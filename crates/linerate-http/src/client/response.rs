@@ -108,6 +108,22 @@ impl ResponseReader {
         !self.at_boundary() && !matches!(self.state, State::Failed(_))
     }
 
+    /// Bytes of the body being read that are still to come, where its Content-Length says how many.
+    #[inline]
+    pub fn body_ahead(&self) -> u64 {
+        if let State::Length(left) = self.state { left } else { 0 }
+    }
+
+    /// So many of the bytes that [`body_ahead`](Self::body_ahead) told of have come, and nobody looks at them. More than it told of
+    /// must not be passed over.
+    pub fn pass_over(&mut self, bytes: u64) {
+        if let State::Length(left) = self.state {
+            let bytes = bytes.min(left);
+            self.body_bytes += bytes;
+            self.state = if bytes == left { State::Whole } else { State::Length(left - bytes) };
+        }
+    }
+
     /// The connection persists after the answer whose head was read last, as far as the head tells. From a head that says
     /// it does not, no further request may be sent (RFC 9112, section 9.6).
     pub fn persists(&self) -> bool {

@@ -81,6 +81,11 @@ impl BodyView {
         self.found.yes
     }
 
+    /// Whether nothing of what is still to come is looked at, where no text is looked for.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.whole.is_none() && self.start.len() >= self.kept
+    }
+
     /// Why it could not be decoded.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()

@@ -128,6 +128,10 @@ impl Responses for Recording<'_> {
         reading.piece(piece, self.judge.finder(kind));
     }
 
+    fn looks_on(&self, reading: &Reading, kind: u16) -> bool {
+        self.judge.finder(kind).is_some() || !reading.body.has_enough()
+    }
+
     fn answered(&mut self, run: &Run, kind: u16, reading: &mut Reading, response: &Whole) {
         if response.turn == Turn::OutOfOrder {
             self.recorder.out_of_order(run);

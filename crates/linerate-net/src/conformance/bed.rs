@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::PATIENCE;
 use crate::{
-    After, Close, Conn, ConnectOptions, Data, Event, ListenOptions, Listener, NetError, Time, Transport,
-    machine,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, ListenOptions, Listener, NetError, Piece, Time,
+    Transport, machine,
 };
 
 /// What was observed on one connection.
@@ -34,6 +34,8 @@ pub(super) struct Bed<T> {
     pub(super) echo: bool,
     /// If set, received data is kept here unread.
     pub(super) held: Option<Vec<Data>>,
+    /// Bytes to come on a connection that are not looked at.
+    pub(super) unseen: HashMap<Conn, u64>,
     /// Turns until a connection had its first bytes.
     pub(super) turns: u64,
     events: Vec<Event>,
@@ -57,6 +59,7 @@ impl<T: Transport> Bed<T> {
             woken: 0,
             echo: false,
             held: None,
+            unseen: HashMap::new(),
             turns: 0,
             events: Vec::new(),
         }
@@ -155,11 +158,23 @@ impl<T: Transport> Bed<T> {
     pub(super) fn receive(&mut self, data: Data) {
         let conn = data.conn();
         let mut bytes = Vec::new();
-        let after = self.net.receive(data, |piece| {
-            assert!(!piece.is_empty(), "pieces are not empty");
-            bytes.extend_from_slice(piece);
-            // Transports lend received bytes mutably, because TLS decrypts in place.
-            piece.fill(0);
+        let unseen = self.unseen.entry(conn).or_default();
+        let after = self.net.receive_or_discard(data, |piece| {
+            match piece {
+                Piece::Bytes(piece) => {
+                    assert!(!piece.is_empty(), "pieces are not empty");
+                    bytes.extend_from_slice(piece);
+                    *unseen = unseen.saturating_sub(piece.len() as u64);
+                    // Transports lend received bytes mutably, because TLS decrypts in place.
+                    piece.fill(0);
+                }
+                Piece::Discarded(len) => {
+                    assert!((1..=*unseen).contains(&len), "{len} of {unseen} bytes are discarded");
+                    bytes.resize(bytes.len() + len as usize, 0);
+                    *unseen -= len;
+                }
+            }
+            Ahead { bytes: *unseen, unseen: true }
         });
         if after == After::Gone {
             assert!(bytes.is_empty(), "nothing comes from a connection that is gone");

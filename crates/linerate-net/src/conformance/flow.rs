@@ -175,6 +175,35 @@ pub fn low_water_holds_nothing_back_for_ever<T: Transport>(subject: &Subject<T>)
     assert_eq!(bed.received(server), 124);
 }
 
+/// Each time as much as the wire holds and more, on both ends of a connection; what follows is whole, and comes at once.
+pub fn what_is_not_looked_at_may_be_discarded<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let whole = pattern(subject.bulk);
+    for (to, from) in [(client, server), (server, client), (client, server)] {
+        let before = bed.received(to);
+        bed.unseen.insert(to, whole.len() as u64 - 1000);
+        bed.net.send(from, &whole).expect("can send");
+        bed.until("all bytes", |bed| bed.received(to) == before + whole.len());
+        assert_eq!(bed.unseen[&to], 0);
+        bed.net.send(from, b"little").expect("can send");
+        bed.until("a few bytes", |bed| bed.received(to) == before + whole.len() + 6);
+        let end = &bed.of(to).received[before + whole.len() - 1000..];
+        assert!(end[..1000] == whole[whole.len() - 1000..] && &end[1000..] == b"little");
+    }
+}
+
+pub fn the_end_comes_within_what_is_not_looked_at<T: Transport>(subject: &Subject<T>) {
+    let mut bed = subject.bed();
+    let (client, server) = bed.pair();
+    let whole = pattern(subject.bulk);
+    bed.unseen.insert(client, whole.len() as u64 * 10);
+    bed.net.send(server, &whole).expect("can send");
+    bed.net.close(server, crate::Close::Now);
+    bed.until("the end", |bed| bed.of(client).ended);
+    assert_eq!(bed.received(client), whole.len());
+}
+
 pub fn both_directions_at_once<T: Transport>(subject: &Subject<T>) {
     let mut bed = subject.bed();
     let (client, server) = bed.pair();

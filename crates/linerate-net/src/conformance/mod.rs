@@ -95,7 +95,8 @@ macro_rules! conformance_tests {
             a_deadline_is_kept dropped_with_everything_in_flight tcp_counters
             echo_of_all_sizes many_small_sends_keep_their_order paused_bytes_wait
             what_waits_is_counted_and_drained lent_and_copied_bytes_keep_their_order shared_bytes_keep_their_order lent_ranges_are_checked
-            the_limit_of_unsent_bytes_holds low_water_holds_nothing_back_for_ever both_directions_at_once
+            the_limit_of_unsent_bytes_holds low_water_holds_nothing_back_for_ever
+            what_is_not_looked_at_may_be_discarded the_end_comes_within_what_is_not_looked_at both_directions_at_once
             a_flood_starves_nobody claims_may_wait pause_before_the_bytes_are_taken pause_and_resume_many_times
             the_end_comes_after_the_bytes now_sends_what_waits the_last_bytes_come_before_the_end
             the_last_bytes_leave_though_something_is_unread after_peer_waits_for_the_peer

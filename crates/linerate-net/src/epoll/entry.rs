@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
 use crate::closing::Closing;
-use crate::limits::ONE_SEGMENT;
+use crate::limits::{DISCARDED_BY_CALL, ONE_SEGMENT};
 use crate::outbox::{LentTable, Outbox};
 use crate::sys::{self, Interest, Ready, socket};
-use crate::{After, NetError, NetErrorKind};
+use crate::{After, Ahead, NetError, NetErrorKind, Piece};
 
 /// The state of a connection. Invariants: bytes wait in `outbox` only while the socket takes none (or is connecting);
 /// `readable` stays set until a read has found the socket empty.
@@ -41,6 +41,11 @@ pub(super) struct Entry {
     /// A first send went out without TCP_NODELAY.
     sent: bool,
     nodelay: bool,
+    /// What the application knows of the bytes that come next.
+    ahead: Ahead,
+    /// The low-water mark that the application asked for, and the one that is set.
+    floor: usize,
+    low_water: usize,
 }
 
 /// What became of a flush.
@@ -71,6 +76,9 @@ impl Entry {
             failed: false,
             sent: false,
             nodelay: false,
+            ahead: Ahead::default(),
+            floor: 1,
+            low_water: 1,
         }
     }
 
@@ -170,19 +178,55 @@ impl Entry {
         Flushed::All
     }
 
-    /// Lends what is there to `take`, in at most `reads` reads.
-    pub(super) fn read(&mut self, buffer: &mut [u8], reads: u32, mut take: impl FnMut(&mut [u8])) -> After {
+    /// Asks to be told only of so many bytes or more.
+    pub(super) fn set_floor(&mut self, bytes: usize) {
+        self.floor = bytes;
+        self.set_low_water(bytes);
+    }
+
+    /// Bytes that belong together are waited for.
+    pub(super) fn wait_for_ahead(&mut self, connections: usize) {
+        if self.ahead.bytes == 0 && self.low_water == self.floor {
+            return;
+        }
+        let mark = self.ahead.low_water(connections).unwrap_or(self.floor);
+        if mark != self.low_water {
+            self.set_low_water(mark);
+        }
+    }
+
+    fn set_low_water(&mut self, bytes: usize) {
+        self.low_water = bytes;
+        // Without it, what comes is told of at once.
+        let _ = socket::set_low_water(&self.fd, bytes);
+    }
+
+    /// Hands what is there to `take`, in at most `reads` reads.
+    pub(super) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        reads: u32,
+        mut take: impl FnMut(Piece<'_>) -> Ahead,
+    ) -> After {
         if self.ended {
             return self.end();
         }
         for _ in 0..reads {
-            match socket::recv(&self.fd, buffer) {
+            let discarded = self.ahead.to_discard(DISCARDED_BY_CALL);
+            let (asked, got) = match discarded {
+                Some(len) => (len, socket::discard(&self.fd, len)),
+                None => (buffer.len(), socket::recv(&self.fd, buffer)),
+            };
+            match got {
                 Ok(0) => return self.end(),
                 Ok(n) => {
-                    take(&mut buffer[..n]);
+                    self.ahead = take(match discarded {
+                        Some(_) => Piece::Discarded(n as u64),
+                        None => Piece::Bytes(&mut buffer[..n]),
+                    });
                     // A short read has emptied the socket: no second call to learn that. An error behind the bytes
                     // has to be asked for, a FIN is known from epoll.
-                    if n < buffer.len() && !self.broken {
+                    if n < asked && !self.broken {
                         if self.fin {
                             return self.end();
                         }

@@ -25,8 +25,8 @@ use crate::outbox::LentTable;
 use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
 use crate::{
-    After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, TcpInfo, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
+    NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
 };
 
 /// Tokens of listeners have this in place of a generation, and their index in place of the slot.
@@ -328,7 +328,7 @@ impl Epoll {
     /// Reads and forgets; whether the end was reached.
     fn discard(&mut self, conn: Conn) -> bool {
         let Some(entry) = self.table.get_mut(conn) else { return false };
-        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, |_| {});
+        let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, |_| Ahead::default());
         if after == After::Open && entry.readable {
             entry.reported = true;
             self.ready.push_back(conn);
@@ -486,7 +486,17 @@ impl Transport for Epoll {
         Ok(())
     }
 
-    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+    fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
+        self.receive_or_discard(data, |piece| {
+            if let Piece::Bytes(bytes) = piece {
+                take(bytes);
+            }
+            Ahead::default()
+        })
+    }
+
+    fn receive_or_discard(&mut self, data: Data, take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+        let connections = self.table.len();
         let Some(entry) = self.table.get_mut(data.conn).filter(|entry| entry.closing.is_none()) else {
             return After::Gone;
         };
@@ -495,6 +505,7 @@ impl Transport for Epoll {
             return After::Open;
         }
         let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, take);
+        entry.wait_for_ahead(connections);
         if entry.readable {
             entry.reported = true;
             self.ready.push_back(data.conn);
@@ -591,7 +602,7 @@ impl Transport for Epoll {
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
         if let Some(entry) = self.live(conn) {
-            let _ = socket::set_low_water(&entry.fd, bytes);
+            entry.set_floor(bytes);
         }
     }
 

@@ -30,8 +30,8 @@ use self::entry::{Entry, Side, Stage, after, broken};
 pub use self::session::{Layer, Progress, Session};
 use self::table::Entries;
 use crate::{
-    After, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, Limits, ListenOptions, Listener,
-    NetError, NetErrorKind, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, FlowInfo, Lent, Limits, ListenOptions, Listener,
+    NetError, NetErrorKind, Piece, Profile, TcpInfo, TcpTotals, Time, Transport, Waker,
 };
 
 /// The token of claims on bytes that came with the end of a handshake. No transport has a buffer of this number.
@@ -424,6 +424,16 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
         let after = entry.after;
         self.reply(conn);
         after
+    }
+
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
+        if data.token() != EARLY && self.entries.get(data.conn()).is_none() {
+            return self.wire.receive_or_discard(data, take);
+        }
+        // So many bytes of the application are not so many of the wire.
+        self.receive(data, |bytes| {
+            take(Piece::Bytes(bytes));
+        })
     }
 
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 
 use super::pages::Pages;
+use crate::limits::FULL_BUFFERS;
 
 const CACHE_LINE: usize = 64;
 /// Bytes added to each buffer's size, so that buffers do not share cache sets.
@@ -39,6 +40,9 @@ pub(crate) struct Buffers {
     wanted: usize,
     /// How many buffers the kernel has.
     given: usize,
+    /// Buffers that came back since it got more, and of them those that were filled.
+    came: u32,
+    filled: u32,
     tail: u16,
 }
 
@@ -59,6 +63,8 @@ impl Buffers {
             idle: (0..count).rev().collect(),
             wanted: wanted.clamp(1, usize::from(count)),
             given: 0,
+            came: 0,
+            filled: 0,
             tail: 0,
         })
     }
@@ -75,7 +81,10 @@ impl Buffers {
     /// Raises the number of buffers the kernel gets; returns whether it rose.
     pub(crate) fn want_more(&mut self) -> bool {
         let before = self.wanted;
-        self.wanted = (self.wanted * 2).min(self.whose.len());
+        let mostly_filled = self.filled >= self.came / 2;
+        let most = if mostly_filled { FULL_BUFFERS.max(before) } else { usize::MAX };
+        (self.came, self.filled) = (0, 0);
+        self.wanted = (self.wanted * 2).min(most).min(self.whose.len());
         self.wanted > before
     }
 
@@ -121,8 +130,10 @@ impl Buffers {
         unsafe { self.data.start().add(usize::from(id) * self.stride) }
     }
 
-    /// Takes a buffer that the kernel has filled.
-    pub(crate) fn taken(&mut self, id: u16) {
+    /// Takes a buffer into which the kernel has written `len` bytes.
+    pub(crate) fn taken(&mut self, id: u16, len: usize) {
+        self.came = self.came.saturating_add(1);
+        self.filled = self.filled.saturating_add(u32::from(len >= self.size));
         if let Some(whose) = self.whose.get_mut(usize::from(id)) {
             debug_assert_eq!(*whose, Whose::Kernels, "the kernel only uses what it was given");
             *whose = Whose::Ours;
@@ -167,7 +178,7 @@ mod tests {
         buffers.top_up();
         assert_eq!((buffers.given, buffers.idle.len()), (2, 2));
         assert!(buffers.get(0, 1).is_none(), "the kernel may write to it");
-        buffers.taken(0);
+        buffers.taken(0, 50);
         assert_eq!(buffers.get(0, 1000).map(|b| b.len()), Some(100), "never more than its size");
         buffers.give_back(0);
         buffers.give_back(0);

@@ -321,6 +321,15 @@ impl Ring {
         unsafe { self.push(&entry, true) };
     }
 
+    /// Takes up to `len` bytes out of a TCP socket without copying them (tcp(7), MSG_TRUNC).
+    pub(crate) fn discard(&mut self, tag: Tag, target: Target, len: u32) {
+        let entry = with_target!(target, |fd| {
+            opcode::Recv::new(fd, std::ptr::null_mut(), len).flags(libc::MSG_TRUNC).build()
+        });
+        // SAFETY: with MSG_TRUNC, TCP writes nothing to the buffer, which is null.
+        unsafe { self.push(&entry.user_data(user_data(tag, NOTHING_HELD)), true) };
+    }
+
     /// Creates a TCP socket as a direct descriptor; the requests linked behind it use it.
     pub(crate) fn socket(&mut self, index: u32, to: SocketAddr) {
         let domain = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -547,7 +556,7 @@ impl Ring {
         self.in_flight -= u64::from(!more);
         let mut gift = Gift::Nothing;
         if let Some(id) = cqueue::buffer_select(flags) {
-            self.memory.buffers.taken(id);
+            self.memory.buffers.taken(id, usize::try_from(result).unwrap_or(0));
             gift = Gift::Buffer(id);
         }
         let held = (data >> 32) & NOTHING_HELD;

@@ -165,6 +165,14 @@ pub(crate) fn recv(fd: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<usize> {
     check_size(n as isize)
 }
 
+/// Takes up to `len` bytes out of the socket without copying them (tcp(7), MSG_TRUNC).
+pub(crate) fn discard(fd: &impl AsRawFd, len: usize) -> io::Result<usize> {
+    let fd = fd.as_raw_fd();
+    // SAFETY: with MSG_TRUNC, TCP writes nothing to the buffer, which is null; nor is an address asked for.
+    let n = unsafe { libc::syscall(libc::SYS_recvfrom, fd, 0usize, len, libc::MSG_TRUNC, 0usize, 0usize) };
+    check_size(n as isize)
+}
+
 /// Sends what the socket takes, without SIGPIPE. By number, as `recv`. `more`: the end of it, what does not fill a segment, waits
 /// for what comes next.
 pub(crate) fn send(fd: &impl AsRawFd, bytes: &[u8], more: bool) -> io::Result<usize> {

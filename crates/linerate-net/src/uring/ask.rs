@@ -103,11 +103,15 @@ impl Uring {
     fn ask_receive(ring: &mut Ring, conn: Conn, entry: &mut Entry) {
         entry.receiving = Receiving::Yes;
         entry.requests += 1;
+        let tag = Tag { kind: kind::RECEIVE, slot: conn.slot };
+        if let Some(len) = entry.to_discard() {
+            return ring.discard(tag, entry.target, len as u32);
+        }
         let how = Receive {
-            once: entry.short || entry.broken || entry.unproven,
+            once: entry.short || entry.broken || entry.unproven || entry.large,
             nothing_yet: entry.link == Link::Connecting,
         };
-        ring.receive(Tag { kind: kind::RECEIVE, slot: conn.slot }, entry.target, how);
+        ring.receive(tag, entry.target, how);
     }
 
     /// A receive that has just emptied the socket is not tried again by the kernel until something more happens to it. A

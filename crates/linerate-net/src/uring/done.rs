@@ -5,7 +5,7 @@ use crate::closing::Closing;
 use crate::sys::ring::{Done, Gift};
 use crate::sys::socket;
 use crate::uring::entry::{Link, Receiving};
-use crate::uring::{END, ERROR, Uring, kind};
+use crate::uring::{DISCARDED, END, ERROR, Uring, kind};
 use crate::{Conn, Data, Event, NetError, NetErrorKind};
 
 impl Uring {
@@ -65,6 +65,10 @@ impl Uring {
             Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
         }
         let live = entry.is_live();
+        if let (Gift::Nothing, true) = (&done.gift, live && done.result > 0) {
+            let token = DISCARDED | done.result as u64;
+            events.push(Event::Readable { conn, data: Data { conn, token } });
+        }
         if let Gift::Buffer(id) = done.gift {
             if live && done.result > 0 {
                 let token = (u64::from(id) + 1) << 32 | done.result as u64;

@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use crate::closing::Closing;
-use crate::limits::{ONE_SEGMENT, SENDS_BEFORE_DIRECT};
+use crate::limits::{DISCARDED_BY_RING, ONE_SEGMENT, SENDS_BEFORE_DIRECT};
 use crate::outbox::Outbox;
 use crate::sys::ring::{Parcel, Target};
-use crate::{Lent, NetError};
+use crate::sys::socket;
+use crate::{Ahead, Lent, NetError};
 
 /// What goes out with one request.
 pub(super) enum Load {
@@ -96,6 +97,13 @@ pub(super) struct Entry {
     pub(super) queued: bool,
     sends: u32,
     nodelay: bool,
+    /// What the application knows of the bytes that come next.
+    ahead: Ahead,
+    /// Large bodies come on it: each receive is one, so that what follows can be discarded.
+    pub(super) large: bool,
+    /// The low-water mark that the application asked for, and the one that is set.
+    floor: usize,
+    low_water: usize,
 }
 
 impl Entry {
@@ -132,6 +140,10 @@ impl Entry {
             queued: false,
             sends: 0,
             nodelay: false,
+            ahead: Ahead::default(),
+            large: false,
+            floor: 1,
+            low_water: 1,
         }
     }
 
@@ -214,6 +226,37 @@ impl Entry {
         }
         if !self.sending {
             self.in_parcel = 0;
+        }
+    }
+
+    /// Bytes that the next receive discards.
+    pub(super) fn to_discard(&self) -> Option<usize> {
+        self.ahead.to_discard(DISCARDED_BY_RING)
+    }
+
+    /// The application knows this of what comes next.
+    pub(super) fn set_ahead(&mut self, ahead: Ahead, connections: usize) {
+        self.ahead = ahead;
+        if ahead.bytes == 0 && self.low_water == self.floor {
+            return;
+        }
+        let mark = ahead.low_water(connections).unwrap_or(self.floor);
+        if mark != self.low_water {
+            self.set_low_water(mark);
+        }
+    }
+
+    /// Asks to be told only of so many bytes or more.
+    pub(super) fn set_floor(&mut self, bytes: usize) {
+        self.floor = bytes;
+        self.set_low_water(bytes);
+    }
+
+    fn set_low_water(&mut self, bytes: usize) {
+        if let Some(fd) = &self.fd {
+            self.low_water = bytes;
+            // Without it, what comes is told of at once.
+            let _ = socket::set_low_water(fd, bytes);
         }
     }
 

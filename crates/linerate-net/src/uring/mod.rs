@@ -33,8 +33,8 @@ use crate::sys::ring::{Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
 use crate::table::Table;
 use crate::{
-    After, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
-    NetErrorKind, TcpInfo, Time, Transport, Waker,
+    After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
+    NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
 };
 
 /// What a completion is for.
@@ -58,6 +58,8 @@ const BUFFERS_AT_FIRST: usize = 32;
 const END: u64 = 0;
 /// In a claim: an error, with the errno below.
 const ERROR: u64 = 1 << 63;
+/// In a claim: bytes that were discarded, with their number below.
+const DISCARDED: u64 = 1 << 62;
 
 /// The kernel's TCP by io_uring.
 pub struct Uring {
@@ -177,6 +179,21 @@ impl Uring {
         Ok(())
     }
 
+    /// The application knows what comes next: a multishot receive, which would copy it, ends. `looked`: behind bytes that it was handed.
+    fn look_ahead(&mut self, conn: Conn, ahead: Ahead, looked: bool) {
+        let connections = self.table.len();
+        let Some(entry) = self.table.get_mut(conn) else { return };
+        entry.set_ahead(ahead, connections);
+        if entry.to_discard().is_some() {
+            if entry.receiving == Receiving::Yes && !entry.large {
+                Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
+            }
+            entry.large = true;
+        } else if ahead.bytes == 0 && entry.receiving == Receiving::No && looked {
+            entry.large = false;
+        }
+    }
+
     fn patience(&self, until: Option<Time>) -> Option<Duration> {
         let accept = if self.accept_at > Time::ZERO { Some(self.accept_at) } else { None };
         let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
@@ -283,6 +300,15 @@ impl Transport for Uring {
     }
 
     fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
+        self.receive_or_discard(data, |piece| {
+            if let Piece::Bytes(bytes) = piece {
+                take(bytes);
+            }
+            Ahead::default()
+        })
+    }
+
+    fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
         let live = self.live(data.conn).is_some();
         if data.token & ERROR != 0 {
             let errno = (data.token & !ERROR) as i32;
@@ -291,12 +317,21 @@ impl Transport for Uring {
         if data.token == END {
             return if live { After::Ended } else { After::Gone };
         }
-        let (id, len) = ((data.token >> 32) as u16 - 1, data.token as u32 as usize);
-        let buffers = self.ring.buffers();
-        if live && let Some(bytes) = buffers.get(id, len) {
-            take(bytes);
+        let len = data.token as u32 as usize;
+        let mut ahead = None;
+        if data.token & DISCARDED != 0 {
+            ahead = live.then(|| take(Piece::Discarded(len as u64)));
+        } else {
+            let id = (data.token >> 32) as u16 - 1;
+            let buffers = self.ring.buffers();
+            if live && let Some(bytes) = buffers.get(id, len) {
+                ahead = Some(take(Piece::Bytes(bytes)));
+            }
+            buffers.give_back(id);
         }
-        buffers.give_back(id);
+        if let Some(ahead) = ahead {
+            self.look_ahead(data.conn, ahead, data.token & DISCARDED == 0);
+        }
         if live { After::Open } else { After::Gone }
     }
 
@@ -352,8 +387,8 @@ impl Transport for Uring {
     }
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
-        if let Some(fd) = self.live(conn).and_then(|entry| entry.fd.as_ref()) {
-            let _ = socket::set_low_water(fd, bytes);
+        if let Some(entry) = self.live(conn) {
+            entry.set_floor(bytes);
         }
     }
 
