@@ -1,6 +1,6 @@
-//! SYN cookies (RFC 4987 section 3.6): the state of a handshake in the numbers that the peer sends back, for when no more of them can
-//! be kept. What does not fit into the sequence number (window scale, SACK) is in the low bits of the timestamp, if the
-//! peer has them.
+//! SYN cookies (RFC 4987 section 3.6), for when no more handshakes can be kept: the numbers that
+//! the peer sends back carry the handshake's state. Window scale and SACK do not fit into the
+//! sequence number. They are in the low bits of the timestamp, if the peer supports timestamps.
 
 use super::flow::Agreed;
 use super::keyed::Key;
@@ -8,14 +8,14 @@ use super::tuple::Tuple;
 use super::wire::{Seq, TcpHeader};
 use crate::Time;
 
-/// Segment sizes a cookie can tell; the largest that is not larger is taken.
+/// Segment sizes that a cookie can encode. It uses the largest one that does not exceed the peer's.
 const SIZES: [u16; 8] = [216, 536, 1000, 1220, 1300, 1400, 1440, 1460];
-/// A cookie is good for this period and the next: one to two minutes.
+/// A cookie is valid in this period and the next: one to two minutes.
 const PERIOD_NS: u64 = 64_000_000_000;
 const MAC_BITS: u32 = 24;
-/// Low bits of the period's number, in a cookie.
+/// Mask of the period's low bits in a cookie.
 const LOW: u32 = 31;
-/// Low bits of a timestamp that carry options.
+/// Mask of the low bits of a timestamp that carry options.
 const OPTION_BITS: u32 = 63;
 const NO_SCALE: u32 = 15;
 const SACK: u32 = 16;
@@ -25,18 +25,18 @@ fn mac(key: Key, tuple: &Tuple, irs: Seq, period: u64, size: u32) -> u32 {
     (hash as u32) & ((1 << MAC_BITS) - 1)
 }
 
-/// The periods of cookies that are still good, the latest first.
+/// The periods whose cookies are still valid, the latest first.
 fn periods(now: Time) -> impl Iterator<Item = u64> {
     let period = now.as_nanos() / PERIOD_NS;
     [period, period.wrapping_sub(1)].into_iter()
 }
 
-/// What a cookie says of its period.
+/// The period's low bits, as a cookie carries them.
 fn low(period: u64) -> u32 {
     period as u32 & LOW
 }
 
-/// The first sequence number that holds what was agreed upon, as far as a cookie can.
+/// The initial sequence number that encodes the agreed options, as far as a cookie can.
 pub(crate) fn make(key: Key, now: Time, tuple: &Tuple, agreed: &Agreed) -> Seq {
     let size = SIZES.iter().rposition(|size| *size <= agreed.mss).unwrap_or(0) as u32;
     let period = now.as_nanos() / PERIOD_NS;
@@ -51,12 +51,13 @@ pub(crate) fn mark_timestamp(value: u32, agreed: &Agreed) -> u32 {
     if (marked.wrapping_sub(value) as i32) > 0 { marked.wrapping_sub(OPTION_BITS + 1) } else { marked }
 }
 
-/// Whether this may be a cookie of ours, as far as can be told without the SYN's number.
+/// Whether this may be a cookie of ours, as far as can be checked without the SYN's number.
 pub(crate) fn may_be(now: Time, iss: Seq) -> bool {
     periods(now).any(|period| low(period) == iss.0 >> MAC_BITS & LOW)
 }
 
-/// What was agreed upon, from the ACK of a handshake that was not kept; `None`: it has no cookie of ours. `shift` is ours.
+/// The agreed options, from the ACK of a handshake that was not kept; `None` if it has no valid
+/// cookie. `shift` is ours.
 pub(crate) fn check(key: Key, now: Time, tuple: &Tuple, ack: &TcpHeader, shift: u8) -> Option<Agreed> {
     let (iss, irs) = (ack.ack - 1, ack.seq - 1);
     let size = iss.0 >> (MAC_BITS + 5);

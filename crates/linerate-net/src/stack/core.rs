@@ -1,4 +1,4 @@
-//! The stack without its link: packets come in here, and what is to leave is asked for in `flush`.
+//! The stack without its link: packets enter here, and `flush` collects what to send.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::link::Checksums;
 use crate::table::Table;
 use crate::{Conn, Data, Event, Limits, Listener, Time};
 
-/// Everything but the link.
+/// Everything except the link.
 pub(super) struct Core {
     pub(super) now: Time,
     pub(super) limits: Limits,
@@ -37,24 +37,24 @@ pub(super) struct Core {
     pub(super) ports: Ports,
     pub(super) paths: Paths,
     pub(super) listeners: Vec<Option<Listening>>,
-    /// Slots that were touched since the last flush.
+    /// Slots that have changed since the last flush.
     pub(super) dirty: Vec<u32>,
-    /// They have something to read, and were resumed or read in part.
+    /// Connections with something to read that were resumed or read in part.
     pub(super) ready: VecDeque<Conn>,
-    /// Found out between turns.
+    /// Events found between turns.
     pub(super) pending: Vec<Event>,
     pub(super) closing: ClosingQueue,
     pub(super) replies: Replies,
     pub(super) holders: Holders,
-    /// The link's own size, when it was looked at last.
+    /// The link's own MTU when it was last read.
     pub(super) mtu: usize,
-    /// When a handshake was answered by a cookie last.
+    /// When a cookie was last sent.
     cookies_at: Option<Time>,
 }
 
-/// Cookies are looked for so long after the last was sent.
+/// How long cookies are accepted after the last one was sent.
 const COOKIES_NS: u64 = 130_000_000_000;
-/// So long what acknowledges a cookie is dropped, and not answered by a reset.
+/// How long an ACK of a cookie is dropped instead of being answered by a reset.
 const OVERTAKEN_NS: u64 = 10_000_000_000;
 
 impl Core {
@@ -84,7 +84,7 @@ impl Core {
         }
     }
 
-    /// The link takes only smaller packets from now on. What is under way and too large is sent again in pieces.
+    /// The link's MTU shrank. Segments in flight that are too large are retransmitted in pieces.
     #[cold]
     pub(super) fn narrow(&mut self, mtu: usize) {
         for slot in 0..self.table.slots() as u32 {
@@ -106,7 +106,7 @@ impl Core {
         })
     }
 
-    /// A packet of the link's. `mtu`: the largest it takes.
+    /// Handles a packet from the link. `mtu`: the largest packet that the link takes.
     pub(super) fn handle_packet(
         &mut self,
         bytes: &[u8],
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// What is no segment may be a router's word about one of ours.
+    /// A packet that is not TCP may be a router's message about one of our segments.
     #[cold]
     fn handle_message(&mut self, bytes: &[u8]) {
         let told = match TooBig::parse(bytes) {
@@ -164,7 +164,8 @@ impl Core {
         let told = entry.flow.handle_segment(self.now, tcp, payload, &mut self.shared);
         if told.has(Told::RESET) {
             let tuple = entry.flow.tuple;
-            // In SYN-SENT the segment was of an earlier connection; else nobody is there to take its bytes.
+            // In SYN-SENT the segment belongs to an earlier connection; otherwise no application
+            // will read its bytes.
             let over = !entry.connecting;
             self.replies.reset(self.now, &tuple, tcp, payload.len(), &mut self.shared.stats);
             if over {
@@ -180,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Does what follows from what a flow has told.
+    /// Acts on what a flow reported.
     pub(super) fn act(&mut self, conn: Conn, told: Told, events: &mut Vec<Event>) {
         let now = self.now;
         let Some(entry) = self.table.get_mut(conn) else { return };
@@ -210,7 +211,7 @@ impl Core {
         }
     }
 
-    /// A flow has failed: its 4-tuple is free, and the application is told in its order.
+    /// A flow has failed: frees its 4-tuple and reports the failure in order.
     fn failed(&mut self, conn: Conn, events: &mut Vec<Event>) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let hash = entry.hash;
@@ -237,7 +238,7 @@ impl Core {
         self.leave(conn.slot, hash, remains);
     }
 
-    /// A connection's 4-tuple is free, or only `remains` have it.
+    /// Frees a connection's 4-tuple, or hands it to `remains`.
     fn leave(&mut self, slot: u32, hash: u64, remains: Option<Remains>) {
         let Some(remains) = remains else { return self.demux.remove(hash, Owner::Flow(slot)) };
         if self.waits.is_full()
@@ -251,11 +252,12 @@ impl Core {
         self.demux.replace(hash, Owner::Flow(slot), Owner::Wait(index));
     }
 
-    /// Takes a connection out, and gives back all it had. The application has closed it.
+    /// Removes a connection that the application has closed, and frees all it held.
     pub(super) fn remove(&mut self, conn: Conn) {
         let Some(mut entry) = self.table.remove(conn) else { return };
-        // A late segment with the cookie that made it would make it again: its end is remembered, whoever closed first. One
-        // that did not end for the peer is as in FIN_WAIT_2: new data is answered by a reset.
+        // A late copy of the segment with the cookie would make the connection again. So its end is
+        // remembered, whichever side closed first. If the peer has not seen the end, it stays as in
+        // FIN_WAIT_2: a reset answers new data.
         let ended = entry.flow.state == State::Closed;
         let remains =
             entry.by_cookie.then(|| Remains::new(entry.flow.tuple, entry.flow.remains(), !ended, self.now));
@@ -264,7 +266,8 @@ impl Core {
         entry.flow.dispose(&mut self.shared);
     }
 
-    /// A connection is over for TCP: it leaves its slot, and where TIME_WAIT (or FIN_WAIT_2) is due, only that remains.
+    /// Ends a connection and frees its slot. Only an entry for TIME_WAIT (or FIN_WAIT_2) remains,
+    /// if one is due.
     pub(super) fn retire(&mut self, conn: Conn) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         if entry.closing.is_none() {
@@ -275,7 +278,7 @@ impl Core {
             State::FinWait2 => true,
             _ => return self.remove(conn),
         };
-        // What is still to be acknowledged leaves with the entry's own answer.
+        // The entry itself sends the ACK that is still due.
         let remains = Remains::new(entry.flow.tuple, entry.flow.remains(), fin_wait, self.now);
         let (hash, owes) = (entry.hash, entry.flow.wants_to_send());
         self.leave(conn.slot, hash, Some(remains));
@@ -288,7 +291,7 @@ impl Core {
         self.wheel.set(conn.slot, None);
     }
 
-    /// Takes an entry of TIME_WAIT out.
+    /// Removes an entry of TIME_WAIT.
     pub(super) fn forget(&mut self, index: u32) {
         if let Some(remains) = self.waits.remove(index) {
             let hash = self.hash(&remains.tuple);
@@ -296,7 +299,7 @@ impl Core {
         }
     }
 
-    /// The ACK of a connection that is over.
+    /// Sends the ACK of a connection that is over.
     fn acknowledge(&mut self, remains: &Remains) {
         let mut tcp = TcpHeader {
             src_port: remains.tuple.local_port,
@@ -352,8 +355,8 @@ impl Core {
         let (syn, ack) = (tcp.flags.has(Flags::SYN), tcp.flags.has(Flags::ACK));
         if self.listener_for(&tuple).is_some() {
             if !ack {
-                // Neither a request nor an answer to one: nothing is said, as in Linux, so that scans (FIN, NULL, XMAS) learn
-                // nothing (RFC 9293 section 3.10.7.2). So it is with a SYN that ends before it begins.
+                // Neither a SYN nor an ACK: no answer, as in Linux, so that scans (FIN, NULL, XMAS)
+                // learn nothing (RFC 9293 section 3.10.7.2). The same holds for a SYN with a FIN.
                 if syn && !tcp.flags.has(Flags::FIN) {
                     self.begin(tuple, hash, tcp, mtu, None);
                 }
@@ -375,7 +378,7 @@ impl Core {
         self.listeners.iter().position(takes)
     }
 
-    /// A SYN for a listener. `least`: the new sequence numbers begin behind it.
+    /// Handles a SYN for a listener. `least`: the new sequence numbers begin after it.
     fn begin(&mut self, tuple: Tuple, hash: u64, tcp: &TcpHeader, mtu: usize, least: Option<Seq>) {
         let Some(index) = self.listener_for(&tuple) else {
             return self.replies.reset(self.now, &tuple, tcp, 0, &mut self.shared.stats);
@@ -397,7 +400,7 @@ impl Core {
             let mut answer = handshake::syn_ack(self.now, &tuple, &agreed, mss, &self.shared);
             match &mut answer.options.timestamps {
                 Some((value, _)) => *value = cookie::mark_timestamp(*value, &agreed),
-                // Without timestamps there is no room for them.
+                // Without timestamps the cookie has no room for these options.
                 None => (answer.options.window_scale, answer.options.sack_permitted) = (None, false),
             }
             return self.replies.push(&tuple, answer);
@@ -409,20 +412,20 @@ impl Core {
         self.replies.push(&tuple, answer);
     }
 
-    /// Whether it is the last ACK of a handshake that was answered by a cookie.
+    /// Whether this is the last ACK of a handshake that was answered by a cookie.
     fn is_cookie(&self, tuple: &Tuple, tcp: &TcpHeader) -> bool {
         let recent = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) <= COOKIES_NS);
         recent && cookie::check(self.shared.keys.cookies, self.now, tuple, tcp, 0).is_some()
     }
 
-    /// Whether it may be a later segment of a connection whose cookie is still on its way. Nothing was sent to the peer but the
-    /// cookie, so that is what it acknowledges.
+    /// Whether this may be a later segment of a connection whose cookie is still in flight. The
+    /// peer has received nothing but the cookie, so that is what the segment acknowledges.
     fn may_have_overtaken_a_cookie(&self, tcp: &TcpHeader) -> bool {
         let recent = self.cookies_at.is_some_and(|at| self.now.nanos_since(at) < OVERTAKEN_NS);
         recent && cookie::may_be(self.now, tcp.ack - 1)
     }
 
-    /// The last ACK of a handshake that was answered by a cookie.
+    /// Accepts a connection by the cookie in its last ACK.
     fn by_cookie(
         &mut self,
         tuple: Tuple,
@@ -444,7 +447,7 @@ impl Core {
         self.accept(Entry::by_cookie(flow, hash), Listener(index as u32), tcp, payload, events)
     }
 
-    /// A segment for a handshake under way (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
+    /// Handles a segment of a handshake in progress (RFC 9293 section 3.10.7.4, SYN-RECEIVED).
     fn for_half(&mut self, index: u32, tcp: &TcpHeader, payload: &[u8], mtu: usize, events: &mut Vec<Event>) {
         let Some(half) = self.halves.get(index).copied() else { return };
         let (flags, agreed, now) = (tcp.flags, &half.agreed, self.now);
@@ -453,7 +456,7 @@ impl Core {
             if offset == 0 {
                 self.abandon(index);
             } else if offset < window && self.halves.may_answer(now, index) {
-                // RFC 5961 section 3.2: a peer that means it says so with the right number.
+                // RFC 5961 section 3.2: a real peer will repeat the reset with the right number.
                 self.shared.stats.challenges += 1;
                 let ack = handshake::challenge(now, &half.tuple, agreed, &self.shared);
                 self.replies.push(&half.tuple, ack);
@@ -461,7 +464,7 @@ impl Core {
             return;
         }
         if flags.has(Flags::SYN) {
-            // The same SYN again, or one that somebody made up: either way, our answer again.
+            // The same SYN again, or a forged one. Either way, repeat our SYN-ACK.
             if self.halves.again(now, index) {
                 self.answer(index, mtu);
             }
@@ -471,7 +474,7 @@ impl Core {
             return;
         }
         if tcp.ack != agreed.iss + 1 {
-            // The SYN may have been answered by a cookie first, and come again when there was room.
+            // A cookie may have answered the first SYN, and a retransmission found room.
             if !flags.has(Flags::SYN) && self.is_cookie(&half.tuple, tcp) {
                 self.abandon(index);
                 self.by_cookie(half.tuple, half.hash, tcp, payload, events);
@@ -503,10 +506,10 @@ impl Core {
         self.promote(index, tcp, payload, events);
     }
 
-    /// A handshake becomes a connection.
+    /// Turns a handshake into a connection.
     fn promote(&mut self, index: u32, tcp: &TcpHeader, payload: &[u8], events: &mut Vec<Event>) {
         if self.table.is_full() {
-            // Its SYN-ACK goes out again, and its ACK comes again.
+            // The SYN-ACK will be retransmitted, and the ACK will come again.
             return;
         }
         let Some(half) = self.halves.remove(index) else { return };
@@ -518,7 +521,7 @@ impl Core {
         self.accept(Entry::new(flow, half.hash, false), Listener(half.listener), tcp, payload, events);
     }
 
-    /// A new connection, made by this segment.
+    /// Creates the connection that this segment completes.
     fn accept(
         &mut self,
         entry: Entry,
@@ -541,7 +544,7 @@ impl Core {
         true
     }
 
-    /// A handshake is given up.
+    /// Gives up a handshake.
     pub(super) fn abandon(&mut self, index: u32) {
         if let Some(half) = self.halves.remove(index) {
             if let Some(Some(listening)) = self.listeners.get_mut(half.listener as usize) {
@@ -551,7 +554,7 @@ impl Core {
         }
     }
 
-    /// Its SYN-ACK again.
+    /// Sends its SYN-ACK again.
     fn answer(&mut self, index: u32, mtu: usize) {
         if let Some(half) = self.halves.get(index) {
             let mss = mss_of(mtu, &half.tuple.remote);
@@ -560,7 +563,8 @@ impl Core {
         }
     }
 
-    /// Timers that speak of silence. `at`: everything that came before it was read.
+    /// Runs the timers that react to silence. All packets received before `at` must have been
+    /// handled.
     pub(super) fn expire(&mut self, at: Time, mtu: usize, events: &mut Vec<Event>) {
         while let Some(slot) = self.wheel.pop(at) {
             let Some((conn, entry)) = self.table.by_slot(slot) else { continue };
@@ -576,7 +580,7 @@ impl Core {
         }
     }
 
-    /// Timers of what is closed: time alone is what they wait for.
+    /// Runs the timers of closed connections, which depend on time alone.
     pub(super) fn expire_closed(&mut self) {
         while let Some(index) = self.waits.expired(self.now) {
             self.forget(index);
@@ -587,7 +591,7 @@ impl Core {
     fn expire_half(&mut self, index: u32, mtu: usize, events: &mut Vec<Event>) {
         let Some(half) = self.halves.get(index).copied() else { return };
         if half.deferred {
-            // No data came: the connection is accepted without.
+            // No data came: the connection is accepted without any.
             let agreed = &half.agreed;
             let mut tcp = TcpHeader {
                 seq: agreed.irs + 1,
@@ -616,7 +620,7 @@ impl Core {
         }
     }
 
-    /// A closed connection has waited long enough for its peer's FIN.
+    /// Stops waiting for the peer's FIN on a closed connection.
     pub(super) fn end_patience(&mut self, conn: Conn) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let Some(closing) = entry.closing else { return };
@@ -628,7 +632,7 @@ impl Core {
         self.touch(conn);
     }
 
-    /// The flow is looked at in the next flush.
+    /// Schedules the flow for the next flush.
     pub(super) fn touch(&mut self, conn: Conn) {
         if let Some(entry) = self.table.get_mut(conn)
             && !entry.dirty
@@ -638,7 +642,7 @@ impl Core {
         }
     }
 
-    /// The first thing that time alone brings about.
+    /// The earliest timer.
     pub(super) fn next_deadline(&mut self) -> Option<Time> {
         [self.wheel.next(), self.halves.next(), self.waits.next(), self.closing.next()]
             .into_iter()
@@ -646,7 +650,7 @@ impl Core {
             .min()
     }
 
-    /// Reports what was found out between turns.
+    /// Reports the events found between turns.
     pub(super) fn report(&mut self, events: &mut Vec<Event>) {
         for event in self.pending.drain(..) {
             let conn = match &event {
@@ -668,7 +672,7 @@ impl Core {
         }
     }
 
-    /// Gives a stopped connection's failure to the application, when it is not read.
+    /// Reports a connection's failure if the application does not read it.
     pub(super) fn fail_unread(&mut self, conn: Conn) {
         if let Some(entry) = self.table.get_mut(conn)
             && let Some(error) = entry.flow.error.filter(|_| !entry.failed)
@@ -678,7 +682,7 @@ impl Core {
         }
     }
 
-    /// A listener's address is not taken yet.
+    /// Whether no listener has this address yet.
     pub(super) fn is_free(&self, at: SocketAddr) -> bool {
         let same = |l: &Listening| {
             l.at.port() == at.port()
@@ -688,7 +692,7 @@ impl Core {
     }
 }
 
-/// A new connection may go over a path that is known to be narrow.
+/// Limits a new connection to a narrow path that is already known.
 fn limit_by_path(paths: &mut Paths, now: Time, flow: &mut Flow) {
     if paths.is_empty() {
         return;
@@ -698,7 +702,7 @@ fn limit_by_path(paths: &mut Paths, now: Time, flow: &mut Flow) {
     }
 }
 
-/// Payload of a full segment towards a host, options not taken off.
+/// Payload of a full segment towards a host, before options are subtracted.
 pub(super) fn mss_of(mtu: usize, to: &Addr) -> u16 {
     let headers = to.header_len() + super::wire::TCP_HEADER;
     u16::try_from(mtu.saturating_sub(headers)).unwrap_or(u16::MAX).max(64)

@@ -1,18 +1,18 @@
-//! From 4-tuples to what they belong to, in constant time: open addressing with linear probing and deletion by shifting back,
-//! so that nothing is left behind by a million connections that came and went.
+//! Maps 4-tuples to their owners in constant time. It uses open addressing with linear probing, and
+//! deletes by shifting back, so that millions of short connections leave no tombstones.
 
-/// What a 4-tuple belongs to: an index, and what it is an index of.
+/// The owner of a 4-tuple: a kind and an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A connection's slot.
     Flow(u32),
-    /// A handshake under way.
+    /// A handshake in progress.
     Half(u32),
-    /// A connection that is over.
+    /// An entry of TIME_WAIT.
     Wait(u32),
 }
 
-/// Indices are below this.
+/// Indices must be smaller.
 pub(crate) const MAX_INDEX: u32 = 1 << 30;
 
 impl Owner {
@@ -34,18 +34,18 @@ impl Owner {
     }
 }
 
-/// An empty place.
+/// Marks an empty place.
 const EMPTY: u32 = u32::MAX;
 const FIRST: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Place {
-    /// The upper half of the hash: most strangers are told apart without a look at the 4-tuple.
+    /// The upper half of the hash: it rules out most other connections without reading the 4-tuple.
     tag: u32,
     owner: u32,
 }
 
-/// The table. It knows hashes and owners; who owns a 4-tuple knows it.
+/// The table. It stores hashes and owners; the owners store the 4-tuples.
 pub(crate) struct Demux {
     places: Vec<Place>,
     len: usize,
@@ -60,7 +60,7 @@ impl Demux {
         self.places.len() - 1
     }
 
-    /// Places are found by the tag alone, so that growing needs no hashes.
+    /// A place depends on the tag alone, so growing needs no hashes.
     fn home(&self, tag: u32) -> usize {
         tag as usize & self.mask()
     }
@@ -69,7 +69,7 @@ impl Demux {
         (hash >> 32) as u32
     }
 
-    /// The owner with this hash for which `is` holds.
+    /// The owner with this hash that satisfies `is`.
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(Owner) -> bool) -> Option<Owner> {
         let tag = Demux::tag(hash);
         let mut at = self.home(tag);
@@ -86,9 +86,9 @@ impl Demux {
         }
     }
 
-    /// Adds an owner whose 4-tuple has none yet.
+    /// Adds an owner; its 4-tuple must not have one yet.
     pub(crate) fn insert(&mut self, hash: u64, owner: Owner) {
-        // Half full at most: runs stay short.
+        // At most half full, so that probes stay short.
         if (self.len + 1) * 2 > self.places.len() {
             self.grow();
         }
@@ -124,14 +124,14 @@ impl Demux {
         }
     }
 
-    /// The 4-tuple has another owner now.
+    /// Gives the 4-tuple to another owner.
     pub(crate) fn replace(&mut self, hash: u64, owner: Owner, by: Owner) {
         if let Some(at) = self.position(Demux::tag(hash), owner.pack()) {
             self.places[at].owner = by.pack();
         }
     }
 
-    /// Takes an owner out.
+    /// Removes an owner.
     pub(crate) fn remove(&mut self, hash: u64, owner: Owner) {
         let Some(mut hole) = self.position(Demux::tag(hash), owner.pack()) else { return };
         self.len -= 1;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against the standard library's table, with hashes that collide.
+        /// Compares with the standard library's table, on hashes that collide.
         #[test]
         fn it_is_a_map(steps in prop::collection::vec((0u32..200, 0u8..3), 0..600), few: bool) {
             let hash = |key: u32| {

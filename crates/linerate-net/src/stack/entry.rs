@@ -1,34 +1,34 @@
-//! A connection as the application knows it.
+//! A connection as the application sees it.
 
 use std::cell::Cell;
 
 use super::flow::Flow;
 use crate::closing::Closing;
 
-/// A connection and what the application was told of it.
+/// A connection and what was reported to the application about it.
 pub(crate) struct Entry {
     pub(crate) flow: Flow,
-    /// Of its 4-tuple, for the table.
+    /// Hash of its 4-tuple, for the table.
     pub(crate) hash: u64,
-    /// `Some` once the application has closed it. `Flush`: nothing but TCP itself is still to be done.
+    /// `Some` once the application has closed it. `Flush`: only TCP itself still has work to do.
     pub(crate) closing: Option<Closing>,
     pub(crate) connecting: bool,
     pub(crate) paused: bool,
-    /// A `Readable` was handed out and not answered yet, or waits in the ready list.
+    /// A `Readable` was reported and not handled yet, or is in the ready list.
     pub(crate) reported: bool,
-    /// The end was handed over.
+    /// The end was reported.
     pub(crate) ended: bool,
-    /// The failure was told.
+    /// The failure was reported.
     pub(crate) failed: bool,
-    /// It waits to be looked at.
+    /// It is scheduled for the next flush.
     pub(crate) dirty: bool,
-    /// Some of what was handed over had to wait, or `unsent` told of it: the application is told when it has left.
+    /// Bytes had to wait, or `unsent` said so: an event follows when they have left.
     pub(crate) waited: Cell<bool>,
-    /// It closes by a reset once all has arrived, since bytes of the peer were not read.
+    /// It closes by a reset once all data has arrived, because the peer's bytes were not read.
     pub(crate) resets: bool,
     /// A SYN cookie made it, not a handshake that was kept.
     pub(crate) by_cookie: bool,
-    /// It is in the list of those that keep bytes received out of order.
+    /// It is in the list of connections that hold bytes received out of order.
     pub(crate) holds: bool,
     pub(crate) low_water: u32,
 }
@@ -53,18 +53,18 @@ impl Entry {
         }
     }
 
-    /// One that a SYN cookie made.
+    /// A connection that a SYN cookie made.
     pub(crate) fn by_cookie(flow: Flow, hash: u64) -> Entry {
         Entry { by_cookie: true, ..Entry::new(flow, hash, false) }
     }
 
-    /// Whether there is something to read that the application should hear of.
+    /// Whether there is something to read that must be reported to the application.
     pub(crate) fn is_readable(&self) -> bool {
         let enough = self.flow.inbox_len() >= self.flow.low_water(self.low_water);
         self.has_news() && (enough || !self.flow.has_bytes())
     }
 
-    /// Whether there is something to read at all: one that was read in part is gone on with, however little is left.
+    /// Whether there is anything to read: once begun, reading continues however little is left.
     pub(crate) fn has_news(&self) -> bool {
         let end = self.flow.ended && !self.ended;
         self.flow.has_bytes() || end || (self.flow.error.is_some() && !self.failed)

@@ -1,4 +1,4 @@
-//! What leaves: for each connection that was touched, all that may be sent now; and how closed ones move on.
+//! Sends what each changed connection may send now, and advances closed connections.
 
 use std::io;
 use std::time::Duration;
@@ -11,29 +11,31 @@ use crate::closing::Closing;
 use crate::link::Link;
 use crate::{Conn, Event, Time};
 
-/// Connections that the link refuses in one flush before the others wait for the next. Reason: a full link is asked in vain by
-/// each of a hundred thousand, while what comes in overruns it; but some of the refused may only lack a way to their peer.
+/// Connections that the link may refuse in one flush before the others wait for the next. Reason:
+/// with a hundred thousand connections, trying each on a full link would let incoming packets
+/// overrun it. Some of the refused may only lack a next hop.
 const REFUSALS: usize = 64;
 
-/// Packets that are handed to the link before it lets them go. Reason: each call to it costs, and what is handed over first gets old
-/// while the last is made.
+/// Packets handed to the link before a flush of the link. Reason: each flush costs, but early
+/// packets must not wait long for the last.
 const HANDED: usize = 64;
 
-/// A link that lets packets go so late was kept from it. Reason: a small part of the least time-out.
+/// A link flush this late means that the process was held up. Reason: it is a small fraction of the
+/// minimum RTO.
 const LATE: Duration = Duration::from_millis(1);
 
-/// What became of a connection's segments.
+/// The result of sending a connection's segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     All,
-    /// The link has to let go what it has.
+    /// The link must be flushed before more fits.
     Some,
     /// The link had no room.
     Refused,
 }
 
 impl<L: Link> Stack<L> {
-    /// Sends what may be sent, and lets the link have it.
+    /// Sends what may be sent, and flushes the link.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.core.now = self.link.now();
         let mut dirty = std::mem::take(&mut self.core.dirty);
@@ -46,8 +48,8 @@ impl<L: Link> Stack<L> {
                 kept += 1;
             }
         }
-        // Those that were not looked at are first the next time, then those the link had no room for, then what was touched
-        // meanwhile.
+        // Next time, slots not visited come first, then those that the link refused, then those
+        // that changed meanwhile.
         dirty.copy_within(looked.., kept);
         dirty.truncate(dirty.len() - (looked - kept));
         dirty.rotate_left(kept);
@@ -57,11 +59,11 @@ impl<L: Link> Stack<L> {
         self.let_go()
     }
 
-    /// Everything that was handed to the link leaves. Should that have taken long (a process that lost its core), timers of what
-    /// leaves late begin late.
+    /// Flushes the link. If that was late (the process lost its CPU), timers of those segments
+    /// start late too.
     fn let_go(&mut self) -> io::Result<()> {
         match self.link.flush() {
-            // A link that is down has lost it, as a network would: the timers send it again.
+            // A link that is down loses packets as a network does: timers retransmit them.
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => {}
             flushed => flushed?,
         }
@@ -92,15 +94,15 @@ impl<L: Link> Stack<L> {
             if !sent && !self.link.has_room() {
                 return self.core.shared.stats.link_full += 1;
             }
-            // One that has no way to its peer (a flood's invented addresses) is given up, or it would keep back all others;
-            // peers ask again.
+            // A reply without a next hop (invented addresses in a flood) is dropped, or it would
+            // block all others. Real peers retry.
             self.core.shared.stats.packets_out += u64::from(sent);
             self.core.shared.stats.no_way += u64::from(!sent);
             self.core.replies.pop();
         }
     }
 
-    /// `false` when the link had no room for all of it.
+    /// Returns `false` if the link had no room for all of it.
     fn flush_flow(&mut self, slot: u32) -> io::Result<bool> {
         let Some((conn, entry)) = self.core.table.by_slot(slot) else { return Ok(true) };
         if !entry.dirty {
@@ -132,7 +134,7 @@ impl<L: Link> Stack<L> {
         let core = &mut self.core;
         let Some(entry) = core.table.get_mut(conn) else { return Left::All };
         if entry.flow.is_stalled() {
-            // Nothing comes back: the path may have become narrower.
+            // No ACKs come: the path may have become narrower.
             let mtu = self.link.mtu(entry.flow.tuple.remote.ip());
             entry.flow.limit_mss(mss_of(mtu, &entry.flow.tuple.remote));
         }
@@ -163,7 +165,7 @@ impl<L: Link> Stack<L> {
         Left::All
     }
 
-    /// A signal that came while there was enough to do.
+    /// Polls the waker, for loops that are too busy to wait.
     pub(super) fn look_for_waker(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         if self.link.wait(Some(Time::ZERO))? {
             events.push(Event::Woken);
@@ -173,7 +175,7 @@ impl<L: Link> Stack<L> {
 }
 
 impl Core {
-    /// The application has closed a connection.
+    /// Begins to close a connection that the application has closed.
     pub(super) fn begin_closing(&mut self, conn: Conn, closing: Closing) {
         let now = self.now;
         let Some(entry) = self.table.get_mut(conn) else { return };
@@ -195,7 +197,7 @@ impl Core {
         self.await_peer(conn, closing);
     }
 
-    /// Those that wait for the peer alone have a limit on it.
+    /// Limits the time that a connection waits for its peer alone.
     fn await_peer(&mut self, conn: Conn, closing: Closing) {
         if closing.is_flush() {
             return;
@@ -205,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Resets some of those that the application has closed and that are not over.
+    /// Resets some connections that the application has closed and that are not over.
     pub(super) fn reset_closed(&mut self, most: usize) -> usize {
         let open = (0..self.table.slots() as u32).filter_map(|slot| {
             let entry = self.table.at(slot).filter(|entry| entry.closing.is_some())?;
@@ -230,7 +232,7 @@ impl Core {
         count
     }
 
-    /// A closed connection moves on as far as it can.
+    /// Advances a closed connection as far as possible.
     pub(super) fn advance_closing(&mut self, conn: Conn) {
         let Some(entry) = self.table.get_mut(conn) else { return };
         let Some(closing) = entry.closing else { return };

@@ -4,8 +4,8 @@ use super::lab::{Lab, Seg, byte_at};
 use super::wire::{Options, Seq};
 use crate::{Close, Transport};
 
-/// Bytes as packets: a length, then so many bytes, as they come from a link. Nothing may fall over, and what is answered is
-/// well formed.
+/// Reads bytes as packets of a link, each preceded by its length. The stack must not panic, and its
+/// answers must be well formed.
 pub fn frames(data: &[u8]) {
     let mut lab = Lab::listening();
     lab.checks = false;
@@ -21,8 +21,9 @@ pub fn frames(data: &[u8]) {
     lab.drop_out();
 }
 
-/// Bytes as what a peer, the application and the clock do to one connection. Whatever it is: what is received is what the peer's
-/// numbers say it is, without a gap, and what we send is well formed.
+/// Reads bytes as actions of a peer, the application and the clock on one connection. Whatever they
+/// are, received data must match the peer's numbers without a gap, and our segments must be well
+/// formed.
 pub fn segments(data: &[u8]) {
     let mut bytes = data.iter().copied();
     let mut next = move || bytes.next();
@@ -83,7 +84,7 @@ fn segment_options(timestamps: bool, flags: u32, word: &mut impl FnMut() -> u32,
     options
 }
 
-/// The first byte has the number 1; in a connection of ours, the script's SYN decides.
+/// The first byte has the number 1; in a connection that we open, the script's SYN decides.
 fn check_received(lab: &Lab) {
     if lab.port != 80 {
         return;

@@ -1,4 +1,5 @@
-//! Handshakes under way at listeners: SYN-RECEIVED without a connection, so that a flood of SYNs costs little.
+//! Handshakes in progress at listeners: SYN-RECEIVED without a connection, so that a flood of SYNs
+//! costs little.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub(crate) struct Listening {
     pub(crate) at: SocketAddr,
     pub(crate) backlog: u32,
     pub(crate) defer: Option<Duration>,
-    /// Handshakes under way.
+    /// Handshakes in progress.
     pub(crate) halves: u32,
 }
 
@@ -25,7 +26,8 @@ impl Listening {
         Listening { at, backlog: options.backlog.max(1), defer: options.defer, halves: 0 }
     }
 
-    /// Whether it listens there; an unspecified address stands for all of its family (IPv6's for IPv4's too, as on Linux).
+    /// Whether it listens there. An unspecified address stands for all of its family (IPv6's for
+    /// IPv4's too, as on Linux).
     pub(crate) fn takes(&self, to: &Addr, port: u16) -> bool {
         let ip = self.at.ip();
         let all = ip.is_unspecified() && (ip.is_ipv6() || to.is_v4());
@@ -33,7 +35,7 @@ impl Listening {
     }
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Half {
     pub(crate) tuple: Tuple,
@@ -43,11 +45,11 @@ pub(crate) struct Half {
     pub(crate) retries: u8,
     /// Its ACK came, and now it waits for data (TCP_DEFER_ACCEPT).
     pub(crate) deferred: bool,
-    /// When its SYN-ACK was last sent again, or something out of place was answered.
+    /// When its SYN-ACK was last retransmitted, or an unacceptable segment answered.
     answered: Time,
 }
 
-/// What is agreed upon by a SYN. `mss`: what our link takes.
+/// What a SYN agrees on. `mss`: what our link takes.
 pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared: &Shared) -> Agreed {
     let options = &syn.options;
     let shift = super::flow::shift_for(shared.limits.largest_window);
@@ -63,7 +65,7 @@ pub(crate) fn agree(now: Time, syn: &TcpHeader, tuple: &Tuple, mss: u16, shared:
     }
 }
 
-/// The answer to a SYN; only options that the peer offered.
+/// The answer to a SYN, with only options that the peer offered.
 pub(crate) fn syn_ack(now: Time, tuple: &Tuple, agreed: &Agreed, mss: u16, shared: &Shared) -> TcpHeader {
     let offset = shared.timestamp_offset(tuple);
     let shift = agreed.scale.map_or(0, |(_, shift)| shift);
@@ -100,7 +102,7 @@ pub(crate) fn challenge(now: Time, tuple: &Tuple, agreed: &Agreed, shared: &Shar
     }
 }
 
-/// All of them.
+/// All handshakes in progress.
 pub(crate) struct Halves {
     slots: Vec<Option<Half>>,
     free: Vec<u32>,
@@ -156,7 +158,7 @@ impl Halves {
         Some(half)
     }
 
-    /// Those of a listener that is gone.
+    /// The handshakes of a removed listener.
     pub(crate) fn of(&self, listener: u32) -> Vec<u32> {
         let of = |(i, half): (usize, &Option<Half>)| {
             half.is_some_and(|half| half.listener == listener).then_some(i as u32)
@@ -164,7 +166,7 @@ impl Halves {
         self.slots.iter().enumerate().filter_map(of).collect()
     }
 
-    /// The ACK came, but data is waited for.
+    /// The ACK came; now it waits for data.
     pub(crate) fn defer(&mut self, index: u32, until: Time) {
         if let Some(Some(half)) = self.slots.get_mut(index as usize)
             && !half.deferred
@@ -178,12 +180,13 @@ impl Halves {
         self.wheel.next()
     }
 
-    /// One whose time has come.
+    /// Removes a handshake whose timer has expired.
     pub(crate) fn pop(&mut self, now: Time) -> Option<u32> {
         self.wheel.pop(now)
     }
 
-    /// Its SYN-ACK is to be sent again, later each time (RFC 6298 section 5.5). `false`: it was often enough.
+    /// Schedules its SYN-ACK again, at growing intervals (RFC 6298 section 5.5). `false`: the
+    /// retries are used up.
     pub(crate) fn retry(&mut self, now: Time, index: u32, limits: &StackLimits) -> bool {
         let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };
         if half.retries >= limits.handshake_retries {
@@ -191,14 +194,14 @@ impl Halves {
         }
         half.retries += 1;
         half.answered = now;
-        // Its round trip can't be told any more.
+        // Its round trip cannot be measured any more.
         half.agreed.sent_at = None;
         let wait = limits.first_rto * (1 << half.retries.min(6));
         self.wheel.set(index, Some(now + wait.min(limits.largest_rto)));
         true
     }
 
-    /// Its SYN came again: whether it is answered again, at a limited rate.
+    /// Its SYN came again. Returns whether to answer, at a limited rate.
     pub(crate) fn again(&mut self, now: Time, index: u32) -> bool {
         let may = self.may_answer(now, index);
         if may && let Some(Some(half)) = self.slots.get_mut(index as usize) {
@@ -207,7 +210,7 @@ impl Halves {
         may
     }
 
-    /// Whether what is out of place is answered now, at a limited rate (RFC 5961 section 10).
+    /// Whether to answer an unacceptable segment now, at a limited rate (RFC 5961 section 10).
     pub(crate) fn may_answer(&mut self, now: Time, index: u32) -> bool {
         const EVERY: Duration = Duration::from_millis(100);
         let Some(Some(half)) = self.slots.get_mut(index as usize) else { return false };

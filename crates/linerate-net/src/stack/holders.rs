@@ -1,19 +1,21 @@
-//! Who keeps bytes received out of order, and who gives them up when they become too many. Honest gaps close within a few round
-//! trips, so those that have been open longest go first.
+//! The connections that hold bytes received out of order, and which of them drop those if there are
+//! too many. Honest gaps close within a few round trips, so those open longest are dropped first.
 
 use std::collections::VecDeque;
 
 use super::core::Core;
 use crate::{Conn, Time};
 
-/// Room that is made when bytes in order found none. Reason: their peer sends them again, and others follow.
+/// Room made at once if bytes in order find none. Reason: their peer retransmits them, and others
+/// follow.
 const ROOM: usize = 1 << 20;
 
-/// Connections that keep bytes behind a gap, and since when it was open when they were looked at last: the longest first.
+/// Connections that hold bytes behind a gap, with the time since which it was open when last
+/// examined; the longest first.
 #[derive(Default)]
 pub(super) struct Holders {
     list: VecDeque<(Conn, Time)>,
-    /// Above this length those that are over are taken out.
+    /// Above this length, closed connections are removed.
     tidy_at: usize,
 }
 
@@ -39,19 +41,19 @@ impl Core {
         }
     }
 
-    /// Drops bytes received out of order until so many others find room, or none are left.
+    /// Drops bytes received out of order until this many others fit, or none are left.
     #[cold]
     pub(super) fn drop_early_until(&mut self, room: usize) {
         while !self.shared.pool.has_room(room) && self.drop_oldest() {}
     }
 
-    /// Whether there is anything left to drop.
+    /// Drops those of the oldest gap; false if none are left.
     fn drop_oldest(&mut self) -> bool {
         let Some((conn, since)) = self.holders.list.pop_front() else { return false };
         let Some(entry) = self.table.get_mut(conn) else { return true };
         match entry.flow.early_since() {
             None => entry.holds = false,
-            // Another gap by now.
+            // By now it has another gap.
             Some(later) if later > since => self.holders.list.push_back((conn, later)),
             Some(_) => {
                 entry.holds = false;

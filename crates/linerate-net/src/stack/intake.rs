@@ -1,4 +1,4 @@
-//! What comes in: packets, and then the timers that speak of packets which did not come.
+//! Takes packets in, and then runs the timers that react to missing packets.
 
 use std::time::Duration;
 
@@ -6,28 +6,30 @@ use super::Stack;
 use crate::link::Link;
 use crate::{Event, Time};
 
-/// Packets after which timers run though the link never had nothing left. Reason: no ring holds more, so whatever had come by then
-/// was read; and a link that always has more must not stop the timers.
+/// Packets after which timers run though the link was never empty. Reason: no ring holds more, so
+/// everything received by then was handled; and a link that always has more must not stop the
+/// timers.
 const UNREAD: usize = 1 << 14;
 
-/// An application that keeps the turn for longer is slow: a peer that probes for a lost tail does so after 10 ms or so.
+/// An application that takes longer in one turn is slow: a peer probes for a lost tail after about
+/// 10 ms.
 const LONG: Duration = Duration::from_millis(4);
 
-/// Turns for which an application counts as slow. Reason: it is likely to be slow again, and what it costs when it isn't is an ACK of
-/// its own in so many turns.
+/// Turns for which an application counts as slow. Reason: it is likely to be slow again. If not,
+/// the cost is one separate ACK in each of these turns.
 const SLOW_TURNS: u8 = 4;
 
 /// Packets that may lie unread in the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unread {
-    /// They came after this.
+    /// When the packets that may be unread began to arrive.
     since: Time,
     /// How many were read since.
     read: usize,
 }
 
 impl<L: Link> Stack<L> {
-    /// A turn begins; the application had the time since the last one.
+    /// A turn begins; the application ran since the last one.
     pub(super) fn note_absence(&mut self) {
         let now = self.link.now_anew();
         if now.nanos_since(self.core.now) > LONG.as_nanos() as u64 {
@@ -38,21 +40,22 @@ impl<L: Link> Stack<L> {
         self.core.now = now;
     }
 
-    /// Packets are taken in, and timers run.
+    /// Takes packets in and runs timers.
     ///
-    /// A timer of TCP speaks of silence, so it runs only when what had come by then was read: a process that stood still for longer
-    /// than a time-out finds the ACK in the ring, and has nothing to send again.
+    /// Timers fire only after all packets already received were handled. So a process that was held
+    /// up for longer than a timeout finds the ACK in the ring and retransmits nothing.
     pub(super) fn take_packets(&mut self, events: &mut Vec<Event>) {
         let core = &mut self.core;
         core.now = self.link.now();
         let (checksums, most) = (self.link.checksums(), core.shared.limits.packets_per_turn);
-        // For a SYN's answer the link's own size will do: narrower paths are learnt when a connection is not answered.
+        // The link's own MTU suffices for a SYN-ACK: narrower paths are learnt when segments are
+        // not acknowledged.
         let mtu = self.link.mtu([0, 0, 0, 0].into());
         if std::mem::replace(&mut core.mtu, mtu) > mtu {
             core.narrow(mtu);
         }
         let mut taken = 0;
-        // A link may lend only what it knew of when it looked last.
+        // A link may lend only what it had when it last looked.
         while taken < most {
             match self.link.receive(most - taken, |packet| core.handle_packet(packet, checksums, mtu, events))
             {
@@ -66,7 +69,7 @@ impl<L: Link> Stack<L> {
         }
     }
 
-    /// Everything that came before this time was read; `None`: nothing new is known.
+    /// Everything received before this time was handled; `None`: nothing new is known.
     fn read_until(&mut self, taken: usize, most: usize) -> Option<Time> {
         if taken < most {
             self.unread = None;
@@ -80,8 +83,9 @@ impl<L: Link> Stack<L> {
         self.unread.take().map(|unread| unread.since)
     }
 
-    /// Before a slow application has its turn, peers hear that what they sent has arrived, as a kernel tells them whatever an
-    /// application does: else they take the silence for a loss. ACKs that travel with a fast one's answers cost nothing.
+    /// Before a slow application runs, peers get ACKs of their data, as a kernel sends them
+    /// whatever the application does. Otherwise they take the silence for a loss. With a fast
+    /// application, ACKs travel with its responses and cost nothing.
     pub(super) fn acknowledge_before(&mut self) -> std::io::Result<()> {
         if self.slow == 0 {
             return Ok(());

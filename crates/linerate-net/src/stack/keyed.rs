@@ -1,13 +1,13 @@
-//! Keyed hashing: SipHash-1-3, so that nobody outside can choose where his connections land in a table, nor guess sequence
-//! numbers, ports, cookies and the offset of timestamps.
+//! Keyed hashing by SipHash-1-3. An outsider can neither choose where a connection lands in a table
+//! nor guess sequence numbers, ports, cookies and timestamp offsets.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// A secret.
+/// A secret key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key(u64, u64);
 
-/// One secret for each use, so that what one gives away does not help with another.
+/// One key for each use, so that a leak of one does not help against another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
     pub(crate) demux: Key,
@@ -18,11 +18,13 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// From a seed, or from the system's randomness. `host`: a secret that outlives the process, for what peers remember of it.
+    /// Derives the keys from a seed, or from the system's randomness. `host`: a secret that
+    /// outlives the process, for numbers that peers remember.
     pub(crate) fn new(seed: Option<u64>, host: Option<[u64; 2]>) -> Keys {
         let (a, b) = match seed {
             Some(seed) => (seed, !seed),
-            // The standard library's own source of keys for its tables: random once for each process, by the system.
+            // The standard library's own source of hash keys: random for each process, from the
+            // system.
             None => (RandomState::new().hash_one(1u8), RandomState::new().hash_one(2u8)),
         };
         let root = Key(a, b);

@@ -1,4 +1,5 @@
-//! A stack whose peer is a script: segments in, segments out, at times that the script says. For tests and fuzz targets.
+//! A stack with a scripted peer: the script gives segments and times, and reads the answers. For
+//! tests and fuzz targets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,15 +15,15 @@ use crate::{After, Close, Conn, ConnectOptions, Event, ListenOptions, Time, Tran
 
 pub(crate) const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-/// The peer's first sequence number; near the end of the circle, so that all of it wraps.
+/// The peer's initial sequence number; near the maximum, so that numbers wrap.
 const IRS: u32 = u32::MAX - 999;
 
 /// A link whose other end is the script.
 pub(crate) struct ScriptLink {
     pub(crate) now: Time,
-    /// Read since the last call that may take long.
+    /// The cached time, valid until the next call that may take long.
     seen: Option<Time>,
-    /// The next call to send stands still for so long.
+    /// The next flush takes this long.
     pub(crate) stands_still: Duration,
     inbox: VecDeque<Vec<u8>>,
     outbox: Vec<Vec<u8>>,
@@ -79,7 +80,7 @@ impl Link for ScriptLink {
     }
 }
 
-/// A segment of the peer's. Numbers are relative to the first ones of each side.
+/// A segment from the peer. Numbers are relative to the initial ones of each side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seg {
     pub(crate) flags: u8,
@@ -91,7 +92,7 @@ pub(crate) struct Seg {
     pub(crate) options: Options,
 }
 
-/// The stack, one connection of which is looked at.
+/// The stack under test, with one connection that is observed.
 pub(crate) struct Lab {
     pub(crate) net: Stack<ScriptLink>,
     pub(crate) events: Vec<Event>,
@@ -102,13 +103,13 @@ pub(crate) struct Lab {
     pub(crate) port: u16,
     pub(crate) peer_port: u16,
     iss: Option<Seq>,
-    /// Our first timestamp, less the time then.
+    /// Our first timestamp minus the time then.
     offset: u32,
-    /// Relative numbers are asked for by these.
+    /// Checks received bytes against their numbers.
     pub(crate) checks: bool,
 }
 
-/// The byte that has this number in a stream.
+/// The byte with this number in a stream.
 pub(crate) fn byte_at(seq: u32) -> u8 {
     (seq.wrapping_mul(31) >> 3) as u8
 }
@@ -140,7 +141,8 @@ impl Lab {
         }
     }
 
-    /// A listener, and a connection that the peer asked for, with a round trip of 10 ms. `options` are those of its SYN.
+    /// A listener, and a connection that the peer opened, with a round trip of 10 ms. `options` are
+    /// those of its SYN.
     pub(crate) fn accepted(options: Options) -> Lab {
         let mut lab = Lab::listening();
         let mut syn = seg("S", 0, 0, 0);
@@ -169,7 +171,7 @@ impl Lab {
         lab
     }
 
-    /// We ask for a connection; our SYN is on the wire.
+    /// A connection that we open; our SYN has been sent.
     pub(crate) fn connecting() -> Lab {
         let mut lab = Lab::new(StackOptions::default());
         lab.peer_port = 80;
@@ -182,9 +184,9 @@ impl Lab {
         (self.net.link.now.as_nanos() / 1_000_000) as u32
     }
 
-    /// Time goes on, and what is due happens.
+    /// Advances the time and runs what is due.
     pub(crate) fn pass(&mut self, time: Duration) {
-        // In steps, so that timers come in their order.
+        // In steps, so that timers run in their order.
         let until = self.net.link.now + time;
         loop {
             self.turn();
@@ -216,7 +218,7 @@ impl Lab {
 
     fn handle(&mut self, event: Event) {
         match event {
-            // A fuzzer may begin another connection, by other numbers: it looks at the first.
+            // A fuzzer may open another connection: only the first is observed.
             Event::Accepted { .. } if !self.checks && self.conn.is_some() => {}
             Event::Accepted { conn, .. } => self.conn = Some(conn),
             Event::Readable { conn, data } if !self.checks && self.conn != Some(conn) => {
@@ -235,13 +237,13 @@ impl Lab {
         }
     }
 
-    /// The peer sends a segment; its payload tells its place.
+    /// The peer sends a segment, whose payload encodes its numbers.
     pub(crate) fn hears(&mut self, seg: Seg) {
         self.queue(seg);
         self.turn();
     }
 
-    /// The same, and the stack looks at it with the next one.
+    /// The same, but the stack handles it together with the next one.
     pub(crate) fn queue(&mut self, seg: Seg) {
         let iss = self.iss.unwrap_or(Seq(0));
         let mut options = seg.options;
@@ -268,13 +270,13 @@ impl Lab {
         self.net.link.inbox.push_back(packet);
     }
 
-    /// Bytes that are no segment.
+    /// Delivers bytes that are no segment.
     pub(crate) fn hears_bytes(&mut self, bytes: &[u8]) {
         self.net.link.inbox.push_back(bytes.to_vec());
         self.turn();
     }
 
-    /// What left since the last time, as headers and payloads.
+    /// The segments sent since the last call, as headers and payloads.
     pub(crate) fn take_out(&mut self) -> Vec<(TcpHeader, Vec<u8>)> {
         let packets = std::mem::take(&mut self.net.link.outbox);
         let read = |bytes: Vec<u8>| {
@@ -314,7 +316,7 @@ impl Lab {
     }
 }
 
-/// Blocks relative to our first number become what is on the wire.
+/// Converts relative blocks to numbers on the wire.
 fn absolute(options: Options, iss: Seq) -> Options {
     let mut sack = super::wire::Sack::default();
     for (start, end) in options.sack.blocks() {
@@ -323,7 +325,7 @@ fn absolute(options: Options, iss: Seq) -> Options {
     Options { sack, ..options }
 }
 
-/// `flags`: letters of S, F, R, P and A.
+/// `flags`: letters of S, F, R, P, A and U.
 pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: usize) -> Seg {
     let bit = |c| match c {
         'F' => Flags::FIN,
@@ -340,7 +342,7 @@ pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: usize) -> Seg {
 
 #[cfg(test)]
 impl Seg {
-    /// The urgent pointer.
+    /// Sets the urgent pointer.
     pub(crate) fn urgent(self, urgent: u16) -> Seg {
         Seg { urgent, ..self }
     }
@@ -349,7 +351,7 @@ impl Seg {
         Seg { window, ..self }
     }
 
-    /// TSval and TSecr in milliseconds of the script; TSecr is relative to our offset.
+    /// Sets TSval and TSecr, in milliseconds of the script; TSecr is relative to our offset.
     pub(crate) fn ts(mut self, value: u32, echo: u32) -> Seg {
         self.options.timestamps = Some((value, echo));
         self
@@ -358,29 +360,30 @@ impl Seg {
 
 #[cfg(test)]
 impl Lab {
-    /// What our timestamps are ahead of the script's clock.
+    /// The offset of our timestamps from the script's clock.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// What left and was not looked at yet, as bytes.
+    /// The packets sent and not read yet, as bytes.
     pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
         self.net.link.outbox.clone()
     }
 
-    /// The port that our SYN, which is the only segment that left, came from.
+    /// The source port of our SYN, which must be the only segment sent.
     pub(crate) fn syn_port(&mut self) -> u16 {
         let out = self.take_out();
         assert_eq!((out.len(), out[0].0.flags), (1, Flags::SYN));
         self.port
     }
 
-    /// Our first sequence number.
+    /// Our initial sequence number.
     pub(crate) fn first(&self) -> Seq {
         self.iss.unwrap_or(Seq(0))
     }
 
-    /// What left since the last time, as text: flags, numbers from and to, ACK, options that matter.
+    /// The segments sent since the last call as text: flags, first and last number, ACK, relevant
+    /// options.
     pub(crate) fn out(&mut self) -> Vec<String> {
         let out = self.take_out();
         let iss = self.iss.unwrap_or(Seq(0));

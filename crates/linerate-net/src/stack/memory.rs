@@ -1,4 +1,5 @@
-//! What a connection costs, by its state, with every allocation counted: beside the bytes that it buffers.
+//! The memory cost of a connection by its state, with every allocation counted, excluding the bytes
+//! it buffers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,12 +11,12 @@ use super::{Stack, StackLimits, StackOptions};
 use crate::link::sim::{Sim, SimEnd, SimOptions};
 use crate::{After, Close, Conn, ConnectOptions, Event, ListenOptions, Transport};
 
-/// As many connections as are to stay open.
+/// Number of connections kept open.
 const CONNECTIONS: usize = 100_000;
-/// They are opened, asked and closed so many at a time, so that packets on their way are no memory to speak of.
+/// Connections opened, used and closed at a time, so that packets in flight take little memory.
 const AT_ONCE: usize = 1000;
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// From one address there are not enough ports to one.
+/// One source address does not have enough ports towards one port.
 const SERVED: [u16; 2] = [80, 81];
 const REQUEST: [u8; 100] = [1; 100];
 const ANSWER: [u8; 600] = [2; 600];
@@ -43,7 +44,7 @@ impl Ends {
         Ends { net, clients, servers, events: Vec::with_capacity(4 * AT_ONCE), got: 0, ended: 0 }
     }
 
-    /// Turns until `done`, or until nothing can be expected any more.
+    /// Runs turns until `done`, or until no event can happen any more.
     fn go_on(&mut self, done: impl Fn(&Ends) -> bool) {
         let patience = self.net.now() + Duration::from_secs(5);
         while !done(self) {
@@ -78,7 +79,7 @@ impl Ends {
         }
     }
 
-    /// Each has a request and an answer.
+    /// Each connection carries a request and a response.
     fn exchange(&mut self) {
         for first in (0..CONNECTIONS).step_by(AT_ONCE) {
             for (conns, bytes) in [(&self.clients, &REQUEST[..]), (&self.servers, &ANSWER)] {
@@ -90,7 +91,7 @@ impl Ends {
             self.go_on(|ends| ends.got == all);
         }
         self.got = 0;
-        // Until the last ACKs have arrived: nothing is buffered then.
+        // Until the last ACKs have arrived, so that nothing is buffered.
         self.rest(Duration::from_secs(1));
     }
 
@@ -110,7 +111,7 @@ impl Ends {
         self.servers.clear();
     }
 
-    /// Nothing is asked for in this time.
+    /// Lets time pass without new work.
     fn rest(&mut self, time: Duration) {
         let until = self.net.now() + time;
         while self.net.now() < until {
@@ -120,7 +121,7 @@ impl Ends {
     }
 }
 
-/// Bytes that `what` leaves allocated, for each of so many.
+/// Bytes that `what` leaves allocated, per connection.
 fn left(count: usize, what: impl FnOnce()) -> f64 {
     measure(what).bytes_current as f64 / count as f64
 }
@@ -130,8 +131,8 @@ fn at_most(most: f64, state: &str, bytes: f64) {
     assert!(bytes <= most, "{state}: {bytes:.0} bytes each, at most {most}");
 }
 
-/// A hundred thousand connections, both ends, that are open at once, have each had a request and an answer, and are quiet; then
-/// what is left of them in TIME_WAIT; and the same again and again, which needs nothing more.
+/// Both ends of a hundred thousand connections, each of which carried a request and a response and
+/// is idle; then their TIME_WAIT entries. Repeating it must not need more memory.
 #[test]
 fn a_hundred_thousand_connections() {
     let flows = 2 * CONNECTIONS;
@@ -151,7 +152,7 @@ fn a_hundred_thousand_connections() {
         ends.exchange();
         ends.close();
     };
-    // The lists of what is under way get their size in the first rounds.
+    // In the first rounds, the lists grow to their size.
     round(&mut ends);
     round(&mut ends);
     at_most(1.0, "the same again, more", left(CONNECTIONS, || round(&mut ends)));

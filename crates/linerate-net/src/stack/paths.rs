@@ -1,14 +1,16 @@
-//! Paths that are narrower than the link, as routers have said. Few are: a short list will do.
+//! Paths that are narrower than the link, as routers reported. There are few, so a short list
+//! suffices.
 
 use std::time::Duration;
 
 use super::wire::Addr;
 use crate::Time;
 
-/// How long a word holds. Reason: RFC 1191 section 6.3 and RFC 8201 section 4: not before ten minutes a larger packet is tried again.
+/// How long a report is valid. Reason: RFC 1191 section 6.3 and RFC 8201 section 4: larger packets
+/// are not tried again before ten minutes.
 const HOLDS: Duration = Duration::from_secs(600);
-/// Paths remembered; the oldest gives way. Reason: each is looked at when a connection begins. A word is only taken when it is about
-/// a segment under way, so strangers cannot fill this.
+/// Paths remembered; a new one replaces the oldest. Reason: each new connection scans them. A
+/// report must be about a segment in flight, so outsiders cannot fill the list.
 const MOST: usize = 256;
 
 struct Path {
@@ -17,7 +19,7 @@ struct Path {
     until: Time,
 }
 
-/// The MTUs of paths, by the peer's address.
+/// Path MTUs by the peer's address.
 #[derive(Default)]
 pub(super) struct Paths(Vec<Path>);
 
@@ -35,7 +37,7 @@ impl Paths {
         self.0.push(path);
     }
 
-    /// What fits towards an address, IP header included, where the path is known to be narrow.
+    /// The path MTU towards an address, IP header included, if the path is known to be narrow.
     pub(super) fn mtu(&mut self, now: Time, to: &Addr) -> Option<usize> {
         self.0.retain(|known| known.until > now);
         self.0.iter().find(|known| known.to == *to).map(|known| usize::from(known.mtu))

@@ -1,12 +1,13 @@
-//! A range of bytes received out of order, and what keeping it costs.
+//! A range of bytes received out of order, and its memory cost.
 
 use super::pool::{BLOCK, Chain, Full, Pool};
 
-/// A range of up to so many bytes has memory of its own size, a larger one has blocks. Reason: a full segment fills a good part of
-/// a block, and a single byte must not hold one.
+/// A range up to this size has memory of its own size, a larger one has blocks. Reason: a full
+/// segment fills much of a block, but a single byte must not hold one.
 const SMALL: usize = 512;
 
-/// What a range costs beside its bytes: its place in the list, which may be half empty, and the allocator's part.
+/// Cost of a range besides its bytes: its entry in the list, which may be half empty, and the
+/// allocator's overhead.
 const OVERHEAD: usize = 128;
 
 enum Bytes {
@@ -14,11 +15,11 @@ enum Bytes {
     Blocks(Chain),
 }
 
-/// Bytes in order, charged with the memory that they hold, not with their number (Linux calls it truesize). [`Piece::clear`] or
-/// [`Piece::move_to`] ends it.
+/// Contiguous bytes, charged with the memory that they hold, not with their number (Linux calls it
+/// truesize). End it by [`Piece::clear`] or [`Piece::move_to`].
 pub(crate) struct Piece {
     bytes: Bytes,
-    /// Blocks it has.
+    /// Number of blocks it has.
     blocks: u32,
 }
 
@@ -44,7 +45,7 @@ impl Piece {
             }
     }
 
-    /// Appends to blocks. All or nothing.
+    /// Appends to blocks, all or nothing.
     fn add_blocks(&mut self, bytes: &[u8], pool: &mut Pool) -> Result<(), Full> {
         let Bytes::Blocks(chain) = &mut self.bytes else { return Ok(()) };
         let before = pool.bytes_in_use();
@@ -53,7 +54,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Appends a copy. All or nothing.
+    /// Appends a copy, all or nothing.
     pub(crate) fn append(&mut self, more: &[u8], pool: &mut Pool) -> Result<(), Full> {
         let before = self.cost();
         match &mut self.bytes {
@@ -77,7 +78,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Appends all of `other`, which is given back when there is no room for it.
+    /// Appends all of `other`; returns it if there is no room.
     pub(crate) fn join(&mut self, other: Piece, pool: &mut Pool) -> Result<(), Piece> {
         if let (Bytes::Blocks(chain), Bytes::Blocks(_)) = (&mut self.bytes, &other.bytes) {
             pool.discharge_early(OVERHEAD + (self.blocks + other.blocks) as usize * BLOCK);
@@ -91,7 +92,7 @@ impl Piece {
         }
         let joined = match &other.bytes {
             Bytes::Small(bytes) => self.append(bytes, pool),
-            // Few bytes before many: they are copied once.
+            // A small range before a large one is copied once.
             Bytes::Blocks(chain) => self.append(&pool.to_vec(chain), pool),
         };
         match joined {
@@ -103,7 +104,7 @@ impl Piece {
         }
     }
 
-    /// Moves all but the first `skip` bytes to the end of `inbox`; what there is no room for is lost.
+    /// Moves all but the first `skip` bytes to the end of `inbox`; bytes without room are lost.
     pub(crate) fn move_to(self, skip: usize, inbox: &mut Chain, pool: &mut Pool) -> Result<(), Full> {
         pool.discharge_early(self.cost());
         match self.bytes {
@@ -139,7 +140,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is put together, no byte is lost, the charge is the sum of the costs, and all of it is given back.
+        /// However pieces are joined, no byte is lost, the charge is the sum of the costs, and all
+        /// of it is returned.
         #[test]
         fn a_piece_is_a_queue_that_is_charged(
             steps in prop::collection::vec((prop::bool::ANY, 1usize..2000), 1..40),

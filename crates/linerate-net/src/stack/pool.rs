@@ -1,20 +1,21 @@
-//! Bytes on their way, in blocks that all connections of a stack share. A connection has a chain of blocks while it has bytes,
-//! and none while it has not.
+//! Buffered bytes, in blocks that all connections of a stack share. A connection has a chain of
+//! blocks only while it has bytes.
 
 use std::ops::Range;
 
 use crate::outbox::LentTable;
 
-/// Bytes of a block. Reason: two full segments of Ethernet; most requests and answers need one.
+/// Bytes of a block. Reason: two full Ethernet segments; most requests and responses need one
+/// block.
 pub(crate) const BLOCK: usize = 4096;
-/// Free blocks that are kept in any case; of more, as many as are in use. Reason: a steady load allocates nothing, and what a
-/// moment needed is given back. These are 16 MiB.
+/// Free blocks that are always kept; beyond them, as many as are in use. Reason: a steady load
+/// allocates nothing, and the memory of a peak is freed. These are 16 MiB.
 const SPARE_BLOCKS: usize = 4096;
 const NONE: u32 = u32::MAX;
 
 struct Node {
     next: u32,
-    /// What is lent, or `NONE`: its bytes are in `memory`.
+    /// The lent buffer, or `NONE` if the bytes are in `memory`.
     lent: u32,
     start: usize,
     len: u32,
@@ -45,7 +46,7 @@ impl Chain {
     }
 }
 
-/// A place in a chain, to read on from: a node and how many bytes are before it.
+/// A position in a chain to continue reading from: a node, and how many bytes precede it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     node: u32,
@@ -59,9 +60,9 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// After `n` bytes were taken from the front of the chain.
+    /// Adjusts it after `n` bytes were removed from the front of the chain.
     pub(crate) fn consumed(&mut self, n: usize) {
-        // A cursor whose node may have gone begins anew.
+        // If its node may be gone, the cursor restarts.
         match self.before.checked_sub(n as u32) {
             Some(before) if self.node != NONE => self.before = before,
             _ => *self = Cursor::default(),
@@ -69,25 +70,25 @@ impl Cursor {
     }
 }
 
-/// No block is left.
+/// No block is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
 /// All blocks.
 pub(crate) struct Pool {
     nodes: Vec<Node>,
-    /// Nodes with memory, and nodes without, that nobody has.
+    /// Free nodes with memory, and free nodes without.
     blocks: Vec<u32>,
     bare: Vec<u32>,
-    /// Blocks there are, and may be.
+    /// Number of blocks allocated, and their limit.
     made: usize,
     limit: usize,
-    /// What bytes received out of order cost, those included that are in no block.
+    /// Cost of bytes received out of order, including those that are in no block.
     early: usize,
 }
 
 impl Pool {
-    /// At most so many bytes in blocks.
+    /// `bytes`: the limit of all blocks together.
     pub(crate) fn new(bytes: usize) -> Pool {
         Pool {
             nodes: Vec::new(),
@@ -99,7 +100,7 @@ impl Pool {
         }
     }
 
-    /// Memory that bytes received out of order hold.
+    /// Memory held by bytes received out of order.
     pub(crate) fn early(&self) -> usize {
         self.early
     }
@@ -112,12 +113,12 @@ impl Pool {
         self.early -= cost;
     }
 
-    /// Bytes of the blocks that connections have.
+    /// Bytes of the blocks that connections hold.
     pub(crate) fn bytes_in_use(&self) -> usize {
         (self.made - self.blocks.len()) * BLOCK
     }
 
-    /// Blocks that are in use.
+    /// Number of blocks in use.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> usize {
         self.nodes.len() - self.blocks.len() - self.bare.len()
@@ -127,7 +128,7 @@ impl Pool {
         (self.blocks.len() + self.limit - self.made).saturating_mul(BLOCK)
     }
 
-    /// Whether so many bytes surely find room.
+    /// Whether this many bytes certainly fit.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         bytes <= self.room()
     }
@@ -158,7 +159,8 @@ impl Pool {
             return self.bare.push(index);
         }
         self.blocks.push(index);
-        // Two for each that comes, so that those kept are fewer in the end than the most that were in use.
+        // Frees two for each one returned, so that fewer are kept in the end than were in use at
+        // the peak.
         for _ in 0..2 {
             let in_use = self.made - self.blocks.len();
             if self.blocks.len() <= in_use.max(SPARE_BLOCKS) {
@@ -180,7 +182,7 @@ impl Pool {
         chain.tail = node;
     }
 
-    /// Appends a copy. All or nothing.
+    /// Appends a copy, all or nothing.
     pub(crate) fn append(&mut self, chain: &mut Chain, mut bytes: &[u8]) -> Result<(), Full> {
         if !self.has_room(bytes.len()) {
             return Err(Full);
@@ -214,7 +216,7 @@ impl Pool {
         taken
     }
 
-    /// Appends a range of what is lent, without copying it.
+    /// Appends a range of lent bytes without copying it.
     pub(crate) fn append_lent(
         &mut self,
         chain: &mut Chain,
@@ -232,8 +234,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Moves all of `other` to the end of `chain`. Small pieces are copied together, so that many small segments cannot hold
-    /// many large blocks.
+    /// Moves all of `other` to the end of `chain`. Small pieces are copied together, so that many
+    /// small segments cannot hold many large blocks.
     pub(crate) fn append_chain(&mut self, chain: &mut Chain, other: &mut Chain) {
         let Chain { head, tail, len } = std::mem::take(other);
         if len == 0 {
@@ -261,7 +263,7 @@ impl Pool {
         }
     }
 
-    /// Forgets the first `n` bytes.
+    /// Drops the first `n` bytes.
     pub(crate) fn consume(&mut self, chain: &mut Chain, mut n: usize) {
         debug_assert!(n <= chain.len());
         chain.len -= n as u32;
@@ -283,7 +285,7 @@ impl Pool {
         }
     }
 
-    /// A copy of all its bytes, none of which is lent.
+    /// A copy of all bytes, none of which may be lent.
     pub(super) fn to_vec(&self, chain: &Chain) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(chain.len());
         let mut at = chain.head;
@@ -295,7 +297,7 @@ impl Pool {
         bytes
     }
 
-    /// Forgets all.
+    /// Drops all bytes.
     pub(crate) fn clear(&mut self, chain: &mut Chain) {
         let mut node = chain.head;
         while node != NONE {
@@ -309,7 +311,8 @@ impl Pool {
         *chain = Chain::default();
     }
 
-    /// Copies bytes from `offset` on into `out`; the chain has them. `cursor` remembers the place, for the next ones.
+    /// Copies bytes from `offset` on into `out`; the chain must have them. `cursor` remembers the
+    /// position for the next call.
     pub(crate) fn copy(
         &self,
         chain: &Chain,
@@ -342,7 +345,7 @@ impl Pool {
         }
     }
 
-    /// Lends up to `most` bytes, block by block, and forgets them; at least one block.
+    /// Lends up to `most` bytes, block by block, and drops them; at least one block.
     pub(crate) fn take(&mut self, chain: &mut Chain, most: usize, mut take: impl FnMut(&mut [u8])) -> usize {
         let mut taken = 0;
         while chain.head != NONE && (taken == 0 || taken < most) {
@@ -371,7 +374,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A chain is a queue of bytes, whatever is done with it, and blocks are given back.
+        /// A chain is a queue of bytes under any sequence of calls, and its blocks are freed.
         #[test]
         fn a_chain_is_a_queue(steps in prop::collection::vec((0u8..5, 0usize..9000), 0..60)) {
             let mut table = LentTable::default();
@@ -442,7 +445,7 @@ mod tests {
         assert_eq!(pool.nodes.len(), many);
     }
 
-    /// A peer that sends single bytes out of order cannot make us keep a block for each.
+    /// A peer that sends single bytes out of order cannot make us hold a block for each.
     #[test]
     fn small_pieces_are_put_together() {
         let mut pool = Pool::new(1 << 20);

@@ -1,13 +1,13 @@
-//! Ports that connections begin from: RFC 6056 section 3.3.4, double-hash port selection. Ports towards one peer are used in turn,
-//! and what is seen by one peer says little about those towards another.
+//! Source ports: RFC 6056 section 3.3.4, double-hash port selection. Ports towards one peer are
+//! used in turn, and one peer learns little about those towards another.
 
 use super::keyed::Key;
 use super::tuple::Tuple;
 
-/// Counters. Reason: RFC 6056 suggests ten to a thousand and more.
+/// Number of counters. Reason: RFC 6056 suggests ten to a thousand and more.
 const COUNTERS: usize = 1024;
 
-/// The chooser. The default has no ports.
+/// Selects ports. The default has none.
 #[derive(Default)]
 pub(crate) struct Ports {
     first: u16,
@@ -21,7 +21,7 @@ impl Ports {
         Ports { first: first.max(1), count, counters: vec![0; COUNTERS].into_boxed_slice() }
     }
 
-    /// The next port for `tuple` (whose own port does not matter) that is `free`.
+    /// The next port for `tuple` (whose own port is ignored) that is `free`.
     pub(crate) fn choose(
         &mut self,
         tuple: &Tuple,
@@ -33,7 +33,7 @@ impl Ports {
         for _ in 0..self.count {
             let port = self.first as u32 + (hash as u32).wrapping_add(*counter) % self.count;
             *counter = counter.wrapping_add(1);
-            // Below 65536, since first and count are.
+            // Below 65536, because first and count are.
             if free(port as u16) {
                 return Some(port as u16);
             }

@@ -1,4 +1,5 @@
-//! Peers that leave gaps: what they can make us keep, and that nobody else notices.
+//! Peers that leave gaps: how much memory they can occupy, and that other connections are not
+//! affected.
 
 use allocation_counter::measure;
 
@@ -7,19 +8,21 @@ use super::pool::BLOCK;
 use super::wire::Options;
 use super::{StackLimits, StackOptions};
 
-/// The attack: so many connections, and so many single bytes with gaps on each. 26 MB on the wire.
+/// The attack: this many connections, with this many single bytes behind gaps on each. 26 MB on the
+/// wire.
 const CONNECTIONS: u16 = 4000;
 const GAPS: u32 = 120;
-/// What it may add, bytes. Without a budget it added 1.1 GB, and then nothing was left for anybody.
+/// Memory that it may add, bytes. Without a budget it added 1.1 GB, and no connection had memory
+/// left.
 const MOST: u64 = 100_000_000;
-/// Of the honest client.
+/// Port of the honest client.
 const HONEST: u16 = 9;
 
 fn peer() -> Options {
     Options { mss: Some(1460), sack_permitted: true, window_scale: Some(7), ..Options::default() }
 }
 
-/// A connection from this port, as the lab's own.
+/// Opens a connection from this port, as the lab's own.
 fn open(lab: &mut Lab, port: u16) {
     lab.peer_port = port;
     let mut syn = seg("S", 0, 0, 0);
@@ -30,7 +33,7 @@ fn open(lab: &mut Lab, port: u16) {
     lab.drop_out();
 }
 
-/// The bytes lie close together or far apart.
+/// Sends the bytes, close together or far apart.
 fn attack(lab: &mut Lab) {
     for port in 0..CONNECTIONS {
         let apart = if port % 2 == 0 { 2 } else { 1500 };
@@ -43,7 +46,7 @@ fn attack(lab: &mut Lab) {
     }
 }
 
-/// A request whose segments come in the wrong order, and its answer.
+/// A request whose segments come in the wrong order, and its response.
 fn exchange(lab: &mut Lab) {
     open(lab, HONEST);
     lab.received.clear();
@@ -64,26 +67,26 @@ fn single_bytes_with_gaps_silence_nobody() {
     exchange(&mut lab);
 }
 
-/// One connection keeps no more than its own window allows for.
+/// One connection holds no more than its own window allows.
 #[test]
 fn a_connection_is_charged_for_what_it_keeps() {
     const WINDOW: u32 = 8192;
     let stack = StackLimits { ranges: usize::MAX, first_window: WINDOW, ..StackLimits::default() };
     let mut lab = Lab::listening_with(StackOptions { stack, ..StackOptions::default() });
     open(&mut lab, 1000);
-    // Every second byte, from the far end of the window on.
+    // Every second byte, from the far end of the window.
     for at in (1..WINDOW / 2).rev() {
         lab.hears(seg("A", 2 * at, 1, 1));
         lab.drop_out();
     }
     let kept = lab.net.core.shared.pool.early();
     assert!(kept > 0 && kept <= 2 * WINDOW as usize + BLOCK, "{kept} bytes for a window of {WINDOW}");
-    // What comes in order finds its place all the same.
+    // Data in order is still accepted.
     lab.hears(seg("PA", 1, 1, 1460));
     assert!(lab.received.len() >= 1460);
 }
 
-/// Gaps that have been open longest give way to those of honest peers.
+/// The gaps open longest are dropped in favor of those of honest peers.
 #[test]
 fn the_oldest_gap_gives_way() {
     let stack = StackLimits { early_bytes: 100_000, ..StackLimits::default() };

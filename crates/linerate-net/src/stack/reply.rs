@@ -1,4 +1,4 @@
-//! Segments that belong to no connection: resets, answers to SYNs, ACKs of connections that are over.
+//! Segments that belong to no connection: resets, SYN-ACKs, ACKs of connections that are over.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use super::tuple::Tuple;
 use super::wire::{Flags, Seq, TcpHeader};
 use crate::Time;
 
-/// Replies that wait for the link. Reason: they are made faster than it takes them only in a flood, and then losing some is
-/// right.
+/// Replies that wait for the link. Reason: only a flood creates them faster than the link takes
+/// them, and then some may be lost.
 const WAITING: usize = 4096;
 
-/// The queue, and the limit of its rate.
+/// The queue of replies, with a rate limit.
 pub(crate) struct Replies {
     queue: VecDeque<(Tuple, TcpHeader)>,
     per_s: u64,
@@ -26,7 +26,7 @@ impl Replies {
         Replies { queue: VecDeque::new(), per_s, tokens: per_s * 1_000_000_000, filled_at: Time::ZERO }
     }
 
-    /// Queues an answer; in a flood it may be dropped, as the network could.
+    /// Queues a reply; a flood may drop it, as the network could.
     pub(crate) fn push(&mut self, tuple: &Tuple, tcp: TcpHeader) {
         if self.queue.len() < WAITING {
             self.queue.push_back((*tuple, tcp));
@@ -45,7 +45,8 @@ impl Replies {
         self.queue.pop_front();
     }
 
-    /// Answers a segment that nobody takes by a reset (RFC 9293 section 3.10.7.1), at a limited rate.
+    /// Answers a segment without a connection by a reset (RFC 9293 section 3.10.7.1), at a limited
+    /// rate.
     pub(crate) fn reset(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! What the connections of one stack have in common.
+//! What the connections of one stack share.
 
 use super::flow::Scoreboard;
 use super::keyed::Keys;
@@ -9,7 +9,8 @@ use super::tuple::Tuple;
 use crate::outbox::LentTable;
 use crate::{HostSecret, Time};
 
-/// Memory of scoreboards that is kept for the next connection. Reason: a short connection then allocates nothing.
+/// Scoreboards whose memory is kept for later connections. Reason: a short connection then
+/// allocates nothing.
 const SPARE_LISTS: usize = 4096;
 
 /// Pools, limits, secrets and counters.
@@ -19,10 +20,10 @@ pub(crate) struct Shared {
     pub(crate) limits: StackLimits,
     pub(crate) keys: Keys,
     pub(crate) stats: StackStats,
-    /// Bytes came out of order, or found no room: it is to be looked at who keeps how many.
+    /// Bytes came out of order, or found no room, so the list of holders must be updated.
     pub(crate) early_news: bool,
     spare: Vec<Scoreboard>,
-    /// What the clock that peers remember is ahead of the link's.
+    /// How far the clock that peers remember is ahead of the link's.
     ahead_ns: u64,
 }
 
@@ -40,12 +41,12 @@ impl Shared {
         }
     }
 
-    /// An empty scoreboard, with memory where there is some to spare.
+    /// An empty scoreboard, with spare memory if there is some.
     pub(crate) fn scoreboard(&mut self) -> Scoreboard {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Takes an empty scoreboard back.
+    /// Returns an empty scoreboard.
     pub(crate) fn give_back(&mut self, list: Scoreboard) {
         debug_assert!(list.is_empty());
         if list.capacity() > 0 && list.capacity() <= 64 && self.spare.len() < SPARE_LISTS {
@@ -53,21 +54,22 @@ impl Shared {
         }
     }
 
-    /// The first sequence number of a connection (RFC 6528): a clock, and a secret function of who talks to whom. The clock
-    /// ticks every 64 ns, so that 4-tuples are reused by higher numbers at any rate that short connections reach.
+    /// The initial sequence number of a connection (RFC 6528): a clock plus a keyed hash of the
+    /// 4-tuple. The clock ticks every 64 ns, so that reused 4-tuples get higher numbers at any rate
+    /// of short connections.
     pub(crate) fn first_seq(&self, now: Time, tuple: &Tuple) -> u32 {
         let ticks = now.as_nanos().wrapping_add(self.ahead_ns) >> 6;
         (ticks as u32).wrapping_add(tuple.hash(self.keys.sequence) as u32)
     }
 
-    /// What is added to the clock of timestamps towards a peer: the same for all connections between two hosts, so that
-    /// a later one has later timestamps (RFC 7323 sections 5.4 and 7.1).
+    /// Offset added to the timestamp clock towards a peer. It is the same for all connections
+    /// between two hosts, so that a later one has later timestamps (RFC 7323 sections 5.4 and 7.1).
     pub(crate) fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
         ((self.ahead_ns / 1_000_000) as u32).wrapping_add(tuple.hash_hosts(self.keys.timestamps) as u32)
     }
 }
 
-/// The clock of timestamps: milliseconds (RFC 7323 section 5.4 asks for 1 ms to 1 s).
+/// The timestamp clock, in milliseconds (RFC 7323 section 5.4 asks for 1 ms to 1 s).
 pub(crate) fn timestamp(now: Time, offset: u32) -> u32 {
     ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset)
 }
@@ -76,7 +78,8 @@ pub(crate) fn timestamp(now: Time, offset: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// A process that begins later, by a clock that began later, goes on where the other ended; without the secret it does not.
+    /// A process that starts later, on a clock that started later, continues where the other ended;
+    /// without the secret it does not.
     #[test]
     fn numbers_of_a_later_process_are_higher() {
         let tuple = Tuple { local_port: 5, remote_port: 80, ..Tuple::default() };
@@ -92,7 +95,7 @@ mod tests {
                     .wrapping_sub(timestamp(then, first.timestamp_offset(&tuple)));
                 (numbers == 10_000_000_000u64.wrapping_shr(6) as u32) && stamps == 10_000
             };
-            // The machine slept for 50 s between them, in which the link's clock lost as much.
+            // The machine slept for 50 s in between, which the link's clock did not count.
             monotonic += u32::from(ahead_of(Some(secret(57)), Some(secret(7))));
             by_chance += u32::from(ahead_of(None, None));
         }

@@ -1,4 +1,5 @@
-//! Where connections of ours begin: the port, and another one where a peer does not take the first.
+//! The source port of connections that we open, and another one if a peer does not accept the
+//! first.
 
 use super::core::Core;
 use super::demux::Owner;
@@ -6,7 +7,7 @@ use super::tuple::Tuple;
 use crate::{Conn, NetError, NetErrorKind};
 
 impl Core {
-    /// Chooses a port; what TIME_WAIT keeps may be taken over when it is safe.
+    /// Selects a port; a TIME_WAIT entry may be reused if that is safe.
     pub(super) fn choose_port(&mut self, mut tuple: Tuple) -> Result<Tuple, NetError> {
         let mut ports = std::mem::take(&mut self.ports);
         let key = self.shared.keys.ports;
@@ -30,7 +31,7 @@ impl Core {
         Ok(tuple)
     }
 
-    /// A connection that is not made yet goes on from another port. Where none is free it stays.
+    /// Retries a connection attempt from another port. If none is free it keeps its own.
     pub(super) fn move_to_another_port(&mut self, conn: Conn) {
         let Some(entry) = self.table.get(conn) else { return };
         let (tuple, before) = (entry.flow.tuple, entry.hash);

@@ -1,4 +1,4 @@
-//! What a stack counts, in the manner of netstat.
+//! Counters of a stack, in the manner of netstat.
 
 use crate::TcpTotals;
 
@@ -9,37 +9,37 @@ pub struct StackStats {
     pub packets_in: u64,
     /// Packets given to the link.
     pub packets_out: u64,
-    /// Packets that were not understood: cut short, contradictory, or not TCP.
+    /// Packets that were truncated, contradictory, or not TCP.
     pub malformed: u64,
     /// Packets with a wrong checksum.
     pub bad_checksum: u64,
-    /// Connections we asked for.
+    /// Connections that we opened.
     pub active_opens: u64,
-    /// Connections that were accepted.
+    /// Connections accepted.
     pub passive_opens: u64,
-    /// Connections asked for that failed.
+    /// Connections that we tried to open and that failed.
     pub failed_opens: u64,
     /// Established connections that the peer reset.
     pub resets_in: u64,
     /// Resets sent.
     pub resets_out: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
-    /// Of them: by RACK or by duplicate ACKs.
+    /// Of them, by RACK or by duplicate ACKs.
     pub fast_retransmits: u64,
     /// Tail loss probes sent.
     pub tail_probes: u64,
-    /// Retransmission time-outs.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Retransmissions that turned out to have been needless.
+    /// Retransmissions that turned out to be unnecessary.
     pub spurious: u64,
-    /// Probes of a window that a peer had closed.
+    /// Probes of a peer's closed window.
     pub zero_windows: u64,
     /// Segments received that announced a closed window.
     pub zero_windows_in: u64,
     /// Segments sent that announced a closed window.
     pub zero_windows_out: u64,
-    /// Segments sent that ended where the peer's window does.
+    /// Segments sent that filled the peer's window.
     pub windows_filled: u64,
     /// Duplicate ACKs received.
     pub duplicate_acks_in: u64,
@@ -49,42 +49,43 @@ pub struct StackStats {
     pub duplicates_in: u64,
     /// Segments received out of order.
     pub out_of_order: u64,
-    /// Segments refused since their timestamp was old (PAWS).
+    /// Segments refused because of an old timestamp (PAWS).
     pub paws_refused: u64,
     /// Challenge ACKs sent (RFC 5961).
     pub challenges: u64,
-    /// Replies to strangers that the limit of their rate kept back.
+    /// Replies to packets of unknown connections that the rate limit withheld.
     pub replies_withheld: u64,
-    /// SYNs that came when no handshake more could be kept: answered by a cookie.
+    /// SYNs answered by a cookie because no more handshakes could be kept.
     pub cookies_sent: u64,
-    /// Connections that a cookie made.
+    /// Connections established by a cookie.
     pub cookies_taken: u64,
-    /// SYNs dropped since nothing more could be accepted.
+    /// SYNs dropped because no more connections could be accepted.
     pub syns_dropped: u64,
     /// Connections that entered TIME_WAIT.
     pub time_waits: u64,
-    /// TIME_WAIT entries that gave way to newer ones before their time.
+    /// TIME_WAIT entries ended early in favor of newer ones.
     pub time_waits_cut: u64,
-    /// TIME_WAIT entries that a new connection took over.
+    /// TIME_WAIT entries replaced by a new connection.
     pub time_waits_reused: u64,
-    /// Connections asked for from another port, since the peer did not take the first.
+    /// Connections retried from another port because the peer did not accept the first.
     pub ports_moved: u64,
-    /// Bytes dropped since no buffer was left for them, or since too many were kept out of order.
+    /// Bytes dropped because no buffer was free, or because too many were held out of order.
     pub bytes_dropped: u64,
-    /// Routers' words that a packet was too large which were believed (RFC 1191, RFC 8201).
+    /// "Packet too big" messages from routers that were accepted (RFC 1191, RFC 8201).
     pub too_big: u64,
-    /// ... and those that were not: about nothing under way, or no news.
+    /// Such messages that were refused: not about data in flight, or about no smaller size.
     pub too_big_refused: u64,
-    /// Connections whose large segments vanished without a word, and which go on with small ones.
+    /// Connections whose large segments were lost without an ICMP message, and which continue with
+    /// small ones.
     pub black_holes: u64,
-    /// Replies given up since the link knew no way to their peer.
+    /// Replies dropped because the link knew no next hop.
     pub no_way: u64,
     /// Times the link had no room for a packet.
     pub link_full: u64,
 }
 
 impl StackStats {
-    /// Those that every TCP of our own has.
+    /// The counters that every user-space TCP has.
     pub(super) fn totals(&self) -> TcpTotals {
         TcpTotals {
             passive_opens: self.passive_opens,

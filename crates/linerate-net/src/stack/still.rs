@@ -1,5 +1,5 @@
-//! A process that stands still: it lost its core, or its application kept the turn. What the peer did meanwhile waits in the link,
-//! and nothing may be taken for lost before it was read.
+//! A process that is held up: it lost its CPU, or its application took long. The peer's packets
+//! wait in the link meanwhile, and no data may count as lost before they are read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
@@ -13,9 +13,9 @@ use crate::link::sim::{Sim, SimEnd, SimOptions};
 use crate::{Close, ConnectOptions, Event, ListenOptions, Time, Transport};
 
 const NONE: [&str; 0] = [];
-/// Longer than every time-out of a connection with a short round trip.
+/// Longer than every timeout of a connection with a short round trip.
 const LONG: Duration = Duration::from_millis(300);
-/// Packets of others in one batch.
+/// Unrelated packets in one batch.
 const A_BATCH: usize = 256;
 
 /// A connection with a round trip of 10 ms.
@@ -49,7 +49,7 @@ fn an_ack_behind_many_packets_is_found() {
     assert_eq!(lab.net.stats().retransmits, 0);
 }
 
-/// A link that always has more must not stop the timers.
+/// A link that always has more packets must not stop the timers.
 #[test]
 fn timers_run_though_packets_never_end() {
     let mut lab = warm();
@@ -65,7 +65,7 @@ fn timers_run_though_packets_never_end() {
     }
 }
 
-/// Sends; what is not acknowledged is probed for after two round trips from when it left.
+/// Sends; unacknowledged data is probed two round trips after it left.
 fn sends_and_probes_after_its_full_time(lab: &mut Lab) {
     lab.send(2500);
     assert_eq!(lab.out().len(), 3);
@@ -78,7 +78,7 @@ fn sends_and_probes_after_its_full_time(lab: &mut Lab) {
     assert_eq!(lab.out().len(), 1);
 }
 
-/// What an application sends after a long while leaves now, and not when its turn began.
+/// Data from a slow application counts as sent when it leaves, not when its turn began.
 #[test]
 fn what_a_slow_application_sends_has_its_full_time() {
     let mut lab = warm();
@@ -86,7 +86,7 @@ fn what_a_slow_application_sends_has_its_full_time() {
     sends_and_probes_after_its_full_time(&mut lab);
 }
 
-/// The call that sends took long: the peer could not answer before.
+/// The flush took long, so the peer could not answer before.
 #[test]
 fn what_leaves_late_has_its_full_time() {
     let mut lab = warm();
@@ -94,7 +94,8 @@ fn what_leaves_late_has_its_full_time() {
     sends_and_probes_after_its_full_time(&mut lab);
 }
 
-/// RFC 9293 section 3.8.6.3 leaves an ACK time to travel with an answer, but not the time that a slow application takes.
+/// RFC 9293 section 3.8.6.3 lets an ACK wait to travel with a response, but not for as long as a
+/// slow application takes.
 #[test]
 fn acks_leave_before_a_slow_application_has_its_turn() {
     let mut lab = warm();
@@ -103,7 +104,7 @@ fn acks_leave_before_a_slow_application_has_its_turn() {
     lab.net.turn(Some(Time::ZERO), &mut events).expect("a turn");
     assert!(matches!(events[..], [Event::Readable { .. }]));
     assert_eq!(lab.out(), NONE, "an answer may carry it");
-    // It takes its time, and then there is more.
+    // The application takes its time, and then there is more to read.
     lab.net.link.now = lab.net.link.now + Duration::from_millis(10);
     lab.queue(seg("PA", 101, 11, 100));
     lab.net.turn(Some(Time::ZERO), &mut events).expect("a turn");
@@ -139,7 +140,7 @@ fn on(end: SimEnd, address: IpAddr) -> Stack<SimEnd> {
     Stack::new(end, StackOptions { addresses: vec![address], seed: Some(7), ..StackOptions::default() })
 }
 
-/// Takes everything of one connection, until its end.
+/// Reads one connection to its end.
 fn take_all(mut net: Stack<SimEnd>) -> usize {
     net.listen(SocketAddr::new(SERVER, 80), &ListenOptions::default()).expect("can listen");
     let (mut received, mut events, mut open) = (0, Vec::new(), true);
@@ -159,7 +160,7 @@ fn take_all(mut net: Stack<SimEnd>) -> usize {
     received
 }
 
-/// Over a network that loses nothing, a sender that loses its core again and again sends nothing twice.
+/// Over a network without losses, a sender that repeatedly loses its CPU retransmits nothing.
 #[test]
 fn a_sender_that_stands_still_sends_nothing_again() {
     let sim = Sim::new(SimOptions { delay: Duration::from_millis(1), ..SimOptions::default() });

@@ -1,5 +1,5 @@
-//! Connections that are over: TIME_WAIT, and FIN_WAIT_2 of those that the application has left, in a bounded table of their own.
-//! All wait equally long, so the order in which they came is the order in which they go.
+//! Connections that are over: TIME_WAIT, and FIN_WAIT_2 of those that the application has closed,
+//! in a bounded table of their own. All wait equally long, so they leave in the order they came.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use super::tuple::Tuple;
 use super::wire::{Flags, Seq, TcpHeader};
 use crate::Time;
 
-/// What is left of a connection.
+/// What remains of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remains {
     pub(crate) tuple: Tuple,
-    /// What we would send next, and what we would expect.
+    /// The next numbers that we would send and expect.
     pub(crate) nxt: Seq,
     pub(crate) rcv_nxt: Seq,
-    /// The offset of our timestamps, and the peer's last one.
+    /// The offset of our timestamps, and the peer's last timestamp.
     pub(crate) timestamps: Option<(u32, u32)>,
-    /// The peer's FIN did not come yet.
+    /// The peer's FIN has not come yet.
     pub(crate) fin_wait: bool,
     pub(crate) since: Time,
-    /// Answered last.
+    /// When a segment was last answered.
     answered: Time,
-    /// Those that came before and after it.
+    /// Its neighbours in the list.
     before: u32,
     after: u32,
 }
 
-/// No entry.
+/// Marks the absence of an entry.
 const NONE: u32 = u32::MAX;
 
 impl Remains {
@@ -40,7 +40,7 @@ impl Remains {
         Remains { tuple, nxt, rcv_nxt, timestamps, fin_wait, since: now, answered, before: NONE, after: NONE }
     }
 
-    /// The header of a reset that the peer will believe.
+    /// The header of a reset that the peer will accept.
     pub(crate) fn reset_header(&self) -> TcpHeader {
         TcpHeader {
             src_port: self.tuple.local_port,
@@ -52,8 +52,8 @@ impl Remains {
         }
     }
 
-    /// Whether a new connection may take the place: a SYN of the peer's with a higher sequence number (RFC 9293 section
-    /// 3.10.7.4) or a later timestamp (RFC 6191).
+    /// Whether a new connection may replace it: the peer's SYN has a higher sequence number (RFC
+    /// 9293 section 3.10.7.4) or a later timestamp (RFC 6191).
     pub(crate) fn may_begin_anew(&self, tcp: &TcpHeader) -> bool {
         match (self.timestamps, tcp.options.timestamps) {
             (Some((_, recent)), Some((value, _))) if value != recent => {
@@ -63,41 +63,42 @@ impl Remains {
         }
     }
 
-    /// Whether we may begin anew: our timestamps make sure that nothing old is taken for new (RFC 6191 section 2), and the
-    /// last ACK has had time to arrive.
+    /// Whether we may reuse the 4-tuple: timestamps distinguish old segments from new ones (RFC
+    /// 6191 section 2), and the last ACK has had time to arrive.
     pub(crate) fn may_connect_anew(&self, now: Time) -> bool {
         self.timestamps.is_some() && !self.fin_wait && now - self.since > Duration::from_secs(1)
     }
 }
 
-/// What is to be done with a segment for one of them.
+/// What to do with a segment for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ignore,
-    /// An ACK tells the peer where we were.
+    /// Send an ACK with our numbers.
     Acknowledge,
-    /// Nobody is there to take it.
+    /// Send a reset: no application will read its data.
     Reset,
-    /// The peer begins anew.
+    /// The peer opens a new connection.
     Begin,
     /// The peer has reset it.
     Forget,
 }
 
-/// How often one entry answers. Reason: as for connections, two that disagree must not talk for ever.
+/// Minimum interval between answers of one entry. Reason: as for connections, two ends that
+/// disagree must not answer each other forever.
 const ANSWER_EVERY: Duration = Duration::from_millis(500);
 
-/// The table.
+/// The table of TIME_WAIT.
 pub(crate) struct TimeWait {
     slots: Vec<Option<Remains>>,
     free: Vec<u32>,
-    /// The one that came first, and the one that came last. They are a list, so that one whose place is taken early leaves
-    /// nothing behind.
+    /// The oldest and the newest entry of a linked list, so that an entry replaced early leaves no
+    /// gap.
     first: u32,
     last: u32,
     limit: usize,
     time: Duration,
-    /// Those in FIN_WAIT_2.
+    /// Number of entries in FIN_WAIT_2.
     fin_waits: usize,
 }
 
@@ -111,12 +112,12 @@ impl TimeWait {
         self.slots.len() - self.free.len()
     }
 
-    /// How many are in FIN_WAIT_2.
+    /// Number of entries in FIN_WAIT_2.
     pub(crate) fn fin_waits(&self) -> usize {
         self.fin_waits
     }
 
-    /// Up to `most` of these.
+    /// Up to `most` entries in FIN_WAIT_2.
     pub(crate) fn some_fin_waits(&self, most: usize) -> Vec<u32> {
         let all = self.slots.iter().zip(0..);
         let waiting = all.filter(|(remains, _)| remains.as_ref().is_some_and(|remains| remains.fin_wait));
@@ -127,7 +128,7 @@ impl TimeWait {
         self.len() >= self.limit
     }
 
-    /// Adds one; the caller has made room.
+    /// Adds an entry; the caller has made room.
     pub(crate) fn insert(&mut self, remains: Remains) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -143,7 +144,7 @@ impl TimeWait {
         self.slots.get_mut(index as usize)?.as_mut()
     }
 
-    /// It is the last now.
+    /// Links an entry as the newest.
     fn append(&mut self, index: u32) {
         let last = std::mem::replace(&mut self.last, index);
         if let Some(remains) = self.slot(index) {
@@ -166,7 +167,7 @@ impl TimeWait {
         }
     }
 
-    /// Its time begins anew.
+    /// Restarts its time.
     fn begin_anew(&mut self, now: Time, index: u32) {
         let Some(remains) = self.slot(index) else { return };
         remains.since = now;
@@ -187,29 +188,30 @@ impl TimeWait {
         Some(remains)
     }
 
-    /// The one that came first.
+    /// The oldest entry.
     pub(crate) fn oldest(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// One whose time is over.
+    /// The oldest entry, if its time is over.
     pub(crate) fn expired(&self, now: Time) -> Option<u32> {
         let index = self.oldest()?;
         self.get(index).filter(|remains| remains.since + self.time <= now).map(|_| index)
     }
 
-    /// When the first one's time is over.
+    /// When the oldest entry's time is over.
     pub(crate) fn next(&self) -> Option<Time> {
         self.get(self.first).map(|remains| remains.since + self.time)
     }
 
-    /// A segment came for one (RFC 9293 section 3.10.7.4).
+    /// Handles a segment for an entry (RFC 9293 section 3.10.7.4).
     pub(crate) fn handle_segment(&mut self, now: Time, index: u32, tcp: &TcpHeader, len: usize) -> Verdict {
         let Some(remains) = self.slot(index) else { return Verdict::Ignore };
         let flags = tcp.flags;
         if flags.has(Flags::RST) {
-            // With exactly this number it ends TIME_WAIT too, as in Linux (tcp_rfc1337=0): a host that begins anew from
-            // the same port by other clocks has no other way in. RFC 1337 warns of old resets, which have other numbers.
+            // A reset with exactly this number ends TIME_WAIT too, as in Linux (tcp_rfc1337=0). A
+            // host that restarts with other clocks has no other way to reuse its port. RFC 1337
+            // warns of old resets, which have other numbers.
             return if tcp.seq == remains.rcv_nxt { Verdict::Forget } else { Verdict::Ignore };
         }
         if flags.has(Flags::SYN)
@@ -237,7 +239,7 @@ impl TimeWait {
         if plain {
             return Verdict::Ignore;
         }
-        // The peer's FIN again: our ACK was lost, and the time begins anew.
+        // The peer's FIN again: our ACK was lost, and the time restarts.
         if flags.has(Flags::FIN) && !remains.fin_wait && now > remains.since {
             self.begin_anew(now, index);
             return Verdict::Acknowledge;

@@ -1,4 +1,4 @@
-//! What tells connections apart.
+//! The 4-tuple that identifies a connection.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ pub(crate) struct Tuple {
 }
 
 impl Tuple {
-    /// The connection a received packet belongs to.
+    /// The connection that a received packet belongs to.
     pub(crate) fn of(packet: &Packet) -> Tuple {
         Tuple {
             local: packet.dst,
@@ -37,11 +37,11 @@ impl Tuple {
         let [a, b] = self.local.words();
         let [c, d] = self.remote.words();
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
-        // The first half of a mapped address says nothing.
+        // The first half of a mapped address is constant.
         if self.local.is_v4() { key.hash(&[b, d, ports]) } else { key.hash(&[a, b, c, d, ports]) }
     }
 
-    /// Of the addresses alone.
+    /// Hash of the addresses alone.
     pub(crate) fn hash_hosts(&self, key: Key) -> u64 {
         let [a, b] = self.local.words();
         let [c, d] = self.remote.words();

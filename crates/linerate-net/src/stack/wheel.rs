@@ -1,37 +1,38 @@
-//! A hierarchical timer wheel (Varghese and Lauck): setting, moving and cancelling cost the same however many there are. One
-//! timer for each index; the caller keeps the least of its deadlines here.
+//! A hierarchical timer wheel (Varghese and Lauck): setting, moving and cancelling a timer takes
+//! constant time. It has one timer for each index; the caller sets it to the earliest of its
+//! deadlines.
 
 use crate::Time;
 
-/// A tick is 2 to this many nanoseconds, about a quarter of a millisecond. Reason: far below every timer of TCP that matters,
-/// coarse enough that a busy turn takes few ticks.
+/// A tick is 2 to this many nanoseconds, about a quarter of a millisecond. Reason: far below every
+/// TCP timer of interest, and coarse enough that a busy turn takes few ticks.
 const TICK_SHIFT: u32 = 18;
 const LEVELS: usize = 5;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const NONE: u32 = u32::MAX;
-/// Further ahead than this and a timer is looked at early, and set again: about three days.
+/// A timer further ahead is examined early and set again: about three days.
 const HORIZON: u64 = 1 << (SLOT_BITS * LEVELS as u32);
 
 #[derive(Clone, Copy)]
 struct Node {
     prev: u32,
     next: u32,
-    /// The tick; `u64::MAX`: not set.
+    /// The tick it is due at; `u64::MAX`: not set.
     tick: u64,
-    /// Level times slots plus slot.
+    /// Its list: level times slots plus slot.
     list: u16,
 }
 
 const UNSET: Node = Node { prev: NONE, next: NONE, tick: u64::MAX, list: 0 };
 
-/// The wheel.
+/// A timer wheel.
 pub(crate) struct Wheel {
     nodes: Vec<Node>,
     heads: [u32; LEVELS * SLOTS],
     /// A bit for each slot that is not empty.
     filled: [u64; LEVELS],
-    /// Everything up to it has been handed out.
+    /// All timers up to this tick have been returned.
     done: u64,
 }
 
@@ -101,19 +102,20 @@ impl Wheel {
         }
     }
 
-    /// When to look next at the latest; a timer further away may need several looks.
+    /// When to call `pop` next at the latest; a distant timer may need several calls.
     pub(crate) fn next(&self) -> Option<Time> {
         let tick = self.next_tick()?;
         Some(Time::from_nanos(tick << TICK_SHIFT))
     }
 
-    /// The first tick at which a slot is to be emptied.
+    /// The first tick at which a slot must be emptied.
     fn next_tick(&self) -> Option<u64> {
         (0..LEVELS)
             .filter_map(|level| {
                 let shift = SLOT_BITS * level as u32;
                 let now = self.done >> shift;
-                // Slots behind the present one, in the order of time; the present one is due only a whole turn later.
+                // Slots behind the current one, in the order of time; the current one is due only a
+                // full turn later.
                 let turned = self.filled[level].rotate_right((now % SLOTS as u64) as u32 + 1);
                 if turned == 0 {
                     return None;
@@ -123,11 +125,11 @@ impl Wheel {
             .min()
     }
 
-    /// Takes out an index whose time has come.
+    /// Removes an index whose timer is due.
     pub(crate) fn pop(&mut self, now: Time) -> Option<u32> {
         let now = now.as_nanos() >> TICK_SHIFT;
         loop {
-            // What is due is in the first level's slot of the tick that was reached last.
+            // Due timers are in the first level's slot of the last tick reached.
             let slot = (self.done % SLOTS as u64) as usize;
             let head = self.heads[slot];
             if head != NONE {
@@ -147,7 +149,7 @@ impl Wheel {
         }
     }
 
-    /// Time has come to `tick`: slots of the upper levels that begin there are dealt out to the lower ones.
+    /// Advances to `tick`: slots of upper levels that begin there are distributed to lower ones.
     fn advance(&mut self, tick: u64) {
         let before = self.done;
         self.done = tick;
@@ -167,7 +169,7 @@ impl Wheel {
         }
     }
 
-    /// Links a node again, one that is due now into the present slot.
+    /// Links a node again; one that is due goes into the current slot.
     fn relink(&mut self, index: u32) {
         if self.nodes[index as usize].tick > self.done {
             return self.link(index);
@@ -198,7 +200,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(50))]
 
-        /// None is early, none is later than two ticks behind its time, none is lost and none comes twice.
+        /// No timer is early, more than two ticks late, lost, or returned twice.
         #[test]
         fn each_in_its_time(
             start in 0u64..1 << 50,
@@ -230,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Waiting for `next` again and again comes to the timer in few steps.
+    /// Waiting for `next` repeatedly reaches the timer in few steps.
     #[test]
     fn looks_are_few() {
         let mut wheel = Wheel::new(Time::ZERO);

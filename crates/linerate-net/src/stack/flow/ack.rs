@@ -1,26 +1,27 @@
-//! What the peer acknowledges: RFC 9293 section 3.10.7.4, fifth check, and what follows from it for loss and congestion.
+//! Handles acknowledgements: RFC 9293 section 3.10.7.4, fifth check, and the consequences for loss
+//! and congestion.
 
 use super::{Flow, State, Told};
 use crate::Time;
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Seq, TcpHeader};
 
-/// What one ACK has told.
+/// What one ACK reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acked {
-    /// Bytes acknowledged in order, and bytes that are known to have arrived since this ACK.
+    /// Bytes newly acknowledged in order, and bytes newly known to have arrived.
     pub(super) bytes: u32,
     pub(super) delivered: u32,
-    /// When the latest of the segments was sent that arrived, if it was sent once.
+    /// When the latest of the arrived segments was sent, if it was sent once.
     pub(super) sample: Option<Time>,
-    /// It told of a duplicate (RFC 2883).
+    /// It reported a duplicate (RFC 2883).
     pub(super) duplicate: bool,
     /// TSecr.
     pub(super) echo: Option<u32>,
 }
 
 impl Flow {
-    /// The ACK of an acceptable segment; `pure`: it carries no data.
+    /// Handles the ACK of an acceptable segment; `pure`: it carries no data.
     pub(super) fn handle_ack(&mut self, now: Time, tcp: &TcpHeader, pure: bool, shared: &mut Shared) -> Told {
         let echo = tcp.options.timestamps.filter(|_| self.timestamps).map(|(_, echo)| echo);
         let mut acked = Acked { echo, ..Acked::default() };
@@ -42,11 +43,11 @@ impl Flow {
             self.note_duplicate_ack(&mut acked);
         }
         if self.window_limited_since.is_some() {
-            // Here already: the link may have no room for what follows.
+            // Must come first: the link may have no room for what follows.
             self.note_window_limit(now);
         }
         if flight == 0 {
-            // Nothing was under way: it may have opened the window.
+            // Nothing was in flight, so the ACK may have opened the window.
             self.waiting_since = now;
             if self.timer_needed() {
                 self.arm(now, shared);
@@ -58,7 +59,7 @@ impl Flow {
         told
     }
 
-    /// While nothing is under way only a closed window is watched.
+    /// While nothing is in flight, only a closed window needs the timer.
     fn timer_needed(&mut self) -> bool {
         if self.window_room() > 0 {
             self.backoff = 0;
@@ -67,7 +68,8 @@ impl Flow {
         self.timer != super::Timer::None || self.unsent() > 0 || (self.fin && !self.fin_sent)
     }
 
-    /// RFC 9293 section 3.10.7.4: only by segments that are not older than the last that did.
+    /// RFC 9293 section 3.10.7.4: only a segment at least as new as the last update changes the
+    /// window.
     fn update_window(&mut self, tcp: &TcpHeader) {
         if self.wl1.lt(tcp.seq) || (self.wl1 == tcp.seq && self.wl2.le(tcp.ack)) {
             self.wnd = u32::from(tcp.window) << self.scale_out;
@@ -76,7 +78,7 @@ impl Flow {
         }
     }
 
-    /// Keeps the time during which the peer's window was what held us back.
+    /// Measures how long the peer's window limited us.
     pub(super) fn note_window_limit(&mut self, now: Time) {
         match (self.is_window_limited(), self.window_limited_since) {
             (true, None) => self.window_limited_since = Some(now),
@@ -116,7 +118,7 @@ impl Flow {
             }
         }
         if again {
-            // Those behind it may have waited for it: their time is not that of a round trip.
+            // The segments behind it may have waited for it, so their time is not a round trip.
             acked.sample = None;
         }
         let bytes = self.out.len().min(acked.bytes as usize);
@@ -142,7 +144,7 @@ impl Flow {
         Told::FIN_ACKED
     }
 
-    /// RFC 2018 section 4 and RFC 2883 section 4: which segments have arrived behind a gap, or twice.
+    /// RFC 2018 section 4 and RFC 2883 section 4: segments that arrived behind a gap, or twice.
     fn note_sack(&mut self, now: Time, tcp: &TcpHeader, acked: &mut Acked, shared: &mut Shared) {
         let blocks = tcp.options.sack.blocks();
         let (start, end) = blocks[0];
@@ -155,7 +157,7 @@ impl Flow {
             self.take_back_by_duplicates((start, end), shared);
         }
         for (start, end) in &blocks[usize::from(duplicate)..] {
-            // Only what was sent and is not acknowledged can be meant.
+            // Only data that was sent and is not acknowledged can be meant.
             if start.lt(*end) && start.ge(self.una) && end.le(self.nxt) {
                 self.mark_sacked(now, *start, *end, acked);
             }
@@ -181,7 +183,8 @@ impl Flow {
         }
     }
 
-    /// The round trip, from the segment that arrived last (RFC 6298 section 3: not from one that was sent twice).
+    /// Measures the round trip of the segment that arrived last (RFC 6298 section 3: never of a
+    /// retransmitted one).
     pub(super) fn take_sample(&mut self, now: Time, acked: &Acked, shared: &Shared) {
         if let Some(at) = acked.sample {
             self.rtt.sample(now.nanos_since(at), &shared.limits);

@@ -1,5 +1,5 @@
-//! A segment arrives: RFC 9293 section 3.10.7, with RFC 5961's answers to those that somebody may have made up, and PAWS
-//! (RFC 7323 section 5).
+//! Handles an arriving segment: RFC 9293 section 3.10.7, RFC 5961's answers to possibly forged
+//! segments, and PAWS (RFC 7323 section 5).
 
 use std::time::Duration;
 
@@ -8,20 +8,22 @@ use crate::stack::shared::Shared;
 use crate::stack::wire::{Flags, TcpHeader};
 use crate::{NetErrorKind, Time};
 
-/// How often a connection answers segments without data that are out of place. Reason: two stacks that disagree must not talk
-/// for ever (Linux: tcp_invalid_ratelimit).
+/// Minimum interval between answers to unacceptable segments without data. Reason: two stacks that
+/// disagree must not answer each other forever (Linux: tcp_invalid_ratelimit).
 const OUT_OF_PLACE_EVERY_NS: u64 = 500_000_000;
 
-/// TS.Recent is believed so long (RFC 7323 section 5.5: 24 days).
+/// How long TS.Recent is valid (RFC 7323 section 5.5: 24 days).
 const TS_RECENT_NS: u64 = 24 * 24 * 3600 * 1_000_000_000;
 
-/// How long after the reset that ends a peer's TIME_WAIT our SYN goes out again. Reason: the reset must be there first.
+/// Delay of our SYN after the reset that ends a peer's TIME_WAIT. Reason: the reset must arrive
+/// first.
 const SOON_AGAIN: Duration = Duration::from_millis(1);
-/// Ports that one connection tries. Reason: somebody who guesses ports must not make us ask for ever.
+/// Ports that one connection tries. Reason: an attacker who guesses ports must not make us retry
+/// forever.
 const PORTS_TRIED: u8 = 16;
 
 impl Flow {
-    /// A segment of this connection. `payload` is what it carries.
+    /// Handles a segment of this connection with this `payload`.
     pub(crate) fn handle_segment(
         &mut self,
         now: Time,
@@ -45,7 +47,8 @@ impl Flow {
         if tcp.flags.has(Flags::RST) {
             return self.handle_reset(now, tcp, shared);
         }
-        // RFC 5961 section 4: whatever its number, a SYN is answered by an ACK, and a peer that lost its memory will reset.
+        // RFC 5961 section 4: an ACK answers a SYN whatever its number. A peer that lost its state
+        // will then reset.
         if tcp.flags.has(Flags::SYN) {
             return self.challenge(now, shared);
         }
@@ -78,7 +81,7 @@ impl Flow {
         told
     }
 
-    /// RFC 9293 section 3.10.7.4, first check, and PAWS before it.
+    /// RFC 9293 section 3.10.7.4, first check, preceded by PAWS.
     fn is_acceptable(&mut self, now: Time, tcp: &TcpHeader, len: u32, shared: &mut Shared) -> bool {
         if self.timestamps
             && !tcp.flags.has(Flags::RST)
@@ -90,13 +93,13 @@ impl Flow {
             return false;
         }
         let end = tcp.seq + len + u32::from(tcp.flags.has(Flags::FIN));
-        // A duplicate that ends where we are is let in for the sake of its ACK, and so is what begins right behind a closed
-        // window; but a reset has no ACK that matters.
+        // A duplicate that ends at our next number is accepted for its ACK, and so is a segment
+        // that begins at the edge of a closed window. A reset has no ACK of interest.
         let behind = tcp.seq == self.rcv_edge && tcp.seq != self.rcv_nxt && tcp.flags.has(Flags::RST);
         end.ge(self.rcv_nxt) && tcp.seq.le(self.rcv_edge) && !behind
     }
 
-    /// Out of window: it is answered by an ACK, so that the peer learns where we are.
+    /// Handles a segment outside the window: an ACK tells the peer our position.
     fn out_of_place(&mut self, now: Time, payload: &[u8], shared: &mut Shared) -> Told {
         if payload.is_empty() && now.nanos_since(self.challenged) < OUT_OF_PLACE_EVERY_NS {
             return Told::NOTHING;
@@ -109,7 +112,7 @@ impl Flow {
         Told::SEND
     }
 
-    /// A challenge ACK, at a limited rate (RFC 5961 section 10).
+    /// Sends a challenge ACK, at a limited rate (RFC 5961 section 10).
     fn challenge(&mut self, now: Time, shared: &mut Shared) -> Told {
         self.out_of_place(now, &[], shared)
     }
@@ -120,14 +123,14 @@ impl Flow {
             return self.challenge(now, shared);
         }
         shared.stats.resets_in += 1;
-        // RFC 9293 section 3.10.7.4: we asked for a connection, and were refused.
+        // RFC 9293 section 3.10.7.4: our connection attempt was refused.
         let crossed = self.state == State::SynReceived;
         let mut told = self.fail(if crossed { NetErrorKind::Refused } else { NetErrorKind::Reset });
         told.add(Told::OVER);
         told
     }
 
-    /// RFC 7323 section 4.3, rule (2): only of segments that are not beyond what we acknowledged last.
+    /// RFC 7323 section 4.3, rule (2): only for segments that are not beyond our last ACK.
     fn note_timestamp(&mut self, now: Time, tcp: &TcpHeader) {
         if let Some((value, _)) = tcp.options.timestamps
             && self.timestamps
@@ -149,18 +152,20 @@ impl Flow {
     ) -> Told {
         let acks = tcp.flags.has(Flags::ACK);
         if acks && tcp.ack != self.nxt {
-            // Of an earlier connection: the peer must learn that it is gone, or our SYN is never taken.
+            // An answer to an earlier connection. The peer must learn that it is gone, or it will
+            // never accept our SYN.
             if tcp.flags.has(Flags::RST) {
                 return Told::NOTHING;
             }
             let mut told = Told::RESET;
             self.challenged_syns = self.challenged_syns.saturating_add(1);
             if self.challenged_syns == 1 {
-                // The reset ends the peer's TIME_WAIT: no second need be lost.
+                // The reset ends the peer's TIME_WAIT, so the SYN need not wait another second.
                 self.set_timer(Timer::SynAgain, now + SOON_AGAIN);
                 told.add(Told::SEND);
             } else if self.challenged_syns <= PORTS_TRIED {
-                // It did not: this port stays closed to us (tcp_rfc1337=1, or a NAT that leads to another's connection).
+                // It did not: the peer will not accept this port (tcp_rfc1337=1, or a NAT that maps
+                // it to another connection).
                 told.add(Told::MOVE);
             }
             return told;
@@ -202,7 +207,7 @@ impl Flow {
         told
     }
 
-    /// Both ends asked at once (RFC 9293 section 3.5, figure 7).
+    /// Both ends sent a SYN at once (RFC 9293 section 3.5, figure 7).
     fn cross(&mut self, agreed: &Agreed, now: Time, shared: &Shared) -> Told {
         let (una, told_mss) = (self.una, self.rcv_mss);
         self.establish(agreed, now, shared);
@@ -213,14 +218,15 @@ impl Flow {
         Told::SEND
     }
 
-    /// RFC 6298 section 5.7 and RFC 5681 section 3.1: a SYN was lost, so the first window is one segment.
+    /// RFC 6298 section 5.7 and RFC 5681 section 3.1: after a lost SYN the initial window is one
+    /// segment.
     fn after_lost_handshake(&mut self, retried: bool) {
         if retried {
             self.congestion.window = self.congestion.initial() / 10;
         }
     }
 
-    /// The peer's FIN came in order: RFC 9293 section 3.10.7.4, eighth check.
+    /// Handles the peer's FIN, received in order: RFC 9293 section 3.10.7.4, eighth check.
     pub(super) fn handle_fin(&mut self) -> Told {
         self.ended = true;
         self.ack_now = true;

@@ -1,4 +1,4 @@
-//! What is counted of a connection's segments.
+//! The counters of a connection's segments.
 
 use crate::Transport;
 use crate::stack::lab::{Lab, Seg, seg};
@@ -49,11 +49,11 @@ fn windows_that_we_close() {
 #[test]
 fn duplicate_acks_of_both_ends() {
     let mut lab = accepted();
-    // A hole: each segment behind it is answered by the same number.
+    // A gap: each segment behind it gets an ACK with the same number.
     hear_all(&mut lab, [201, 301, 401].map(|seq| seg("A", seq, 1, 100)));
     let stats = lab.net.stats();
     assert_eq!((stats.duplicate_acks_out, stats.out_of_order, stats.duplicates_in), (3, 3, 0), "{stats:?}");
-    // It is filled, and filled again.
+    // The gap is filled, and filled again.
     hear_all(&mut lab, [seg("A", 1, 1, 200), seg("A", 1, 1, 200), seg("A", 101, 1, 400)]);
     let stats = lab.net.stats();
     assert_eq!((stats.duplicate_acks_out, stats.duplicates_in), (3, 2), "{stats:?}");
@@ -61,7 +61,7 @@ fn duplicate_acks_of_both_ends() {
     lab.drop_out();
     hear_all(&mut lab, (0..2).map(|_| seg("A", 501, 1, 0)));
     assert_eq!(lab.net.stats().duplicate_acks_in, 2);
-    // Another window is news.
+    // A new window makes it no duplicate.
     hear_all(&mut lab, [seg("A", 501, 1, 0).win(9000)]);
     assert_eq!(lab.net.stats().duplicate_acks_in, 2);
 }

@@ -4,16 +4,17 @@ use super::hystart::HyStart;
 use crate::Time;
 use crate::stack::wire::Seq;
 
-/// Section 4.6.
+/// Multiplicative decrease factor (section 4.6).
 const BETA: f32 = 0.7;
-/// Section 5.
+/// Constant C (section 5).
 const C: f32 = 0.4;
 /// Segments of the initial window (RFC 6928), and of the window after an idle time.
 const INITIAL_SEGMENTS: u32 = 10;
-/// By which part the window grows in a round trip at least while no loss has told what the path takes. Reason: slow start may end
+/// Minimum growth of the window per round trip before the first loss. Reason: slow start may end
 /// too early (RFC 9406), and the cubic curve begins flat; Linux does the same.
 const UNKNOWN: f32 = 0.05;
-/// The congestion window stays below. Reason: no peer's window is larger (RFC 7323: 2 to the 30th).
+/// Upper limit of the congestion window. Reason: no peer's window is larger (RFC 7323: 2 to the
+/// 30th).
 const MOST: u32 = 1 << 30;
 
 /// The congestion window, bytes.
@@ -22,16 +23,16 @@ pub(crate) struct Congestion {
     pub(crate) window: u32,
     pub(crate) threshold: u32,
     mss: u16,
-    /// In segments: the window before the last reduction, and what Reno would have.
+    /// In segments: the window before the last reduction, and Reno's estimate.
     w_max: f32,
     w_reno: f32,
-    /// Seconds from the reduction until `w_max` is reached again.
+    /// Seconds after the reduction at which `w_max` is reached again.
     k: f32,
     epoch: Option<Time>,
-    /// Part of a byte.
+    /// Fraction of a byte carried over.
     carry: f32,
     hystart: HyStart,
-    /// There was a loss, so that what the path takes is known roughly.
+    /// There was a loss, so the capacity of the path is roughly known.
     lost_before: bool,
 }
 
@@ -59,7 +60,7 @@ impl Congestion {
         self.window < self.threshold
     }
 
-    /// An ACK of new bytes came: whether the round trips of the first slow start tell it to end (RFC 9406).
+    /// An ACK of new bytes came. Returns whether round trips end the first slow start (RFC 9406).
     pub(super) fn note_round_trip(
         &mut self,
         now: Time,
@@ -73,13 +74,13 @@ impl Congestion {
         }
     }
 
-    /// `acked` bytes were acknowledged while the window was the limit, outside of recovery.
+    /// `acked` bytes were acknowledged outside of recovery, while the window was the limit.
     pub(crate) fn acked(&mut self, now: Time, acked: u32, srtt_ns: u64) {
         let mut left = acked;
         if self.in_slow_start() {
             let grow = left.min(self.threshold - self.window);
             left -= grow;
-            // The threshold is unknown for as long as HyStart++ is at work.
+            // The threshold is unknown as long as HyStart++ is active.
             let grow = if self.threshold == u32::MAX { self.hystart.growth(grow) } else { grow };
             self.window = (self.window + grow).min(MOST);
         }
@@ -88,7 +89,7 @@ impl Congestion {
         }
     }
 
-    /// Congestion avoidance (section 4.2 to 4.5).
+    /// Congestion avoidance (sections 4.2 to 4.5).
     fn avoid(&mut self, now: Time, acked: u32, srtt_ns: u64) {
         let mss = f32::from(self.mss);
         let window = self.window as f32 / mss;
@@ -103,7 +104,7 @@ impl Congestion {
         });
         let t = (now.nanos_since(epoch) + srtt_ns) as f32 / 1e9;
         let segments = acked as f32 / mss;
-        // Section 4.3: as fast as Reno would be.
+        // Section 4.3: at least as fast as Reno.
         let alpha = if self.w_reno < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
         self.w_reno += alpha * segments / window;
         let cubic = C * (t - self.k).powi(3) + self.w_max;
@@ -122,7 +123,7 @@ impl Congestion {
         self.window = self.window.saturating_add(whole as u32).min(MOST);
     }
 
-    /// A loss (section 4.6 and 4.7): the new threshold. The window itself is recovery's business.
+    /// Sets the threshold after a loss (sections 4.6 and 4.7). Recovery sets the window.
     pub(crate) fn lost(&mut self) {
         let window = self.window as f32 / f32::from(self.mss);
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
@@ -132,24 +133,24 @@ impl Congestion {
         self.lost_before = true;
     }
 
-    /// After a time-out: one segment.
+    /// After a timeout: one segment.
     pub(crate) fn collapse(&mut self) {
         self.window = u32::from(self.mss);
         self.epoch = None;
     }
 
-    /// Nothing was sent for longer than a time-out (RFC 5681 section 4.1).
+    /// Nothing was sent for longer than a timeout (RFC 5681 section 4.1).
     pub(crate) fn idle(&mut self) {
         self.window = self.window.min(self.initial());
         self.epoch = None;
     }
 
-    /// What `undo` restores.
+    /// The state that `undo` restores.
     pub(crate) fn before(&self) -> (u32, u32, bool) {
         (self.window, self.threshold, self.lost_before)
     }
 
-    /// The loss was none (RFC 4015): it is as it was before.
+    /// The loss was spurious (RFC 4015): restores the state before it.
     pub(crate) fn undo(&mut self, window: u32, threshold: u32, lost_before: bool) {
         self.window = self.window.max(window);
         (self.threshold, self.lost_before) = (threshold, lost_before);
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(c.window, 20_000);
     }
 
-    /// RFC 9438 section 4.2: after K seconds the window is where it was before the loss.
+    /// RFC 9438 section 4.2: after K seconds the window is back where it was before the loss.
     #[test]
     fn after_k_seconds_the_window_is_back() {
         let mut c = Congestion::new(1000);

@@ -1,11 +1,11 @@
-//! Handshakes in which something is out of the ordinary.
+//! Unusual handshakes.
 
 use crate::NetErrorKind;
 use crate::stack::lab::{Lab, seg};
 use crate::stack::wire::Options;
 
-/// RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2: where SYNs cross, ours is answered with what the peer's SYN had, and our MSS
-/// stays what it was.
+/// RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2: if SYNs cross, our answer has the options of
+/// the peer's SYN, and our MSS does not change.
 #[test]
 fn a_crossing_syn_is_answered_with_what_it_offers() {
     let offers = [
@@ -29,8 +29,8 @@ fn a_crossing_syn_is_answered_with_what_it_offers() {
     }
 }
 
-/// RFC 5961 section 3.2 and RFC 9293 section 3.10.7.4: in SYN-RECEIVED too, a reset that is in the window and has not the right
-/// number is answered by an ACK.
+/// RFC 5961 section 3.2 and RFC 9293 section 3.10.7.4: in SYN-RECEIVED too, an ACK answers a reset
+/// inside the window with the wrong number.
 #[test]
 fn a_reset_in_the_window_of_a_handshake_is_challenged() {
     let mut lab = Lab::listening();
@@ -39,7 +39,7 @@ fn a_reset_in_the_window_of_a_handshake_is_challenged() {
     lab.pass_ms(200);
     lab.hears(seg("R", 500, 0, 0));
     assert_eq!(lab.out(), ["A 1 ack 1"]);
-    // Not as often as somebody likes, and not for one that is out of the window.
+    // At a limited rate, and not for a reset outside of the window.
     lab.hears(seg("RA", 501, 1, 0));
     lab.pass_ms(200);
     lab.hears(seg("R", 65_536, 0, 0));
@@ -48,7 +48,8 @@ fn a_reset_in_the_window_of_a_handshake_is_challenged() {
     assert_eq!((lab.out(), lab.net.waiting()), (vec![], (0, 0)));
 }
 
-/// RFC 9293 section 3.10.7.4, second check: a reset in SYN-RECEIVED refuses the connection that we asked for.
+/// RFC 9293 section 3.10.7.4, second check: a reset in SYN-RECEIVED refuses a connection that we
+/// opened.
 #[test]
 fn a_reset_after_crossing_syns_is_a_refusal() {
     let mut lab = Lab::connecting();
@@ -60,7 +61,8 @@ fn a_reset_after_crossing_syns_is_a_refusal() {
     assert_eq!(lab.failed, Some(NetErrorKind::Refused));
 }
 
-/// RFC 9293 section 3.10.7.2: a listener answers a SYN and what has an ACK, and nothing else; a closed port answers all of it.
+/// RFC 9293 section 3.10.7.2: a listener answers SYNs and segments with an ACK, nothing else. A
+/// closed port answers everything.
 #[test]
 fn a_listener_is_silent_on_what_begins_nothing() {
     for flags in ["F", "", "FP", "SF", "SFP"] {
@@ -75,7 +77,8 @@ fn a_listener_is_silent_on_what_begins_nothing() {
     }
 }
 
-/// RFC 9293 section 3.10.7.4, first check: a reset right behind the window is not in it, and one at its last byte is challenged.
+/// RFC 9293 section 3.10.7.4, first check: a reset right behind the window is outside. One at its
+/// last byte is challenged.
 #[test]
 fn a_reset_right_behind_the_window() {
     let mut lab = Lab::accepted(Options { mss: Some(1460), ..Options::default() });

@@ -1,39 +1,43 @@
-//! HyStart++ (RFC 9406): the first slow start ends when round trips become longer, before the queue on the way is full. The end
-//! begins with a slower growth, and is taken back when the round trips become shorter again.
+//! HyStart++ (RFC 9406): the first slow start ends when round trips grow, before the queue at the
+//! bottleneck is full. It first slows down (conservative slow start), and resumes if round trips
+//! shrink again.
 //!
-//! Beside it the other sign of the original HyStart (Ha and Rhee, 2011), which Linux has too: ACKs that come one after the other
-//! for the least round trip. Then as much is under way as the path holds. Pacing alone spreads them over half of it.
+//! It also uses the other sign of the original HyStart (Ha and Rhee, 2011), as Linux does: a train
+//! of closely spaced ACKs that lasts as long as the smallest round trip. The path is then full.
+//! Pacing alone spreads ACKs over half of it.
 
 use crate::Time;
 use crate::stack::wire::Seq;
 
-/// Section 4.3: microseconds by which the least round trip of a round has to grow, at least and at most; and the part of it.
+/// Section 4.3: by how many microseconds a round's smallest round trip has to grow, at least and at
+/// most, and the fraction of it.
 const LEAST_US: u32 = 4_000;
 const MOST_US: u32 = 16_000;
 const PART: u32 = 8;
-/// Samples of a round before it is judged.
+/// Samples before a round is judged.
 const SAMPLES: u8 = 8;
-/// Conservative slow start grows by this part, for so many rounds.
+/// Conservative slow start grows by this fraction, for this many rounds.
 const GROWTH_PART: u32 = 4;
 const ROUNDS: u8 = 5;
-/// ACKs that follow each other as closely are one train, microseconds; and the round trips for which trains tell something.
-/// Reason: as Linux; below, the train is as long as a turn of the machine.
+/// Largest gap between ACKs of one train, microseconds, and the round trips for which trains are
+/// meaningful. Reason: as Linux; below, a train is as long as a turn of the machine.
 const TRAIN_US: u32 = 2_000;
 const TRAIN_LEAST_RTT_US: u32 = 2_000;
 
-/// What the rounds of a slow start have told. Microseconds; `u32::MAX`: nothing yet.
+/// State of slow start's rounds. Microseconds; `u32::MAX`: unknown yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
     /// The round ends when something from here on is acknowledged; `None`: none began.
     round: Option<Seq>,
     last: u32,
     current: u32,
-    /// The least round trip when conservative slow start began.
+    /// The smallest round trip when conservative slow start began.
     baseline: u32,
     samples: u8,
-    /// Rounds that conservative slow start lasts yet; zero: it is not in it.
+    /// Remaining rounds of conservative slow start; zero: not active.
     left: u8,
-    /// When the round began, and the latest ACK of the train that began with it; microseconds of a clock that wraps.
+    /// When the round began, and the latest ACK of the train that began with it, in microseconds of
+    /// a wrapping clock.
     began: u32,
     train: u32,
 }
@@ -54,8 +58,8 @@ impl Default for HyStart {
 }
 
 impl HyStart {
-    /// An ACK up to `ack` came in slow start, and `nxt` is to be sent next. `least_ns`: the least round trip ever. `true`: slow
-    /// start is over.
+    /// Handles an ACK up to `ack` in slow start; `nxt` is sent next. `least_ns`: the smallest round
+    /// trip ever. Returns `true` if slow start is over.
     pub(super) fn handle_ack(
         &mut self,
         now: Time,
@@ -93,7 +97,7 @@ impl HyStart {
         }
         self.train = now;
         if self.left == 0 && self.samples >= SAMPLES && now.wrapping_sub(self.began) > least {
-            // Shorter round trips would not speak against it.
+            // Shorter round trips would not contradict it.
             (self.baseline, self.left) = (0, ROUNDS);
         }
     }
@@ -110,7 +114,7 @@ impl HyStart {
         }
     }
 
-    /// By how much the window grows for so many bytes.
+    /// How much the window grows for this many acknowledged bytes.
     pub(super) fn growth(&self, acked: u32) -> u32 {
         if self.left > 0 { acked / GROWTH_PART } else { acked }
     }
@@ -122,7 +126,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ten ACKs of a round of a thousand bytes, so many milliseconds apart.
+    /// Ten ACKs in a round of a thousand bytes, this many milliseconds apart.
     fn round(h: &mut HyStart, nth: u32, rtt_ms: u64, apart_ms: u64) -> bool {
         let end = Seq(nth * 1000 + 1000);
         let at = |i: u64| Time::from_nanos((u64::from(nth) * 100 + i * apart_ms) * MS);
@@ -131,7 +135,8 @@ mod tests {
         })
     }
 
-    /// RFC 9406 section 4.2: round trips that grow by an eighth end slow start, after five rounds at a quarter of the growth.
+    /// RFC 9406 section 4.2: round trips that grow by an eighth end slow start, after five rounds
+    /// at a quarter of the growth.
     #[test]
     fn longer_round_trips_end_slow_start() {
         let mut h = HyStart::default();
@@ -143,7 +148,7 @@ mod tests {
         assert_eq!(over, [false, false, false, false, true]);
     }
 
-    /// The same section: shorter ones again, and it was needless.
+    /// The same section: if round trips shrink again, slow start resumes.
     #[test]
     fn shorter_round_trips_take_it_back() {
         let mut h = HyStart::default();

@@ -1,5 +1,6 @@
-//! Losses: how they are noticed (RACK-TLP, RFC 8985; without SACK, RFC 5681 and RFC 6582), how fast what is lost goes out again
-//! (proportional rate reduction, RFC 6937), and how a loss that was none is taken back (RFC 3522 and RFC 4015).
+//! Losses: how they are detected (RACK-TLP, RFC 8985; without SACK, RFC 5681 and RFC 6582), how
+//! fast lost data is retransmitted (proportional rate reduction, RFC 6937), and how a spurious loss
+//! is undone (RFC 3522 and RFC 4015).
 
 use super::ack::Acked;
 use super::{Flow, Sent, Timer};
@@ -7,33 +8,37 @@ use crate::Time;
 use crate::stack::shared::{Shared, timestamp};
 use crate::stack::wire::Seq;
 
-/// Segments behind a gap after which it is taken for a loss at once (RFC 5681 section 3.2; RFC 8985 section 6.2.4).
+/// Segments behind a gap after which it counts as lost at once (RFC 5681 section 3.2; RFC 8985
+/// section 6.2.4).
 const DUPLICATES: u8 = 3;
 /// Round trips for which a wider reordering window is kept (RFC 8985 section 6.2.4).
 const PERSIST: u8 = 16;
-/// The least reordering window, ns, within the smoothed round trip that bounds it (RFC 8985 section 6.2.4). Reason: on one machine
-/// a round trip may once take next to nothing, and its quarter says nothing of what reorders there.
+/// Minimum reordering window, ns; the smoothed round trip still bounds it (RFC 8985 section 6.2.4).
+/// Reason: on one machine a single round trip may be nearly zero, and its quarter does not reflect
+/// reordering there.
 const LEAST_REORDERING: u64 = 50_000;
 
-/// RFC 8985 section 6.1.
+/// State of RACK (RFC 8985 section 6.1).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rack {
-    /// The segment sent last of those that arrived: when, its end, and how long it took. Zero: none yet.
+    /// Of the arrived segments, the one sent last: when, its end, and its round trip. Zero: none
+    /// yet.
     at: Time,
     end: Seq,
     rtt: u64,
-    /// The furthest that arrived.
+    /// The highest number that arrived.
     pub(super) furthest: Seq,
     reordered: bool,
-    /// The reordering window in quarters of the least round trip, less one.
+    /// The reordering window in quarters of the smallest round trip, minus one.
     wider: u8,
     persist: u8,
-    /// The round in which a duplicate was counted ends here.
+    /// End of the round in which a duplicate was counted.
     round: Option<Seq>,
 }
 
 impl Rack {
-    /// RFC 8985 section 6.2.4: a retransmission was needless, so the reordering window is too small.
+    /// RFC 8985 section 6.2.4: a retransmission was spurious, so the reordering window is too
+    /// small.
     pub(super) fn note_duplicate(&mut self, nxt: Seq, una: Seq) {
         if self.round.is_some_and(|until| una.lt(until)) {
             return;
@@ -51,31 +56,31 @@ impl Rack {
     }
 }
 
-/// RFC 8985 section 7: the probe under way ends here.
+/// RFC 8985 section 7: the end of the probe in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TailProbe {
     pub(super) end: Option<Seq>,
-    /// It was sent before.
+    /// The probe repeated data sent before.
     again: bool,
 }
 
-/// Recovery from losses.
+/// State of loss recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recovery {
     pub(super) active: bool,
-    /// It began by a time-out.
+    /// It began by a timeout.
     pub(super) timed_out: bool,
-    /// It ends when this is acknowledged.
+    /// It ends when this number is acknowledged.
     pub(super) until: Seq,
-    /// RFC 6937: bytes in flight when it began, delivered since, and sent since.
+    /// RFC 6937: bytes in flight at the start, delivered since, and sent since.
     flight: u32,
     delivered: u32,
     sent: u32,
-    /// What to restore if it was needless. It is known some time after the end of the recovery at the latest.
+    /// What to restore if recovery was spurious. That may be known only some time after its end.
     undo: Option<Undo>,
 }
 
-/// How it was before a recovery.
+/// The state before a recovery.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     window: u32,
@@ -83,15 +88,15 @@ struct Undo {
     lost_before: bool,
     /// The timestamp of the first retransmission.
     first: Option<u32>,
-    /// What was under way when it began.
+    /// Bytes from here to the recovery's end were in flight when it began.
     from: Seq,
     until: Seq,
-    /// Retransmissions that no duplicate was reported for yet.
+    /// Retransmissions for which no duplicate was reported yet.
     again: u32,
 }
 
 impl Flow {
-    /// Bytes that are thought to be on the way.
+    /// Estimate of the bytes in flight.
     pub(super) fn in_flight(&self) -> u32 {
         (self.nxt - self.una).saturating_sub(self.sacked + self.lost)
     }
@@ -108,7 +113,7 @@ impl Flow {
         self.rack.furthest = self.rack.furthest.max(seg.end);
         let took = now.nanos_since(seg.at);
         if seg.again {
-            // The ACK may be for the first one.
+            // The ACK may be for the original.
             let earlier = acked
                 .echo
                 .is_some_and(|echo| (echo.wrapping_sub(timestamp(seg.at, self.ts_offset)) as i32) < 0);
@@ -121,7 +126,8 @@ impl Flow {
         }
     }
 
-    /// RFC 5681 section 2: without SACK, how many segments have left the network is guessed from duplicate ACKs.
+    /// RFC 5681 section 2: without SACK, duplicate ACKs estimate how many segments have left the
+    /// network.
     pub(super) fn note_duplicate_ack(&mut self, acked: &mut Acked) {
         self.dup_acks = self.dup_acks.saturating_add(1);
         if self.sack_on {
@@ -137,7 +143,7 @@ impl Flow {
         }
     }
 
-    /// The first segment that is not acknowledged is lost.
+    /// Marks the first unacknowledged segment as lost.
     fn first_lost(&mut self) {
         if let Some(first) = self.sent.front_mut().filter(|first| !first.lost && !first.sacked) {
             first.lost = true;
@@ -145,7 +151,7 @@ impl Flow {
         }
     }
 
-    /// What follows from an ACK.
+    /// Reacts to an ACK.
     pub(super) fn react(&mut self, now: Time, ack: Seq, acked: &Acked, flight: u32, shared: &mut Shared) {
         self.take_sample(now, acked, shared);
         if acked.bytes > 0 {
@@ -160,7 +166,7 @@ impl Flow {
             }
         }
         self.note_tail_probe(ack, acked);
-        // With a gap known, RACK is at work, and no probe is needed.
+        // With a known gap RACK is active, and no probe is needed.
         if acked.bytes > 0 || (self.timer == Timer::TailProbe && self.sacked > 0) {
             self.arm(now, shared);
         }
@@ -182,12 +188,12 @@ impl Flow {
         }
     }
 
-    /// Whether the congestion window was what held us back (RFC 9438 section 5.8, RFC 7661).
+    /// Whether the congestion window limited sending (RFC 9438 section 5.8, RFC 7661).
     fn is_limited(&self, flight: u32) -> bool {
         self.cwnd_limited || (self.congestion.in_slow_start() && flight * 2 >= self.congestion.window)
     }
 
-    /// RFC 6582 section 3.2, step 3: a partial ACK says that the next segment is lost too.
+    /// RFC 6582 section 3.2, step 3: a partial ACK shows that the next segment is lost too.
     fn partly(&mut self, acked: &Acked) {
         let guessed = acked.bytes.saturating_sub(u32::from(self.mss));
         self.sacked =
@@ -278,7 +284,7 @@ impl Flow {
         for seg in &mut self.sent {
             let before = before(seg);
             if !before && !seg.again {
-                // All that follow were sent later still, or again later.
+                // All later segments were sent, or retransmitted, after this one.
                 break;
             }
             if seg.sacked || seg.lost || !before {
@@ -303,9 +309,9 @@ impl Flow {
         shared.stats.fast_retransmits += u64::from(found.div_ceil(u32::from(self.mss).max(1)));
     }
 
-    /// RFC 6298 section 5.4 and RFC 5681 section 3.1: nothing came, so all of it is lost.
+    /// RFC 6298 section 5.4 and RFC 5681 section 3.1: a timeout marks everything in flight as lost.
     pub(super) fn all_lost(&mut self, _now: Time) {
-        // A peer may forget what it acknowledged selectively (RFC 2018 section 8).
+        // A peer may discard data that it acknowledged selectively (RFC 2018 section 8).
         let forgetful = self.sent.front().is_some_and(|first| first.sacked);
         for seg in &mut self.sent {
             if forgetful {
@@ -332,7 +338,7 @@ impl Flow {
         self.forced = true;
     }
 
-    /// RFC 8985 section 7.3: new data if there is some, else the last segment again.
+    /// RFC 8985 section 7.3: sends new data if there is some, otherwise the last segment again.
     pub(super) fn send_tail_probe(&mut self, now: Time, shared: &mut Shared) {
         shared.stats.tail_probes += 1;
         let new = self.unsent() > 0 && self.window_room() as usize >= self.next_len();
@@ -347,7 +353,7 @@ impl Flow {
         self.set_timer(Timer::Retransmission, rto);
     }
 
-    /// RFC 8985 section 7.4: whether the probe has repaired a loss, which congestion control must hear of.
+    /// RFC 8985 section 7.4: if the probe repaired a loss, congestion control must react to it.
     fn note_tail_probe(&mut self, ack: Seq, acked: &Acked) {
         let Some(end) = self.tail.end.filter(|end| ack.ge(*end)) else { return };
         if !self.tail.again || acked.duplicate {
@@ -361,7 +367,7 @@ impl Flow {
         }
     }
 
-    /// A segment was sent again: the first of a recovery is remembered.
+    /// Records a retransmission, and the first of a recovery.
     pub(super) fn note_retransmission(&mut self, now: Time) {
         let value = timestamp(now, self.ts_offset);
         if let Some(undo) = self.recovery.undo.as_mut().filter(|_| self.recovery.active) {
@@ -370,15 +376,15 @@ impl Flow {
         }
     }
 
-    /// Sent while recovering.
+    /// Counts bytes sent during recovery.
     pub(super) fn note_sent(&mut self, len: u32) {
         if self.recovery.active {
             self.recovery.sent = self.recovery.sent.saturating_add(len);
         }
     }
 
-    /// RFC 3522: an ACK that echoes an earlier timestamp than that of the first retransmission is for the original, which was
-    /// late and not lost.
+    /// RFC 3522: an ACK that echoes a timestamp earlier than the first retransmission's is for the
+    /// original, which was late and not lost.
     fn take_back(&mut self, acked: &Acked, shared: &mut Shared) {
         let (Some(Undo { first: Some(first), .. }), Some(echo)) = (self.recovery.undo, acked.echo) else {
             return;
@@ -388,7 +394,8 @@ impl Flow {
         }
     }
 
-    /// The peer reports that these came twice (RFC 2883). Once that is so of all that was sent again, nothing was lost (RFC 3708).
+    /// The peer reports that these bytes arrived twice (RFC 2883). Once that holds for everything
+    /// retransmitted, nothing was lost (RFC 3708).
     pub(super) fn take_back_by_duplicates(&mut self, (start, end): (Seq, Seq), shared: &mut Shared) {
         let Some(undo) = &mut self.recovery.undo else { return };
         if undo.again > 0 && start.ge(undo.from) && end.le(undo.until) {

@@ -1,5 +1,5 @@
-//! One connection: RFC 9293's state machine. It is handed segments and the time, and gives back segments, what happened and its
-//! next deadline; it knows neither link nor application.
+//! One connection: RFC 9293's state machine. Its inputs are segments and the time; its outputs are
+//! segments, events and its next deadline. It knows neither link nor application.
 
 mod ack;
 mod arrive;
@@ -33,7 +33,8 @@ use super::tuple::Tuple;
 use super::wire::{Flags, Options, Seq, TcpHeader};
 use crate::{NetError, NetErrorKind, TcpInfo, Time};
 
-/// RFC 9293 section 3.3.2, without those that have tables of their own: LISTEN, the listener's SYN-RECEIVED, TIME-WAIT.
+/// RFC 9293 section 3.3.2, without the states that have tables of their own: LISTEN, the listener's
+/// SYN-RECEIVED, TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     SynSent,
@@ -45,9 +46,9 @@ pub(crate) enum State {
     CloseWait,
     Closing,
     LastAck,
-    /// Over; it waits to be moved to the table of TIME_WAIT.
+    /// Closed by both sides; it is about to move to the table of TIME_WAIT.
     TimeWait,
-    /// Over.
+    /// Closed, with nothing left to do.
     Closed,
 }
 
@@ -56,10 +57,10 @@ pub(crate) enum State {
 pub(crate) struct Sent {
     pub(crate) start: Seq,
     pub(crate) end: Seq,
-    /// When it was sent last.
+    /// When it was last sent.
     pub(crate) at: Time,
     pub(crate) sacked: bool,
-    /// Thought to be lost, and not sent again since.
+    /// Considered lost, and not retransmitted since.
     pub(crate) lost: bool,
     /// Sent more than once.
     pub(crate) again: bool,
@@ -71,10 +72,10 @@ impl Sent {
     }
 }
 
-/// What was sent and not acknowledged, in order.
+/// Segments sent and not acknowledged, in order.
 pub(crate) type Scoreboard = VecDeque<Sent>;
 
-/// What became of a call, for the stack to act upon.
+/// The result of a call, for the stack to act upon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told(u8);
 
@@ -82,19 +83,19 @@ impl Told {
     pub(crate) const NOTHING: Told = Told(0);
     /// The handshake is complete.
     pub(crate) const ESTABLISHED: Told = Told(1);
-    /// There are bytes or the end to read.
+    /// Bytes or the end can be read.
     pub(crate) const READABLE: Told = Told(2);
-    /// It failed; `error` says why.
+    /// The connection failed; `error` says why.
     pub(crate) const FAILED: Told = Told(4);
     /// There may be something to send.
     pub(crate) const SEND: Told = Told(8);
-    /// Its state is TIME_WAIT or closed.
+    /// The state is TIME_WAIT or closed.
     pub(crate) const OVER: Told = Told(16);
-    /// The segment is to be answered by a reset.
+    /// A reset must answer the segment.
     pub(crate) const RESET: Told = Told(32);
-    /// All that was sent, our FIN too, is acknowledged.
+    /// Everything sent, including our FIN, is acknowledged.
     pub(crate) const FIN_ACKED: Told = Told(64);
-    /// It should ask from another port.
+    /// The connection should be tried from another port.
     pub(crate) const MOVE: Told = Told(128);
 
     pub(crate) fn has(self, other: Told) -> bool {
@@ -106,26 +107,27 @@ impl Told {
     }
 }
 
-/// What both ends agreed upon when the connection was made.
+/// What both ends agreed on in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
-    /// Our first sequence number, and the peer's.
+    /// Our initial sequence number, and the peer's.
     pub(crate) iss: Seq,
     pub(crate) irs: Seq,
     /// The peer's window, not scaled.
     pub(crate) window: u16,
-    /// The peer's shift and ours; `None`: windows are not scaled.
+    /// The peer's shift and ours; `None`: no window scaling.
     pub(crate) scale: Option<(u8, u8)>,
     pub(crate) sack: bool,
     /// TSval of the peer's last segment.
     pub(crate) timestamp: Option<u32>,
     /// Payload of a full segment without options, bytes.
     pub(crate) mss: u16,
-    /// When our SYN left, if it left once.
+    /// When our SYN left, if it was sent once.
     pub(crate) sent_at: Option<Time>,
 }
 
-/// What is counted of a connection. Apart from [`TcpInfo`], which has room for what is known without counting: there are many flows.
+/// Counters of a connection. Separate from [`TcpInfo`], which also has fields that need no
+/// counting: there are many flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     retransmits: u32,
@@ -141,10 +143,10 @@ struct Counters {
 pub(crate) struct Flow {
     pub(crate) tuple: Tuple,
     pub(crate) state: State,
-    /// Why it failed.
+    /// Why the connection failed.
     pub(crate) error: Option<NetError>,
 
-    // What we send.
+    // Sending.
     iss: Seq,
     una: Seq,
     nxt: Seq,
@@ -152,26 +154,28 @@ pub(crate) struct Flow {
     max_wnd: u32,
     wl1: Seq,
     wl2: Seq,
-    /// Payload of a full segment, timestamps taken off.
+    /// Payload of a full segment, after timestamps are subtracted.
     mss: u16,
     out: Chain,
     cursor: Cursor,
     sent: Scoreboard,
-    /// Bytes in `sent` that are selectively acknowledged, and that are thought to be lost.
+    /// Bytes in `sent` that are selectively acknowledged, and that are considered lost.
     sacked: u32,
     lost: u32,
-    /// Our FIN follows what is queued; it was sent.
+    /// Our FIN follows the queued bytes; whether it was sent.
     fin: bool,
     fin_sent: bool,
-    /// A SYN has to leave now (SYN-SENT, SYN-RECEIVED).
+    /// A SYN must be sent now (SYN-SENT, SYN-RECEIVED).
     syn_due: bool,
     /// How often the peer answered our SYN by an ACK of another connection.
     challenged_syns: u8,
-    /// One segment may leave whatever the congestion window says: a retransmission after a time-out, a probe.
+    /// One segment may be sent whatever the congestion window: a retransmission after a timeout, or
+    /// a probe.
     forced: bool,
-    /// The window is closed and has to be probed now.
+    /// The window is closed and must be probed now.
     probe: bool,
-    /// The last attempt to send was stopped by the congestion window, or by the peer's, and since when.
+    /// Whether the congestion window, or the peer's, stopped the last attempt to send, and since
+    /// when.
     cwnd_limited: bool,
     pace: Pace,
     window_limited_since: Option<Time>,
@@ -184,28 +188,28 @@ pub(crate) struct Flow {
     rtt: Rtt,
     timer: Timer,
     timer_at: Time,
-    /// Time-outs in a row.
+    /// Consecutive timeouts.
     backoff: u8,
-    /// Since when something is unacknowledged that nothing came for.
+    /// Since when data has been unacknowledged without any answer.
     waiting_since: Time,
-    /// When it sent last.
+    /// When it last sent.
     sent_at: Time,
     suspicion: Suspicion,
 
-    // What we receive.
+    // Receiving.
     rcv_nxt: Seq,
-    /// The right edge of the window that was told.
+    /// The right edge of the announced window.
     rcv_edge: Seq,
     rcv_size: u32,
-    /// Bytes handed over since the window was last looked at, and when that was.
+    /// Bytes read by the application since the window was last adjusted, and when that was.
     rcv_taken: u32,
     rcv_since: Time,
     inbox: Chain,
     early: Option<Box<Reassembly>>,
-    /// Where the peer's FIN is, once it is known.
+    /// Number of the peer's FIN, once known.
     fin_at: Option<Seq>,
     urgent: Urgent,
-    /// It was received in order.
+    /// The FIN was received in order.
     pub(crate) ended: bool,
     last_ack: Seq,
     ack_now: bool,
@@ -215,12 +219,12 @@ pub(crate) struct Flow {
     rcv_mss: u16,
     /// A duplicate to report (RFC 2883).
     dsack: Option<(Seq, Seq)>,
-    /// When a segment out of place was answered last.
+    /// When an unacceptable segment was last answered.
     challenged: Time,
-    /// Nobody takes bytes any more: new ones are answered by a reset.
+    /// The application has stopped reading: a reset answers new bytes.
     pub(crate) deaf: bool,
 
-    // Options in use.
+    // Negotiated options.
     scale_out: u8,
     scale_in: u8,
     scaled: bool,
@@ -233,7 +237,7 @@ pub(crate) struct Flow {
     counters: Counters,
 }
 
-/// The shift that tells a window of `largest` bytes.
+/// The shift needed to announce a window of `largest` bytes.
 pub(crate) fn shift_for(largest: u32) -> u8 {
     (0..14).find(|shift| largest >> shift <= 0xffff).unwrap_or(14)
 }
@@ -310,7 +314,7 @@ impl Flow {
         }
     }
 
-    /// One that asks for a connection. `mss`: payload of a full segment without options, bytes.
+    /// Opens a connection. `mss`: payload of a full segment without options, bytes.
     pub(crate) fn connect(tuple: Tuple, mss: u16, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.state = State::SynSent;
@@ -320,17 +324,18 @@ impl Flow {
         flow
     }
 
-    /// Asks for the connection from this end: at first, or instead of another port that the peer does not take.
+    /// Sends a SYN from this local end: the first one, or one in place of a port that the peer does
+    /// not accept.
     pub(crate) fn ask_from(&mut self, tuple: Tuple, now: Time, shared: &Shared) {
         self.tuple = tuple;
         self.iss = Seq(shared.first_seq(now, &tuple));
         (self.una, self.nxt) = (self.iss, self.iss + 1);
         self.syn_due = true;
-        // It is set when the SYN leaves.
+        // The timer is set when the SYN leaves.
         self.set_timer(Timer::None, Time::NEVER);
     }
 
-    /// One that a handshake has made.
+    /// Creates a connection from a handshake.
     pub(crate) fn accept(tuple: Tuple, agreed: &Agreed, now: Time, shared: &mut Shared) -> Flow {
         let mut flow = Flow::blank(tuple, now, shared);
         flow.iss = agreed.iss;
@@ -339,7 +344,7 @@ impl Flow {
         flow
     }
 
-    /// The handshake is complete.
+    /// Completes the handshake.
     fn establish(&mut self, agreed: &Agreed, now: Time, shared: &Shared) {
         self.state = State::Established;
         self.sack_on = agreed.sack;
@@ -372,7 +377,7 @@ impl Flow {
         }
     }
 
-    /// The options of a SYN of ours.
+    /// The options of our SYN.
     pub(crate) fn syn_options(mss: u16, shift: u8, now: Time, offset: u32, echo: u32) -> Options {
         Options {
             mss: Some(mss),
@@ -383,12 +388,12 @@ impl Flow {
         }
     }
 
-    /// Bytes that were handed over and not sent yet.
+    /// Bytes handed over and not sent yet.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len() - self.sent_bytes()
     }
 
-    /// Bytes of `out` that were sent: the SYN and the FIN have numbers but are not in it.
+    /// Bytes of `out` that were sent. The SYN and the FIN have numbers but are not in it.
     fn sent_bytes(&self) -> usize {
         if self.state == State::SynSent || self.state == State::SynReceived {
             return 0;
@@ -400,13 +405,13 @@ impl Flow {
         self.fin_sent && self.una == self.nxt
     }
 
-    /// Bytes that were handed over beyond what is buffered for the wire (a kernel's send buffer): whoever sends on waits until
-    /// there are none.
+    /// Bytes handed over beyond `buffered`, which stands for a kernel's send buffer. An application
+    /// that sends more waits until there are none.
     pub(crate) fn held_back(&self, buffered: usize) -> usize {
         self.out.len().saturating_sub(buffered).min(self.unsent())
     }
 
-    /// Whether bytes wait to be read.
+    /// Whether bytes can be read.
     pub(crate) fn has_bytes(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -415,17 +420,17 @@ impl Flow {
         self.inbox.len()
     }
 
-    /// Everything that was handed over has been acknowledged.
+    /// Whether everything handed over has been acknowledged.
     pub(crate) fn all_acked(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Takes bytes to send.
+    /// Queues bytes to send.
     pub(crate) fn push(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), NetError> {
         shared.pool.append(&mut self.out, bytes).map_err(|_| NetError::of(NetErrorKind::NoMemory))
     }
 
-    /// Takes a range of lent bytes to send.
+    /// Queues a range of lent bytes to send.
     pub(crate) fn push_lent(
         &mut self,
         lent: u32,
@@ -435,12 +440,12 @@ impl Flow {
         shared.pool.append_lent(&mut self.out, lent, range).map_err(|_| NetError::of(NetErrorKind::NoMemory))
     }
 
-    /// Our FIN follows what is queued.
+    /// Queues our FIN behind the bytes to send.
     pub(crate) fn finish(&mut self) {
         self.fin = true;
     }
 
-    /// Gives everything back; the connection is over.
+    /// Frees everything; the connection is over.
     pub(crate) fn dispose(&mut self, shared: &mut Shared) {
         shared.pool.clear(&mut self.out);
         shared.pool.clear(&mut self.inbox);
@@ -457,7 +462,7 @@ impl Flow {
         self.ack_at = Time::NEVER;
     }
 
-    /// It failed: what was to be sent never will be. What was received can still be read.
+    /// The connection failed: drops the bytes to send. Received bytes can still be read.
     pub(crate) fn stop_sending(&mut self, now: Time, shared: &mut Shared) {
         self.note_window_limit(now);
         shared.pool.clear(&mut self.out);
@@ -469,7 +474,8 @@ impl Flow {
         (self.sacked, self.lost, self.fin, self.ack_now) = (0, 0, false, false);
     }
 
-    /// From how many waiting bytes on the application is told: what it asked for, unless the window would close before.
+    /// How many received bytes trigger a report: what the application asked for, or less if the
+    /// window would close before.
     pub(crate) fn low_water(&self, asked: u32) -> usize {
         if self.error.is_some() || self.ended { 1 } else { asked.min(self.rcv_size / 2).max(1) as usize }
     }
@@ -482,9 +488,10 @@ impl Flow {
         Told::FAILED
     }
 
-    /// The header of a reset that the peer will believe.
+    /// The header of a reset that the peer will accept.
     pub(crate) fn reset_header(&self) -> TcpHeader {
-        // What the peer's numbers are is not known before its SYN (RFC 9293 section 3.10.7.4, SYN-RECEIVED: ours decide).
+        // Before its SYN the peer's numbers are unknown (RFC 9293 section 3.10.7.4, SYN-RECEIVED:
+        // ours decide).
         let flags = if self.state == State::SynSent { Flags::RST } else { Flags::RST | Flags::ACK };
         TcpHeader {
             src_port: self.tuple.local_port,
@@ -496,13 +503,13 @@ impl Flow {
         }
     }
 
-    /// What its entry in the table of TIME_WAIT has to know: next sequence numbers of both, the offset of our timestamps and the
-    /// peer's last one.
+    /// What its entry in the table of TIME_WAIT needs: both next sequence numbers, the offset of
+    /// our timestamps and the peer's last timestamp.
     pub(crate) fn remains(&self) -> (Seq, Seq, Option<(u32, u32)>) {
         (self.nxt, self.rcv_nxt, self.timestamps.then_some((self.ts_offset, self.ts_recent)))
     }
 
-    /// The path takes only smaller packets now.
+    /// The path now takes only smaller packets.
     pub(crate) fn limit_mss(&mut self, mss: u16) {
         let mss = mss.saturating_sub(if self.timestamps { 12 } else { 0 });
         if mss < self.mss && self.state != State::SynSent {
@@ -510,12 +517,12 @@ impl Flow {
         }
     }
 
-    /// It waits for an answer in vain.
+    /// Whether it waits for an answer in vain.
     pub(crate) fn is_stalled(&self) -> bool {
         self.backoff > 0 && self.lost > 0
     }
 
-    /// Counters, with what is known now.
+    /// Counters, and current values.
     pub(crate) fn info(&self, now: Time) -> TcpInfo {
         let counters = &self.counters;
         let micros = |ns: u64| u32::try_from(ns.div_ceil(1000)).unwrap_or(u32::MAX);
@@ -527,7 +534,7 @@ impl Flow {
             dsack_dups: counters.dsack_dups,
             reordered: counters.reordered,
             rwnd_limited_us: counters.rwnd_limited_us + limited,
-            // The application's bytes are kept whole: none waits for room.
+            // The application's bytes are all queued, so none waits for a buffer.
             sndbuf_limited_us: 0,
             peer_window: Some(self.wnd),
             own_window: Some(own_window),
@@ -538,7 +545,7 @@ impl Flow {
         }
     }
 
-    /// When it has to be looked at.
+    /// The next deadline.
     pub(crate) fn deadline(&self) -> Option<Time> {
         Some(self.timer_at.min(self.ack_at).min(self.pace.due)).filter(|at| *at != Time::NEVER)
     }

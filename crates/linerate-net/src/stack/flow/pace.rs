@@ -1,25 +1,27 @@
-//! Pacing: what leaves is spread over the round trip, so that a queue on the way need not hold a whole window. The rate is
-//! Linux's: twice the window a smoothed round trip in slow start, which doubles it in one; 1.2 times after, so that the window
-//! stays the limit.
+//! Pacing spreads segments over the round trip, so that no queue on the path must hold a whole
+//! window. The rate is Linux's. In slow start it is twice the window per smoothed round trip, since
+//! the window doubles in one. Afterwards it is 1.2 times the window, so that the window stays the
+//! limit.
 
 use super::Flow;
 use crate::Time;
 
-/// Below this smoothed round trip nothing is paced, ns. Reason: it takes eight ticks of the timer wheel; what is sent in less is no
-/// burst that pacing could spread, and short paths pay nothing.
+/// Nothing is paced below this smoothed round trip, ns. Reason: it is eight ticks of the timer
+/// wheel; pacing could not spread a shorter burst, and short paths pay nothing.
 const LEAST_RTT: u64 = 2_000_000;
-/// So many segments may be in flight whatever the rate. Reason: the initial window (RFC 6928) leaves at once.
+/// Segments that may be in flight whatever the rate. Reason: the initial window (RFC 6928) leaves
+/// at once.
 const AT_ONCE: u32 = 10;
-/// What was not used of the rate is caught up for so long, ns. Reason: timers are late by two ticks, and Linux sends a millisecond's
-/// worth at once, too.
+/// How much unused time at the rate may be caught up, ns. Reason: timers are late by two ticks, and
+/// Linux also sends a millisecond's worth at once.
 const CAUGHT_UP: u64 = 1_000_000;
 
-/// When segments may leave.
+/// Decides when segments may leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// At the rate, what has left takes until then.
+    /// At the rate, the segments sent so far take until then.
     until: Time,
-    /// Something waits for it; `NEVER`: nothing does.
+    /// When the waiting segment may leave; `NEVER`: none waits.
     pub(super) due: Time,
 }
 
@@ -30,7 +32,7 @@ impl Default for Pace {
 }
 
 impl Flow {
-    /// Whether a segment may leave now. If not, the timer is set for when it may.
+    /// Whether a segment may leave now. If not, sets the timer for when it may.
     #[inline]
     pub(super) fn may_leave(&mut self, now: Time) -> bool {
         if self.pace.until <= now || self.in_flight() < AT_ONCE * u32::from(self.mss) {
@@ -40,7 +42,7 @@ impl Flow {
         false
     }
 
-    /// A segment of `len` bytes has left.
+    /// Charges a segment of `len` bytes.
     #[inline]
     pub(super) fn note_pace(&mut self, now: Time, len: u32) {
         if self.rtt.smoothed() >= LEAST_RTT {
@@ -50,7 +52,7 @@ impl Flow {
 
     fn charge_pace(&mut self, now: Time, len: u32) {
         self.pace.due = Time::NEVER;
-        // A window that the peer's is smaller than says nothing of the rate.
+        // If the peer's window is smaller than ours, ours does not reflect the rate.
         let window = u64::from(self.congestion.window.max(self.in_flight()).max(1));
         let takes = u64::from(len) * self.rtt.smoothed();
         let slow_start = self.congestion.window < self.congestion.threshold / 2;
@@ -66,11 +68,11 @@ mod tests {
     use crate::stack::wire::{Options, Sack, Seq};
     use crate::{FlowInfo, Transport};
 
-    /// A connection with segments of 1000 bytes, and this round trip.
+    /// A connection with segments of 1000 bytes and this round trip.
     fn lab(rtt_ms: u64) -> Lab {
         let options = Options { mss: Some(1000), sack_permitted: true, ..Options::default() };
         let mut lab = Lab::accepted(options);
-        // The handshake took 10 ms: the average comes close to what follows.
+        // The handshake took 10 ms; this lets the average approach `rtt_ms`.
         for i in 0..40 {
             lab.send(10);
             lab.pass_ms(rtt_ms);
@@ -116,7 +118,8 @@ mod tests {
         assert_eq!(lab.out().len(), 20);
     }
 
-    /// RFC 7661 section 4: a window that the peer's keeps from being used does not grow.
+    /// RFC 7661 section 4: the congestion window does not grow while the peer's window keeps it
+    /// from being used.
     #[test]
     fn the_congestion_window_does_not_grow_behind_the_peers() {
         const WINDOW: u16 = 39_000;
@@ -144,7 +147,8 @@ mod tests {
         seg
     }
 
-    /// RFC 3708: a duplicate is reported for all that was sent again, so nothing was lost; it comes when the recovery is over.
+    /// RFC 3708: duplicates are reported for all retransmissions, after the recovery ended, so
+    /// nothing was lost.
     #[test]
     fn reported_duplicates_take_a_recovery_back() {
         let mut lab = lab(20);
@@ -164,7 +168,7 @@ mod tests {
         assert!(after.cwnd_bytes >= before.cwnd_bytes, "{after:?}");
     }
 
-    /// A duplicate that the network made, of something that was not sent again, takes nothing back.
+    /// A duplicate that the network made of data never retransmitted undoes nothing.
     #[test]
     fn a_duplicate_of_something_else_takes_nothing_back() {
         let mut lab = lab(20);

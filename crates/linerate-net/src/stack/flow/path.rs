@@ -1,35 +1,39 @@
-//! Paths that are narrower than they looked: routers that say so (RFC 1191, RFC 8201), and black holes, where they don't
-//! (RFC 2923 section 2.1; the way out is a simple one of those of RFC 4821).
+//! Paths that are narrower than the link: routers that report it (RFC 1191, RFC 8201), and black
+//! holes, where they do not (RFC 2923 section 2.1; a simple form of RFC 4821's remedy).
 
 use super::Flow;
 use super::State;
 use crate::stack::wire::Seq;
 
-/// Nobody's word makes packets smaller than this: what IPv6 guarantees (RFC 8200 section 5), and what Linux takes for IPv4.
+/// No report reduces packets below this: IPv6's minimum (RFC 8200 section 5), and Linux's minimum
+/// for IPv4.
 const LEAST_V6: usize = 1280;
 const LEAST_V4: usize = 552;
-/// What a router that does not name its MTU may mean (RFC 1191 section 7.1, without the rarest).
+/// Likely MTUs behind a router that does not name its own (RFC 1191 section 7.1, without the
+/// rarest).
 const PLATEAUS: [usize; 4] = [2002, 1492, 1006, LEAST_V4];
 
-/// Segments that get through where larger ones don't: of a packet of 1280 bytes and of 576, with the longest headers.
+/// Segment sizes to try in a black hole: those of packets of 1280 and 576 bytes, with the longest
+/// headers.
 const SMALL: [u16; 2] = [1220, 536];
-/// Time-outs in a row before the first of them is tried, and before the second. Reason: one is an ordinary loss, and four are
-/// some three seconds.
+/// Consecutive timeouts before the first of them is tried, and before the second. Reason: one is an
+/// ordinary loss, and four take about three seconds.
 const SUSPICIOUS: [u8; 2] = [2, 4];
-/// How often small segments have to get through where large ones did not before the path is held to be narrow. Reason: once, it
-/// may have been an outage that was over.
+/// How often small segments must get through where large ones did not, before the path counts as
+/// narrow. Reason: once, it may have been the end of an outage.
 const SURE: u8 = 2;
 
-/// What is suspected of a path.
+/// Evidence of a black hole.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Suspicion {
     /// The segment size before small ones were tried; 0: none are.
     before: u16,
-    /// How often small ones got through.
+    /// How often small segments got through.
     times: u8,
 }
 
-/// What fits through a path, bytes with the IP header, as a message about a packet of `len` bytes says; `None`: it is no news.
+/// The path MTU, IP header included, that a message about a packet of `len` bytes reports; `None`
+/// if it is no smaller or implausible.
 pub(crate) fn believable(mtu: usize, len: usize, v4: bool) -> Option<usize> {
     let mtu = if mtu == 0 { PLATEAUS.into_iter().find(|plateau| *plateau < len)? } else { mtu };
     let mtu = mtu.max(if v4 { LEAST_V4 } else { LEAST_V6 });
@@ -37,8 +41,9 @@ pub(crate) fn believable(mtu: usize, len: usize, v4: bool) -> Option<usize> {
 }
 
 impl Flow {
-    /// A router says that a segment of ours with this number was too large; `mss`: what fits, options not taken off. Whether it
-    /// was believed: the segment has to be under way (RFC 5927 section 4.1), and too large indeed.
+    /// A router reports that our segment with this number was too large; `mss`: what fits, before
+    /// options are subtracted. Returns whether it was accepted: the segment must be in flight (RFC
+    /// 5927 section 4.1) and too large indeed.
     pub(crate) fn handle_too_big(&mut self, seq: Seq, mss: u16) -> bool {
         let under_way = seq.ge(self.una) && seq.lt(self.nxt);
         if !under_way || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
@@ -50,7 +55,8 @@ impl Flow {
             return false;
         }
         self.suspicion = Suspicion::default();
-        // Those were not lost to congestion: they go out again at once, and the window stays as it is.
+        // Congestion did not cause these losses: they are retransmitted at once, and the window
+        // stays.
         let largest = u32::from(self.mss) + 1;
         for seg in self.sent.iter_mut().filter(|seg| seg.len() > largest && !seg.sacked && !seg.lost) {
             seg.lost = true;
@@ -59,7 +65,7 @@ impl Flow {
         true
     }
 
-    /// A time-out again: segments may vanish for their size alone.
+    /// Another timeout: segments may be lost because of their size.
     pub(super) fn suspect_black_hole(&mut self) {
         let waits = self.sent.iter().find(|seg| !seg.sacked).map_or(0, |seg| seg.len());
         let options = if self.timestamps { 12 } else { 0 };
@@ -75,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// Something got through after time-outs. Whether the path is held to be narrow now.
+    /// A segment got through after timeouts. Returns whether the path now counts as narrow.
     pub(super) fn settle_suspicion(&mut self) -> bool {
         let before = std::mem::take(&mut self.suspicion.before);
         if before == 0 {
@@ -108,7 +114,8 @@ mod tests {
         lab
     }
 
-    /// RFC 1191 section 6: what was too large goes again at once in smaller pieces, and what follows is small as well.
+    /// RFC 1191 section 6: segments that were too large are retransmitted at once in smaller
+    /// pieces, and later ones are small too.
     #[test]
     fn a_routers_word_makes_segments_smaller_at_once() {
         let mut lab = lab();
@@ -116,7 +123,7 @@ mod tests {
         let first = lab.packets().remove(0);
         assert_eq!(lab.out(), ["A 11:1471 ack 1", "A 1471:2931 ack 1", "PA 2931:4011 ack 1"]);
         lab.hears_bytes(&TooBig::about(&first, 1300));
-        // 1260 bytes fit: the last segment did anyway.
+        // 1260 bytes fit: the last segment fitted anyway.
         assert_eq!(
             lab.out(),
             ["PA 11:1271 ack 1", "PA 1271:1471 ack 1", "PA 1471:2731 ack 1", "PA 2731:2931 ack 1"]
@@ -137,7 +144,8 @@ mod tests {
         assert_eq!(lab.out(), ["A 1:1261 ack 1", "PA 1261:2001 ack 1"]);
     }
 
-    /// RFC 5927 section 4: numbers that are not under way, sizes that are no news, and floors.
+    /// RFC 5927 section 4: numbers that are not in flight, sizes that are no smaller, and lower
+    /// limits.
     #[test]
     fn forged_words_are_not_believed() {
         let mut lab = lab();
@@ -161,10 +169,10 @@ mod tests {
             assert!(lab.out().is_empty(), "message {i}");
             assert_eq!((lab.net.stats().too_big, lab.net.stats().too_big_refused), (0, i));
         }
-        // Whatever is said, segments do not become tiny.
+        // No message can make segments tiny.
         lab.hears_bytes(&TooBig::about(&first, 68));
         assert_eq!(lab.out()[0], "PA 11:523 ack 1");
-        // What is acknowledged is not under way any more.
+        // Acknowledged data is not in flight any more.
         lab.hears(seg("A", 1, 4011, 0));
         lab.drop_out();
         lab.hears_bytes(&TooBig::about(&first, 600));
@@ -182,7 +190,8 @@ mod tests {
         assert_eq!(believable(100, 1500, false), Some(1280));
     }
 
-    /// Large segments vanish and nobody says why: small ones are tried, and after the second time they stay.
+    /// Large segments are lost without an ICMP message: small ones are tried, and kept after the
+    /// second time.
     #[test]
     fn a_black_hole_is_left_by_small_segments() {
         let mut lab = lab();
@@ -191,7 +200,7 @@ mod tests {
         let (mut time, mut largest_at_last) = (0, 0);
         while acked < 30_011 {
             assert!(time < 60_000, "stuck at {acked}");
-            // Everything with more than 1300 bytes of payload is lost.
+            // All segments with more than 1300 bytes of payload are lost.
             let mut through: Vec<(u32, u32)> = Vec::new();
             for (header, payload) in lab.take_out() {
                 let start = header.seq - lab.first();
@@ -217,7 +226,7 @@ mod tests {
         assert!(largest_at_last <= 1220 && stats.timeouts <= 6, "{stats:?}");
     }
 
-    /// An outage ends, and segments are as large as before.
+    /// After an outage, segments are as large as before.
     #[test]
     fn an_outage_is_no_black_hole() {
         let mut lab = lab();

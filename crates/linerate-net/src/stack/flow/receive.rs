@@ -1,5 +1,5 @@
-//! Bytes come in: in order, early, or again (RFC 9293 section 3.10.7.4, seventh check); and how large the window is that the
-//! peer is told of.
+//! Receives bytes, in order, early or again (RFC 9293 section 3.10.7.4, seventh check), and decides
+//! how large a window to announce.
 
 use super::urgent::without;
 use super::{Flow, State, Told};
@@ -9,30 +9,31 @@ use crate::stack::pool::{Chain, Pool};
 use crate::stack::shared::Shared;
 use crate::stack::wire::{Flags, Sack, Seq, TcpHeader};
 
-/// With fewer of them left in the window, the peer may be waiting for more room; else the ACKs of what it sends tell it in time.
+/// With fewer segments left in the window, the peer may be waiting for room; otherwise ACKs of its
+/// data announce it in time.
 const FEW_SEGMENTS: u32 = 16;
 
-/// A range received before what precedes it.
+/// A range received before the data that precedes it.
 struct Early {
     start: Seq,
     end: Seq,
     piece: Piece,
-    /// The peer was not told of it yet.
+    /// No ACK has reported it yet.
     fresh: bool,
-    /// When a segment of it came last, by `Reassembly::arrivals`.
+    /// Sequence of its last segment, by `Reassembly::arrivals`.
     arrival: u32,
 }
 
-/// Ranges received out of order; none touches another, but where there was no room to put them together.
+/// Ranges received out of order. They do not touch, except where there was no room to join them.
 pub(crate) struct Reassembly {
     ranges: Vec<Early>,
-    /// Segments so far.
+    /// Number of segments so far.
     arrivals: u32,
-    /// Since when the first gap is open.
+    /// Since when the first gap has been open.
     since: Time,
 }
 
-/// What one connection may keep: so many ranges, and so much memory.
+/// How many ranges, and how much memory, one connection may hold.
 #[derive(Clone, Copy)]
 struct Most {
     ranges: usize,
@@ -49,7 +50,7 @@ impl Reassembly {
         self.ranges.iter().map(|range| range.piece.cost()).sum()
     }
 
-    /// Keeps what is not there yet. Whether all of it was kept or there already.
+    /// Stores the bytes that are new. Returns whether all of them are stored now.
     fn insert(&mut self, mut seq: Seq, mut bytes: &[u8], most: Most, pool: &mut Pool) -> bool {
         self.arrivals = self.arrivals.wrapping_add(1);
         while !bytes.is_empty() {
@@ -106,7 +107,7 @@ impl Reassembly {
         true
     }
 
-    /// Moves what follows `next` to `inbox`; returns the new next.
+    /// Moves the ranges that follow `next` to `inbox`; returns the new next.
     fn absorb(&mut self, now: Time, mut next: Seq, inbox: &mut Chain, pool: &mut Pool) -> Seq {
         while self.ranges.first().is_some_and(|first| first.start.le(next)) {
             let first = self.ranges.remove(0);
@@ -123,14 +124,14 @@ impl Reassembly {
         next
     }
 
-    /// The first bytes of a segment that were received before.
+    /// The first part of a segment that was received before.
     fn known(&self, start: Seq, end: Seq) -> Option<(Seq, Seq)> {
         let next = self.ranges.get(self.ranges.partition_point(|r| r.end.le(start)))?;
         next.start.lt(end).then(|| (next.start.max(start), next.end.min(end)))
     }
 
-    /// Blocks to tell of: the one that the latest segment belongs to, then those the peer does not know yet, then the others; of
-    /// both the most recent first (RFC 2018 section 4).
+    /// Blocks to report: first the one with the latest segment, then those not reported yet, then
+    /// the others; the most recent first in each group (RFC 2018 section 4).
     fn blocks(&self, sack: &mut Sack, room: usize) {
         let age = |range: &Early| self.arrivals.wrapping_sub(range.arrival);
         let latest = self.ranges.iter().map(age).min();
@@ -143,7 +144,7 @@ impl Reassembly {
         }
     }
 
-    /// The peer was told of these. Whether it is still to be told of others.
+    /// These blocks were reported. Returns whether others still have to be.
     fn told(&mut self, sack: &Sack) -> bool {
         for (start, _) in sack.blocks() {
             let i = self.ranges.partition_point(|r| r.start.lt(*start));
@@ -162,12 +163,12 @@ impl Reassembly {
 }
 
 impl Flow {
-    /// An ACK that waits for data to travel with waits no longer.
+    /// Sends the ACK without waiting any longer for data.
     pub(crate) fn acknowledge_now(&mut self) {
         self.ack_now |= self.ack_at != Time::NEVER;
     }
 
-    /// The payload and the FIN of an acceptable segment.
+    /// Handles the payload and the FIN of an acceptable segment.
     pub(super) fn handle_payload(
         &mut self,
         now: Time,
@@ -180,7 +181,7 @@ impl Flow {
             return Told::NOTHING;
         }
         if !matches!(self.state, State::Established | State::FinWait1 | State::FinWait2) {
-            // The peer said that nothing follows its FIN, so this is a duplicate: its FIN was received.
+            // Nothing may follow the peer's FIN, so this is a duplicate from before it.
             self.ack_now = true;
             return Told::SEND;
         }
@@ -200,7 +201,7 @@ impl Flow {
         }
         let room = if seq.lt(self.rcv_edge) { (self.rcv_edge - seq) as usize } else { 0 };
         if bytes.len() > room {
-            // A window probe, or a peer that sends more than we allowed.
+            // A window probe, or a peer that exceeds the window.
             bytes = &bytes[..room];
             self.fin_at = self.fin_at.filter(|_| !fin);
             self.ack_now = true;
@@ -239,7 +240,7 @@ impl Flow {
             if early.ranges.is_empty() {
                 self.early = None;
             }
-            // A hole was filled: the peer's recovery waits for the word (RFC 5681 section 4.2).
+            // A gap was filled: the peer's recovery waits for this ACK (RFC 5681 section 4.2).
             self.ack_now = true;
         }
         self.ack_bytes += bytes.len() as u32;
@@ -257,7 +258,7 @@ impl Flow {
         self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         shared.stats.out_of_order += 1;
         shared.early_news = true;
-        // What is unread counts as well; the last range may cost a block more than its bytes.
+        // Unread bytes count as well. The last range may cost a block more than its bytes.
         let cost = (shared.limits.early_bytes / 8).min(2 * self.rcv_size as usize);
         let most = Most { ranges: shared.limits.ranges, cost: cost.saturating_sub(self.inbox.len()) };
         let early = self.early.get_or_insert_with(|| Box::new(Reassembly::new(now)));
@@ -271,12 +272,12 @@ impl Flow {
         Told::NOTHING
     }
 
-    /// Since when it keeps bytes behind an open gap, if it does.
+    /// Since when it has held bytes behind an open gap, if it does.
     pub(crate) fn early_since(&self) -> Option<Time> {
         self.early.as_ref().map(|early| early.since)
     }
 
-    /// Forgets what was received out of order, as a receiver may (RFC 2018 section 8).
+    /// Drops bytes received out of order, as a receiver may (RFC 2018 section 8).
     pub(crate) fn drop_early(&mut self, shared: &mut Shared) {
         if let Some(mut early) = self.early.take() {
             shared.stats.bytes_dropped +=
@@ -285,7 +286,7 @@ impl Flow {
         }
     }
 
-    /// RFC 2883 section 4: the first bytes of a segment that came before, be it a part of it, are told of.
+    /// RFC 2883 section 4: records the first part of a segment that was received before.
     pub(super) fn note_duplicate(&mut self, start: Seq, len: usize, shared: &mut Shared) {
         shared.stats.duplicates_in += u64::from(len > 0 && (start + len as u32).le(self.rcv_nxt));
         let plain = start == self.rcv_nxt && self.early.is_none();
@@ -301,7 +302,7 @@ impl Flow {
         self.dsack = known.or(self.dsack);
     }
 
-    /// Ranges to acknowledge selectively (RFC 2018, RFC 2883).
+    /// Blocks to acknowledge selectively (RFC 2018, RFC 2883).
     pub(super) fn sack_blocks(&self) -> Sack {
         let mut sack = Sack::default();
         if self.sack_on {
@@ -316,7 +317,8 @@ impl Flow {
         sack
     }
 
-    /// An ACK with these blocks has left. Another one follows when they did not say all that is new.
+    /// An ACK with these blocks has left. Returns whether another must follow for the remaining new
+    /// blocks.
     pub(super) fn sack_told(&mut self, sack: &Sack) -> bool {
         if !sack.blocks().is_empty() {
             self.dsack = None;
@@ -324,7 +326,7 @@ impl Flow {
         self.early.as_mut().is_some_and(|early| self.sack_on && early.told(sack))
     }
 
-    /// Lends what was received to `take`, about `most` bytes of it.
+    /// Lends about `most` received bytes to `take`.
     pub(crate) fn read(&mut self, now: Time, most: usize, shared: &mut Shared, take: impl FnMut(&mut [u8])) {
         let len = match self.urgent_places() {
             None => shared.pool.take(&mut self.inbox, most, take),
@@ -338,13 +340,14 @@ impl Flow {
         self.grow_window(now, shared);
     }
 
-    /// A window's worth read within few round trips: the window may be what holds the peer back.
+    /// Grows the window if a window's worth was read within few round trips: it may be what limits
+    /// the peer.
     fn grow_window(&mut self, now: Time, shared: &Shared) {
         if self.rcv_taken < self.rcv_size / 2 {
             return;
         }
         let most = if self.scaled { shared.limits.largest_window } else { 0xffff };
-        // Before the first sample the round trip is taken to be short.
+        // Before the first sample the round trip is assumed to be short.
         let soon = (self.rtt.smoothed() * 4).max(4_000_000);
         if now.nanos_since(self.rcv_since) < soon {
             self.rcv_size = self.rcv_size.saturating_mul(2).min(most.max(self.rcv_size));
@@ -352,8 +355,8 @@ impl Flow {
         (self.rcv_taken, self.rcv_since) = (0, now);
     }
 
-    /// The right edge of the window as far as there is room; it never moves back (RFC 9293 section 3.8.6), and it does not
-    /// move by little (section 3.8.6.2.2).
+    /// The right edge of the window that memory allows. It never moves back (RFC 9293 section
+    /// 3.8.6), and not by small steps (section 3.8.6.2.2).
     pub(super) fn new_edge(&self) -> Seq {
         let free = self.rcv_size.saturating_sub(self.inbox.len() as u32);
         let edge = self.rcv_nxt + free;
@@ -361,7 +364,7 @@ impl Flow {
         if edge.ge(self.rcv_edge + step) { edge } else { self.rcv_edge }
     }
 
-    /// After a read: whether the window opened so far that the peer should hear of it at once.
+    /// After a read: whether the window opened so far that the peer should learn it at once.
     pub(crate) fn note_read(&mut self) -> bool {
         let left = if self.rcv_edge.gt(self.rcv_nxt) { self.rcv_edge - self.rcv_nxt } else { 0 };
         let edge = self.new_edge();

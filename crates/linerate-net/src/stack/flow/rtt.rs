@@ -1,4 +1,4 @@
-//! Round-trip times and the retransmission time-out (RFC 6298).
+//! Round-trip times and the retransmission timeout (RFC 6298).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Rtt {
         Rtt { smoothed: 0, variation: 0, least: 0, rto: first_rto.as_nanos() as u64 }
     }
 
-    /// A sample of a segment that was sent once (Karn's algorithm, section 3).
+    /// Adds a sample of a segment that was sent once (Karn's algorithm, section 3).
     pub(crate) fn sample(&mut self, ns: u64, limits: &StackLimits) {
         let ns = ns.max(1);
         if self.smoothed == 0 {
@@ -28,12 +28,13 @@ impl Rtt {
             self.smoothed = ((7 * self.smoothed + ns) / 8).max(1);
             self.least = self.least.min(ns);
         }
-        // The least RTO is what keeps it above delayed ACKs, so it bounds the variation's part (as Linux does).
+        // The minimum RTO protects against delayed ACKs, so it bounds only the variation's part (as
+        // Linux does).
         let (least, most) = (limits.least_rto.as_nanos() as u64, limits.largest_rto.as_nanos() as u64);
         self.rto = (self.smoothed + (4 * self.variation).max(least)).min(most);
     }
 
-    /// Zero: no sample yet.
+    /// Zero before the first sample.
     pub(crate) fn smoothed(&self) -> u64 {
         self.smoothed
     }
@@ -42,7 +43,7 @@ impl Rtt {
         self.least
     }
 
-    /// The time-out after `backoff` of them in a row (section 5.5).
+    /// The timeout after `backoff` consecutive ones (section 5.5).
     pub(crate) fn rto(&self, backoff: u8, limits: &StackLimits) -> Duration {
         let most = limits.largest_rto.as_nanos() as u64;
         Duration::from_nanos(self.rto.saturating_mul(1 << backoff.min(20)).min(most))

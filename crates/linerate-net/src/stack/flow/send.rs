@@ -1,19 +1,19 @@
-//! What leaves next. `next` says it and changes nothing that matters; `commit` notes that it has left. So a link that has no room
-//! changes nothing.
+//! Decides what to send. `next` computes the segment without changing anything that matters;
+//! `commit` records that it has left. So a link without room changes nothing.
 
 use super::{Flow, Sent, State, Timer};
 use crate::Time;
 use crate::stack::shared::{Shared, timestamp};
 use crate::stack::wire::{Flags, Options, Sack, Seq, TcpHeader};
 
-/// A segment to send: its header, and where in the bytes that wait its payload is.
+/// A segment to send: its header, and where its payload is in the queued bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) tcp: TcpHeader,
     pub(crate) offset: usize,
     pub(crate) len: usize,
     kind: Kind,
-    /// The right edge of the window it tells.
+    /// The right edge of the window it announces.
     edge: Seq,
 }
 
@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl Flow {
-    /// How much of the peer's window is left, bytes.
+    /// Bytes left in the peer's window.
     pub(super) fn window_room(&self) -> u32 {
         let edge = self.una + self.wnd;
         if edge.gt(self.nxt) { edge - self.nxt } else { 0 }
@@ -37,12 +37,12 @@ impl Flow {
         self.congestion.window.saturating_sub(self.in_flight())
     }
 
-    /// Payload of the next segment of new data, were there room for it.
+    /// Payload of the next segment of new data, if the window allowed it.
     pub(super) fn next_len(&self) -> usize {
         self.unsent().min(self.payload_room()).max(usize::from(self.fin && !self.fin_sent))
     }
 
-    /// Selective acknowledgements take room from the payload.
+    /// Selective acknowledgements reduce the room for payload.
     fn payload_room(&self) -> usize {
         let mss = usize::from(self.mss);
         if self.early.is_none() && self.dsack.is_none() {
@@ -52,26 +52,28 @@ impl Flow {
         mss.saturating_sub(if blocks > 0 { 4 + 8 * blocks } else { 0 }).max(1)
     }
 
-    /// Payload of the next segment of new data; `None`: bytes wait, and the peer's window admits nothing of them now.
+    /// Payload of the next segment of new data; `None` if bytes wait and the peer's window admits
+    /// none of them.
     fn admitted(&self) -> Option<usize> {
         let (unsent, most) = (self.unsent(), self.payload_room());
         let len = unsent.min(most).min(self.window_room() as usize);
         if len == unsent || len == most {
             return Some(len);
         }
-        // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that only the window cut short waits for more room.
+        // RFC 9293 section 3.8.6.2.1, without Nagle's algorithm: a segment that the window would
+        // truncate waits for more room.
         let worthwhile = len >= (self.max_wnd / 2) as usize || self.nxt == self.una;
         (len > 0 && worthwhile).then_some(len)
     }
 
-    /// Whether the peer's window is what holds us back. Before the handshake is complete nothing is known of it.
+    /// Whether the peer's window limits us. Before the handshake completes it is unknown.
     pub(super) fn is_window_limited(&self) -> bool {
         let open =
             !matches!(self.state, State::SynSent | State::SynReceived | State::TimeWait | State::Closed);
         open && self.unsent() > 0 && self.admitted().is_none()
     }
 
-    /// The next segment to send, if there is one now.
+    /// The next segment to send now, if there is one.
     pub(crate) fn next(&mut self, now: Time) -> Option<Outgoing> {
         match self.state {
             State::SynSent | State::SynReceived if self.syn_due => return Some(self.syn(now)),
@@ -97,9 +99,9 @@ impl Flow {
     fn syn(&self, now: Time) -> Outgoing {
         let echo = if self.timestamps { self.ts_recent } else { 0 };
         let answers = self.state == State::SynReceived;
-        // Nothing larger comes than our SYN says.
+        // The peer sends nothing larger than our SYN announced.
         let offer = Flow::syn_options(self.rcv_mss, self.scale_in, now, self.ts_offset, echo);
-        // RFC 7323 sections 2.2 and 3.2: an answer to a SYN has only what that SYN had.
+        // RFC 7323 sections 2.2 and 3.2: an answer to a SYN has only the options of that SYN.
         let options = Options {
             window_scale: offer.window_scale.filter(|_| !answers || self.scaled),
             sack_permitted: !answers || self.sack_on,
@@ -119,14 +121,14 @@ impl Flow {
         Outgoing { tcp, offset: 0, len: 0, kind: Kind::Syn, edge: self.rcv_nxt + self.rcv_size.min(0xffff) }
     }
 
-    /// The first segment that is lost, when the congestion window has room for it.
+    /// The first lost segment, if the congestion window has room for it.
     fn next_lost(&mut self, now: Time) -> Option<Outgoing> {
         let i = self.sent.iter().position(|seg| seg.lost)?;
         let seg = self.sent[i];
         if !self.forced && self.congestion_room() < seg.len().min(u32::from(self.mss)) {
             return None;
         }
-        // With the window taken back and nothing under way, the first of it is a probe.
+        // If the window shrank and nothing is in flight, the first lost segment is a probe.
         if seg.start.ge(self.una + self.wnd.max(1)) && !self.forced {
             return None;
         }
@@ -146,7 +148,7 @@ impl Flow {
         Some(self.segment(now, flags, seg.start, offset, len, Kind::Again(i)))
     }
 
-    /// The path takes only smaller segments than it did.
+    /// Splits a segment because the path now takes only smaller ones.
     fn split(&mut self, i: usize) {
         let middle = self.sent[i].start + u32::from(self.mss);
         let rest = Sent { start: middle, ..self.sent[i] };
@@ -154,7 +156,7 @@ impl Flow {
         self.sent.insert(i + 1, rest);
     }
 
-    /// New data, and the FIN with the last of it.
+    /// New data, with the FIN on the last segment.
     fn next_new(&mut self, now: Time) -> Option<Outgoing> {
         let unsent = self.unsent();
         let fin_waits = self.fin && !self.fin_sent;
@@ -163,7 +165,7 @@ impl Flow {
             return None;
         }
         let Some(len) = self.admitted() else {
-            // The peer's window is the limit, and says nothing of the path (RFC 7661).
+            // The peer's window is the limit, which is no information about the path (RFC 7661).
             self.cwnd_limited = false;
             return None;
         };
@@ -182,8 +184,8 @@ impl Flow {
         Some(self.segment(now, flags, self.nxt, offset, len, Kind::New))
     }
 
-    /// RFC 9293 section 3.8.6.1: what is answered by an ACK that tells the window. As Linux does it: a number that was
-    /// acknowledged before, so that nothing is sent against the window.
+    /// RFC 9293 section 3.8.6.1: a segment whose ACK announces the window. As in Linux, it has a
+    /// number that was already acknowledged, so that nothing is sent beyond the window.
     fn window_probe(&self, now: Time) -> Outgoing {
         self.segment(now, Flags::ACK, self.una - 1, 0, 0, Kind::Probe)
     }
@@ -191,12 +193,13 @@ impl Flow {
     fn segment(&self, now: Time, flags: Flags, seq: Seq, offset: usize, len: usize, kind: Kind) -> Outgoing {
         let edge = self.new_edge();
         let window = if edge.gt(self.rcv_nxt) { edge - self.rcv_nxt } else { 0 };
-        // Rounded up when the edge stays where it is: it must not move back.
+        // Rounded up if the edge stays, because it must not move back.
         let up = if edge == self.rcv_edge { (1 << self.scale_in) - 1 } else { 0 };
         let field = ((window + up) >> self.scale_in).min(0xffff);
         let options = Options {
             timestamps: self.timestamps.then(|| (timestamp(now, self.ts_offset), self.ts_recent)),
-            // What is sent again may have been cut to what its path takes: nothing is added to it. An ACK of its own follows.
+            // A retransmission may have been cut to the path's size: adding blocks would exceed it.
+            // A separate ACK follows.
             sack: match kind {
                 Kind::Again(_) if len > 0 => Sack::default(),
                 _ => self.sack_blocks(),
@@ -217,7 +220,7 @@ impl Flow {
         Outgoing { tcp, offset, len, kind, edge }
     }
 
-    /// Writes the payload of a segment that `next` told of.
+    /// Writes the payload of a segment that `next` returned.
     pub(crate) fn fill(&mut self, outgoing: &Outgoing, shared: &Shared, payload: &mut [u8]) {
         if outgoing.len > 0 {
             let mut fresh = super::Cursor::default();
@@ -226,14 +229,15 @@ impl Flow {
         }
     }
 
-    /// A segment that `next` told of has left.
+    /// Records that a segment from `next` has left.
     pub(crate) fn commit(&mut self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
         match outgoing.kind {
             Kind::Syn => return self.commit_syn(now, shared),
             Kind::New => self.commit_new(now, outgoing, shared),
             Kind::Again(i) => self.commit_again(now, i, shared),
             Kind::Probe => self.probe = false,
-            // Without data, and nothing is acknowledged that was not before: the peer is to see the hole (RFC 5681 section 4.2).
+            // Without data, and with the same number as the last ACK: it shows the peer the gap
+            // (RFC 5681 section 4.2).
             Kind::Ack if self.early.is_some() && self.last_ack == self.rcv_nxt => {
                 shared.stats.duplicate_acks_out += 1;
             }
@@ -301,7 +305,7 @@ impl Flow {
         }
     }
 
-    /// RFC 5681 section 4.1: after an idle time the window says nothing about the path any more.
+    /// RFC 5681 section 4.1: after an idle time the window does not reflect the path any more.
     fn after_idle(&mut self, now: Time, shared: &Shared) {
         let rto = self.rtt.rto(0, &shared.limits).as_nanos() as u64;
         if now.nanos_since(self.sent_at) > rto && !self.recovery.active {
@@ -323,12 +327,12 @@ impl Flow {
         self.counters.data_segs_out = self.counters.data_segs_out.wrapping_add(1);
         shared.stats.retransmits += 1;
         if i == 0 || self.timer == Timer::None {
-            // RFC 8985 section 8: what was sent again gets its full time.
+            // RFC 8985 section 8: a retransmission gets its full timeout.
             self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
         }
     }
 
-    /// Whether `next` may have something to say.
+    /// Whether `next` may return a segment.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.ack_now
             || self.syn_due
@@ -338,7 +342,7 @@ impl Flow {
             || (self.fin && !self.fin_sent)
     }
 
-    /// All sending attempts of a turn are over: a closed window has to be watched.
+    /// Ends a turn's sending attempts: a closed window must be probed later.
     pub(crate) fn settle(&mut self, now: Time, shared: &Shared) {
         self.note_window_limit(now);
         let waits = self.unsent() > 0 || (self.fin && !self.fin_sent);

@@ -1,4 +1,5 @@
-//! Situations as scripts: the peer's segments and their times, and what we answer. Numbers are relative to the first ones.
+//! Scripted situations: the peer's segments and their times, and our answers. Numbers are relative
+//! to the initial ones.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::{Close, FlowState, NetErrorKind, Transport};
 
 const NONE: [&str; 0] = [];
 
-/// A peer with SACK, as nearly all are.
+/// A peer with SACK, which nearly all have.
 fn with_sack() -> Options {
     Options { mss: Some(1000), sack_permitted: true, ..Options::default() }
 }
@@ -18,7 +19,7 @@ fn with_timestamps() -> Options {
     Options { timestamps: Some((100, 0)), ..with_sack() }
 }
 
-/// An ACK with blocks.
+/// An ACK with SACK blocks.
 fn sack(ack: u32, blocks: &[(u32, u32)]) -> Seg {
     let mut s = seg("A", 1, ack, 0);
     let mut sack = Sack::default();
@@ -29,7 +30,7 @@ fn sack(ack: u32, blocks: &[(u32, u32)]) -> Seg {
     s
 }
 
-/// An established connection whose round trip was measured to be 10 ms, with nothing under way.
+/// An established connection with a measured round trip of 10 ms and nothing in flight.
 fn warm(options: Options) -> Lab {
     let mut lab = Lab::accepted(options);
     lab.send(10);
@@ -40,7 +41,8 @@ fn warm(options: Options) -> Lab {
     lab
 }
 
-/// RFC 9293 section 3.5, figure 6: the handshake, the ACK's data at once, the end of both sides.
+/// RFC 9293 section 3.5, figure 6: the handshake, data at once with its ACK, and the close of both
+/// sides.
 #[test]
 fn a_connection_from_its_begin_to_its_end() {
     let mut lab = Lab::listening();
@@ -48,7 +50,7 @@ fn a_connection_from_its_begin_to_its_end() {
     assert_eq!(lab.out(), ["SA 0 ack 1"]);
     lab.hears(seg("PA", 1, 1, 100));
     assert_eq!(lab.received.len(), 100);
-    // The answer carries the ACK, and the FIN with it.
+    // The response carries the ACK, and the FIN with it.
     let conn = lab.conn.expect("accepted");
     lab.net.send(conn, &[1; 50]).expect("can send");
     lab.close(Close::Now);
@@ -60,7 +62,7 @@ fn a_connection_from_its_begin_to_its_end() {
     assert_eq!(lab.net.waiting(), (0, 0));
 }
 
-/// What people are shown of a connection, from its begin to its end.
+/// What users see of a connection, from its open to its close.
 #[test]
 fn a_connection_is_shown_as_it_is() {
     let shown = |lab: &Lab| {
@@ -74,7 +76,7 @@ fn a_connection_is_shown_as_it_is() {
     assert_eq!((flow.state, flow.tcp.rtt_us, flow.idle_ms), (FlowState::Established, 10_000, 0));
     assert_eq!((flow.unread_bytes, flow.unsent_bytes, flow.unacked_bytes), (0, 0, 0));
     assert_eq!((flow.ssthresh_bytes, flow.mss_bytes), (None, 988));
-    // More than the congestion window takes: the rest waits, and the answer is missing.
+    // More than the congestion window takes: the rest waits, and no ACK comes.
     lab.send(20_000);
     let flow = shown(&lab).expect("it is there");
     assert_eq!((flow.unacked_bytes, flow.unsent_bytes), (9880, 20_000 - 9880));
@@ -90,7 +92,8 @@ fn a_connection_is_shown_as_it_is() {
     assert_eq!(shown(&lab), None);
 }
 
-/// RFC 9293 section 3.10.7.3: a bad ACK in SYN-SENT is answered by a reset, or the peer's TIME_WAIT stalls us.
+/// RFC 9293 section 3.10.7.3: a reset answers a bad ACK in SYN-SENT, or the peer's TIME_WAIT would
+/// stall us.
 #[test]
 fn a_bad_ack_in_syn_sent() {
     let mut lab = Lab::connecting();
@@ -105,13 +108,13 @@ fn a_bad_ack_in_syn_sent() {
     assert!(lab.out().is_empty());
     lab.hears(seg("SA", 0, 1, 0));
     assert_eq!(lab.out(), ["A 1 ack 1"]);
-    // Nothing was lost, so the first window is a whole one (RFC 6928).
+    // Nothing was lost, so the initial window is a full one (RFC 6928).
     lab.send(20_000);
     assert_eq!(lab.out().len(), 10);
 }
 
-/// A peer that does not forget an earlier connection (tcp_rfc1337=1) never takes the port: another one is tried at once, and nothing
-/// counts as lost.
+/// A peer that keeps an earlier connection (tcp_rfc1337=1) never accepts the port: another port is
+/// tried at once, and nothing counts as lost.
 #[test]
 fn a_second_bad_ack_in_syn_sent_moves_the_connection_to_another_port() {
     let mut lab = Lab::connecting();
@@ -121,7 +124,8 @@ fn a_second_bad_ack_in_syn_sent_moves_the_connection_to_another_port() {
     assert_eq!(lab.out(), ["R 77"]);
     lab.pass_ms(2);
     assert_eq!(lab.out(), ["S 0"]);
-    // From now on each answer costs the port. Somebody who makes them up does not make us ask for ever.
+    // From now on each such answer costs a port. An attacker who forges them cannot make us retry
+    // forever.
     for _ in 0..30 {
         lab.hears(seg("A", 500, 77, 0));
         let out = lab.take_out();
@@ -142,7 +146,8 @@ fn a_second_bad_ack_in_syn_sent_moves_the_connection_to_another_port() {
     assert_eq!(lab.net.unfinished(), 0);
 }
 
-/// A peer that has taken the SYN forgets the connection (RFC 9293 section 3.10.7.4), though we may be gone when its answer comes.
+/// A peer that accepted the SYN learns of the close (RFC 9293 section 3.10.7.4), though its answer
+/// finds us gone.
 #[test]
 fn closed_before_the_answer_to_its_syn() {
     let mut lab = Lab::connecting();
@@ -154,7 +159,7 @@ fn closed_before_the_answer_to_its_syn() {
     assert_eq!(lab.out(), NONE);
 }
 
-/// RFC 9293 section 3.10.7.3: a reset is believed in SYN-SENT only with the right ACK.
+/// RFC 9293 section 3.10.7.3: a reset in SYN-SENT needs the right ACK.
 #[test]
 fn a_reset_in_syn_sent() {
     let mut lab = Lab::connecting();
@@ -167,7 +172,7 @@ fn a_reset_in_syn_sent() {
     assert_eq!(lab.failed, Some(NetErrorKind::Refused));
 }
 
-/// RFC 9293 section 3.5, figure 7: both ends ask at once.
+/// RFC 9293 section 3.5, figure 7: both ends send a SYN at once.
 #[test]
 fn simultaneous_open() {
     let mut lab = Lab::connecting();
@@ -180,7 +185,8 @@ fn simultaneous_open() {
     assert_eq!(lab.out(), ["PA 1:6 ack 1"]);
 }
 
-/// RFC 6298 section 2.1, 5.5 and 5.7: a SYN is sent again after 1, 2, 4 ... seconds, and given up.
+/// RFC 6298 section 2.1, 5.5 and 5.7: a SYN is retransmitted after 1, 2, 4 ... seconds, and then
+/// given up.
 #[test]
 fn a_syn_that_nobody_answers() {
     let mut lab = Lab::connecting();
@@ -197,7 +203,8 @@ fn a_syn_that_nobody_answers() {
     assert_eq!(lab.failed, Some(NetErrorKind::TimedOut));
 }
 
-/// RFC 5961 section 3.2: a reset has to have exactly the next number; one within the window is answered by a challenge ACK.
+/// RFC 5961 section 3.2: a reset must have exactly the next number; a challenge ACK answers one
+/// elsewhere in the window.
 #[test]
 fn resets_that_somebody_made_up() {
     let mut lab = Lab::accepted(with_sack());
@@ -211,7 +218,8 @@ fn resets_that_somebody_made_up() {
     assert_eq!(lab.failed, Some(NetErrorKind::Reset));
 }
 
-/// RFC 5961 section 4.2: a SYN on an established connection is answered by a challenge ACK, whatever its number.
+/// RFC 5961 section 4.2: a challenge ACK answers a SYN on an established connection, whatever its
+/// number.
 #[test]
 fn a_syn_in_an_established_connection() {
     let mut lab = Lab::accepted(with_sack());
@@ -219,7 +227,7 @@ fn a_syn_in_an_established_connection() {
     assert_eq!((lab.failed, lab.out()), (None, vec!["A 1 ack 1".to_owned()]));
 }
 
-/// RFC 5961 section 5.2: an ACK of what was never sent does nothing.
+/// RFC 5961 section 5.2: an ACK of data never sent has no effect.
 #[test]
 fn an_ack_of_what_was_never_sent() {
     let mut lab = warm(with_sack());
@@ -227,7 +235,7 @@ fn an_ack_of_what_was_never_sent() {
     assert_eq!((lab.received.len(), lab.out()), (0, vec!["A 11 ack 1".to_owned()]));
 }
 
-/// RFC 7323 section 5.3: a segment with an old timestamp is not accepted (PAWS), and is answered by an ACK.
+/// RFC 7323 section 5.3: a segment with an old timestamp is refused (PAWS) and answered by an ACK.
 #[test]
 fn old_timestamps() {
     let mut lab = Lab::accepted(with_timestamps());
@@ -240,8 +248,8 @@ fn old_timestamps() {
     assert_eq!(lab.received.len(), 20);
 }
 
-/// RFC 5681 section 4.2: every second full segment is acknowledged at once, one alone within the delay; RFC 9293 section
-/// 3.8.6.3: less than 500 ms.
+/// RFC 5681 section 4.2: every second full segment is acknowledged at once, a single one within the
+/// delay; RFC 9293 section 3.8.6.3: less than 500 ms.
 #[test]
 fn acknowledgements_are_delayed_a_little() {
     let mut lab = Lab::accepted(with_sack());
@@ -254,7 +262,8 @@ fn acknowledgements_are_delayed_a_little() {
     assert_eq!(lab.out(), ["A 1 ack 3001"]);
 }
 
-/// RFC 2018 section 4: what came early is told at once, the latest block first; RFC 2883: what came twice is told first of all.
+/// RFC 2018 section 4: early data is reported at once, the latest block first; RFC 2883: duplicates
+/// are reported before it.
 #[test]
 fn gaps_and_duplicates_are_told() {
     let mut lab = Lab::accepted(with_sack());
@@ -270,7 +279,8 @@ fn gaps_and_duplicates_are_told() {
     assert_eq!((lab.received.len(), lab.out()), (4000, vec!["A 1 ack 4001".to_owned()]));
 }
 
-/// Five segments under way, and the first is lost. RFC 8985 section 6.2: with three behind the gap it goes out again at once.
+/// Five segments are in flight, and the first is lost. RFC 8985 section 6.2: with three behind the
+/// gap it is retransmitted at once.
 #[test]
 fn fast_retransmit() {
     let mut lab = warm(with_sack());
@@ -288,7 +298,8 @@ fn fast_retransmit() {
     assert_eq!(lab.net.stats().timeouts, 0);
 }
 
-/// RFC 8985 section 6.2, step 5: with fewer behind the gap, after a quarter of the least round trip.
+/// RFC 8985 section 6.2, step 5: with fewer behind the gap, after a quarter of the smallest round
+/// trip.
 #[test]
 fn rack_waits_for_what_may_be_overtaken() {
     let mut lab = warm(with_sack());
@@ -301,8 +312,8 @@ fn rack_waits_for_what_may_be_overtaken() {
     assert_eq!(lab.out(), ["PA 11:1011 ack 1"], "2.5 ms and the timer's grain");
 }
 
-/// RFC 8985 section 7: the tail of a flight is lost, and nothing comes to tell of it: it is probed after two round trips, not after
-/// the 200 ms of a retransmission time-out.
+/// RFC 8985 section 7: the tail of a flight is lost, and nothing reports it. It is probed after two
+/// round trips, before the 200 ms of a retransmission timeout.
 #[test]
 fn a_tail_loss_is_probed() {
     let mut lab = warm(with_sack());
@@ -314,7 +325,7 @@ fn a_tail_loss_is_probed() {
     assert_eq!(lab.out(), NONE);
     lab.pass_ms(4);
     assert_eq!(lab.out(), ["PA 2011:3011 ack 1"]);
-    // The probe's ACK tells of the gap.
+    // The probe's ACK shows the gap.
     lab.pass_ms(10);
     lab.hears(sack(1011, &[(2011, 3011)]));
     lab.pass_ms(4);
@@ -322,7 +333,7 @@ fn a_tail_loss_is_probed() {
     assert_eq!(lab.net.stats().timeouts, 0);
 }
 
-/// RFC 8985 section 7.2: one segment alone is probed as soon as the peer's delayed ACK is overdue.
+/// RFC 8985 section 7.2: a single segment is probed as soon as the peer's delayed ACK is overdue.
 #[test]
 fn a_single_segment_is_probed() {
     let mut lab = warm(with_sack());
@@ -334,13 +345,14 @@ fn a_single_segment_is_probed() {
     assert_eq!(lab.out(), ["PA 11:111 ack 1"]);
 }
 
-/// RFC 6298 section 5.5 and 5.6: time-outs double, and the patience ends (RFC 9293 section 3.8.3).
+/// RFC 6298 section 5.5 and 5.6: timeouts double until the connection fails (RFC 9293 section
+/// 3.8.3).
 #[test]
 fn time_outs_double_and_end() {
     let mut lab = warm(with_sack());
     lab.send(100);
     lab.drop_out();
-    // The probe, then the time-outs.
+    // The probe, then the timeouts.
     lab.pass_ms(80);
     assert_eq!(lab.out().len(), 1);
     lab.pass_ms(210);
@@ -354,7 +366,8 @@ fn time_outs_double_and_end() {
     assert!(lab.out().len() < 12);
 }
 
-/// RFC 6298 section 3: what arrived long ago is acknowledged only when a gap before it is filled; that was no round trip.
+/// RFC 6298 section 3: data that arrived long ago is acknowledged only when the gap before it is
+/// filled; that is no round trip.
 #[test]
 fn an_ack_behind_a_filled_gap_is_no_sample() {
     let mut lab = warm(Options { mss: Some(1000), ..Options::default() });
@@ -368,7 +381,8 @@ fn an_ack_behind_a_filled_gap_is_no_sample() {
     assert!(rto_us < 300_000, "{rto_us}");
 }
 
-/// RFC 5681 section 3.2 and RFC 6582: a peer without SACK: three duplicate ACKs, then a partial one.
+/// RFC 5681 section 3.2 and RFC 6582: a peer without SACK sends three duplicate ACKs, then a
+/// partial one.
 #[test]
 fn without_sack() {
     let mut lab = warm(Options { mss: Some(1000), ..Options::default() });
@@ -387,7 +401,8 @@ fn without_sack() {
     assert_eq!(lab.net.stats().timeouts, 0);
 }
 
-/// RFC 3522 and RFC 4015: the ACK of a retransmission echoes the timestamp of the original: it was late, not lost.
+/// RFC 3522 and RFC 4015: the ACK of a retransmission echoes the original's timestamp, so the
+/// original was late, not lost.
 #[test]
 fn a_needless_retransmission_is_taken_back() {
     let mut lab = Lab::accepted(with_timestamps());
@@ -406,7 +421,8 @@ fn a_needless_retransmission_is_taken_back() {
     assert_eq!(lab.net.stats().retransmits, before);
 }
 
-/// RFC 9293 section 3.8.6.1: a closed window is probed, further apart each time, and never given up while the peer answers.
+/// RFC 9293 section 3.8.6.1: a closed window is probed at growing intervals, and never given up
+/// while the peer answers.
 #[test]
 fn a_closed_window_is_probed() {
     let mut lab = warm(with_sack());
@@ -428,7 +444,7 @@ fn a_closed_window_is_probed() {
     assert_eq!(lab.out(), ["PA 11:111 ack 1"]);
 }
 
-/// Data has to wait for it, and the window has to be known.
+/// Counts only if data waits for the window, and the window is known.
 #[test]
 fn only_a_window_that_holds_data_back_is_counted() {
     let mut lab = Lab::connecting();
@@ -454,7 +470,7 @@ fn only_a_window_that_holds_data_back_is_counted() {
     assert_eq!(limited(&mut lab), Some(40_000), "sent and on its way");
 }
 
-/// RFC 9293 section 3.8.6.2.1: a segment that only the window cuts short waits for more room.
+/// RFC 9293 section 3.8.6.2.1: a segment that only the window would truncate waits for more room.
 #[test]
 fn no_silly_windows() {
     let mut lab = warm(with_sack());
@@ -465,7 +481,8 @@ fn no_silly_windows() {
     assert_eq!(lab.out(), ["A 1011:2011 ack 1", "PA 2011:3011 ack 1"]);
 }
 
-/// RFC 9293 section 3.8.6.2.2 and 3.8.6: our window closes while nobody reads, does not shrink, and opens by a worthwhile step.
+/// RFC 9293 section 3.8.6.2.2 and 3.8.6: our window closes while the application does not read,
+/// never shrinks, and opens by a worthwhile step.
 #[test]
 fn our_window_closes_and_opens() {
     let mut lab = Lab::accepted(with_sack());
@@ -491,7 +508,7 @@ fn our_window_closes_and_opens() {
     assert!((65_000..=65_535).contains(&lab.received.len()));
 }
 
-/// RFC 9293 section 3.10.7.4: data after we have closed finds nobody.
+/// RFC 9293 section 3.10.7.4: a reset answers data that arrives after we have closed.
 #[test]
 fn data_for_one_that_is_closed() {
     let mut lab = warm(with_sack());
@@ -503,7 +520,7 @@ fn data_for_one_that_is_closed() {
     assert_eq!(lab.net.waiting(), (0, 0));
 }
 
-/// RFC 9293 section 3.6, figure 13: both close at once.
+/// RFC 9293 section 3.6, figure 13: both ends close at once.
 #[test]
 fn simultaneous_close() {
     let mut lab = warm(with_sack());
@@ -515,8 +532,8 @@ fn simultaneous_close() {
     assert_eq!(lab.net.waiting(), (0, 1));
 }
 
-/// RFC 9293 section 3.10.7.4 and RFC 6191: TIME_WAIT answers a FIN again, and lets a new connection begin with higher
-/// numbers.
+/// RFC 9293 section 3.10.7.4 and RFC 6191: TIME_WAIT answers another FIN, and lets a new connection
+/// begin with higher numbers.
 #[test]
 fn time_wait() {
     let mut lab = warm(with_sack());
@@ -534,7 +551,7 @@ fn time_wait() {
     assert_eq!((lab.net.waiting(), syn_ack.flags.0), ((1, 0), 18));
 }
 
-/// RFC 9293 section 3.10.7.2, and Linux: a listener says nothing to what neither asks nor answers.
+/// RFC 9293 section 3.10.7.2, and Linux: a listener does not answer segments without SYN and ACK.
 #[test]
 fn scans_of_a_listener_are_not_answered() {
     let mut lab = Lab::listening();
@@ -548,7 +565,7 @@ fn scans_of_a_listener_are_not_answered() {
     assert_eq!(lab.out(), ["SA 0 ack 1"]);
 }
 
-/// RFC 9293 section 3.7.1: a peer that says nothing of sizes takes 536 bytes; 0 says nothing.
+/// RFC 9293 section 3.7.1: a peer that announces no size takes 536 bytes; 0 counts as none.
 #[test]
 fn a_segment_size_of_nothing_is_the_usual_one() {
     let mut lab = Lab::accepted(Options { mss: Some(0), ..Options::default() });
@@ -556,7 +573,8 @@ fn a_segment_size_of_nothing_is_the_usual_one() {
     assert_eq!(lab.out().first().map(String::as_str), Some("A 1:537 ack 1"));
 }
 
-/// As Linux does it without SO_OOBINLINE: the byte before the pointer is not in the stream, and only the last of several.
+/// As Linux does it without SO_OOBINLINE: the byte before the pointer is removed from the stream;
+/// of several, only the last.
 #[test]
 fn urgent_data_is_out_of_line() {
     let expect = |lab: &Lab, without: &[u32], last: u32| {
@@ -564,7 +582,8 @@ fn urgent_data_is_out_of_line() {
         assert!(lab.received == stream, "{:?} without {without:?}", lab.received.len());
     };
     let mut lab = Lab::accepted(with_sack());
-    // Within a segment, at its end, announced before it comes, and in a segment that comes out of order.
+    // Within a segment, at its end, announced before it comes, and in a segment that comes out of
+    // order.
     lab.hears(seg("APU", 1, 1, 10).urgent(4));
     expect(&lab, &[4], 10);
     lab.hears(seg("APU", 11, 1, 10).urgent(10));
@@ -575,11 +594,11 @@ fn urgent_data_is_out_of_line() {
     lab.hears(seg("APU", 51, 1, 10).urgent(3));
     lab.hears(seg("AP", 41, 1, 10));
     expect(&lab, &[4, 20, 35, 53], 60);
-    // One that was read already means nothing, nor does a pointer without the flag.
+    // A pointer to a byte already read has no effect, nor does a pointer without the flag.
     lab.hears(seg("APU", 51, 1, 10).urgent(3));
     lab.hears(seg("AP", 61, 1, 10).urgent(3));
     expect(&lab, &[4, 20, 35, 53], 70);
-    // Two before the first is reached: the first stays.
+    // Two pointers before the first byte is reached: the first byte stays.
     lab.hears(seg("AU", 71, 1, 0).urgent(3));
     lab.hears(seg("AU", 71, 1, 0).urgent(5));
     lab.hears(seg("APF", 71, 1, 10));
@@ -587,7 +606,7 @@ fn urgent_data_is_out_of_line() {
     assert!(lab.ended);
 }
 
-/// RFC 9293 section 3.10.7.1: resets for strangers, made so that they are believed.
+/// RFC 9293 section 3.10.7.1: resets for unknown connections have numbers that the peer accepts.
 #[test]
 fn resets_for_strangers() {
     let mut lab = Lab::new(StackOptions::default());
@@ -599,7 +618,7 @@ fn resets_for_strangers() {
     assert_eq!(lab.out(), NONE);
 }
 
-/// RFC 9293 section 3.10.7.4: a handshake under way: the SYN again, a wrong ACK, a reset.
+/// RFC 9293 section 3.10.7.4: a handshake in progress gets the SYN again, a wrong ACK, a reset.
 #[test]
 fn handshakes_under_way() {
     let mut lab = Lab::listening();
@@ -624,12 +643,13 @@ fn the_initial_window() {
     lab.send(50_000);
     assert_eq!(lab.out().len(), 10);
     lab.hears(seg("A", 1, 2001, 0));
-    // Paced, and the first ten were sent this very moment.
+    // Paced, and the first ten were sent just now.
     lab.pass_ms(8);
     assert_eq!(lab.out().len(), 4);
 }
 
-/// RFC 2018 section 8: after a time-out, a peer that forgot what it told is sent all of it.
+/// RFC 2018 section 8: after a timeout, all data is retransmitted to a peer that discarded what it
+/// had reported.
 #[test]
 fn a_peer_that_forgets() {
     let mut lab = warm(with_sack());
@@ -644,8 +664,8 @@ fn a_peer_that_forgets() {
     assert!(lab.out().iter().any(|segment| segment.contains("1011:2011")), "the rest too");
 }
 
-/// RFC 4987 section 3.6: a flood of SYNs fills what is kept of handshakes, and a real connection is made by a cookie, its options
-/// and its data whole.
+/// RFC 4987 section 3.6: a flood of SYNs fills the handshake table, and a real connection is made
+/// by a cookie with its options and its data intact.
 #[test]
 fn a_flood_of_syns_stops_nobody() {
     let stack = StackLimits { handshakes: 1000, ..StackLimits::default() };
@@ -669,18 +689,18 @@ fn a_flood_of_syns_stops_nobody() {
     let (answer, _) = lab.take_out().pop().expect("a cookie");
     let (value, _) = answer.options.timestamps.expect("the peer has them");
     let mut ack = seg("PA", 1, 1, 500);
-    // What Lab adds to an echo is taken off again.
+    // Subtracts the offset that Lab adds to an echo.
     ack.options.timestamps = Some((101, value.wrapping_sub(lab.offset())));
     lab.hears(ack);
     assert_eq!((lab.received.len(), lab.net.stats().cookies_taken), (500, 1));
     lab.send(2000);
     assert_eq!(lab.out(), ["A 1:989 ack 501", "A 989:1977 ack 501", "PA 1977:2001 ack 501"]);
-    // The handshakes that nobody ends are given up.
+    // Handshakes that are never completed are given up.
     lab.pass(Duration::from_secs(200));
     assert_eq!(lab.net.waiting().0, 0);
 }
 
-/// 100,000 open connections at no more than a kilobyte each, beside their buffers.
+/// 100,000 open connections at no more than a kilobyte each, in addition to their buffers.
 #[test]
 fn a_connection_is_small() {
     let each = size_of::<crate::stack::entry::Entry>();

@@ -1,4 +1,4 @@
-//! The one timer of the sending side, and the one that an ACK waits for.
+//! The one timer of the sending side, and the one of a delayed ACK.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Flow, State, Told};
 use crate::stack::shared::Shared;
 use crate::{NetErrorKind, Time};
 
-/// What the sending side waits for.
+/// What the sending side's timer is set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timer {
     None,
@@ -18,17 +18,20 @@ pub(crate) enum Timer {
     Reorder,
     /// RFC 9293 section 3.8.6.1.
     Persist,
-    /// Our SYN goes out again since the peer was in the wrong state for it, not since it was lost.
+    /// Our SYN is sent again because the peer was in the wrong state for it, not because it was
+    /// lost.
     SynAgain,
 }
 
-/// A tail loss probe comes no sooner. Reason: the peer's machine may be busy; Linux waits for two ticks beyond its two round trips, 8 ms
-/// on most machines, RFC 8985's drafts for 10 ms.
+/// A tail loss probe comes no sooner. Reason: the peer's machine may be busy. Linux waits two ticks
+/// beyond its two round trips, 8 ms on most machines; RFC 8985's drafts wait 10 ms.
 const LEAST_PROBE: Duration = Duration::from_millis(10);
-/// How long a peer may keep an ACK: that of a single segment (RFC 8985 section 7.2), and of what fills its window. Reason: Linux waits 40 ms.
+/// How long a peer may delay an ACK: that of a single segment (RFC 8985 section 7.2), and that of a
+/// full window. Reason: Linux waits 40 ms.
 const PEERS_ACK_DELAY: Duration = Duration::from_millis(50);
 
-/// Window probes of a connection that the application has left. Reason: it holds a slot for nobody.
+/// Window probes of a connection that the application has closed. Reason: it holds a slot that no
+/// application uses.
 const ORPHAN_PROBES: u8 = 7;
 
 impl Flow {
@@ -36,7 +39,7 @@ impl Flow {
         (self.timer, self.timer_at) = (timer, at);
     }
 
-    /// Sets the timer anew for what is under way. `now`: something was just acknowledged or sent.
+    /// Sets the timer for the data in flight. `now`: data was just acknowledged or sent.
     pub(super) fn arm(&mut self, now: Time, shared: &Shared) {
         if self.state == State::SynSent || self.state == State::SynReceived {
             return self.set_timer(Timer::Retransmission, now + self.rtt.rto(self.backoff, &shared.limits));
@@ -59,7 +62,7 @@ impl Flow {
         }
     }
 
-    /// What left was `late` to leave: the peer could not answer before.
+    /// The last segments left late by `late`, so the peer could not answer before.
     pub(crate) fn wait_longer(&mut self, late: Duration) {
         if self.timer != Timer::None {
             self.timer_at = self.timer_at + late;
@@ -76,7 +79,7 @@ impl Flow {
             return None;
         }
         let mut wait = Duration::from_nanos(2 * self.rtt.smoothed());
-        // Linux waits as well while its reader leaves it no window to tell of.
+        // Linux also delays ACKs while its reader leaves it no window to announce.
         let window_limited = self.unsent() > 0 && self.window_room() < u32::from(self.mss);
         if self.sent.len() == 1 || window_limited {
             wait += PEERS_ACK_DELAY;
@@ -84,7 +87,7 @@ impl Flow {
         Some(now + wait.max(LEAST_PROBE))
     }
 
-    /// The deadline has come.
+    /// Handles the deadline.
     pub(crate) fn handle_deadline(&mut self, now: Time, shared: &mut Shared) -> Told {
         let mut told = Told::NOTHING;
         if self.ack_at <= now {
@@ -116,8 +119,8 @@ impl Flow {
                 self.probe = true;
                 shared.stats.zero_windows += 1;
                 self.set_timer(Timer::Persist, now + self.rtt.rto(self.backoff, &shared.limits));
-                // Probes that are answered go on for ever (RFC 9293 section 3.8.6.1); those that are not don't.
-                // Nor do those of a connection that the application has left.
+                // Probes that are answered continue forever (RFC 9293 section 3.8.6.1). Unanswered
+                // ones end, and so do those of a connection that the application has closed.
                 if self.lacks_patience(now, shared) || (self.deaf && self.backoff > ORPHAN_PROBES) {
                     told.add(self.give_up());
                 }
@@ -131,7 +134,7 @@ impl Flow {
         told
     }
 
-    /// Too long without a word from the peer.
+    /// Whether the peer has been silent too long.
     fn lacks_patience(&self, now: Time, shared: &Shared) -> bool {
         let limits = &shared.limits;
         let patience = if self.deaf { limits.orphan_patience } else { limits.patience };
@@ -144,7 +147,7 @@ impl Flow {
         told
     }
 
-    /// Nothing came for a retransmission time-out (RFC 6298 section 5.4 to 5.6).
+    /// A retransmission timeout has passed (RFC 6298 section 5.4 to 5.6).
     fn time_out(&mut self, now: Time, shared: &mut Shared) -> Told {
         shared.stats.timeouts += 1;
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);

@@ -1,23 +1,24 @@
-//! Urgent data out of line, as Linux has it for applications that do not ask for it (RFC 6093): the byte that the pointer means is
-//! taken out of the stream. A proxy or a peer that counts on that would else see another request than we do.
+//! Urgent data out of line, as Linux does it by default (RFC 6093): the byte that the pointer means
+//! is removed from the stream. Otherwise a proxy or peer that relies on this would see another
+//! request than we do.
 
 use super::Flow;
 use crate::stack::wire::{Seq, TcpHeader};
 
-/// The byte that is taken out.
+/// The urgent bytes to remove.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Urgent {
-    /// The last one that the peer has named. An earlier one that was not reached yet stays in the stream.
+    /// The last one that the peer announced. An earlier one not yet reached stays in the stream.
     at: Option<Seq>,
-    /// An earlier one that is the next to be read.
+    /// An earlier one that is the next byte to read.
     next: Option<Seq>,
 }
 
 impl Flow {
-    /// A segment with an urgent pointer.
+    /// Handles a segment with an urgent pointer.
     #[cold]
     pub(super) fn note_urgent(&mut self, tcp: &TcpHeader) {
-        // It points behind the byte (RFC 793 as everybody built it; RFC 6093 section 3.1).
+        // It points behind the byte (RFC 793 as implemented everywhere; RFC 6093 section 3.1).
         let at = tcp.seq + u32::from(tcp.urgent.saturating_sub(1));
         if at.lt(self.rcv_nxt) {
             return;
@@ -33,12 +34,12 @@ impl Flow {
         self.urgent.at = Some(at);
     }
 
-    /// The number of the first byte that waits to be read.
+    /// The number of the first unread byte.
     fn first_unread(&self) -> Seq {
         self.rcv_nxt - u32::from(self.ended) - self.inbox.len() as u32
     }
 
-    /// Where the bytes to be taken out are, counted from the first that waits to be read; `None`: there is none.
+    /// Offsets of the bytes to remove, from the first unread one; `None` if there are none.
     pub(super) fn urgent_places(&self) -> Option<[usize; 2]> {
         let Urgent { at, next } = self.urgent;
         at.or(next)?;
@@ -46,14 +47,14 @@ impl Flow {
         Some([place(next), place(at)])
     }
 
-    /// So many bytes were read.
+    /// Accounts for bytes that were read.
     pub(super) fn pass_urgent(&mut self, [next, at]: [usize; 2], read: usize) {
         self.urgent.next = self.urgent.next.filter(|_| next >= read);
         self.urgent.at = self.urgent.at.filter(|_| at >= read);
     }
 }
 
-/// Lends to `take` all but the bytes at these places.
+/// Lends all bytes except those at these offsets to `take`.
 pub(super) fn without(
     [mut first, mut second]: [usize; 2],
     mut take: impl FnMut(&mut [u8]),

@@ -1,11 +1,11 @@
-//! A connection as people are shown it.
+//! A connection as users see it.
 
 use super::{Flow, State};
 use crate::stack::options::StackLimits;
 use crate::{FlowInfo, FlowState, Time};
 
 impl Flow {
-    /// What it is like now. Nothing is kept for this alone.
+    /// A snapshot. No state is kept for it alone.
     pub(crate) fn view(&self, now: Time, limits: &StackLimits) -> FlowInfo {
         let unacked = if self.state == State::Closed { 0 } else { self.sent_bytes().min(self.out.len()) };
         let lately = self.sent_at.max(self.waiting_since).max(self.ts_recent_at).max(self.rcv_since);

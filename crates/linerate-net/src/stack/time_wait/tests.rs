@@ -1,4 +1,5 @@
-//! The end of connections, as scripts: what the table keeps, for how long, who may take a place, and what happens when it is full.
+//! How connections end, as scripts: what the table keeps, for how long, which connection may reuse
+//! an entry, and what happens if it is full.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +17,7 @@ fn with(stack: StackLimits) -> StackOptions {
     StackOptions { stack, ..StackOptions::default() }
 }
 
-/// A connection from this port, which we close first: it is in TIME_WAIT.
+/// Opens and closes a connection from this port. We close first, so it is in TIME_WAIT.
 fn over(lab: &mut Lab, port: u16) {
     lab.peer_port = port;
     lab.hears(seg("S", 0, 0, 0));
@@ -28,7 +29,8 @@ fn over(lab: &mut Lab, port: u16) {
     assert_eq!(lab.out(), ["A 2 ack 2"]);
 }
 
-/// RFC 9293 section 3.4.1: twice the maximum segment lifetime, which we take to be 30 s; the peer's FIN begins it anew.
+/// RFC 9293 section 3.4.1: twice the maximum segment lifetime, which we take to be 30 s; the peer's
+/// FIN restarts it.
 #[test]
 fn it_lasts_a_minute() {
     assert_eq!(StackLimits::default().time_wait_time, Duration::from_secs(60));
@@ -45,7 +47,8 @@ fn it_lasts_a_minute() {
     assert_eq!(lab.out(), ["R 2"], "nobody knows it any more");
 }
 
-/// The oldest entry gives way, which is counted; a late segment for it is answered by a reset, as by a host that has forgotten.
+/// The oldest entry is dropped and counted. A reset answers a late segment for it, as from a host
+/// that has forgotten it.
 #[test]
 fn a_full_table_forgets_the_oldest() {
     let mut lab = Lab::listening_with(with(StackLimits { time_wait: 3, ..StackLimits::default() }));
@@ -61,7 +64,7 @@ fn a_full_table_forgets_the_oldest() {
         lab.hears(seg("FA", 1, 2, 0));
         assert_eq!((lab.take_out().len(), lab.net.stats().resets_out), (1, resets), "port {port}");
     }
-    // A peer whose entry was cut off begins anew without more ado.
+    // A peer whose entry was dropped can reconnect at once.
     lab.peer_port = 1;
     lab.hears(seg("S", 0, 0, 0));
     assert_eq!(lab.out(), ["SA 0 ack 1"]);
@@ -69,8 +72,9 @@ fn a_full_table_forgets_the_oldest() {
     assert_eq!(lab.net.waiting(), (0, 0), "nothing is left behind");
 }
 
-/// RFC 9293 section 3.10.7.4: a reset with exactly the next number ends it, or a host whose clocks began anew could not come
-/// back from the same port for a minute. RFC 1337's old resets have other numbers.
+/// RFC 9293 section 3.10.7.4: a reset with exactly the next number ends it. Otherwise a host whose
+/// clocks restarted could not use the same port for a minute. RFC 1337's old resets have other
+/// numbers.
 #[test]
 fn a_reset_ends_it_with_exactly_the_next_number() {
     let mut lab = Lab::listening();
@@ -85,7 +89,8 @@ fn a_reset_ends_it_with_exactly_the_next_number() {
     assert_eq!(lab.net.waiting(), (1, 0), "it comes back");
 }
 
-/// RFC 6191 section 2: a later timestamp begins anew even with a lower number, an earlier one does not even with a higher.
+/// RFC 6191 section 2: a later timestamp allows a new connection even with a lower number; an
+/// earlier one forbids it even with a higher.
 #[test]
 fn timestamps_decide_who_begins_anew() {
     let options = Options { mss: Some(1000), timestamps: Some((5_000, 0)), ..Options::default() };
@@ -111,7 +116,8 @@ fn connect(lab: &mut Lab) -> Result<(), NetErrorKind> {
     Ok(())
 }
 
-/// A port of ours whose last connection is in TIME_WAIT is taken again after a second when timestamps tell old from new, else not.
+/// A port whose last connection is in TIME_WAIT is reused after a second if timestamps tell old
+/// segments from new ones, otherwise not.
 #[test]
 fn our_own_ports_are_taken_again_where_that_is_safe() {
     for timestamps in [false, true] {
@@ -137,7 +143,8 @@ fn our_own_ports_are_taken_again_where_that_is_safe() {
     }
 }
 
-/// A connection from this port, made by a SYN cookie: its first segment, with which the cookie comes back, brings 100 bytes.
+/// A connection from this port, made by a SYN cookie: its first segment returns the cookie and
+/// carries 100 bytes.
 fn by_cookie(lab: &mut Lab) -> Seg {
     lab.hears(seg("S", 0, 0, 0));
     lab.drop_out();
@@ -149,7 +156,7 @@ fn by_cookie(lab: &mut Lab) -> Seg {
     first
 }
 
-/// A listener that keeps no more handshakes: another one has the only place.
+/// A listener that keeps no more handshakes, because another one has the only place.
 fn flooded() -> Lab {
     let mut lab = Lab::listening_with(with(StackLimits { handshakes: 1, ..StackLimits::default() }));
     lab.peer_port = 1;
@@ -159,8 +166,8 @@ fn flooded() -> Lab {
     lab
 }
 
-/// The peer closed first, so no TIME_WAIT is due; but a late copy of the segment with the cookie would make the connection anew,
-/// and hand its request over a second time.
+/// The peer closed first, so no TIME_WAIT is due. But a late copy of the segment with the cookie
+/// would make the connection again, and deliver its request a second time.
 #[test]
 fn what_a_cookie_made_is_remembered_whoever_closes_first() {
     let mut lab = flooded();
@@ -176,7 +183,7 @@ fn what_a_cookie_made_is_remembered_whoever_closes_first() {
     assert_eq!(lab.net.waiting().1, 0);
 }
 
-/// The same when it ended by a reset of the peer's, or by one of ours.
+/// The same if it ended by a reset, the peer's or ours.
 #[test]
 fn what_a_cookie_made_is_remembered_after_a_reset() {
     let mut lab = flooded();
@@ -194,14 +201,16 @@ fn what_a_cookie_made_is_remembered_after_a_reset() {
     lab.hears(first);
     assert_eq!(lab.net.stats().cookies_taken, 1);
     lab.drop_out();
-    // Our reset was lost: new data is answered by another. A late copy of the first still makes nothing.
+    // Our reset was lost: another one answers new data. A late copy of the first segment still
+    // creates nothing.
     lab.hears(seg("PA", 101, 1, 50));
     assert_eq!((lab.out(), lab.net.waiting().1), (vec!["R 1".to_owned()], 1));
     lab.hears(first);
     assert_eq!(lab.net.stats().cookies_taken, 1);
 }
 
-/// A bare ACK or a FIN that has overtaken the segment with the cookie is no stranger's: a reset would end a good connection.
+/// A bare ACK or a FIN that overtook the segment with the cookie belongs to a good connection: a
+/// reset would end it.
 #[test]
 fn what_overtakes_a_cookie_is_not_answered_by_a_reset() {
     let mut lab = flooded();
@@ -213,14 +222,15 @@ fn what_overtakes_a_cookie_is_not_answered_by_a_reset() {
     }
     lab.hears(seg("PA", 1, 1, 100));
     assert_eq!((lab.net.stats().cookies_taken, lab.received.len()), (1, 100));
-    // What acknowledges something else than a cookie of these minutes is a stranger's.
+    // A segment that does not acknowledge a recent cookie belongs to no connection.
     lab.drop_out();
     lab.peer_port = 10;
     lab.hears(seg("A", 1, 1 << 28, 0));
     assert_eq!(lab.out(), [format!("R {}", 1 << 28)]);
 }
 
-/// Whatever comes and goes, in one instant too, the order is the order of time, and nothing is left behind.
+/// Whatever is added and removed, even at one instant, entries are ordered by time, and none is
+/// left behind.
 #[test]
 fn the_order_is_that_of_time() {
     let mut table = TimeWait::new(1000, Duration::from_secs(60));

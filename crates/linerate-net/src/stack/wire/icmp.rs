@@ -1,4 +1,5 @@
-//! The one message of ICMP that is for TCP: a packet was too large for what is behind a router (RFC 1191 section 4, RFC 8201).
+//! The one ICMP message that concerns TCP: a packet was too large for the path behind a router (RFC
+//! 1191 section 4, RFC 8201).
 
 use super::checksum::Sum;
 use super::ip::{Addr, TCP};
@@ -9,21 +10,21 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// Type, code, checksum, MTU.
+/// Bytes of type, code, checksum and MTU.
 const HEADER: usize = 8;
-/// What is quoted of a segment at least: ports and sequence number (RFC 792).
+/// Bytes of a segment that are always quoted: ports and sequence number (RFC 792).
 const QUOTED: usize = 8;
 
-/// Somebody says that a packet of ours was too large.
+/// A message that one of our packets was too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooBig {
-    /// Whose packet it was.
+    /// The connection of that packet.
     pub(crate) tuple: Tuple,
     /// Its sequence number.
     pub(crate) seq: Seq,
     /// Its length, IP header included.
     pub(crate) len: usize,
-    /// What fits, IP header included; 0: the router does not say (RFC 1191 section 5).
+    /// What fits, IP header included; 0 if the router does not say (RFC 1191 section 5).
     pub(crate) mtu: usize,
 }
 
@@ -38,7 +39,8 @@ fn sum_of(parts: &[&[u8]]) -> u16 {
 }
 
 impl TooBig {
-    /// Reads a packet that begins with its IP header. What is another message, or does not tell enough, is not ours.
+    /// Parses a packet that begins with its IP header. Other messages, and those that quote too
+    /// little, are not for us.
     pub(crate) fn parse(bytes: &[u8]) -> Result<TooBig, Malformed> {
         match bytes.first().ok_or(Malformed::Short)? >> 4 {
             4 => TooBig::parse_v4(bytes),
@@ -85,7 +87,7 @@ impl TooBig {
         TooBig::of(src, dst, segment, IPV6_HEADER + u16_at(quoted, 4), mtu, whole[24..40] == *src.bytes())
     }
 
-    /// `to_sender`: the message came to the address that the packet had left from.
+    /// `to_sender`: the message was addressed to the source of the packet.
     fn of(
         src: Addr,
         dst: Addr,
@@ -101,7 +103,7 @@ impl TooBig {
         Ok(TooBig { tuple, seq, len, mtu })
     }
 
-    /// The message of a router about this packet of ours.
+    /// A router's message about this packet of ours.
     #[cfg(test)]
     pub(crate) fn about(packet: &[u8], mtu: u16) -> Vec<u8> {
         let v4 = packet[0] >> 4 == 4;
@@ -113,7 +115,7 @@ impl TooBig {
             let len = (IPV4_HEADER + message.len()) as u16;
             let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, ICMP, 0, 0];
             ip[2..4].copy_from_slice(&len.to_be_bytes());
-            // From the first router that comes to mind; to the sender.
+            // From an arbitrary router, to the sender.
             ip.extend_from_slice(&[10, 0, 0, 254]);
             ip.extend_from_slice(&packet[12..16]);
             let sum = sum_of(&[&ip]);
@@ -172,7 +174,7 @@ mod tests {
             for at in 0..bytes.len() {
                 let mut other = bytes.clone();
                 other[at] ^= 0x10;
-                // A router's own address and the header's fields that nobody looks at may be anything.
+                // The router's own address and unchecked header fields may have any value.
                 if let Ok(other) = TooBig::parse(&other) {
                     assert_eq!(other, told, "byte {at}");
                 }

@@ -14,7 +14,7 @@ const HOP_LIMIT: u8 = 64;
 /// The first 12 bytes of an IPv4-mapped address (RFC 4291 section 2.5.5.2).
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// An address of either family in 16 bytes: IPv4 ones are mapped.
+/// An address of either family in 16 bytes: IPv4 addresses are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Addr([u8; 16]);
 
@@ -39,7 +39,7 @@ impl Addr {
         }
     }
 
-    /// As it is on the wire.
+    /// The bytes as they are on the wire.
     pub(super) fn bytes(&self) -> &[u8] {
         if self.is_v4() { &self.0[12..] } else { &self.0 }
     }
@@ -50,12 +50,13 @@ impl Addr {
         [word(0), word(8)]
     }
 
-    /// Bytes of an IP header towards it.
+    /// Bytes of an IP header towards this address.
     pub(crate) fn header_len(&self) -> usize {
         if self.is_v4() { IPV4_HEADER } else { IPV6_HEADER }
     }
 
-    /// Neither unspecified nor multicast nor broadcast: what a segment may come from (RFC 1122 section 4.2.3.10).
+    /// Neither unspecified nor multicast nor broadcast: a valid source of a segment (RFC 1122
+    /// section 4.2.3.10).
     pub(crate) fn is_somebody(&self) -> bool {
         match self.ip() {
             IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
@@ -73,7 +74,7 @@ impl From<IpAddr> for Addr {
     }
 }
 
-/// What is needed of an IP header.
+/// The fields of an IP header that we need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IpHeader {
     pub(crate) src: Addr,
@@ -102,7 +103,7 @@ impl IpHeader {
         if to > bytes.len() {
             return Err(Malformed::Short);
         }
-        // More fragments follow, or this is not the first: neither is for us.
+        // A fragment is not for us: more follow, or this is not the first.
         if protocol != TCP || u16::from_be_bytes([f0, f1]) & 0x3fff != 0 {
             return Err(Malformed::NotOurs);
         }
@@ -128,20 +129,21 @@ impl IpHeader {
         let addr = |at: usize| header[at..].first_chunk().map_or(Addr::default(), |c| Addr(*c));
         let (src, dst) = (addr(8), addr(24));
         if src.is_v4() || dst.is_v4() {
-            // Mapped addresses are not for the wire (RFC 4291 section 2.5.5.2).
+            // Mapped addresses must not appear on the wire (RFC 4291 section 2.5.5.2).
             return Err(Malformed::Header);
         }
         Ok(IpHeader { src, dst, from: IPV6_HEADER, to })
     }
 
-    /// Writes the header of a packet with a payload of `len` bytes into `header`, which has its length.
+    /// Writes the header of a packet with a payload of `len` bytes into `header`, which must have
+    /// its length.
     pub(crate) fn emit(src: &Addr, dst: &Addr, len: usize, header: &mut [u8]) {
         if dst.is_v4() {
             let Some(header) = header.first_chunk_mut::<IPV4_HEADER>() else { return };
             let [l0, l1] = ((IPV4_HEADER + len) as u16).to_be_bytes();
             let ([.., s0, s1, s2, s3], [.., d0, d1, d2, d3]) = (src.0, dst.0);
-            // Don't fragment; the identification of an atomic datagram means nothing (RFC 6864 section 4.1). As one array: many
-            // small copies are many calls.
+            // Don't fragment. The identification of an atomic datagram has no meaning (RFC 6864
+            // section 4.1). One array, because many small copies are many calls.
             *header = [0x45, 0, l0, l1, 0, 0, 0x40, 0, HOP_LIMIT, TCP, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
             let mut sum = Sum::default();
             sum.add(header);

@@ -1,5 +1,5 @@
-//! Packets as bytes and as values. Each header has the same verbs: `parse` checks bytes and makes a value, `len` says how many
-//! bytes a value takes, `emit` writes them.
+//! Packets as bytes and as values. Each header has the same functions: `parse` checks bytes and
+//! returns a value, `len` is the number of bytes that a value takes, `emit` writes them.
 
 pub(crate) mod checksum;
 mod icmp;
@@ -17,12 +17,12 @@ pub(crate) use self::tcp::{Flags, TCP_HEADER, TcpHeader};
 use self::checksum::Sum;
 use crate::link::Checksums;
 
-/// Why a packet was not understood; each is counted.
+/// Why a packet was rejected; each kind is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     /// Shorter than its headers say.
     Short,
-    /// Not TCP over IPv4 or IPv6, or a fragment of it: the link should not have brought it.
+    /// Not TCP over IPv4 or IPv6, or a fragment: the link should not have passed it.
     NotOurs,
     /// A header that contradicts itself.
     Header,
@@ -42,7 +42,7 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Reads a packet that begins with its IP header.
+    /// Parses a packet that begins with its IP header.
     pub(crate) fn parse(bytes: &[u8], checksums: Checksums) -> Result<Packet, Malformed> {
         let ip = IpHeader::parse(bytes, checksums)?;
         let whole = bytes.get(ip.from..ip.to).ok_or(Malformed::Short)?;
@@ -64,7 +64,8 @@ pub(crate) fn headers_len(to: &Addr, tcp: &TcpHeader) -> usize {
     to.header_len() + tcp.len()
 }
 
-/// Writes headers and checksums around a payload that `fill` writes. `packet` has the length of all.
+/// Writes headers and checksums around a payload that `fill` writes. `packet` must have the total
+/// length.
 pub(crate) fn emit(src: &Addr, dst: &Addr, tcp: &TcpHeader, packet: &mut [u8], fill: impl FnOnce(&mut [u8])) {
     let (ip, whole) = packet.split_at_mut(dst.header_len());
     IpHeader::emit(src, dst, whole.len(), ip);

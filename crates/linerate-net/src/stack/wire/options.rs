@@ -1,4 +1,5 @@
-//! TCP options: maximum segment size, window scale (RFC 7323), selective acknowledgements (RFC 2018), timestamps (RFC 7323).
+//! TCP options: maximum segment size, window scale (RFC 7323), selective acknowledgements (RFC
+//! 2018), timestamps (RFC 7323).
 
 use super::{Malformed, Seq};
 
@@ -10,7 +11,7 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 
-/// The largest shift there is (RFC 7323 section 2.3).
+/// The largest shift allowed (RFC 7323 section 2.3).
 const MAX_SHIFT: u8 = 14;
 /// Blocks that fit into the 40 bytes of options.
 const MAX_BLOCKS: usize = 4;
@@ -23,7 +24,7 @@ pub(crate) struct Sack {
 }
 
 impl Sack {
-    /// Adds a block; whether there was room.
+    /// Adds a block; returns whether there was room.
     pub(crate) fn push(&mut self, start: Seq, end: Seq) -> bool {
         let room = usize::from(self.len) < MAX_BLOCKS;
         if room {
@@ -52,7 +53,7 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn parse(mut bytes: &[u8]) -> Result<Options, Malformed> {
         let mut options = Options::default();
-        // What nearly every segment of an established connection has, at once.
+        // Fast path: the options of nearly every segment of an established connection.
         if let [NOP, NOP, TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = *bytes {
             options.timestamps = Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])));
             return Ok(options);
@@ -79,7 +80,8 @@ impl Options {
     /// Options of an unexpected length are ignored like unknown ones.
     fn take(&mut self, kind: u8, value: &[u8]) {
         match (kind, value) {
-            // A size of 0 says nothing, as in Linux: what is usual holds then (RFC 9293 section 3.7.1).
+            // A size of 0 is ignored, as in Linux: the default applies then (RFC 9293 section
+            // 3.7.1).
             (MSS, &[0, 0]) => {}
             (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
             (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_SHIFT)),
@@ -97,7 +99,7 @@ impl Options {
         }
     }
 
-    /// How many blocks fit beside timestamps.
+    /// How many blocks fit, with or without timestamps.
     pub(crate) fn sack_room(with_timestamps: bool) -> usize {
         if with_timestamps { 3 } else { MAX_BLOCKS }
     }
@@ -108,7 +110,7 @@ impl Options {
         if self.mss.is_some() {
             len += 4;
         }
-        // The order below: SACK permitted takes the place of the padding before timestamps.
+        // The order below: "SACK permitted" takes the place of the padding before timestamps.
         if self.timestamps.is_some() {
             len += 12;
         } else if self.sack_permitted {
@@ -124,7 +126,7 @@ impl Options {
     }
 
     pub(crate) fn emit(&self, mut out: &mut [u8]) {
-        // What nearly every segment of an established connection has, at once.
+        // Fast path: the options of nearly every segment of an established connection.
         if let Some((value, echo)) = self.timestamps
             && !self.sack_permitted
             && let Ok(all) = <&mut [u8; 12]>::try_from(&mut *out)

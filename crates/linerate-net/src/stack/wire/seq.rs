@@ -2,7 +2,8 @@
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A sequence number: they wrap, and are compared within half of their circle (RFC 9293 section 3.4).
+/// A sequence number. They wrap, and are compared within half of their range (RFC 9293 section
+/// 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Seq(pub(crate) u32);
 
@@ -56,7 +57,7 @@ impl Sub<u32> for Seq {
     }
 }
 
-/// How far `self` is behind `earlier`; the caller knows that it is.
+/// How far `self` is after `earlier`; the caller knows that it is.
 impl Sub<Seq> for Seq {
     type Output = u32;
     fn sub(self, earlier: Seq) -> u32 {

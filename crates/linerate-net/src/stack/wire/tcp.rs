@@ -6,7 +6,7 @@ use super::{Malformed, Options, Seq};
 
 /// Bytes of a header without options.
 pub(crate) const TCP_HEADER: usize = 20;
-/// Where its checksum is.
+/// Where the checksum is.
 pub(super) const CHECKSUM: Range<usize> = 16..18;
 
 /// The control bits.
@@ -21,7 +21,7 @@ impl Flags {
     pub(crate) const ACK: Flags = Flags(16);
     pub(crate) const URG: Flags = Flags(32);
 
-    /// Whether one of `other`'s is set.
+    /// Whether any flag of `other` is set.
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
@@ -44,13 +44,13 @@ pub(crate) struct TcpHeader {
     pub(crate) flags: Flags,
     /// As it is in the header, not scaled.
     pub(crate) window: u16,
-    /// Means something with [`Flags::URG`] alone.
+    /// Valid only with [`Flags::URG`].
     pub(crate) urgent: u16,
     pub(crate) options: Options,
 }
 
 impl TcpHeader {
-    /// Reads a header and says how long it was.
+    /// Parses a header; also returns its length.
     pub(crate) fn parse(bytes: &[u8]) -> Result<(TcpHeader, usize), Malformed> {
         let fixed: &[u8; TCP_HEADER] = bytes.first_chunk().ok_or(Malformed::Short)?;
         let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, _, _, u0, u1] = *fixed;
@@ -72,14 +72,14 @@ impl TcpHeader {
         Ok((header, len))
     }
 
-    /// Bytes with options.
+    /// Bytes including options.
     pub(crate) fn len(&self) -> usize {
         TCP_HEADER + self.options.len()
     }
 
-    /// Writes the header into `out`, which has its length; the checksum stays zero.
+    /// Writes the header into `out`, which must have its length; the checksum stays zero.
     pub(crate) fn emit(&self, out: &mut [u8]) {
-        // As one array: many small copies are many calls.
+        // One array, because many small copies are many calls.
         let Some((fixed, options)) = out.split_first_chunk_mut::<TCP_HEADER>() else { return };
         let ([s0, s1], [d0, d1]) = (self.src_port.to_be_bytes(), self.dst_port.to_be_bytes());
         let [q0, q1, q2, q3] = self.seq.0.to_be_bytes();

@@ -13,7 +13,8 @@ fn options() -> impl Strategy<Value = Options> {
     (any::<Option<u16>>(), prop::option::of(0u8..15), any::<bool>(), any::<Option<(u32, u32)>>(), sack)
         .prop_map(|(mss, window_scale, sack_permitted, timestamps, blocks)| {
             let mut options = Options { mss, window_scale, sack_permitted, timestamps, ..Options::default() };
-            // A SYN's options and a SACK's do not fit into 40 bytes together, and never meet.
+            // The options of a SYN and SACK blocks do not fit into 40 bytes together, and never
+            // occur together.
             if mss.is_none() && window_scale.is_none() && !sack_permitted {
                 for (start, end) in blocks {
                     options.sack.push(Seq(start), Seq(end));
@@ -24,7 +25,7 @@ fn options() -> impl Strategy<Value = Options> {
 }
 
 proptest! {
-    /// What is written is read again, with checksums that match, and not when a bit was changed.
+    /// A written packet can be parsed with matching checksums, and cannot once a bit was changed.
     #[test]
     fn written_and_read(
         v4: bool, ports: (u16, u16), seq: u32, ack: u32, flags: u8, window: u16, options in options(),
@@ -40,14 +41,14 @@ proptest! {
         let packet = Packet::parse(&bytes, Checksums::Full).expect("well formed");
         prop_assert_eq!((packet.src, packet.dst, packet.tcp), (src, dst, tcp));
         prop_assert_eq!(&bytes[packet.from..packet.to], &payload[..]);
-        // Ethernet pads short frames; what is behind the packet does not belong to it.
+        // Ethernet pads short frames; bytes behind the packet do not belong to it.
         bytes.extend_from_slice(&[0; 7]);
         let padded = Packet::parse(&bytes, Checksums::Full).expect("well formed");
         prop_assert_eq!((padded.from, padded.to), (packet.from, packet.to));
         let at = usize::from(broken) % packet.to;
         bytes[at] ^= 1 << (broken >> 13);
         let changed = Packet::parse(&bytes, Checksums::Full);
-        // Version, traffic class, flow label and hop limit of IPv6 are under no checksum.
+        // No checksum covers version, traffic class, flow label and hop limit of IPv6.
         prop_assert!(changed.is_err() || (!v4 && (at < 4 || at == 7)), "byte {} was changed", at);
     }
 
@@ -68,7 +69,7 @@ proptest! {
     }
 }
 
-/// RFC 1071 section 3's example.
+/// The example in RFC 1071 section 3.
 #[test]
 fn rfc_1071_example() {
     let mut sum = checksum::Sum::default();
