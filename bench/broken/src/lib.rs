@@ -1,9 +1,10 @@
-//! A server that misbehaves as a script says, and counts what it did: for the tests of `load` and for `cargo xtask bench truth`.
+//! A server that misbehaves as a script says, and counts what it did: for the tests of `load` and
+//! for `cargo xtask bench truth`.
 //!
 //! ```
 //! use linerate_broken::{Broken, CUT, Reply, Then};
 //!
-//! // Three responses in ten break off.
+//! // Three responses in ten are truncated.
 //! let server = Broken::start(|asked| match asked.nth % 10 {
 //!     0..3 => Reply::broken(CUT, Then::Close),
 //!     _ => Reply::good(),
@@ -12,7 +13,8 @@
 //! assert_eq!(server.counts().requests, 0);
 //! ```
 //!
-//! A thread for each connection, on loopback, on a port that the kernel picks. Everything ends by itself after a minute.
+//! It listens on loopback, on a port that the kernel picks, with a thread for each connection.
+//! Everything ends by itself after a minute.
 #![forbid(unsafe_code)]
 
 pub mod limits;

@@ -1,10 +1,10 @@
-//! What a script is asked, and what it replies.
+//! Input and output of a script.
 
 use std::time::Duration;
 
 /// A whole response.
 pub const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
-/// One whose body breaks off.
+/// A response whose body is truncated.
 pub const CUT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhel";
 
 /// A request as the script sees it.
@@ -18,24 +18,24 @@ pub struct Asked<'a> {
     pub connection: u64,
     /// Request line and fields.
     pub head: &'a str,
-    /// Since the first connection was accepted.
+    /// Time since the first connection was accepted.
     pub age: Duration,
 }
 
 impl Asked<'_> {
-    /// The number that the client gave the request: its path is `/` and this number.
+    /// The client's own number of the request: its path is `/` and this number.
     pub fn number(&self) -> Option<u64> {
         self.head.split(' ').nth(1)?.strip_prefix('/')?.parse().ok()
     }
 
-    /// The line of a field, without its end.
+    /// The line of a field, without its CRLF.
     pub fn field(&self, name: &str) -> Option<&str> {
         let named = |l: &&str| l.split(':').next().is_some_and(|n| n.eq_ignore_ascii_case(name));
         self.head.lines().find(named)
     }
 }
 
-/// What becomes of the connection after the bytes.
+/// What happens to the connection after the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It stays open.
@@ -46,31 +46,31 @@ pub enum Then {
     Reset,
 }
 
-/// Bytes that follow the first ones.
+/// Bytes that follow the first ones repeatedly.
 #[derive(Clone, Debug)]
 pub struct Again {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The pause before each time.
+    /// The pause before each repetition.
     pub pause: Duration,
     /// How often they are sent.
     pub times: u64,
 }
 
-/// What is sent in return.
+/// What the server sends.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// The pause before the first byte.
     pub after: Duration,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// More bytes behind them.
+    /// Bytes that follow.
     pub again: Option<Again>,
-    /// What becomes of the connection.
+    /// What happens to the connection.
     pub then: Then,
-    /// By the server's own count something was wrong with this reply.
+    /// In the server's own count, this reply was faulty.
     pub broken: bool,
-    /// By the server's own count the request was served: a whole and right response of its own left.
+    /// In the server's own count, the request was served: a complete, correct response left.
     pub served: bool,
 }
 
@@ -86,27 +86,27 @@ impl Reply {
         Reply { after: Duration::ZERO, bytes, again: None, then: Then::Keep, broken: false, served: true }
     }
 
-    /// These bytes, which are not as they should be.
+    /// These bytes, which are faulty.
     pub fn broken(bytes: impl Into<Vec<u8>>, then: Then) -> Reply {
         Reply { then, broken: true, served: false, ..Reply::with(bytes) }
     }
 
-    /// These bytes, in which a good response is, and something beside it.
+    /// These bytes, which contain a good response and something else.
     pub fn odd(bytes: impl Into<Vec<u8>>) -> Reply {
         Reply { broken: true, ..Reply::with(bytes) }
     }
 
-    /// After these bytes.
+    /// Sets what follows these bytes.
     pub fn then(self, then: Then) -> Reply {
         Reply { then, ..self }
     }
 
-    /// Not at once.
+    /// Delays the reply.
     pub fn after(self, after: Duration) -> Reply {
         Reply { after, ..self }
     }
 
-    /// More bytes follow.
+    /// Adds bytes that follow.
     pub fn again(self, bytes: impl Into<Vec<u8>>, pause: Duration, times: u64) -> Reply {
         Reply { again: Some(Again { bytes: bytes.into(), pause, times }), ..self }
     }

@@ -1,4 +1,4 @@
-//! The threads of a server: one that accepts, one for each connection.
+//! The threads of a server: one that accepts, and one for each connection.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use crate::limits::{CLOSING, CONNECTIONS, LIFE, REQUEST_BYTES, TICK};
 use crate::reply::{Again, Asked, Reply, Then};
 use crate::tally::{Counts, Numbers, Tally};
 
-/// Connections that wait to be accepted, where nothing else is said.
+/// Default backlog.
 const BACKLOG: i32 = 1024;
 
 /// How connections are accepted.
@@ -25,21 +25,21 @@ pub enum Accept {
     All,
     /// None.
     Never {
-        /// So many fit into the queue.
+        /// The backlog.
         backlog: i32,
     },
-    /// All, but not before this pause.
+    /// All, after this pause.
     After(Duration),
 }
 
-/// What a server does beside replying.
+/// What a server does besides replying.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
     /// How connections are accepted.
     pub accept: Accept,
-    /// What is sent on each connection before any request.
+    /// Bytes sent on each connection before any request.
     pub greeting: &'static [u8],
-    /// What is sent on a connection that was idle for so long; then it is closed.
+    /// Bytes sent on a connection that was idle for this long, before it is closed.
     pub when_idle: Option<(Duration, &'static [u8])>,
 }
 
@@ -53,20 +53,20 @@ struct State {
     open: Mutex<HashMap<u64, TcpStream>>,
     tally: Mutex<Tally>,
     first: OnceLock<Instant>,
-    /// Since when nobody listens, and for how long it was so before.
+    /// Since when the server has been down, and its total downtime before.
     down: Mutex<(Option<Instant>, Duration)>,
 }
 
 type Script = Arc<dyn Fn(&Asked<'_>) -> Reply + Send + Sync>;
 
-/// A server. It ends when dropped.
+/// A running server. Dropping it stops it.
 pub struct Broken {
     address: SocketAddr,
     state: Arc<State>,
     script: Script,
     manner: Manner,
     begun: Instant,
-    /// The queue of one that accepts nothing.
+    /// The listening socket of a server that accepts nothing.
     _queue: Option<Socket>,
 }
 
@@ -81,20 +81,20 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Broken {
-    /// One that replies as the script says.
+    /// Starts a server that replies as the script says.
     pub fn start(script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
         Broken::with(Manner::default(), script)
     }
 
-    /// One that accepts connections in its own way.
+    /// Starts a server with its own way of accepting connections.
     pub fn accepting(accept: Accept, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
         Broken::with(Manner { accept, ..Manner::default() }, script)
     }
 
-    /// One that does more than reply.
+    /// Starts a server that does more than reply.
     ///
     /// # Panics
-    /// When loopback has no port left.
+    /// Loopback has no free port.
     pub fn with(manner: Manner, script: impl Fn(&Asked<'_>) -> Reply + Send + Sync + 'static) -> Broken {
         let backlog = match manner.accept {
             Accept::Never { backlog } => backlog,
@@ -117,24 +117,24 @@ impl Broken {
         broken
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as a URL.
+    /// The URL of the listening address.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn counts(&self) -> Counts {
         let load = |n: &AtomicU64| n.load(Ordering::SeqCst);
         let s = &self.state;
         Counts { connections: load(&s.connections), requests: load(&s.requests), broken: load(&s.broken) }
     }
 
-    /// What it did to requests by their numbers.
+    /// Counts requests by their numbers.
     pub fn numbers(&self) -> Numbers {
         lock(&self.state.tally).numbers()
     }
@@ -144,7 +144,7 @@ impl Broken {
         self.state.first.get().copied()
     }
 
-    /// As if the process were killed: nobody listens, and connections are reset.
+    /// Acts like a killed process: stops listening and resets connections.
     pub fn kill(&self) {
         self.state.stop.store(true, Ordering::SeqCst);
         let begun = Instant::now();
@@ -157,21 +157,21 @@ impl Broken {
         lock(&self.state.down).0 = Some(Instant::now());
     }
 
-    /// How long nobody listened.
+    /// Total time without a listener.
     pub fn downtime(&self) -> Duration {
         self.downtime_until(Instant::now())
     }
 
-    /// The same, had one looked at this time.
+    /// The downtime as of `end`.
     pub fn downtime_until(&self, end: Instant) -> Duration {
         let down = lock(&self.state.down);
         down.1 + down.0.map_or(Duration::ZERO, |since| end.saturating_duration_since(since))
     }
 
-    /// The same again on the same port.
+    /// Starts listening again on the same port.
     ///
     /// # Panics
-    /// When another process has taken the port.
+    /// Another process has taken the port.
     pub fn restart(&self) {
         self.state.stop.store(false, Ordering::SeqCst);
         let socket = listen(self.address, BACKLOG).expect("the port is free again");
@@ -220,7 +220,7 @@ fn listen(at: SocketAddr, backlog: i32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Closes at once, with RST.
+/// Closes at once, with a reset.
 fn reset(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     let _ = stream.shutdown(Shutdown::Read);
@@ -252,7 +252,7 @@ fn take(stream: TcpStream, state: &Arc<State>, script: &Script, manner: &Arc<Man
     });
 }
 
-/// One connection.
+/// The state of one connection.
 struct Talk {
     connection: u64,
     state: Arc<State>,
@@ -261,7 +261,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// Answers requests until the script or the peer ends it.
+    /// Responds to requests until the script or the peer ends the connection.
     fn converse(&self, mut stream: &TcpStream) -> Then {
         if stream.write_all(self.manner.greeting).is_err() {
             return Then::Close;
@@ -302,7 +302,7 @@ impl Talk {
                 lock(&state.tally).note(number, served);
             }
         };
-        // Before the reply: it may last longer than the client does.
+        // Counted before the reply, which may outlast the client.
         note(false);
         thread::sleep(reply.after);
         let sent = self.send(stream, &reply);
@@ -310,7 +310,7 @@ impl Talk {
         if sent { reply.then } else { Then::Close }
     }
 
-    /// Says whether all of it left.
+    /// Returns whether all of it was sent.
     fn send(&self, mut stream: &TcpStream, reply: &Reply) -> bool {
         let mut sent = stream.write_all(&reply.bytes).is_ok();
         let begun = Instant::now();
@@ -326,7 +326,7 @@ impl Talk {
     }
 }
 
-/// The next whole request: its head. The body is thrown away.
+/// The head of the next complete request. Its body is dropped.
 fn take_request(carry: &mut Vec<u8>) -> Option<String> {
     let end = carry.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&carry[..end]).into_owned();

@@ -1,30 +1,30 @@
-//! What a server counts of itself.
+//! The server's own counters.
 
 use std::collections::HashMap;
 
 use crate::limits::NUMBERS;
 
-/// What a server counted.
+/// Counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that it accepted.
+    /// Connections accepted.
     pub connections: u64,
-    /// Requests that it read, one that came twice counted twice.
+    /// Requests read; a repeated one counts again.
     pub requests: u64,
-    /// Replies in which something was wrong.
+    /// Faulty replies.
     pub broken: u64,
 }
 
-/// Requests by the numbers that the client gave them: one that came twice counts once.
+/// Requests by the client's numbers: a repeated one counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// Requests that came.
+    /// Requests received.
     pub asked: u64,
-    /// Of these, those that were served at least once.
+    /// Of these, the ones served at least once.
     pub served: u64,
 }
 
-/// Which numbers came, and which were served.
+/// The numbers that arrived, and whether each was served.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(HashMap<u64, bool>);
 

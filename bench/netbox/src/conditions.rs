@@ -1,4 +1,4 @@
-//! What is wrong with the network, as values.
+//! Network conditions as values.
 
 use std::time::Duration;
 
@@ -8,30 +8,32 @@ use crate::rule::Rule;
 /// What happens to frames in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
-    /// How long each frame is under way.
+    /// Delay of each frame.
     pub delay: Duration,
-    /// Up to so much more, evenly spread; frames keep their order.
+    /// Maximum extra delay, uniformly distributed; frames keep their order.
     pub jitter: Duration,
     /// The probability that a frame is lost, 0 to 1.
     pub loss: f64,
     /// The probability that a frame arrives twice, 0 to 1.
     pub duplicate: f64,
-    /// The probability that a frame comes late by [`reorder_by`](Self::reorder_by), behind those sent after it; 0 to 1.
+    /// The probability that a frame is delayed by [`reorder_by`](Self::reorder_by), behind later
+    /// frames; 0 to 1.
     pub reorder: f64,
-    /// How late.
+    /// The delay of a reordered frame.
     pub reorder_by: Duration,
     /// Bits per second, Ethernet headers included.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the rate; a frame that finds it full is lost. `None`: [`limits::DEFAULT_QUEUE`].
+    /// Bytes that may queue for the rate; a frame that finds the queue full is lost. `None`:
+    /// [`limits::DEFAULT_QUEUE`].
     pub queue: Option<usize>,
-    /// Largest IP packet in bytes; a larger one is answered with ICMP (RFC 1191, RFC 8201) and not passed. One that may be
-    /// fragmented is dropped: the box does not fragment.
+    /// Largest IP packet in bytes; ICMP answers a larger one (RFC 1191, RFC 8201), which is
+    /// dropped. A larger packet that may be fragmented is dropped too: the box does not fragment.
     pub mtu: Option<usize>,
-    /// Larger packets vanish without a word.
+    /// Packets above the MTU are dropped without ICMP.
     pub black_hole: bool,
     /// Targeted drops.
     pub drops: Vec<Rule>,
-    /// What chance grows from: the same seed and the same frames have the same fate.
+    /// Determines everything random: the same seed and the same frames have the same fate.
     pub seed: u64,
 }
 
@@ -54,7 +56,7 @@ impl Default for Conditions {
     }
 }
 
-/// Conditions that cannot be.
+/// Invalid conditions.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what} is {value}: {wanted}")]
 pub struct ConditionsError {
@@ -64,7 +66,7 @@ pub struct ConditionsError {
 }
 
 impl Conditions {
-    /// Whether they can be.
+    /// Checks the values.
     ///
     /// # Errors
     /// Names the value and what would be right.

@@ -1,21 +1,21 @@
-//! What can go wrong when a box is made.
+//! Errors of creating a box.
 
 use std::io;
 
 use crate::conditions::ConditionsError;
 
-/// Why there is no box.
+/// Why the box could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NetBoxError {
-    /// The conditions cannot be.
+    /// The conditions are invalid.
     #[error(transparent)]
     Conditions(#[from] ConditionsError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
     /// A thread of the box ended before it was ready.

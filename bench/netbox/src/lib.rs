@@ -1,5 +1,5 @@
-//! A network to test in, for kernels without netem: two namespaces, each with one interface, and between them a box that
-//! delays, loses, repeats, reorders and slows down what they send each other.
+//! A test network for kernels without netem: two namespaces, each with one interface, and between
+//! them a box that delays, loses, duplicates, reorders and throttles their frames.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,9 +16,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The namespaces have no names: processes and open files alone hold them, so that nothing is left when a test is killed.
-//! What thinks ([`Conditions`], the queue, [`Rule`]) does no I/O and runs in virtual time; one thread relays.
-//! Interfaces are TAPs without offloads: each frame that the box sees is a segment of its own with a whole checksum.
+//! The namespaces have no names. Only processes and open files hold them, so that a killed test
+//! leaves nothing behind. The logic ([`Conditions`], the queue, [`Rule`]) does no I/O and runs in
+//! virtual time; one thread relays. Interfaces are TAPs without offloads: each frame that the box
+//! sees is one segment with a complete checksum.
 #![forbid(unsafe_code)]
 
 mod conditions;

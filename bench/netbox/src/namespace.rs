@@ -1,4 +1,5 @@
-//! A network namespace without a name: it lives as long as something is in it or holds it, and so leaves nothing behind.
+//! A network namespace without a name. It lives as long as a process is in it or a file holds it,
+//! and so leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,7 +29,7 @@ pub const SERVER_IP: Ipv4Addr = SERVER.v4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What distinguishes the two sides.
+/// The constants of one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) name: &'static str,
@@ -37,8 +38,8 @@ pub(crate) struct Place {
     pub(crate) mac: Mac,
 }
 
-/// The IPv6 addresses are of the documentation's range (RFC 3849), which programs prefer to IPv4 as they do on the Internet; unique
-/// local ones they would not (RFC 6724, section 2.1).
+/// The IPv6 addresses are from the documentation range (RFC 3849). Programs prefer it to IPv4, as
+/// on the Internet, which they would not do for unique local addresses (RFC 6724, section 2.1).
 pub(crate) const CLIENT: Place = Place {
     name: "client",
     v4: Ipv4Addr::new(10, 99, 1, 1),
@@ -53,20 +54,21 @@ pub(crate) const SERVER: Place = Place {
     mac: [2, 0, 0, 0, 2, 1],
 };
 
-/// One side of the box: a network namespace (and a mount namespace, so that it can have files of its own).
+/// One side of the box: a network namespace, and a mount namespace for files of its own.
 #[derive(Debug)]
 pub struct Namespace {
     place: Place,
     net: File,
     mounts: File,
-    /// Its own thread starts all its processes: they die with it, even when this process is killed.
+    /// A thread that starts all of its processes: they die with it, even if this process is killed.
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
     files: Vec<(PathBuf, tempfile::NamedTempFile)>,
 }
 
 impl Namespace {
-    /// A namespace with one interface, whose other end is the device; `files` lie over those of the machine.
+    /// Creates a namespace with one interface, whose other end is the device; `files` replace those
+    /// of the machine.
     pub(crate) fn new(
         place: Place,
         other: Place,
@@ -91,7 +93,8 @@ impl Namespace {
         Ok((namespace, device))
     }
 
-    /// Its IPv4 address. The whole of its /24 leads to it; a user-space stack may take others from it.
+    /// Its IPv4 address. All of its /24 is routed to it; a user-space stack may use other addresses
+    /// of it.
     pub fn ip(&self) -> Ipv4Addr {
         self.place.v4
     }
@@ -111,19 +114,20 @@ impl Namespace {
         self.place.mac
     }
 
-    /// The files that lie over those of the machine here.
+    /// The files that replace those of the machine.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|(at, _)| at.as_path())
     }
 
-    /// Runs `f` in it, on a thread of its own. Sockets made there belong to the namespace, wherever they are used later.
+    /// Runs `f` in the namespace, on a new thread. Sockets created there belong to the namespace,
+    /// wherever they are used later.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    /// The namespace cannot be entered.
     pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> io::Result<R> {
         std::thread::scope(|s| {
             let inside = s.spawn(|| {
-                // A thread that shares its root and working directory with others may not change its mounts.
+                // A thread that shares its root and working directory may not change its mounts.
                 unshare(CloneFlags::CLONE_FS)?;
                 setns(&self.net, CloneFlags::CLONE_NEWNET)?;
                 setns(&self.mounts, CloneFlags::CLONE_NEWNS)?;
@@ -133,14 +137,15 @@ impl Namespace {
         })
     }
 
-    /// A command that dies with the box, also when the box's process is killed. To be started by [`spawn`](Self::spawn).
+    /// A command that dies with the box, even if the box's process is killed. Start it with
+    /// [`spawn`](Self::spawn).
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut c = Command::new("setpriv");
         c.args(["--pdeathsig", "KILL", "--"]).arg(program);
         c
     }
 
-    /// Starts a command in it.
+    /// Starts a command in the namespace.
     ///
     /// # Errors
     /// As [`Command::spawn`].
@@ -159,10 +164,10 @@ impl Namespace {
         result.recv().map_err(|_| gone())
     }
 
-    /// Runs a command in it to its end and returns what it wrote to standard output.
+    /// Runs a command in the namespace to its end and returns its standard output.
     ///
     /// # Errors
-    /// When it cannot be started or fails; its standard error comes with the error.
+    /// It cannot be started, or it fails; the error includes its standard error.
     pub fn output(&self, mut command: Command) -> io::Result<String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let words = format!("{command:?}");
@@ -174,32 +179,33 @@ impl Namespace {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    /// Sets a kernel setting of the namespace, for instance `net/ipv4/tcp_slow_start_after_idle`.
+    /// Changes a kernel setting of the namespace, for instance
+    /// `net/ipv4/tcp_slow_start_after_idle`.
     ///
     /// # Errors
-    /// When it does not exist in a namespace or the value is refused.
+    /// The setting does not exist in a namespace, or the kernel refuses the value.
     pub fn sysctl(&self, name: &str, value: &str) -> io::Result<()> {
         let path = Path::new("/proc/sys").join(name);
         self.run(|| std::fs::write(&path, value))?
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
 
-    /// TCP ports that somebody listens on here, on whatever address.
+    /// TCP ports with a listener in the namespace, on any address.
     ///
     /// # Errors
-    /// When the kernel's table cannot be read.
+    /// The kernel's table cannot be read.
     pub fn listening(&self) -> io::Result<Vec<u16>> {
         let table = |p| std::fs::read_to_string(p).unwrap_or_default();
         let text = self.run(|| table("/proc/thread-self/net/tcp") + &table("/proc/thread-self/net/tcp6"))?;
         Ok(text.lines().filter_map(listening_port).collect())
     }
 
-    /// Frames that its interface had no room for, so that the box never saw them.
+    /// Frames dropped because its interface had no room, which the box never saw.
     pub(crate) fn missed(&self) -> u64 {
         let text = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"));
         let text = text.and_then(|t| t).unwrap_or_default();
         let row = text.lines().find_map(|l| l.trim().strip_prefix(INTERFACE)?.strip_prefix(':'));
-        // Eight columns of what was received, then bytes, packets, errs, drop.
+        // The columns of what was received: bytes, packets, errs, drop.
         row.and_then(|r| r.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
     }
 }
@@ -208,7 +214,7 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed already.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
     }
@@ -219,12 +225,12 @@ impl Drop for Namespace {
 pub struct Running(Child, bool);
 
 impl Running {
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub fn ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Lets it go on when this is dropped; it still dies with the box.
+    /// Detaches the process: dropping this does not kill it, but the end of the box does.
     pub fn let_go(&mut self) {
         self.1 = false;
     }
@@ -256,10 +262,10 @@ impl Drop for Running {
     }
 }
 
-/// What [`set_up`] makes: the namespace, its mounts, and the other end of its interface.
+/// The result of [`set_up`]: the namespace, its mounts, and the other end of its interface.
 type Made = (File, File, SyncDevice);
 
-/// Makes the namespace of the calling thread.
+/// Creates the namespace of the calling thread.
 fn set_up(place: Place, other: Place, files: &[(PathBuf, PathBuf)]) -> Result<Made, NetBoxError> {
     let io = |what: &str| {
         let what = format!("{} namespace: {what}", place.name);
@@ -282,12 +288,12 @@ fn set_up(place: Place, other: Place, files: &[(PathBuf, PathBuf)]) -> Result<Ma
     Ok((handle("net")?, handle("mnt")?, device))
 }
 
-/// Lays files over those of the machine, for this namespace alone.
+/// Replaces files of the machine, in this namespace only.
 fn own_files(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?;
     for (at, file) in files {
-        // What a link leads to is what gets covered.
+        // For a symbolic link, its target is replaced.
         let target =
             at.canonicalize().map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", at.display())))?;
         mount(Some(file), &target, none, MsFlags::MS_BIND, none)?;
@@ -295,7 +301,7 @@ fn own_files(files: &[(PathBuf, PathBuf)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Addresses, and the other side as a neighbour for good, so that no ARP is in any figure.
+/// Sets addresses, and the other side as a permanent neighbour, so that ARP is in no measurement.
 fn configure(place: Place, other: Place) -> io::Result<()> {
     let lladdr = other.mac.map(|b| format!("{b:02x}")).join(":");
     let mut script = format!(
@@ -339,7 +345,7 @@ fn written(files: &[(PathBuf, String)]) -> Result<Vec<(PathBuf, tempfile::NamedT
     files.iter().map(write).collect::<io::Result<_>>().map_err(|e| NetBoxError::io("temporary file", e))
 }
 
-/// The port of a row of /proc/net/tcp that is a listener.
+/// The port, if a row of /proc/net/tcp is a listener.
 fn listening_port(row: &str) -> Option<u16> {
     let mut columns = row.split_whitespace().skip(1);
     let (local, _, state) = (columns.next()?, columns.next()?, columns.next()?);

@@ -1,4 +1,4 @@
-//! The box: two namespaces and what is between them.
+//! The box: two namespaces and the relay between them.
 
 use std::io::{PipeWriter, Write};
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ pub enum Way {
     Down,
 }
 
-/// What the box did.
+/// Counters of the box.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// From client to server.
     pub up: Counts,
     /// From server to client.
     pub down: Counts,
-    /// Frames that an interface dropped before the box saw them, since it was not woken in time. A run with any is not what it
-    /// says.
+    /// Frames that an interface dropped before the box saw them, because the relay was woken too
+    /// late. A run with any does not have the stated conditions.
     pub missed: u64,
 }
 
-/// A network between two namespaces. Dropping it ends everything in it.
+/// A network between two namespaces. Dropping it ends all of their processes.
 #[derive(Debug)]
 pub struct NetBox {
     client: Namespace,
@@ -47,7 +47,7 @@ pub struct NetBox {
     real_time: bool,
 }
 
-/// How a box shall be. Without a direction, a setting holds for both.
+/// Settings of a box. A setting without a direction applies to both.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     up: Conditions,
@@ -68,7 +68,7 @@ impl Builder {
         self.both(|c| c.delay = delay)
     }
 
-    /// Up to so much more delay, evenly spread; frames keep their order.
+    /// Maximum extra delay, uniformly distributed; frames keep their order.
     pub fn jitter(self, jitter: Duration) -> Builder {
         self.both(|c| c.jitter = jitter)
     }
@@ -83,7 +83,7 @@ impl Builder {
         self.both(|c| c.duplicate = probability)
     }
 
-    /// The probability that a frame comes late by `by`, behind later ones.
+    /// The probability that a frame is delayed by `by`, behind later ones.
     pub fn reorder(self, probability: f64, by: Duration) -> Builder {
         self.both(|c| (c.reorder, c.reorder_by) = (probability, by))
     }
@@ -93,17 +93,18 @@ impl Builder {
         self.both(|c| c.rate = Some(bits_per_second))
     }
 
-    /// Bytes that may wait for the rate.
+    /// Bytes that may queue for the rate.
     pub fn queue(self, bytes: usize) -> Builder {
         self.both(|c| c.queue = Some(bytes))
     }
 
-    /// Largest IP packet, bytes; for larger ones the box sends "fragmentation needed" as a router would.
+    /// Largest IP packet, bytes; the box answers larger ones with "fragmentation needed", as a
+    /// router would.
     pub fn mtu(self, bytes: usize) -> Builder {
         self.both(|c| c.mtu = Some(bytes))
     }
 
-    /// What exceeds the MTU vanishes without a word.
+    /// Drops packets above the MTU without ICMP.
     pub fn black_hole(self) -> Builder {
         self.both(|c| c.black_hole = true)
     }
@@ -113,7 +114,7 @@ impl Builder {
         self.way(way, |c| c.drops.push(rule))
     }
 
-    /// What chance grows from. The directions get different chance from it.
+    /// Determines everything random. Each direction has its own random sequence.
     pub fn seed(mut self, seed: u64) -> Builder {
         (self.up.seed, self.down.seed) = (seed, seed ^ 0x5555_5555_5555_5555);
         self
@@ -128,23 +129,24 @@ impl Builder {
         self
     }
 
-    /// What the client's programs see at `path` (which must exist), for instance a resolv.conf of its own.
+    /// Replaces the file at `path` (which must exist) for the client's programs, for instance by a
+    /// resolv.conf.
     pub fn client_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
         self.client_files.push((path.into(), text.into()));
         self
     }
 
-    /// The same for the server's programs.
+    /// Replaces a file for the server's programs.
     pub fn server_file(mut self, path: impl Into<PathBuf>, text: impl Into<String>) -> Builder {
         self.server_files.push((path.into(), text.into()));
         self
     }
 
-    /// Builds it.
+    /// Creates the box.
     ///
     /// # Errors
-    /// When conditions cannot be, or this process may not make namespaces and interfaces (that takes root, /dev/net/tun and
-    /// the program `ip`).
+    /// The conditions are invalid, or this process may not create namespaces and interfaces (that
+    /// takes root, /dev/net/tun and the program `ip`).
     pub fn start(self) -> Result<NetBox, NetBoxError> {
         self.up.check()?;
         self.down.check()?;
@@ -173,12 +175,12 @@ impl Builder {
 }
 
 impl NetBox {
-    /// A box that only connects; say what is wrong with it, then [`start`](Builder::start).
+    /// A box without faults; add some, then [`start`](Builder::start).
     pub fn builder() -> Builder {
         Builder::default().seed(1)
     }
 
-    /// Why there can be no box here, if so: for tests that then say that they did not run.
+    /// The reason if no box can be created here, for tests that then report that they did not run.
     pub fn unavailable() -> Option<String> {
         if !nix::unistd::geteuid().is_root() {
             return Some("network namespaces take root".to_owned());
@@ -189,26 +191,27 @@ impl NetBox {
         NetBox::builder().start().err().map(|e| e.to_string())
     }
 
-    /// Where clients run.
+    /// The namespace for clients.
     pub fn client(&self) -> &Namespace {
         &self.client
     }
 
-    /// Where servers run.
+    /// The namespace for servers.
     pub fn server(&self) -> &Namespace {
         &self.server
     }
 
-    /// Whether the relay runs before all ordinary threads of the machine; otherwise delays are as exact as the machine is idle.
+    /// Whether the relay has priority over all ordinary threads; if not, delays are exact only on
+    /// an idle machine.
     pub fn real_time(&self) -> bool {
         self.real_time
     }
 
-    /// From now on these conditions in one direction. Rules count and chance begins anew; what is under way arrives as was
-    /// decided.
+    /// Changes the conditions of one direction. Rules and random numbers restart; frames in flight
+    /// arrive as decided before.
     ///
     /// # Errors
-    /// When they cannot be, or the relay has ended.
+    /// The conditions are invalid, or the relay has ended.
     pub fn change(&self, way: Way, conditions: Conditions) -> Result<(), NetBoxError> {
         conditions.check()?;
         self.order(Order::Change(way as usize, conditions))
@@ -220,7 +223,7 @@ impl NetBox {
         bell.write_all(&[1]).map_err(|e| NetBoxError::io("relay", e))
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn report(&self) -> Report {
         let [up, down] = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         Report { up, down, missed: self.client.missed() + self.server.missed() }
@@ -232,7 +235,7 @@ impl Drop for NetBox {
         let _ = self.order(Order::Stop);
         drop(self.bell.take());
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed already.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,5 @@
-//! Just enough of Ethernet, IP, TCP and UDP to tell frames apart. Whatever is cut short is [`Kind::Other`].
+//! Just enough of Ethernet, IP, TCP and UDP to classify frames. A truncated frame is
+//! [`Kind::Other`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,14 +9,14 @@ pub(crate) const ETHERNET: usize = 14;
 /// A hardware address.
 pub(crate) type Mac = [u8; 6];
 
-/// What a frame is, as far as the box cares.
+/// The properties of a frame that matter to the box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) kind: Kind,
     pub(crate) v6: bool,
     /// Bytes of the IP packet.
     pub(crate) ip_bytes: usize,
-    /// Whether routers must not fragment it (IPv4's DF; always so in IPv6).
+    /// Whether routers must not fragment it (IPv4's DF; always true for IPv6).
     pub(crate) whole: bool,
     pub(crate) flow: Option<Flow>,
 }
@@ -28,12 +29,13 @@ pub(crate) struct Flow {
     pub(crate) udp: bool,
 }
 
-/// The part of a frame that decides.
+/// The part of a frame that decides its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// ARP: the box answers it.
     Arp,
-    /// Neighbour and router discovery of IPv6: passed at once, since it is the link's and not the path's.
+    /// Neighbour and router discovery of IPv6: passed at once, because it belongs to the link and
+    /// not to the path.
     Neighbour,
     Tcp(Tcp),
     Udp,
@@ -43,7 +45,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What matters of a TCP header.
+/// The fields of a TCP header that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tcp {
     pub(crate) sequence: u32,
@@ -62,7 +64,7 @@ fn be32(b: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(b.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Looks at a frame.
+/// Classifies a frame.
 pub(crate) fn parse(frame: &[u8]) -> Packet {
     let other = Packet {
         kind: Kind::Other,
@@ -104,7 +106,7 @@ fn ipv6(ip: &[u8]) -> Option<Packet> {
     Some(Packet { kind, v6: true, ip_bytes: bytes, whole: true, flow })
 }
 
-/// What is above IP, and the two ports where there are any.
+/// The protocol above IP, and its two ports, if any.
 fn above(protocol: u8, body: &[u8]) -> Option<(Kind, Option<(u16, u16)>)> {
     let ports = || Some((be16(body, 0)?, be16(body, 2)?));
     Some(match protocol {
@@ -134,7 +136,7 @@ fn above(protocol: u8, body: &[u8]) -> Option<(Kind, Option<(u16, u16)>)> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    /// A TCP segment in IPv4 with DF set, as an interface would hand it over; checksums are left at 0.
+    /// A TCP segment in IPv4 with DF set, as an interface would send it; checksums stay 0.
     pub(crate) fn tcp(
         from: ([u8; 4], u16),
         to: ([u8; 4], u16),
@@ -156,7 +158,7 @@ pub(crate) mod testing {
         f
     }
 
-    /// From client to server.
+    /// A segment from client to server.
     pub(crate) fn segment(flags: u8, seq: u32, payload: usize) -> Vec<u8> {
         tcp(([10, 99, 1, 1], 4000), ([10, 99, 2, 1], 80), flags, seq, payload)
     }

@@ -1,7 +1,8 @@
-//! One direction of the box, in virtual time: what becomes of a frame, and when it arrives.
+//! One direction of the box, in virtual time: decides the fate of a frame and when it arrives.
 //!
-//! The stages of a frame, in order: targeted drops, the MTU, loss, the queue in front of the link, the link's rate, the delay
-//! line. No I/O and no clock: time comes in as the duration since the box began.
+//! The stages of a frame, in order: targeted drops, the MTU, loss, the queue in front of the link,
+//! the link's rate, the delay line. No I/O and no clock: time is passed in as the duration since
+//! the box was started.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,48 +14,49 @@ use crate::packet::Packet;
 use crate::random::Random;
 use crate::rule::Rules;
 
-/// What became of the frames of one direction.
+/// Counters of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Frames that came in; ARP and neighbour discovery are not counted.
+    /// Frames received; ARP and neighbour discovery are not counted.
     pub received: u64,
-    /// Frames that arrived, duplicates included.
+    /// Frames delivered, including duplicates.
     pub delivered: u64,
     /// Dropped by a rule.
     pub targeted: u64,
-    /// Dropped because they did not fit the MTU.
+    /// Dropped because they exceed the MTU.
     pub too_big: u64,
-    /// Dropped by chance.
+    /// Dropped at random.
     pub lost: u64,
     /// Dropped because the link's queue was full.
     pub queue_full: u64,
-    /// Dropped because too much was under way. Not asked for: a run with any is not what it says.
+    /// Dropped because too many bytes were in flight. Unintended: a run with any does not have the
+    /// stated conditions.
     pub overflow: u64,
-    /// Arrived twice.
+    /// Delivered twice.
     pub duplicated: u64,
-    /// Held back behind later ones.
+    /// Delayed behind later ones.
     pub reordered: u64,
 }
 
 impl Counts {
-    /// All that did not arrive.
+    /// All frames that were not delivered.
     pub fn dropped(&self) -> u64 {
         self.targeted + self.too_big + self.lost + self.queue_full + self.overflow
     }
 }
 
-/// What was decided about a frame.
+/// The fate of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is under way.
+    /// It is in flight.
     Held,
-    /// It is gone; the buffer may be used again.
+    /// It is dropped; its buffer can be reused.
     Dropped(Vec<u8>),
-    /// It is gone, and a router would say so.
+    /// It is dropped, and a router would report that.
     TooBig(Vec<u8>),
 }
 
-/// A frame on the delay line. Ordered by when it is due, then by when it came.
+/// A frame on the delay line, ordered by due time, then by arrival.
 #[derive(Debug)]
 struct Held {
     due: Duration,
@@ -79,15 +81,15 @@ impl Ord for Held {
     }
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug)]
 pub(crate) struct Direction {
     conditions: Conditions,
     rules: Rules,
     random: Random,
-    /// When the link has sent all that waits for it.
+    /// When the link has sent everything queued.
     link_free: Duration,
-    /// When the last frame that kept its order is due.
+    /// When the last frame in order is due.
     last_due: Duration,
     line: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
@@ -96,7 +98,7 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// A direction in which nothing is under way.
+    /// A direction without frames in flight.
     pub(crate) fn new(conditions: Conditions) -> Direction {
         Direction {
             rules: Rules::new(conditions.drops.clone()),
@@ -111,7 +113,8 @@ impl Direction {
         }
     }
 
-    /// From now on these conditions; what is under way arrives as was decided, rules and chance begin anew.
+    /// Changes the conditions. Frames in flight arrive as decided before; rules and random numbers
+    /// restart.
     pub(crate) fn change(&mut self, conditions: Conditions) {
         self.rules = Rules::new(conditions.drops.clone());
         self.random = Random::new(conditions.seed);
@@ -131,10 +134,10 @@ impl Direction {
         self.line.peek().map(|h| h.0.due)
     }
 
-    /// Decides about a frame that came in now.
+    /// Decides the fate of a frame that arrives now.
     pub(crate) fn handle_frame(&mut self, now: Duration, frame: Vec<u8>, packet: &Packet) -> Fate {
         self.counts.received += 1;
-        // Drawn whether they are needed or not, so that one frame's fate does not depend on another's.
+        // Always drawn, so that the fate of one frame does not depend on another's.
         let lost = self.random.happens(self.conditions.loss);
         let twice = self.random.happens(self.conditions.duplicate);
         let late = self.random.happens(self.conditions.reorder);
@@ -176,17 +179,17 @@ impl Direction {
         Fate::Held
     }
 
-    /// Puts a frame of the box's own on the line.
+    /// Puts a frame that the box itself sends on the line.
     pub(crate) fn handle_own(&mut self, now: Duration, frame: Vec<u8>) {
         self.hold(now + self.conditions.delay, frame);
     }
 
-    /// When the link will have sent so many bytes; `None`: its queue is full.
+    /// When the link will have sent this many bytes; `None` if its queue is full.
     fn through_the_link(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         let Some(rate) = self.conditions.rate else { return Some(now) };
         let waits = self.link_free.saturating_sub(now);
         let backlog = waits.as_secs_f64() * rate as f64 / 8.0;
-        // Rounding of times must not cost a frame that just fits.
+        // Rounding of times must not drop a frame that just fits.
         if backlog + bytes as f64 > self.conditions.queue.unwrap_or(limits::DEFAULT_QUEUE) as f64 + 1.0 {
             return None;
         }
@@ -200,7 +203,7 @@ impl Direction {
         self.line.push(Reverse(Held { due, number: self.number, frame }));
     }
 
-    /// The next frame that is due by now.
+    /// The next frame that is due.
     pub(crate) fn poll_deliver(&mut self, now: Duration) -> Option<Vec<u8>> {
         if self.line.peek()?.0.due > now {
             return None;
@@ -220,7 +223,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Sends a segment of `payload` bytes at each of these times; when each arrives, by its sequence number.
+    /// Sends a segment of `payload` bytes at each of these times; returns when each arrives, by its
+    /// sequence number.
     fn arrivals(
         conditions: Conditions,
         times: &[Duration],
@@ -264,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_rate_spaces_frames_by_their_size() {
-        // 1250 bytes at 10 Mbit/s: a millisecond each.
+        // 1250 bytes at 10 Mbit/s take a millisecond each.
         let c = Conditions { rate: Some(10_000_000), ..Conditions::default() };
         let (all, _) = arrivals(c, &at_once(3), 1250 - 54);
         assert_eq!(all, [(0, 2 * MS), (1, 3 * MS), (2, 4 * MS)]);
@@ -353,7 +357,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost that no one asked to lose: what came in has arrived or is counted as dropped.
+        /// No frame is lost unintentionally: each one was delivered or is counted as dropped.
         #[test]
         fn it_adds_up(
             loss in 0.0..0.3f64,

@@ -1,4 +1,4 @@
-//! Chance that a seed repeats: SplitMix64 (Steele, Lea, Flood 2014).
+//! Reproducible random numbers: SplitMix64 (Steele, Lea, Flood 2014).
 
 /// A generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]
@@ -16,13 +16,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, not including, 1.
+    /// From 0 up to, but not including, 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens. Draws a number even when it cannot, so that changing one probability
-    /// leaves the other decisions as they were.
+    /// True with this probability. It always draws a number, so that changing one probability does
+    /// not affect other decisions.
     pub(crate) fn happens(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }

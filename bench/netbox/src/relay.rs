@@ -1,4 +1,5 @@
-//! The thread between the two interfaces: reads frames, asks the directions, writes what is due. It decides nothing.
+//! The thread between the two interfaces: reads frames, asks each direction for their fate, writes
+//! those that are due. It decides nothing itself.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
@@ -20,7 +21,7 @@ use crate::packet::{Kind, parse};
 use crate::queue::{Counts, Direction, Fate};
 use crate::reply;
 
-/// What the relay is told while it runs.
+/// An order to the running relay.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// New conditions for frames from this side.
@@ -28,7 +29,7 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// One interface, and the direction of what it sends.
+/// One interface, and the direction of the frames it sends.
 pub(crate) struct Side {
     pub(crate) place: Place,
     pub(crate) device: SyncDevice,
@@ -39,12 +40,12 @@ pub(crate) struct Side {
 pub(crate) struct Relay {
     pub(crate) sides: [Side; 2],
     pub(crate) orders: Receiver<Order>,
-    /// Readable when there is an order.
+    /// Readable if an order waits.
     pub(crate) bell: PipeReader,
     pub(crate) counts: Arc<Mutex<[Counts; 2]>>,
     spare: Vec<Vec<u8>>,
     start: Instant,
-    /// Frames that an interface did not take.
+    /// Frames that an interface refused.
     refused: [u64; 2],
 }
 
@@ -58,7 +59,7 @@ impl Relay {
         Relay { sides, orders, bell, counts, spare: Vec::new(), start: Instant::now(), refused: [0; 2] }
     }
 
-    /// Relays until told to stop.
+    /// Relays until it is stopped.
     pub(crate) fn run(mut self) {
         loop {
             let busy = self.read(0) | self.read(1);
@@ -66,7 +67,7 @@ impl Relay {
             self.publish();
             match self.wait(busy) {
                 Ok(true) => {}
-                // Nothing works without poll: the box is at its end.
+                // Without poll nothing works: the box ends.
                 Ok(false) | Err(_) => return,
             }
         }
@@ -76,7 +77,7 @@ impl Relay {
         self.start.elapsed()
     }
 
-    /// Takes frames from one side; whether there may be more.
+    /// Reads frames from one side; returns whether there may be more.
     fn read(&mut self, from: usize) -> bool {
         for _ in 0..FRAMES_PER_TURN {
             let mut frame = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FRAME_BYTES));
@@ -182,7 +183,7 @@ impl Relay {
         if !rung {
             return Ok(true);
         }
-        // One byte for each order; the end of the pipe is the end of the box.
+        // Each order is one byte; the end of the pipe ends the box.
         if self.bell.read(&mut [0])? == 0 {
             return Ok(false);
         }
@@ -194,8 +195,8 @@ impl Relay {
     }
 }
 
-/// Asks the kernel to wake this thread at once when it is due, whatever else runs; whether it agreed. Without it a box on a
-/// busy machine delays by milliseconds more than asked.
+/// Asks the kernel to schedule this thread before all others; returns whether it agreed. Otherwise
+/// a box on a busy machine adds milliseconds to each delay.
 pub(crate) fn prefer_this_thread() -> bool {
     let _ = set_timerslack(1);
     let mut chrt = Command::new("chrt");

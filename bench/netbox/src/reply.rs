@@ -1,17 +1,19 @@
-//! What the box says itself: whose hardware address it is (ARP, RFC 826), and that a packet was too big (RFC 1191, RFC 8201).
+//! Frames that the box itself sends: ARP replies (RFC 826), and messages that a packet was too big
+//! (RFC 1191, RFC 8201).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::packet::{ETHERNET, Mac};
 
-/// The address of the router that the box plays.
+/// The address of the router that the box acts as.
 pub(crate) const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 254);
-/// The same for IPv6.
+/// Its IPv6 address.
 pub(crate) const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe);
 /// Its hardware address.
 pub(crate) const ROUTER_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 
-/// The answer to an ARP request for an address of `theirs` (the other side's range); `None`: it is not ours to answer.
+/// The answer to an ARP request for an address of `theirs` (the other side's range); `None` for
+/// other addresses.
 pub(crate) fn arp(request: &[u8], theirs: Mac, is_theirs: impl Fn(Ipv4Addr) -> bool) -> Option<Vec<u8>> {
     let body = request.get(ETHERNET..ETHERNET + 28)?;
     // Ethernet, IPv4, request.
@@ -33,7 +35,7 @@ pub(crate) fn arp(request: &[u8], theirs: Mac, is_theirs: impl Fn(Ipv4Addr) -> b
     Some(out)
 }
 
-/// What a router answers to `frame`, which does not fit `mtu`.
+/// A router's answer to `frame`, which exceeds `mtu`.
 pub(crate) fn too_big(frame: &[u8], v6: bool, mtu: usize) -> Option<Vec<u8>> {
     let ip = frame.get(ETHERNET..)?;
     let mut out = Vec::with_capacity(600);

@@ -1,4 +1,4 @@
-//! Targeted drops: "the first SYN", "the third data segment of each connection", "all that is IPv6".
+//! Targeted drops: "the first SYN", "the third data segment of each connection", "all IPv6".
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -7,11 +7,12 @@ use std::str::FromStr;
 use crate::limits::FLOWS;
 use crate::packet::{Flow, Kind, Packet};
 
-/// Which frames are dropped: `KIND[=WHICH][/flow]`.
+/// Selects frames to drop: `KIND[=WHICH][/flow]`.
 ///
-/// `KIND` is `syn`, `syn-ack`, `data` (TCP with bytes), `ack` (TCP with nothing but an ACK), `fin`, `rst`, `tcp`, `udp`,
-/// `icmp`, `too-big`, `ipv4`, `ipv6` or `any`. `WHICH` is `N` (the N-th from 1, as if nothing else were written), `N-M`,
-/// `every:N` or `all`. With `/flow` each connection counts its own, from its SYN on.
+/// `KIND` is `syn`, `syn-ack`, `data` (TCP with bytes), `ack` (TCP with nothing but an ACK), `fin`,
+/// `rst`, `tcp`, `udp`, `icmp`, `too-big`, `ipv4`, `ipv6` or `any`. `WHICH` is `N` (the N-th,
+/// counted from 1; `1` is the default), `N-M`, `every:N` or `all`. With `/flow` each connection has
+/// its own count, from its SYN on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     kind: RuleKind,
@@ -54,7 +55,7 @@ const KINDS: [(&str, RuleKind); 13] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
-    /// From the first to the last of these, counted from 1.
+    /// From the first to the last number, counted from 1.
     Range(u64, u64),
     Every(u64),
     All,
@@ -94,7 +95,7 @@ impl Rule {
     }
 }
 
-/// A rule that is not understood.
+/// A rule that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no frames: KIND[=WHICH][/flow] with KIND one of {kinds}, WHICH N, N-M, every:N or all, as in syn=1, \
@@ -146,20 +147,20 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Rules with what they have counted.
+/// Rules and their counters.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     rules: Vec<Rule>,
-    /// Of all flows together.
+    /// Counts over all flows.
     counted: Vec<u64>,
     flows: HashMap<Flow, Counted>,
-    /// Oldest first.
+    /// Flows, the oldest first.
     order: VecDeque<Flow>,
 }
 
 #[derive(Debug)]
 struct Counted {
-    /// The sequence number of its SYN: another one is another connection of the same ports.
+    /// The sequence number of its SYN: another number means another connection with the same ports.
     began: Option<u32>,
     of_rule: Vec<u64>,
 }
@@ -169,7 +170,7 @@ impl Rules {
         Rules { counted: vec![0; rules.len()], rules, ..Rules::default() }
     }
 
-    /// Whether a rule drops this packet. Each rule counts, whatever the others say.
+    /// Whether a rule drops this packet. Each rule counts, whatever the others decide.
     pub(crate) fn drop(&mut self, p: &Packet) -> bool {
         if self.rules.is_empty() {
             return false;
@@ -227,7 +228,7 @@ mod tests {
         Rules::new(text.split(' ').map(|r| r.parse().expect("a rule")).collect())
     }
 
-    /// One letter for each frame: x dropped, . not.
+    /// One letter for each frame: x dropped, . passed.
     fn fates(rules: &mut Rules, frames: &[Vec<u8>]) -> String {
         frames.iter().map(|f| if rules.drop(&parse(f)) { 'x' } else { '.' }).collect()
     }

@@ -1,4 +1,4 @@
-//! The box with the kernel's TCP on both sides. Takes root; says by name when it did not run.
+//! The box with the kernel's TCP on both sides. Needs root; each test reports if it did not run.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_netbox::{Builder, Conditions, NetBox, Way};
 
 const MS: Duration = Duration::from_millis(1);
-/// A test that waits longer than this hangs.
+/// Timeout after which a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn start(builder: Builder) -> Option<NetBox> {
@@ -37,7 +37,7 @@ fn connect(net: &NetBox, to: SocketAddr) -> TcpStream {
     s
 }
 
-/// Sends `bytes` from server to client and counts what comes.
+/// Sends `bytes` from server to client; returns how many arrived.
 fn transfer(net: &NetBox, bytes: usize) -> usize {
     let (listener, at) = listen(net);
     let sender = std::thread::spawn(move || {
@@ -63,7 +63,7 @@ fn delay_is_added_each_way() {
         shortest = shortest.min(begin.elapsed());
         listener.accept().expect("a connection");
     }
-    // A lower bound alone: how much later it may be depends on the machine.
+    // Only a lower bound: the upper one depends on the machine.
     assert!(shortest >= 40 * MS, "{shortest:?}");
 }
 
@@ -126,7 +126,7 @@ fn conditions_change_while_it_runs() {
     assert_eq!(server.recv(&mut buffer).expect("it comes"), 3);
     let dead = Conditions { drops: vec!["udp=all".parse().expect("a rule")], ..Conditions::default() };
     net.change(Way::Up, dead).expect("it runs");
-    // The order is taken in the relay's next turn: until then a frame may still pass.
+    // The relay reads the order in its next turn: until then a frame may still pass.
     let start = Instant::now();
     while net.report().up.targeted == 0 {
         client.send_to(b"two", to).expect("it goes");
@@ -192,7 +192,7 @@ fn nothing_is_left_when_it_goes() {
     let pid = sleep.id();
     sleep.let_go();
     drop(net);
-    // Killed by the kernel, since the thread that started it has ended.
+    // The kernel killed it, because the thread that started it has ended.
     let start = Instant::now();
     while !sleep.ended() {
         assert!(start.elapsed() < PATIENCE, "{pid} lives on");

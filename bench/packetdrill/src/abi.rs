@@ -1,11 +1,13 @@
-//! Functions of C's library as packetdrill calls them: `__wrap_X` takes the place of `X` where packetdrill is linked with
-//! `--wrap=X`. Here pointers become values; what is not of this world's goes on to the C library itself.
+//! Functions of the C library as packetdrill calls them: `__wrap_X` replaces `X` where packetdrill
+//! is linked with `--wrap=X`. They convert pointers to values, and pass calls on foreign
+//! descriptors to the C library.
 //!
-//! `open`, `fcntl` and `ioctl` have a variable number of arguments in C. Where this is built for (x86-64 and AArch64, Linux) the
-//! third is passed like that of an ordinary function; one that was not given is not looked at.
+//! `open`, `fcntl` and `ioctl` are variadic in C. On the supported platforms (Linux on x86-64 and
+//! AArch64) the third argument is passed like that of an ordinary function. If the caller gave
+//! none, it is not used.
 //!
-//! SAFETY, for all of them: packetdrill calls them as it would call the C library, so a pointer is null or points to what the
-//! manual page of the function says, for as long as the call takes.
+//! SAFETY, for all of them: packetdrill calls them as it would call the C library, so a pointer is
+//! null or points to what the function's manual page says, as long as the call lasts.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -19,7 +21,7 @@ use linerate_net::Time;
 use crate::shell;
 use crate::world::{Answer, World};
 
-/// What packetdrill is to be linked with `--wrap` for.
+/// The functions that packetdrill must be linked with `--wrap` for.
 pub const WRAPPED: [&str; 29] = [
     "accept",
     "bind",
@@ -55,21 +57,21 @@ pub const WRAPPED: [&str; 29] = [
 /// The one interface's name and number.
 const NAME: &[u8; 5] = b"tun0\0";
 const INDEX: c_int = 1;
-/// <linux/sockios.h>: when the last packet came.
+/// <linux/sockios.h>: when the last packet arrived.
 const SIOCGSTAMP: c_ulong = 0x8906;
 const TUNSETIFF: c_ulong = 0x4004_54ca;
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 static TICKS: AtomicI64 = AtomicI64::new(0);
 
-/// The world, made by the first call.
+/// Calls the world, which the first call creates.
 fn with<T>(ask: impl FnOnce(&mut World) -> T) -> T {
     let mut guard: MutexGuard<'_, Option<World>> = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
     let world = guard.get_or_insert_with(|| World::new().unwrap_or_else(|error| give_up(&error.to_string())));
     ask(world)
 }
 
-/// packetdrill cannot go on.
+/// Ends packetdrill with an error.
 fn give_up(why: &str) -> ! {
     eprintln!("linerate: {why}");
     std::process::exit(1)
@@ -79,10 +81,10 @@ fn is_ours(fd: c_int) -> bool {
     with(|world| world.has(fd))
 }
 
-/// A call's result the way of C: -1 and errno when it failed.
+/// Returns a result as C does: -1 and errno on failure.
 fn told(answer: Answer) -> i64 {
     answer.unwrap_or_else(|errno| {
-        // SAFETY: the C library's own place for this thread.
+        // SAFETY: errno is the C library's own location for this thread.
         unsafe { *libc::__errno_location() = errno };
         -1
     })
@@ -187,7 +189,7 @@ extern "C" fn __wrap_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
 unsafe extern "C" fn __wrap_bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: as the manual page says.
     let at = unsafe { address(at, len) };
-    // A packet socket is bound to the one interface there is.
+    // A packet socket is bound to the only interface.
     told_int(at.map_or(Ok(0), |at| with(|world| world.bind(fd, at))))
 }
 
@@ -228,7 +230,7 @@ unsafe extern "C" fn __wrap_read(fd: c_int, out: *mut c_void, len: usize) -> isi
         return unsafe { libc::read(fd, out, len) };
     }
     if with(|world| world.is_interface(fd)) {
-        // What leaves is read from the packet socket; here its queue is only emptied.
+        // Sent packets are read from the packet socket; this only empties the interface's queue.
         return 1;
     }
     // SAFETY: the caller's own arguments.
@@ -324,11 +326,11 @@ extern "C" fn __wrap_setsockopt(
     _len: socklen_t,
 ) -> c_int {
     let always = match (level, name) {
-        // An address is free at once, and Nagle's algorithm is off.
+        // Addresses are reusable at once, and Nagle's algorithm is off anyway.
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) | (libc::IPPROTO_TCP, libc::TCP_NODELAY) => true,
-        // Switched off, which is how ACKs are.
+        // Switching quick ACKs off is the default here.
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => true,
-        // Of the packet socket.
+        // An option of the packet socket.
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => true,
         _ => false,
     };
@@ -380,7 +382,7 @@ unsafe extern "C" fn __wrap_recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
         return unsafe { libc::recvmsg(fd, msg, flags) };
     }
     let Some(packet) = with(World::read_packet) else { give_up("no packet came") };
-    // SAFETY: as the manual page says, with one piece of memory and room for an address.
+    // SAFETY: as the manual page says, with one buffer and room for an address.
     unsafe {
         let iovec { iov_base, iov_len } = *(*msg).msg_iov;
         let count = packet.len().min(iov_len);
@@ -400,7 +402,7 @@ unsafe extern "C" fn __wrap_recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
 unsafe extern "C" fn __wrap_system(command: *const c_char) -> c_int {
     // SAFETY: as the manual page says.
     let command = unsafe { CStr::from_ptr(command) }.to_string_lossy();
-    // A status as wait(2) has it.
+    // A status as wait(2) encodes it.
     with(|world| shell::run(world, &command)) << 8
 }
 
@@ -424,7 +426,7 @@ extern "C" fn __wrap_sleep(seconds: c_uint) -> c_uint {
     0
 }
 
-/// Each look is another tick, so that nobody waits for one.
+/// Each call advances the tick, so that no caller waits for one.
 #[unsafe(no_mangle)]
 extern "C" fn __wrap_times(_out: *mut c_void) -> c_long {
     TICKS.fetch_add(1, Ordering::Relaxed)
@@ -435,7 +437,7 @@ extern "C" fn __wrap_if_nametoindex(_name: *const c_char) -> c_uint {
     INDEX as c_uint
 }
 
-/// No address is this machine's, so none is in the way of a script's.
+/// No address belongs to this machine, so none conflicts with a script's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_getifaddrs(out: *mut *mut c_void) -> c_int {
     // SAFETY: as the manual page says.
@@ -446,7 +448,7 @@ unsafe extern "C" fn __wrap_getifaddrs(out: *mut *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn __wrap_freeifaddrs(_list: *mut c_void) {}
 
-/// Time is virtual: nothing has to be quick.
+/// Time is virtual, so memory need not be locked.
 #[unsafe(no_mangle)]
 extern "C" fn __wrap_mlockall(_flags: c_int) -> c_int {
     0

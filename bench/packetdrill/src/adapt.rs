@@ -1,26 +1,28 @@
-//! FreeBSD's scripts, made fit for another stack: what they say of FreeBSD's switches, buffers and order of options is taken out,
-//! what they say of TCP stays. The same rules for every stack that is looked at.
+//! Adapts FreeBSD's scripts to other stacks: removes what concerns FreeBSD's switches, buffers and
+//! order of options, and keeps what concerns TCP. All stacks get the same rules.
 
-/// What we scale windows by, and Linux with 6 MiB of receive buffer.
+/// Our window scale, which is also Linux's with 6 MiB of receive buffer.
 const SHIFT: &str = "wscale 7";
 
 /// FreeBSD's windows: 64 KiB, rounded up to segments of 1460 and of 1440 bytes.
 const WINDOWS: [u32; 2] = [65_700, 66_240];
 
-/// How far times may be off.
+/// Tolerance of times.
 const TOLERANCE_US: u32 = 100_000;
 
-/// A script for others than FreeBSD.
+/// Adapts a script to stacks other than FreeBSD.
 ///
-/// * `sysctl`, `tcpdrop` and Python over FreeBSD's `tcp_info` are left out. What a switch changed, the expected segments tell.
-/// * `sockstat | grep` becomes `sockstat STATE COUNT`. CLOSED is left out: Linux does not list such sockets.
-/// * The size of FreeBSD's receive buffer is not asked for.
-/// * Segments that are expected have any window but a closed one.
-/// * Segments at the edge of FreeBSD's window, which is a whole number of segments, are at the edge of the 65,535 bytes that it
-///   tells.
-/// * The options of SYNs that are expected have Linux's order and shift; what is offered stays.
-/// * Accepted sockets have TCP_QUICKACK off (Linux answers the first segments at once), and times may differ by 100 ms: stacks
-///   delay ACKs differently.
+/// * `sysctl`, `tcpdrop` and Python over FreeBSD's `tcp_info` are left out. The expected segments
+///   show what a switch changed.
+/// * `sockstat | grep` becomes `sockstat STATE COUNT`. CLOSED is left out: Linux does not list such
+///   sockets.
+/// * The size of FreeBSD's receive buffer is not checked.
+/// * Expected segments may have any window except a closed one.
+/// * Segments at the edge of FreeBSD's window, which is a whole number of segments, move to the
+///   edge of the announced 65,535 bytes.
+/// * The options of expected SYNs have Linux's order and shift; offered options stay.
+/// * Accepted sockets have TCP_QUICKACK off (Linux acknowledges the first segments at once), and
+///   times may differ by 100 ms: stacks delay ACKs differently.
 pub fn adapt(script: &str) -> String {
     let mut out = String::with_capacity(script.len());
     for line in script.lines() {
@@ -28,7 +30,7 @@ pub fn adapt(script: &str) -> String {
         if let Some(line) = adapt_line(code) {
             out.push_str(&line);
         } else {
-            // Times are counted from one event to the next.
+            // Times are relative to the previous event.
             out.push_str(&code[..code.find(['`', 'g', '%']).unwrap_or(0)]);
             out.push_str("`true`");
         }
@@ -70,7 +72,7 @@ fn adapt_line(code: &str) -> Option<String> {
     }
 }
 
-/// A segment of the peer's.
+/// A segment that the peer sends.
 fn adapt_sent(segment: &str) -> String {
     let Some(numbers) = segment.split_whitespace().find(|word| word.contains(':')) else {
         return segment.to_owned();
@@ -104,7 +106,8 @@ fn adapt_expected(segment: &str) -> String {
     let mut words = head.split_whitespace().peekable();
     let mut kept: Vec<&str> = Vec::new();
     while let Some(word) = words.next() {
-        // A count may stand before the next word without a space; `win 0` tells that the window is closed, or a reset.
+        // The next word may follow a count without a space. `win 0` means a closed window, or a
+        // reset.
         if word == "win" && words.peek().is_some_and(|size| *size != "0") {
             words.next();
         } else {
@@ -126,7 +129,7 @@ fn segment_with(head: &str, options: Option<String>) -> String {
     options.map_or_else(|| head.to_owned(), |options| format!("{head} {options}"))
 }
 
-/// The options of a SYN, in the order of Linux. One with others stays as it is.
+/// The options of a SYN, in Linux's order. Unknown options are left as they are.
 fn adapt_offer(options: &str) -> String {
     let all: Vec<&str> = options.split(',').map(str::trim).collect();
     let known = ["mss ", "wscale ", "sackOK", "TS ", "nop", "eol"];

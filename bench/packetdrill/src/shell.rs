@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::world::World;
 
-/// The exit code of a command: of the few that mean something to this world.
+/// Runs a command and returns its exit code. Only a few commands affect this world.
 pub(crate) fn run(world: &mut World, command: &str) -> i32 {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
@@ -16,7 +16,7 @@ pub(crate) fn run(world: &mut World, command: &str) -> i32 {
                 0
             })
         }
-        // There is one way.
+        // There is only one route.
         ["ip", "route", ..] => 0,
         ["ifconfig", _, "mtu", mtu] => mtu.parse().map_or(1, |mtu| {
             world.set_mtu(mtu);

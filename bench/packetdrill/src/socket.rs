@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 
 use linerate_net::{Conn, Data, Listener, NetError};
 
-/// A descriptor that is not the kernel's.
+/// A descriptor that does not belong to the kernel.
 pub(crate) enum Descriptor {
-    /// The interface: what is written to it comes to the stack.
+    /// The interface: packets written to it reach the stack.
     Interface,
-    /// A packet socket: what the stack sends is read from it.
+    /// A packet socket: the stack's packets are read from it.
     Packets,
-    /// One that is only asked about the interface.
+    /// A socket only used to configure the interface.
     Control,
     /// A TCP socket.
     Tcp(Socket),
@@ -24,7 +24,7 @@ pub(crate) struct Socket {
     pub(crate) role: Role,
 }
 
-/// What became of a socket.
+/// The state of a socket.
 pub(crate) enum Role {
     Fresh,
     Listens(Listening),
@@ -33,22 +33,23 @@ pub(crate) enum Role {
 
 pub(crate) struct Listening {
     pub(crate) listener: Listener,
-    /// Accepted by the stack, and not by the application; with what came for them.
+    /// Connections that the stack accepted and the application did not, with their first data.
     pub(crate) queue: VecDeque<(Conn, SocketAddr, Option<Data>)>,
 }
 
-/// A connection as the application has it.
+/// A connection as the application sees it.
 pub(crate) struct Connection {
     pub(crate) conn: Conn,
     pub(crate) peer: SocketAddr,
     pub(crate) connected: bool,
-    /// A claim on bytes, the end or a failure.
+    /// A claim on received bytes, the end or a failure.
     pub(crate) claim: Option<Data>,
-    /// Taken from the stack, and not yet by the application.
+    /// Bytes taken from the stack that the application has not read.
     pub(crate) inbox: VecDeque<u8>,
     pub(crate) ended: bool,
     pub(crate) error: Option<NetError>,
-    /// Our side is closed, and the stack has forgotten the connection for the application: how many resets had come by then.
+    /// Our side is closed, and the stack has released the connection: the number of resets received
+    /// by then.
     pub(crate) shut: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ impl Connection {
         Connection { conn, peer, connected, claim: None, inbox, ended: false, error: None, shut: None }
     }
 
-    /// Whether a call that reads has something to say.
+    /// Whether a read would return at once.
     pub(crate) fn is_readable(&self) -> bool {
         let news = self.ended || self.error.is_some() || self.shut.is_some();
         news || self.claim.is_some() || !self.inbox.is_empty()

@@ -1,4 +1,4 @@
-//! The link between the stack and packetdrill's interface, with the only clock there is.
+//! The link between the stack and packetdrill's interface, with the only clock.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,9 +10,9 @@ use linerate_net::{Time, Waker};
 /// A link whose other end is a script.
 pub(crate) struct Wire {
     pub(crate) now: Time,
-    /// To the stack.
+    /// Packets to the stack.
     pub(crate) inbox: VecDeque<Vec<u8>>,
-    /// From the stack, with the time of each.
+    /// Packets from the stack, with their times.
     pub(crate) outbox: VecDeque<(Time, Vec<u8>)>,
     pub(crate) mtu: usize,
     waker: Waker,
@@ -51,7 +51,7 @@ impl Link for Wire {
         Ok(())
     }
 
-    /// Nothing comes by itself, so waiting is a step of the clock.
+    /// No packet comes by itself, so waiting just advances the clock.
     fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
         if self.inbox.is_empty()
             && let Some(until) = until

@@ -1,4 +1,4 @@
-//! The stack, the descriptors that packetdrill has of it, and the clock.
+//! The stack, packetdrill's descriptors, and the clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,38 +15,38 @@ use crate::limits::{BYTES, CALL, IDLE_TURNS, PACKET, TURNS};
 use crate::socket::{Connection, Descriptor, Listening, Role, Socket};
 use crate::wire::Wire;
 
-/// The first descriptor of ours; the kernel's are below.
+/// Our first descriptor; the kernel's are smaller.
 const FIRST: i32 = 1 << 20;
-/// When a script begins.
+/// The time at which a script begins.
 const BEGIN: Time = Time::from_nanos(1_000_000_000_000_000);
 
-/// Ports that are left to us are behind it.
+/// Automatically chosen ports are above this one.
 const PORTS: u16 = 50_000;
 
-/// What a call gives back: a number, or an errno.
+/// The result of a call: a number, or an errno.
 pub type Answer = Result<i64, i32>;
 
-/// Everything behind packetdrill's calls.
+/// The state behind packetdrill's calls.
 pub struct World {
     stack: Stack<Wire>,
     events: Vec<Event>,
     descriptors: HashMap<i32, Descriptor>,
     next: i32,
-    /// When the packet left that was read last.
+    /// When the packet that was last read had left.
     read_at: Time,
     /// The interface's own addresses.
     addresses: Vec<IpAddr>,
-    /// The last port that was chosen.
+    /// The last port that was chosen automatically.
     port: u16,
 }
 
 impl World {
-    /// A machine that listens nowhere yet.
+    /// A machine without listeners.
     ///
     /// # Errors
-    /// When there is no descriptor left.
+    /// No file descriptor is left.
     pub fn new() -> io::Result<World> {
-        // A half-closed connection stays for as long as a script wants.
+        // A half-closed connection stays as long as a script wants.
         let limits = Limits { closing_time: PACKET, ..Limits::default() };
         let options = StackOptions { seed: Some(1), limits, ..StackOptions::default() };
         let stack = Stack::new(Wire::new(BEGIN)?, options);
@@ -59,25 +59,26 @@ impl World {
         self.descriptors.contains_key(&fd)
     }
 
-    /// The time now; reading it takes a microsecond, so that a caller that looks at nothing else sees it pass.
+    /// The current time; each reading advances it by a microsecond, so that a caller that only
+    /// reads the clock sees time pass.
     pub fn clock(&mut self) -> Time {
         let now = self.stack.link().now + Duration::from_micros(1);
         self.stack.link_mut().now = now;
         now
     }
 
-    /// When the packet left that was read last.
+    /// When the packet that was last read had left.
     pub fn read_at(&self) -> Time {
         self.read_at
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn sleep(&mut self, time: Duration) {
         let until = self.stack.link().now + time;
         self.pass_until(until, |_| false);
     }
 
-    /// An address of the interface; the last one of a family is the source of connections.
+    /// Adds an address of the interface; the last one of a family is the source of connections.
     pub fn add_address(&mut self, address: IpAddr) {
         self.addresses.push(address);
     }
@@ -92,7 +93,7 @@ impl World {
         self.add(Descriptor::Interface)
     }
 
-    /// A socket that is no TCP's: `packets` leave there, or it is only asked about the interface.
+    /// Opens another socket: a packet socket, or one that only configures the interface.
     pub fn open_other(&mut self, packets: bool) -> i64 {
         self.add(if packets { Descriptor::Packets } else { Descriptor::Control })
     }
@@ -121,7 +122,7 @@ impl World {
         self.socket(fd)?.connection().ok_or(libc::ENOTCONN)
     }
 
-    /// Lets the stack do what is to be done now.
+    /// Lets the stack do everything that is due now.
     fn settle(&mut self) {
         let mut idle = 0;
         for _ in 0..TURNS {
@@ -134,7 +135,7 @@ impl World {
         }
     }
 
-    /// One turn, whose events are taken to their sockets. Whether there was one.
+    /// Runs one turn and delivers its events to their sockets. Returns whether there were any.
     fn turn(&mut self, until: Time) -> bool {
         let mut events = std::mem::take(&mut self.events);
         // The link never fails.
@@ -145,7 +146,7 @@ impl World {
         any
     }
 
-    /// Time passes until then, or until `done`.
+    /// Lets time pass until then, or until `done`.
     fn pass_until(&mut self, until: Time, done: impl Fn(&World) -> bool) -> bool {
         loop {
             self.settle();
@@ -192,7 +193,7 @@ impl World {
         }
     }
 
-    /// Bytes are kept by the stack until the application asks: its window says so.
+    /// Bytes stay in the stack until the application reads them, so that its window reflects that.
     fn claim(&mut self, conn: Conn, data: Data) {
         let mut data = Some(data);
         self.with(conn, |connection| connection.claim = data.take());
@@ -206,12 +207,12 @@ impl World {
             }
         }
         if let Some(data) = data {
-            // Of one that the application has closed.
+            // The application has closed this connection.
             self.stack.receive(data, |_| {});
         }
     }
 
-    /// Takes what a connection has from the stack.
+    /// Takes a connection's bytes from the stack.
     fn take(&mut self, fd: i32) -> Result<(), i32> {
         let Some(data) = self.connection(fd)?.claim.take() else { return Ok(()) };
         let mut bytes = Vec::new();
@@ -226,7 +227,7 @@ impl World {
         Ok(())
     }
 
-    /// `fcntl`: whether calls may block, and how that is told.
+    /// `fcntl`: reads or sets whether calls may block.
     ///
     /// # Errors
     /// An errno.
@@ -258,7 +259,7 @@ impl World {
         Ok(0)
     }
 
-    /// `getsockname`, of one that is bound.
+    /// `getsockname`, for a bound socket.
     ///
     /// # Errors
     /// An errno.
@@ -283,7 +284,7 @@ impl World {
         Ok(0)
     }
 
-    /// `accept`: the new descriptor and the peer.
+    /// `accept`: returns the new descriptor and the peer.
     ///
     /// # Errors
     /// An errno.
@@ -299,7 +300,7 @@ impl World {
         Ok((accepted, peer))
     }
 
-    /// `connect`. Where a port was bound before, that is not expressible.
+    /// `connect`. A port that was bound before cannot be used.
     ///
     /// # Errors
     /// An errno.
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// Waits a little where a call may block. Who then has nothing would block.
+    /// Waits a little if a call may block. If still nothing is there, the call would block.
     fn wait_for(&mut self, fd: i32, ready: impl Fn(&Socket) -> bool) -> Result<(), i32> {
         self.settle();
         let patience = if self.socket(fd)?.blocking { CALL } else { Duration::ZERO };
@@ -371,7 +372,7 @@ impl World {
         }
     }
 
-    /// Bytes that a connection has for the application, here and in the stack.
+    /// Bytes that wait for the application, here and in the stack.
     fn waiting(&mut self, fd: i32) -> Result<usize, i32> {
         let connection = self.connection(fd)?;
         let (peer, here) = (connection.peer, connection.inbox.len());
@@ -396,7 +397,8 @@ impl World {
         Ok(bytes.len() as i64)
     }
 
-    /// `shutdown`: our side's end, after which the stack reads on by itself. Ends of the reading side alone are not expressible.
+    /// `shutdown`: closes our side; the stack then reads by itself. Shutting down only the reading
+    /// side is not supported.
     ///
     /// # Errors
     /// An errno.
@@ -439,7 +441,7 @@ impl World {
                 Role::Connection(connection) => {
                     self.stack.close(connection.conn, Close::Now);
                     if let Some(data) = connection.claim {
-                        // Each claim is answered, also of one that is closed.
+                        // Every claim must be released, also that of a closed connection.
                         self.stack.receive(data, |_| {});
                     }
                 }
@@ -459,7 +461,7 @@ impl World {
             return Ok(0);
         }
         if self.waiting(fd)? == 0 {
-            // The end, and what came behind it.
+            // The end, and what came after it.
             self.take(fd)?;
             self.settle();
             self.take(fd)?;
@@ -467,7 +469,7 @@ impl World {
         let resets = self.stack.stats().resets_in;
         let connection = self.connection(fd)?;
         let error = connection.error.take().map_or(0, errno);
-        // What becomes of a connection behind its half-close, the stack tells by its counters alone.
+        // After a half-close, only the stack's counters show what becomes of a connection.
         let reset = connection.shut.is_some_and(|before| before < resets);
         if reset {
             connection.shut = Some(resets);
@@ -490,7 +492,7 @@ impl World {
         mss.ok_or(libc::ENOTCONN)
     }
 
-    /// A packet for the stack.
+    /// Delivers a packet to the stack.
     ///
     /// # Errors
     /// An errno.
@@ -501,7 +503,7 @@ impl World {
         Ok(packet.len() as i64)
     }
 
-    /// The next packet of the stack's. `None`: none comes any more.
+    /// The next packet that the stack sends; `None` if no more come.
     pub fn read_packet(&mut self) -> Option<Vec<u8>> {
         let until = self.stack.link().now + PACKET;
         self.pass_until(until, |world| !world.stack.link().outbox.is_empty());
@@ -510,7 +512,8 @@ impl World {
         Some(packet)
     }
 
-    /// Whether so many connections are in a state that `sockstat` knows; `None`: it is not told.
+    /// Whether this many connections are in a state that `sockstat` knows; `None` for an unknown
+    /// state.
     pub fn counts(&mut self, state: &str, count: usize) -> Option<bool> {
         self.settle();
         let (handshakes, remembered) = self.stack.waiting();
@@ -556,7 +559,7 @@ mod tests {
         (world("192.0.2.1"), world("192.0.2.2"))
     }
 
-    /// Everything that has left arrives at the other's.
+    /// Delivers all sent packets in both directions.
     fn exchange(one: &mut World, other: &mut World) {
         for _ in 0..4 {
             one.settle();
@@ -575,7 +578,7 @@ mod tests {
         fd
     }
 
-    /// Two of them, and the calls that scripts make.
+    /// Two worlds, and the calls that scripts make.
     #[test]
     fn a_connection_by_calls() {
         let (mut server, mut client) = worlds();
@@ -593,7 +596,7 @@ mod tests {
         assert_eq!(server.receive(accepted, 100, true).map(|bytes| bytes.len()), Ok(5));
         assert_eq!(server.receive(accepted, 100, false), Ok(b"hello".to_vec()));
         assert_eq!(server.segment(accepted), Ok(1448));
-        // The client ends first, and remembers it.
+        // The client closes first, so it has the TIME_WAIT.
         assert_eq!(client.shutdown(asks, libc::SHUT_WR), Ok(0));
         assert_eq!(client.send(asks, b"more"), Err(libc::EPIPE));
         exchange(&mut client, &mut server);
@@ -613,7 +616,7 @@ mod tests {
         assert_eq!(client.take_error(asks), Ok(i64::from(libc::ECONNREFUSED)));
     }
 
-    /// Time passes by calls alone, and a packet that waits for a timer is found.
+    /// Only calls advance the time, and a packet that waits for a timer is found.
     #[test]
     fn time_is_virtual() {
         let (_, mut client) = worlds();
@@ -622,7 +625,7 @@ mod tests {
         let _ = client.connect(asks, SERVER.parse().expect("an address"));
         assert!(client.read_packet().is_some());
         assert!(client.clock() - begin < Duration::from_millis(1));
-        // The SYN goes out again after a second.
+        // The SYN is retransmitted after a second.
         assert!(client.read_packet().is_some());
         let waited = client.read_at() - begin;
         assert!(waited >= Duration::from_secs(1) && waited < Duration::from_millis(1010), "{waited:?}");

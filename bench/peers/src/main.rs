@@ -1,5 +1,6 @@
-//! `linerate-bench-peers NAME ADDR:PORT`: one server, for ever. Each answers `/` at once and `/delay/10` after 10 ms.
-//! `linerate-bench-peers router`: what the axum app alone takes, in memory.
+//! `linerate-bench-peers NAME ADDR:PORT` runs one server until it is killed. Each responds to `/`
+//! at once and to `/delay/10` after 10 ms. `linerate-bench-peers router` measures the axum app
+//! alone, in memory.
 
 mod router;
 mod threads;
@@ -17,7 +18,7 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use linerate_serve::{Io, Request, Response, ServerOptions, spawn_with, tower};
 
-/// What every server here answers.
+/// The body of every server's response.
 const HELLO: &str = "Hello, World!\n";
 const TEXT: &str = "text/plain; charset=utf-8";
 const WAIT: Duration = Duration::from_millis(10);
@@ -46,18 +47,18 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// hyper as one would use it for speed: answers of one read leave in one write.
+/// hyper set up for speed: responses to one read leave in one write.
 async fn hyper(at: SocketAddr) -> Result<()> {
     let listener = tokio::net::TcpListener::bind(at).await?;
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        // It can only fail on a connection that failed.
+        // Fails only on a connection that has failed.
         let _ = stream.set_nodelay(true);
         let io = hyper_util::rt::TokioIo::new(stream);
         let service = hyper::service::service_fn(hyper_answer);
         let served =
             hyper::server::conn::http1::Builder::new().pipeline_flush(true).serve_connection(io, service);
-        // A connection's failure is its own.
+        // A failed connection affects no other.
         tokio::spawn(async { drop(served.await) });
     }
 }
@@ -82,7 +83,7 @@ fn app() -> Router {
     Router::new().route("/", get(|| async { HELLO })).route("/delay/10", get(wait))
 }
 
-/// As its documentation shows it; `nodelay`: without Nagle's algorithm, as the other servers here.
+/// As in axum's documentation; `nodelay`: without Nagle's algorithm, as the other servers here.
 async fn axum(at: SocketAddr, nodelay: bool) -> Result<()> {
     let listener = tokio::net::TcpListener::bind(at).await?;
     if !nodelay {
@@ -97,13 +98,13 @@ fn options(at: SocketAddr, io: Io) -> ServerOptions {
 }
 
 fn linerate_axum(at: SocketAddr, io: Io) -> Result<()> {
-    // As `axum::serve` does for itself.
+    // As `axum::serve` does internally.
     let app = app().with_state(());
     let server = spawn_with(options(at, io), move || tower(app.clone()))?;
     for_ever(&server)
 }
 
-/// Our server with a handler that waits by tokio's timer, as hyper's does.
+/// Our server with a handler that waits on tokio's timer, as hyper's does.
 fn linerate_tokio(at: SocketAddr, io: Io) -> Result<()> {
     let server = spawn_with(options(at, io), || linerate_answer)?;
     for_ever(&server)

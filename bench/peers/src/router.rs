@@ -1,4 +1,5 @@
-//! The axum app without any server: what a request costs that is there already, to hold a server's figure against.
+//! The axum app without a server: the cost of a request that has already arrived, for comparison
+//! with a server's.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,6 @@
-//! A server of 16 blocking threads, as one would write it without thinking of many connections: each takes a connection from the
-//! queue, reads a request, waits for as long as the handler takes, answers, and puts the connection back.
+//! A server of 16 blocking threads, written without many connections in mind. Each thread takes a
+//! connection from the queue, reads a request, blocks for the handler's delay, responds, and puts
+//! the connection back.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -12,9 +13,9 @@ use anyhow::{Context, Result};
 use crate::{HELLO, TEXT, WAIT};
 
 const THREADS: usize = 16;
-/// How long a thread waits for a request of a connection that has none now.
+/// How long a thread waits for a request on an idle connection.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// Connections in the queue; those beyond are closed. Reason: more than any run opens.
+/// Connections in the queue; others are closed. Reason: more than any run opens.
 const QUEUE: usize = 65_536;
 
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Queue {
     }
 }
 
-/// Serves for ever.
+/// Serves until the process is killed.
 pub(crate) fn serve(at: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(at).with_context(|| format!("cannot listen on {at}"))?;
     let queue = Arc::new(Queue::default());
@@ -66,7 +67,7 @@ pub(crate) fn serve(at: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// One request of a connection, if it has one; whether the connection goes on.
+/// Serves one request of a connection, if it has one; returns whether the connection stays open.
 fn turn(connection: &mut TcpStream) -> bool {
     let mut request = [0; 4096];
     let n = match connection.read(&mut request) {
@@ -77,7 +78,7 @@ fn turn(connection: &mut TcpStream) -> bool {
     if request.starts_with(b"GET /delay/10 ") {
         std::thread::sleep(WAIT);
     }
-    // What load generators send fits one segment; whatever else comes is answered all the same.
+    // A load generator's request fits one segment; any other request gets a response all the same.
     let keep = !request[..n].windows(17).any(|w| w.eq_ignore_ascii_case(b"connection: close"));
     let persistence = if keep { "keep-alive" } else { "close" };
     let answer = format!(

@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// What followed the command's name.
+/// The words after the command's name.
 #[derive(Debug)]
 pub(crate) struct Args(BTreeMap<String, String>);
 
 impl Args {
-    /// Reads pairs; an option without value or an unknown name is an error.
+    /// Reads pairs; an option without a value and an unknown name are errors.
     pub(crate) fn parse(words: impl Iterator<Item = String>, known: &[&str]) -> Result<Args> {
         let mut all = BTreeMap::new();
         let mut words = words;

@@ -1,5 +1,5 @@
-//! `run`: one measured program in a session of its own, pinned, favoured by the scheduler, with a hard time limit,
-//! and what it cost. The same wrapper for every program, so that none is measured otherwise than its rivals.
+//! `run`: one measured program in a session of its own, pinned, favored by the scheduler, with a
+//! hard time limit, and its cost. Every program uses this wrapper, so that all are measured alike.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::Args;
 
-/// Between two looks at the program. Rare enough to cost its core nothing.
+/// Time between two samples of the program. Rare enough to cost its core nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -20,8 +20,8 @@ struct Watched {
     rss_kb: Vec<(f64, u64)>,
 }
 
-/// Runs what follows `--`; writes its cost as JSON to `--out`. A session of its own and the autogroup's favour are
-/// taken where they can be had.
+/// Runs what follows `--`; writes its cost as JSON to `--out`. Uses a session of its own and raises
+/// its autogroup's priority where permitted.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     let words: Vec<String> = words.collect();
     let cut = words.iter().position(|w| w == "--").context("-- PROGRAM [ARGS] is missing")?;
@@ -33,7 +33,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
 
     let mut command = Command::new(program);
     command.args(arguments);
-    // SAFETY: between fork and exec only system calls are made: no allocation, no lock.
+    // SAFETY: between fork and exec it only makes system calls: no allocation, no lock.
     unsafe { command.pre_exec(move || prepare(core)) };
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {program}"))?;
@@ -60,7 +60,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     std::fs::write(&out, report.to_string()).with_context(|| format!("cannot write {out}"))
 }
 
-/// In the child, before it becomes the program.
+/// Runs in the child, before exec.
 fn prepare(core: Option<usize>) -> std::io::Result<()> {
     sys::new_session();
     sys::die_with_parent();
@@ -68,14 +68,14 @@ fn prepare(core: Option<usize>) -> std::io::Result<()> {
     core.map_or(Ok(()), sys::pin)
 }
 
-/// Adds up how long the program's threads were runnable and had to wait, and notes its memory.
+/// Adds up how long the program's threads were runnable without a CPU, and records its memory.
 fn look(pid: u32, at: Duration, into: &mut Watched) {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return };
     let delays = tasks.flatten().filter_map(|t| {
         let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;
         text.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
-    // Threads that have ended are gone from the list: the sum never shrinks.
+    // Threads that have ended are missing from the list, so the sum must never shrink.
     into.run_delay_ns = into.run_delay_ns.max(delays.sum());
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return };
     let rss = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());

@@ -1,4 +1,4 @@
-//! What both raw clients share: what to send, how long an answer is, and what was counted.
+//! What both raw clients share: the request, the length of a response, and the counters.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -9,14 +9,15 @@ use memchr::memmem;
 
 use crate::sys::{self, Peer};
 
-/// Answers from this size on get room in the kernel at once. Left to itself the kernel grows the room while answers
-/// wait for it: 5,600 instead of 9,300 answers of 1 MB per second. At 32 kB it makes no difference.
+/// Responses from this size on get a large receive buffer at once. The kernel would grow the buffer
+/// while responses wait for it: 5,600 instead of 9,300 responses of 1 MB per second. At 32 kB it
+/// makes no difference.
 pub const LARGE: usize = 64 << 10;
 
-/// That room, bytes. Half and four times as much were as good.
+/// Size of that buffer, bytes. Half and four times as much gave the same rate.
 const ROOM: i32 = 1 << 20;
 
-/// What a raw client does.
+/// Options of a raw client.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server.
@@ -27,39 +28,39 @@ pub struct Options {
     pub depth: usize,
     /// A new connection for each request.
     pub short: bool,
-    /// How long to send.
+    /// Duration of the run.
     pub lasts: Duration,
     /// The core it runs on.
     pub core: Option<usize>,
-    /// Bytes that one receive may bring; `None`: what each client found best.
+    /// Bytes per receive, at most; `None`: the best value of each client.
     pub receive: Option<usize>,
     /// Header fields beyond Host, as lines with their CRLF.
     pub fields: String,
 }
 
-/// What a raw client counted.
+/// Counters of a raw client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Whole answers (by length alone).
+    /// Complete responses (by length alone).
     pub answered: u64,
     /// Bytes received.
     pub received: u64,
-    /// Connections that ended otherwise than asked.
+    /// Connections that ended unexpectedly.
     pub broken: u64,
-    /// Reads that brought something.
+    /// Reads that returned bytes.
     pub reads: u64,
     /// From the first request to the end.
     pub elapsed: Duration,
 }
 
 impl Options {
-    /// One request, as a load generator without further wishes sends it.
+    /// One request, as a load generator sends it by default.
     pub fn request(&self) -> Vec<u8> {
         let close = if self.short { "Connection: close\r\n" } else { "" };
         format!("GET / HTTP/1.1\r\nHost: {}\r\n{}{close}\r\n", self.target, self.fields).into_bytes()
     }
 
-    /// A connected socket that waits for nothing.
+    /// A connected, non-blocking socket.
     pub fn connect(&self, answer: usize) -> io::Result<RawFd> {
         let fd = sys::socket(false)?;
         if answer > LARGE {
@@ -71,7 +72,7 @@ impl Options {
         Ok(fd)
     }
 
-    /// Sends one request and returns the length of the answer: the only one that is ever looked at.
+    /// Sends one request and returns the length of the response, the only one that is ever parsed.
     pub fn learn(&self) -> io::Result<usize> {
         let mut s = TcpStream::connect(self.target)?;
         s.set_read_timeout(Some(Duration::from_secs(5)))?;

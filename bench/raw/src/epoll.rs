@@ -9,35 +9,37 @@ use crate::sys::{self, Epoll, Peer};
 
 const WAIT_MS: i32 = 50;
 
-/// Bytes that one receive may bring: holds every window measured, and more makes no difference.
+/// Bytes per receive: holds every window measured, and more makes no difference.
 const RECEIVE: usize = 32 << 10;
 
 struct Connection {
     fd: RawFd,
-    /// Bytes of the answer under way.
+    /// Bytes received of the current response.
     got: usize,
-    /// Bytes of requests that may go out and have not.
+    /// Bytes of requests that may be sent and were not.
     unsent: usize,
-    /// Where in the request the next byte is.
+    /// Offset of the next byte in the request.
     at: usize,
 }
 
-/// Runs until the time is over; answers under way then are not counted.
+/// Runs until the time is over; responses in flight then are not counted.
 pub fn run(o: &Options) -> io::Result<Counts> {
     if o.short { short(o) } else { kept(o) }
 }
 
-/// How a turn of the loop is arranged. Which is faster depends on how much one connection brings.
+/// The order of work in a turn of the loop. Which is faster depends on how much one connection
+/// delivers.
 struct Turn {
-    /// First receive from all that are ready, then send to all: the same code runs in a row.
+    /// Receive from all ready connections first, then send to all: the same code runs in a row.
     sends_last: bool,
-    /// How often to look for events before sleeping.
+    /// How often to poll for events before sleeping.
     looks: u32,
 }
 
 impl Turn {
-    /// By how many bytes may be under way on a connection. Small windows: receiving from all first saves 1 to 3 % of the
-    /// time. Large ones: the server should get its work at once, and sleeping costs more than looking thrice (2 to 3 %).
+    /// Chooses by the bytes in flight per connection. With small windows, receiving from all first
+    /// saves 1 to 3 % of the time. With large ones the server should get its work at once, and
+    /// sleeping costs more than polling three times (2 to 3 %).
     fn best_for(window: usize) -> Turn {
         let small = window <= 4 << 10;
         Turn { sends_last: small, looks: if small { 0 } else { 3 } }
@@ -72,7 +74,7 @@ fn kept(o: &Options) -> io::Result<Counts> {
         epoll.add(fd, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET, i as u64)?;
         connections.push(Connection { fd, got: 0, unsent: o.depth * request.len(), at: 0 });
     }
-    // One spare request, so that any slice of `depth` requests exists from any place in a request.
+    // One extra request, so that a slice of `depth` requests exists from any offset in a request.
     let row = request.repeat(o.depth + 1);
     let buffer = vec![0; o.receive.unwrap_or(RECEIVE)];
     let mut k = Kept { row, request: request.len(), answer, buffer, counts: Counts::default() };
@@ -118,7 +120,7 @@ impl Kept {
             self.counts.answered += whole as u64;
             self.counts.received += n as u64;
             self.counts.reads += 1;
-            // Less than asked for: nothing is left, and the edge will tell of more.
+            // A short read: the socket is empty, and the edge will report more.
             if n < self.buffer.len() {
                 return Ok(());
             }
@@ -141,7 +143,7 @@ impl Kept {
     }
 }
 
-/// A new connection for each request, `connections` of them at a time.
+/// A new connection for each request, `connections` at a time.
 fn short(o: &Options) -> io::Result<Counts> {
     let request = o.request();
     let answer = o.learn()?;
@@ -191,7 +193,8 @@ fn short(o: &Options) -> io::Result<Counts> {
 fn open(epoll: &Epoll, peer: &Peer, request: &[u8], slot: usize) -> io::Result<Connection> {
     let fd = sys::socket(true)?;
     sys::connect(fd, peer)?;
-    // On loopback the handshake is over when connect returns; elsewhere the send waits for EPOLLOUT.
+    // On loopback the handshake is complete when connect returns; elsewhere the send waits for
+    // EPOLLOUT.
     let sent = sys::send(fd, request, false).is_ok();
     let events = if sent { libc::EPOLLIN } else { libc::EPOLLIN | libc::EPOLLOUT };
     epoll.add(fd, events | libc::EPOLLET, slot as u64)?;

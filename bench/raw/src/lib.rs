@@ -1,6 +1,6 @@
-//! The ceilings that `linerate load` is held against: a bare server that must never be the limit, and raw clients that
-//! move the same bytes and parse nothing. Kept apart from linerate's own crates on purpose: a ceiling that shares code
-//! with what is measured against it proves nothing.
+//! The ceilings that `linerate load` is compared with: a bare server that must never be the limit,
+//! and raw clients that move the same bytes and parse nothing. They share no code with linerate's
+//! own crates: otherwise the comparison would prove nothing.
 
 pub mod client;
 pub mod epoll;

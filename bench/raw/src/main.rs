@@ -1,4 +1,5 @@
-//! `linerate-bench-raw serve|serve-uring|epoll|uring|run`: see each command's options in its error message.
+//! `linerate-bench-raw serve|serve-uring|epoll|uring|run`: each command's error message lists its
+//! options.
 
 mod args;
 mod child;

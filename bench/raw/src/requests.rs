@@ -1,36 +1,36 @@
-//! Counting the requests in what was read, as fast as memory can be compared.
+//! Counts the requests in a read at the speed of memcmp.
 //!
-//! A load generator sends the same bytes again and again. The first request is read properly; after that a read is
-//! compared with a long row of the known request in one `memcmp`, and the count is a division.
+//! A load generator repeats the same bytes. The first request is parsed properly. After that, one
+//! `memcmp` compares a read with a long row of the known request, and a division gives the count.
 
 use memchr::memmem;
 
-/// Bytes of repeated request that a read is compared with. A read longer than that takes the slower way.
+/// Bytes of repeated requests that a read is compared with. A longer read is parsed.
 pub const ROW: usize = 512 << 10;
 
-/// Different requests that are remembered. Beyond that each is read properly.
+/// Different requests that are remembered. Others are parsed each time.
 const KNOWN: usize = 8;
 
-/// A request that gets longer than this without end is not one.
+/// Longest request. More bytes without an end are not HTTP.
 const LONGEST: usize = 64 << 10;
 
-/// What a request asks of its connection.
+/// What a request demands for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Keep it.
     Keep,
-    /// Keep it, and say so (HTTP/1.0).
+    /// Keep it, and say so in the response (HTTP/1.0).
     KeepAndSay,
     /// Close it.
     Close,
 }
 
-/// What was counted in one read.
+/// The result of counting one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Whole requests.
+    /// Complete requests.
     pub requests: u64,
-    /// What the last of them asks for.
+    /// What the last of them demands.
     pub after: After,
 }
 
@@ -41,7 +41,7 @@ struct Known {
     after: After,
 }
 
-/// Where a connection is in the middle of a request.
+/// The position of a connection inside a request.
 #[derive(Debug, Default)]
 pub struct Partial {
     known: usize,
@@ -56,7 +56,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Counts the requests in `bytes`, which follow what `at` remembers. `None`: this is no request.
+    /// Counts the requests in `bytes`, which continue at `at`. `None`: not a request.
     pub fn count(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<Counted> {
         if at.carry.is_empty()
             && let Some(k) = self.known.get(at.known)
@@ -91,7 +91,7 @@ impl Matcher {
         (at.carry.len() <= LONGEST).then_some(counted)
     }
 
-    /// The first whole request in `bytes`: its length and what it asks for.
+    /// The first complete request in `bytes`: its length and what it demands.
     fn next(&mut self, at: &mut Partial, bytes: &[u8]) -> Option<(usize, After)> {
         if let Some(i) = self.known.iter().position(|k| bytes.starts_with(&k.row[..k.len])) {
             at.known = i;
@@ -107,7 +107,7 @@ impl Matcher {
     }
 }
 
-/// Reads one request: its length with its body, and what it asks for.
+/// Parses one request: its length including the body, and what it demands.
 fn read(bytes: &[u8]) -> Option<(usize, After)> {
     let head = memmem::find(bytes, b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();

@@ -1,5 +1,6 @@
-//! The bare server on io_uring, for long connections: a multishot receive for each, and sends whose success is not told, since what
-//! they send stays where it is. What any server on io_uring needs at the least.
+//! The bare server on io_uring, for long connections. It uses a multishot receive for each, and
+//! sends without success notifications, since the bytes stay where they are. That is the minimum
+//! for any server on io_uring.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -13,9 +14,9 @@ use crate::requests::{After, Matcher, Partial};
 use crate::sys;
 use crate::uring::{Buffers, GROUP, Ring};
 
-/// Connections open at once.
+/// Concurrent connections.
 const CONNECTIONS: usize = 8192;
-/// One receive.
+/// Bytes of one receive.
 const READ: usize = 16 << 10;
 
 const ACCEPT: u64 = 1 << 32;
@@ -64,7 +65,7 @@ impl Server {
                 match e.user_data() & KIND {
                     ACCEPT => self.accepted(&e)?,
                     RECEIVE => self.received(slot, &e)?,
-                    // A peer that is gone.
+                    // The peer is gone.
                     _ => {}
                 }
             }
@@ -73,7 +74,8 @@ impl Server {
         Ok(())
     }
 
-    /// The answer with this second's Date. It is never freed, as a send may still have it: some 150 bytes each second.
+    /// The response with this second's Date. It is never freed, since a send may still use it: some
+    /// 150 bytes each second.
     fn write_answer(&mut self) {
         let second = sys::now_us() / 1_000_000;
         if second != self.second {
@@ -138,7 +140,7 @@ fn receive(slot: usize) -> squeue::Entry {
     opcode::RecvMulti::new(Fixed(slot as u32), GROUP).build().user_data(RECEIVE | slot as u64)
 }
 
-/// Tests that ask it over a socket; they say so where the kernel has no io_uring.
+/// Tests that query it over a socket; they say so if the kernel has no io_uring.
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn it_answers_and_closes_when_asked() {
         let (told, tell) = std::sync::mpsc::channel();
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || match Server::bind("127.0.0.1:0".parse().expect("an address"), 14) {
             Ok((server, at)) => {
                 told.send(Ok(at)).expect("a receiver");

@@ -1,4 +1,5 @@
-//! The bare server: answers at once, thinks of nothing, and counts. It must never be what limits a measurement.
+//! The bare server: responds at once, has no features, and counts. It must never be the limit of a
+//! measurement.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -9,87 +10,91 @@ use crate::requests::{After, Matcher, Partial};
 use crate::sys;
 use crate::waiting::Waiting;
 
-/// What one read may bring. A whole window of a pipelining client fits.
+/// Bytes per read, at most. A pipelining client's whole window fits.
 const READ: usize = 256 << 10;
 
-/// Bytes of prepared answers that one write may take: as many answers as one read has requests.
+/// Bytes of prepared responses per write, at most: as many responses as one read has requests.
 const WRITE: usize = 512 << 10;
 
-/// What bodies are made of.
+/// The text that bodies repeat.
 const TEXT: &[u8] = b"Hello, World!\n";
 
-/// Bodies beyond this repeat one block of this size (a whole number of texts).
+/// Larger bodies repeat one block of this size (a whole number of texts).
 const BLOCK: usize = 9_000 * TEXT.len();
 
-/// Bodies from this size on, up to a block, are sent as pages instead of copied: half the cost at 32 kB. (At 1 MB the pages
-/// cost the receiver three times as much, so there they are copied again.)
+/// Bodies from this size on, up to a block, are sent as pages instead of copied: half the cost at
+/// 32 kB. (At 1 MB the pages cost the receiver three times as much, so those are copied again.)
 const COPY_BELOW: usize = 4 << 10;
 
-/// Connections accepted before those that are open get their turn again.
+/// Connections accepted before open ones get their turn.
 const ACCEPTS: usize = 64;
 
-/// Longest wait: after it the loop looks whether it was asked to end.
+/// Longest wait, after which the loop checks whether it should stop.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Answers that waited and leave in one turn. What comes meanwhile is read before the others: else it begins to wait late.
+/// Delayed responses sent in one turn. New requests must be read soon, because their delay begins
+/// then.
 const ANSWERS: usize = 16;
 
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
 
-/// How the server behaves.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; port 0 picks one.
+    /// The listening address; port 0 picks one.
     pub listen: SocketAddrV4,
-    /// Bytes of body in each answer.
+    /// Bytes of body in each response.
     pub body: usize,
-    /// Closes a connection after this many answers, as nginx does (`keepalive_requests`).
+    /// Closes a connection after this many responses, as nginx does (`keepalive_requests`).
     pub close_after: Option<u64>,
-    /// Answers nothing for the first time, once in each of the second (counted from the first request).
+    /// Stalls for the first time, once in each of the second (counted from the first request).
     pub stall: Option<(Duration, Duration)>,
-    /// Answers each request this much later.
+    /// Delays each response by this time.
     pub wait: Option<Duration>,
     /// The core it runs on.
     pub core: Option<usize>,
-    /// Asks the kernel for events without ever sleeping: the client then never pays for waking us.
+    /// Polls for events without ever sleeping: the client then never pays for a wakeup.
     pub spin: bool,
-    /// Ends when standard input does: whoever started us need not even live to end us.
+    /// Stops when standard input ends, and so with the process that started it.
     pub until_stdin_ends: bool,
 }
 
-/// What the server saw.
+/// Counters of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Whole requests that arrived.
+    /// Complete requests received.
     pub requests: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// When the first and the last request came, microseconds of the monotonic clock.
+    /// When the first and the last request arrived, microseconds of the monotonic clock.
     pub first_us: u64,
     /// See `first_us`.
     pub last_us: u64,
-    /// When it stalled: from, to.
+    /// Stalls: from, to.
     pub stalls: Vec<(u64, u64)>,
 }
 
-/// The same answer over and over, so that any number of them is a few slices of memory.
+/// The same response repeated, so that any number of responses is a few slices of memory.
 struct Row {
-    /// Bytes of one answer.
+    /// Bytes of one response.
     len: usize,
-    /// Of its head.
+    /// Bytes of its head.
     head: usize,
-    /// Many small answers; or, of one that is large, the head and a block that its body repeats: what is sent stays in cache.
+    /// Many small responses; or the head of a large one, and a block that its body repeats, so that
+    /// it stays in the cache.
     bytes: Vec<u8>,
-    /// Of the block; 0 where `bytes` holds whole answers.
+    /// Bytes of the block; 0 if `bytes` holds whole responses.
     block: usize,
-    /// The same bytes as a file in memory, where answers are so large that copying them would be what limits us.
+    /// The same bytes as a file in memory, for responses so large that copying them would be the
+    /// limit.
     file: Option<RawFd>,
 }
 
 impl Row {
     fn new(connection: &str, body: usize) -> io::Result<Row> {
-        // What an origin server owes (RFC 9110 section 6.6.1) and what any real one sends: no leaner than life.
+        // What an origin server must send (RFC 9110 section 6.6.1) and every real one sends: no
+        // leaner than real servers.
         let mut bytes = format!(
             "HTTP/1.1 200 OK\r\nServer: bare\r\nDate: {}\r\nContent-Type: text/plain\r\nContent-Length: {body}\r\n{connection}\r\n",
             httpdate::fmt_http_date(SystemTime::now())
@@ -105,7 +110,7 @@ impl Row {
         Ok(Row { len, head, bytes, block, file })
     }
 
-    /// Sends what comes after `at` bytes of an answer, at most `left` bytes.
+    /// Sends the bytes from offset `at` of a response, at most `left` bytes.
     fn send(&self, to: RawFd, at: usize, left: u64, more: bool) -> io::Result<usize> {
         let (from, end) = match self.block {
             0 => (at, self.bytes.len()),
@@ -114,7 +119,7 @@ impl Row {
         };
         let in_answer = if self.block > 0 { (self.len - at) as u64 } else { u64::MAX };
         let len = left.min(in_answer).min((end - from) as u64) as usize;
-        // The head of a large answer waits for its body.
+        // The head of a large response waits for its body.
         let more = more || (self.block > 0 && at < self.head);
         match self.file {
             Some(file) if !more => sys::send_file(to, file, from, len),
@@ -125,7 +130,7 @@ impl Row {
 
 impl Drop for Row {
     fn drop(&mut self) {
-        // Pages under way stay until they are received.
+        // Pages in flight stay until they are received.
         self.file.into_iter().for_each(sys::close);
     }
 }
@@ -134,7 +139,7 @@ struct Answers {
     keep: Row,
     keep_and_say: Row,
     close: Row,
-    /// The second they were made in: the Date is never older.
+    /// The second in which they were made, so that the Date is never older.
     second: u64,
 }
 
@@ -149,23 +154,24 @@ impl Answers {
     }
 }
 
-/// What is still to be written to a connection: some answers of a row, then perhaps the last one.
+/// Bytes still to be written to a connection: some responses of a row, and possibly the last one.
 #[derive(Default)]
 struct Owed {
     /// Bytes of the row.
     bytes: u64,
-    /// Where in an answer of the row the next byte is.
+    /// Offset in a response of the row.
     at: usize,
-    /// Bytes of the last answer.
+    /// Bytes of the last response.
     last: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The last answer is owed or being written.
+    /// The last response is due or being written.
     Ending,
-    /// All is written; what the peer still sends is read and dropped, so that no reset eats our answers.
+    /// Everything is written. Further bytes from the peer are read and dropped, so that no reset
+    /// destroys our responses.
     Draining,
 }
 
@@ -176,9 +182,9 @@ struct Connection {
     served: u64,
     partial: Partial,
     owed: Owed,
-    /// Which of those that had this slot.
+    /// Distinguishes the connections that have used this slot.
     serial: u64,
-    /// Its answers wait for their time; and meanwhile there was more to read.
+    /// Its responses are delayed; and whether more requests arrived meanwhile.
     waits: bool,
     more: bool,
 }
@@ -252,7 +258,7 @@ impl Server {
             }
             let now = sys::now_us();
             if now / 1_000_000 != self.answers.second {
-                // Lengths stay the same, so what is owed in the middle of an answer goes on in the new one.
+                // Lengths do not change, so a partly sent response continues in the new one.
                 self.answers = Answers::new(self.options.body)?;
             }
             self.maybe_stall(now);
@@ -281,7 +287,7 @@ impl Server {
         self.waiting.as_ref().and_then(Waiting::next_in).map_or(most, |due| due.min(most))
     }
 
-    /// Sends the answers whose time has come.
+    /// Sends the delayed responses that are due.
     fn answer_due(&mut self) {
         for _ in 0..ANSWERS {
             let Some((slot, serial)) = self.waiting.as_mut().and_then(Waiting::due) else { return };
@@ -299,7 +305,7 @@ impl Server {
         if self.seen.first_us == 0 {
             self.seen.first_us = now;
             if let Some((lasts, every)) = self.options.stall {
-                // In the middle of each period, so that a run of whole periods holds whole stalls.
+                // In the middle of each period, so that a run of whole periods has whole stalls.
                 self.next_stall_us = now + ((every - lasts) / 2).as_micros() as u64;
             }
         }
@@ -333,7 +339,7 @@ impl Server {
                 waits: false,
                 more: false,
             });
-            // The request is mostly there already; a short connection then never meets epoll.
+            // The request has usually arrived already; a short connection then never needs epoll.
             if self.serve(slot) {
                 let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
                 if self.epoll.add(fd, events, slot as u64).is_err() {
@@ -343,7 +349,7 @@ impl Server {
         }
     }
 
-    /// Reads and writes what can be; returns whether the connection is still there.
+    /// Reads and writes as much as possible; returns whether the connection still exists.
     fn serve(&mut self, slot: usize) -> bool {
         let Some(mut c) = self.connections[slot].take() else { return false };
         let next = self.turn(slot, &mut c);
@@ -373,7 +379,7 @@ impl Server {
             if c.state != State::Draining && matches!(self.flush(c), Next::Gone) {
                 return Next::Gone;
             }
-            // A peer that does not read gets no further answers: its requests stay in the kernel.
+            // A peer that does not read gets no more responses: its requests stay in the kernel.
             if c.owed.bytes > 0 || c.owed.last > 0 {
                 return Next::Stay;
             }
@@ -399,7 +405,7 @@ impl Server {
         }
     }
 
-    /// Counts what was read and owes the answers; `false`: that was no request.
+    /// Counts what was read and schedules the responses; `false`: not a request.
     fn take(&mut self, c: &mut Connection, n: usize) -> bool {
         let Some(mut counted) = self.matcher.count(&mut c.partial, &self.buffer[..n]) else { return false };
         if counted.requests == 0 {

@@ -1,20 +1,21 @@
 //! The system calls that server and clients need, each as a small safe function.
 //!
-//! Unlike `std::net` these never retry, never hide a short count and need no object per connection.
+//! Unlike `std::net`, they never retry, never hide a short count and need no object per connection.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Events that one `epoll_wait` may bring. More only fill the cache: what is left comes next time.
+/// Events per `epoll_wait`, at most. More would only fill the cache: the next call returns the
+/// rest.
 pub const EVENTS: usize = 512;
 
 fn check(rc: i64) -> io::Result<usize> {
     usize::try_from(rc).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether this only means "not now".
+/// Whether the error only means "not now".
 pub fn would_block(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EAGAIN) | Some(libc::EINTR))
 }
@@ -28,7 +29,7 @@ fn to_raw(a: SocketAddrV4) -> libc::sockaddr_in {
     }
 }
 
-/// A peer's address in the form the kernel wants, with a stable place in memory while it is borrowed.
+/// A peer's address in the kernel's form, at a stable address while borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(libc::sockaddr_in);
 
@@ -95,7 +96,7 @@ pub fn listen(at: SocketAddrV4) -> io::Result<(RawFd, SocketAddrV4)> {
 /// Accepts one connection, non-blocking.
 pub fn accept(listener: RawFd) -> io::Result<RawFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: null address pointers are allowed: nobody asks who it was.
+    // SAFETY: null address pointers are allowed; the peer's address is not needed.
     check(unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) } as i64)
         .map(|fd| fd as RawFd)
 }
@@ -106,7 +107,8 @@ pub fn recv(fd: RawFd, into: &mut [u8]) -> io::Result<usize> {
     check(unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), 0) } as i64)
 }
 
-/// One `send`; `more` holds the bytes back for what follows (the answer and the end in one segment).
+/// One `send`; `more` holds the bytes back for those that follow (the response and the FIN in one
+/// segment).
 pub fn send(fd: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     // SAFETY: the buffer is valid for its length.
@@ -133,7 +135,7 @@ pub fn memory_file(bytes: &[u8]) -> io::Result<RawFd> {
     Ok(fd)
 }
 
-/// Says that no more will be sent.
+/// Shuts down the sending side.
 pub fn shutdown_write(fd: RawFd) {
     // SAFETY: no pointers. A failure means that the peer is gone already.
     let _ = unsafe { libc::shutdown(fd, libc::SHUT_WR) };
@@ -166,14 +168,14 @@ impl Epoll {
         Ok(Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS], ready: 0 })
     }
 
-    /// Watches `fd` for `events` under the name `token`.
+    /// Watches `fd` for `events`, reported as `token`.
     pub fn add(&self, fd: RawFd, events: i32, token: u64) -> io::Result<()> {
         let mut e = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: `e` lives through the call.
         check(unsafe { libc::epoll_ctl(self.fd, libc::EPOLL_CTL_ADD, fd, &mut e) } as i64).map(drop)
     }
 
-    /// Waits at most `timeout_ms` (-1: for ever) and returns the number of events.
+    /// Waits at most `timeout_ms` (-1: forever) and returns the number of events.
     pub fn wait(&mut self, timeout_ms: i32) -> io::Result<usize> {
         let room = self.events.len() as i32;
         // SAFETY: the buffer has room for `room` events.
@@ -181,12 +183,13 @@ impl Epoll {
         self.note(n)
     }
 
-    /// As [`Epoll::wait`], to the nanosecond.
+    /// As [`Epoll::wait`], with nanosecond resolution.
     pub fn wait_for(&mut self, most: Duration) -> io::Result<usize> {
         let room = self.events.len() as i32;
         let most =
             libc::timespec { tv_sec: most.as_secs() as libc::time_t, tv_nsec: most.subsec_nanos().into() };
-        // SAFETY: the buffer has room for `room` events, the time lives through the call, and no signals are named.
+        // SAFETY: the buffer has room for `room` events, the time lives through the call, and no
+        // signals are named.
         let n =
             unsafe { libc::epoll_pwait2(self.fd, self.events.as_mut_ptr(), room, &most, std::ptr::null()) };
         self.note(n)
@@ -208,7 +211,7 @@ impl Epoll {
     }
 }
 
-/// Lets this process have as many descriptors as it may.
+/// Raises this process's limit on file descriptors to its maximum.
 pub fn raise_descriptor_limit() {
     let mut l = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `l` lives through both calls. Failing leaves the limit as it was.
@@ -232,7 +235,7 @@ pub fn pin(core: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) } as i64).map(drop)
 }
 
-/// Processor time of this process so far, user and system, seconds.
+/// CPU time of this process so far, user and system, seconds.
 pub fn cpu_seconds() -> f64 {
     // SAFETY: an all-zero rusage is valid.
     let mut u: libc::rusage = unsafe { std::mem::zeroed() };
@@ -265,10 +268,11 @@ extern "C" fn on_signal(_: i32) {
     ASKED_TO_END.store(true, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Makes SIGTERM and SIGINT ask for the end instead of ending at once; see [`asked_to_end`].
+/// Makes SIGTERM and SIGINT request a stop instead of killing the process; see [`asked_to_end`].
 pub fn end_on_signal() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: the handler does nothing but one atomic store, which is async-signal-safe. No SA_RESTART: waits must wake.
+        // SAFETY: the handler does nothing but one atomic store, which is async-signal-safe. No
+        // SA_RESTART: waits must wake.
         unsafe {
             let mut a: libc::sigaction = std::mem::zeroed();
             a.sa_sigaction = on_signal as *const () as usize;
@@ -277,12 +281,12 @@ pub fn end_on_signal() {
     }
 }
 
-/// Whether a signal asked this process to end.
+/// Whether a signal requested a stop.
 pub fn asked_to_end() -> bool {
     ASKED_TO_END.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Looks whether a child has ended: its wait status and what it (with its own children) used.
+/// If a child has ended, returns its wait status and the resources that it and its children used.
 pub fn reap(pid: u32) -> io::Result<Option<(i32, libc::rusage)>> {
     let mut status = 0;
     // SAFETY: an all-zero rusage is valid.
@@ -292,21 +296,23 @@ pub fn reap(pid: u32) -> io::Result<Option<(i32, libc::rusage)>> {
     Ok((got != 0).then_some((status, usage)))
 }
 
-/// A session of one's own: with it comes an own group for the scheduler.
+/// Starts a new session, which has its own scheduler group.
 pub fn new_session() {
     // SAFETY: no pointers. Fails only for a group leader, which a fresh child is not.
     let _ = unsafe { libc::setsid() };
 }
 
-/// Ends this process when its parent ends, however that happens.
+/// Kills this process when its parent ends, for whatever reason.
 pub fn die_with_parent() {
     // SAFETY: no pointers.
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Asks the scheduler to favour this session's group over builds next door. Does nothing where that is not allowed.
+/// Raises this session's scheduler priority over other builds. Does nothing where that is not
+/// permitted.
 pub fn favour() {
-    // SAFETY: the path and the text are static and NUL-terminated or counted; the descriptor is closed again.
+    // SAFETY: the path and the text are static and NUL-terminated or counted; the descriptor is
+    // closed again.
     unsafe {
         let fd = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if fd >= 0 {
@@ -316,7 +322,7 @@ pub fn favour() {
     }
 }
 
-/// Reads from standard input what is there; whether it has ended.
+/// Reads what standard input has; returns whether it has ended.
 pub fn stdin_ended() -> bool {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer is valid for its length.

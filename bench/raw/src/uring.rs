@@ -1,4 +1,5 @@
-//! The raw client on io_uring: multishot receive into provided buffers on direct descriptors; counts bytes, parses nothing.
+//! The raw client on io_uring: multishot receive into provided buffers on direct descriptors. It
+//! counts bytes and parses nothing.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,12 +11,12 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opc
 use crate::client::{Counts, Options};
 use crate::sys::Peer;
 
-/// Of our receive buffers.
+/// The group id of our receive buffers.
 pub(crate) const GROUP: u16 = 0;
-/// `IORING_RECVSEND_POLL_FIRST`: the answer cannot be there yet, so do not even look.
+/// `IORING_RECVSEND_POLL_FIRST`: the response cannot have arrived yet, so skip the first attempt.
 const POLL_FIRST: u16 = 1;
 
-/// Bytes of all receive buffers together. More would be spread over more cache than it is worth.
+/// Bytes of all receive buffers together. More would only use more cache.
 const BUFFERS: usize = 1 << 20;
 
 const RECEIVE: u64 = 1 << 32;
@@ -24,12 +25,12 @@ const SEND: u64 = 3 << 32;
 const END: u64 = 4 << 32;
 const KIND: u64 = !0 << 32;
 
-/// Runs until the time is over; answers under way then are not counted.
+/// Runs until the time is over; responses in flight then are not counted.
 pub fn run(o: &Options) -> io::Result<Counts> {
     if o.short { short(o) } else { kept(o) }
 }
 
-/// A ring in its three parts. The ring itself is never freed: the process ends with the run.
+/// A ring in its three parts. The ring is never freed: the process ends with the run.
 pub(crate) struct Ring {
     submitter: Submitter<'static>,
     queue: SubmissionQueue<'static>,
@@ -37,7 +38,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// `at_once`: entries that one turn of the loop may hand over.
+    /// `at_once`: entries that one turn of the loop may submit.
     pub(crate) fn new(at_once: usize) -> io::Result<Ring> {
         let entries = at_once.next_power_of_two().clamp(256, 16_384) as u32;
         let ring = IoUring::builder()
@@ -51,17 +52,17 @@ impl Ring {
         Ok(Ring { submitter, queue, completions })
     }
 
-    /// Makes sure that a completion comes when the time is over, and a timer does not have to be set for each wait.
+    /// Schedules a completion for the end of the run, so that waits need no timer of their own.
     fn end_after(&mut self, lasts: &Timespec) -> io::Result<()> {
         self.push(&[opcode::Timeout::new(lasts).build().user_data(END)])
     }
 
-    /// Room for direct descriptors.
+    /// Makes room for direct descriptors.
     pub(crate) fn direct(&mut self, count: u32) -> io::Result<()> {
         self.submitter.register_files_sparse(count)
     }
 
-    /// What is there of completions since the last wait.
+    /// The next completion since the last wait.
     pub(crate) fn next(&mut self) -> Option<cqueue::Entry> {
         self.completions.next()
     }
@@ -72,7 +73,8 @@ impl Ring {
             self.submitter.submit()?;
             self.queue.sync();
         }
-        // SAFETY: what entries point to (rows, the peer's address, answer buffers, the time) lives until the loops return,
+        // SAFETY: what entries point to (rows, the peer's address, response buffers, the time)
+        // lives until the loops return, and the ring does nothing after that.
         // and the ring does nothing after that.
         unsafe { self.queue.push_multiple(entries) }.map_err(io::Error::other)
     }
@@ -107,7 +109,8 @@ impl Buffers {
         let count = (BUFFERS / len).next_power_of_two().clamp(16, 4096) as u16;
         let bytes = usize::from(count) * size_of::<BufRingEntry>();
         let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh anonymous mapping, page-aligned as the kernel wants it; never unmapped, so valid as long as the ring.
+        // SAFETY: a fresh anonymous mapping, page-aligned as the kernel wants it; never unmapped,
+        // so valid as long as the ring.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rw, shared, -1, 0) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -121,11 +124,12 @@ impl Buffers {
         Ok(b)
     }
 
-    /// Gives buffer `id` back to the kernel, from the next [`Buffers::publish`] on.
+    /// Returns buffer `id` to the kernel, effective with the next [`Buffers::publish`].
     pub(crate) fn give(&mut self, id: u16) {
         let place = usize::from(self.tail & (self.count - 1));
         let address = self.memory.as_mut_ptr() as u64 + (usize::from(id) * self.len) as u64;
-        // SAFETY: `place` is below `count`, so inside the mapping; the kernel does not read it before the tail moves.
+        // SAFETY: `place` is below `count`, so inside the mapping; the kernel does not read it
+        // before the tail moves.
         let entry = unsafe { &mut *self.entries.add(place) };
         entry.set_addr(address);
         entry.set_len(self.len as u32);
@@ -133,23 +137,24 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// The first `len` bytes of buffer `id`, which the kernel has handed over.
+    /// The first `len` bytes of buffer `id`, which the kernel has filled.
     pub(crate) fn bytes(&self, id: u16, len: usize) -> &[u8] {
         let start = usize::from(id) * self.len;
         &self.memory[start..start + len.min(self.len)]
     }
 
     pub(crate) fn publish(&self) {
-        // SAFETY: `entries` is the ring's first entry, whose reserved field is the tail that the kernel reads.
+        // SAFETY: `entries` is the ring's first entry, whose reserved field is the tail that the
+        // kernel reads.
         unsafe { (*BufRingEntry::tail(self.entries).cast::<AtomicU16>()).store(self.tail, Ordering::Release) }
     }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// Bytes of the answer under way.
+    /// Bytes received of the current response.
     got: usize,
-    /// Bytes of requests that may go out and have not been handed over.
+    /// Bytes of requests that may be sent and were not.
     credit: usize,
 }
 
@@ -163,7 +168,7 @@ fn kept(o: &Options) -> io::Result<Counts> {
     let window = (o.depth * answer).next_power_of_two();
     let mut buffers = Buffers::new(&ring, o.receive.unwrap_or(window.clamp(16 << 10, 64 << 10)))?;
     let row = request.repeat(o.depth);
-    // A send takes all it is given; the answers tell of its end, so its completion is not asked for.
+    // A send takes all bytes; the responses show that it finished, so it needs no completion.
     let send = |slot: usize, len: usize| {
         opcode::Send::new(Fixed(slot as u32), row.as_ptr(), len as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
@@ -222,7 +227,8 @@ fn kept(o: &Options) -> io::Result<Counts> {
     }
 }
 
-/// socket -> connect -> send -> receive -> close as one chain of linked entries, one call for many chains.
+/// socket -> connect -> send -> receive -> close as one chain of linked entries; one call submits
+/// many chains.
 fn short(o: &Options) -> io::Result<Counts> {
     let request = o.request();
     let answer = o.learn()?;

@@ -1,17 +1,17 @@
-//! Answers that wait for their time. All wait equally long, so they come due in the order they came.
+//! Delayed responses. All have the same delay, so they are due in the order they were added.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::sys;
 
-/// Answers on their way, in the order they are due.
+/// Delayed responses, in the order they are due.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     wait_ns: u64,
-    /// Of the last look.
+    /// The time when the clock was last read.
     now_ns: u64,
-    /// When, and whose.
+    /// Due time, slot and serial.
     queue: VecDeque<(u64, usize, u64)>,
 }
 
@@ -25,18 +25,18 @@ impl Waiting {
         self.now_ns = sys::now_ns();
     }
 
-    /// A request that was there at the last look.
+    /// Adds a request that had arrived when the clock was last read.
     pub(crate) fn push(&mut self, slot: usize, serial: u64) {
         self.queue.push_back((self.now_ns + self.wait_ns, slot, serial));
     }
 
-    /// The next whose time had come at the last look.
+    /// The next one that was due when the clock was last read.
     pub(crate) fn due(&mut self) -> Option<(usize, u64)> {
         let (_, slot, serial) = self.queue.pop_front_if(|(at, ..)| *at <= self.now_ns)?;
         Some((slot, serial))
     }
 
-    /// How long until the next is due, if there is one.
+    /// Time until the next is due, if there is one.
     pub(crate) fn next_in(&self) -> Option<Duration> {
         let (at, ..) = self.queue.front()?;
         Some(Duration::from_nanos(at.saturating_sub(sys::now_ns())))

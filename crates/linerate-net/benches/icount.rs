@@ -1,7 +1,8 @@
-//! Work of known size on the hot paths of TCP in user space, to be counted in instructions: both ends of each connection, over a
-//! link that is nothing but memory.
+//! Workloads of known size on the hot paths of user-space TCP, for counting instructions: both ends
+//! of each connection, over a link in plain memory.
 //!
-//! `cargo bench -p linerate-net --bench icount -- SCENARIO N` does N units of one scenario; `-- --list` names them.
+//! `cargo bench -p linerate-net --bench icount -- SCENARIO N` runs N units of one scenario; `--
+//! --list` names them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +20,7 @@ const RESPONSE: [u8; 600] = [2; 600];
 /// Frames of the link, and bytes of each.
 const FRAMES: usize = 4096;
 const FRAME: usize = 2048;
-/// How much later it is in each turn.
+/// How far the time advances in each turn.
 const TURN: Duration = Duration::from_micros(100);
 
 struct Scenario {
@@ -37,14 +38,14 @@ const SCENARIOS: [Scenario; 2] = [
     Scenario { name: "short", about: "a connection with one request, opened and closed", run: short },
 ];
 
-/// What leaves comes back.
+/// Returns every packet to its sender.
 struct Loopback {
     now: Time,
     frames: Vec<u8>,
     lens: [usize; FRAMES],
     first: usize,
     count: usize,
-    /// Its waker is this one's.
+    /// Lends its waker.
     sim: SimEnd,
 }
 
@@ -107,7 +108,7 @@ fn stack() -> (Stack<Loopback>, SocketAddr) {
     (net, at)
 }
 
-/// Turns until `done` says so. `handle` is handed each connection with the bytes it received.
+/// Runs turns until `done`. `handle` gets each connection with the bytes it received.
 fn turns(net: &mut Stack<Loopback>, mut handle: impl FnMut(&mut Stack<Loopback>, Conn, usize) -> bool) {
     let mut events = Vec::new();
     let mut on = true;

@@ -1,7 +1,8 @@
-//! The bare client: moves the bytes of HTTP requests and answers over a transport and counts answers by their length alone.
-//! What it reaches is what the transport allows.
+//! The bare client: moves the bytes of HTTP requests and responses over a transport, and counts
+//! responses by their length alone. Its rate is what the transport allows.
 //!
-//! `cargo run --release -p linerate-net --example pump -- epoll|uring ADDR:PORT CONNECTIONS DEPTH SECONDS [short] [receive=BYTES]`
+//! `cargo run --release -p linerate-net --example pump -- epoll|uring ADDR:PORT CONNECTIONS DEPTH
+//! SECONDS [short] [receive=BYTES]`
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +20,7 @@ struct Options {
     short: bool,
 }
 
-/// Bytes of the answer under way.
+/// Bytes received of the current response.
 #[derive(Clone, Copy, Default)]
 struct Pipe {
     got: usize,
@@ -138,7 +139,7 @@ impl<T: Transport> Pump<T> {
                 } else if after != After::Open {
                     return Err(format!("the server closed: {after:?}").into());
                 } else {
-                    // At once: the server has something to do while the other answers are read.
+                    // At once, so that the server has work while the other responses are read.
                     self.net.send_lent(conn, self.lent, 0..whole * self.request)?;
                 }
                 Ok(())
@@ -163,7 +164,7 @@ impl<T: Transport> Pump<T> {
     }
 }
 
-/// The length of an answer, from one that was asked for.
+/// Sends one request and returns the length of its response.
 fn learn(to: SocketAddr, request: &[u8]) -> io::Result<usize> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

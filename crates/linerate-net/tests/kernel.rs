@@ -1,4 +1,4 @@
-//! What only the kernel's transports have: a backlog, TIME_WAIT, segments, and peers that are not of ours.
+//! What only the kernel's transports have: a backlog, TIME_WAIT, segments, and foreign peers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use linerate_net::{
 const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a test on every transport that can be had.
+/// Runs a test on every transport that works here.
 macro_rules! on_each {
     ($($name:ident => $test:ident;)*) => {
         mod epoll {
@@ -43,7 +43,7 @@ on_each! {
 
 type Make<'a, T> = &'a dyn Fn(Limits) -> T;
 
-/// Turns until something comes that `pick` wants; what else is readable is read.
+/// Runs turns until an event that `pick` accepts; reads everything else.
 #[track_caller]
 fn wait_for<T: Transport, R>(
     net: &mut T,
@@ -108,7 +108,7 @@ fn waits(local: u16, remote: u16) -> bool {
     })
 }
 
-/// Who has connected, with a limit on the waits for it.
+/// Accepts a connection, with a limit on the wait.
 fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     let (peer, from) = listener.accept().expect("it is there");
     peer.set_read_timeout(Some(PATIENCE)).expect("a time limit");
@@ -163,7 +163,7 @@ fn short_sends<T: Transport>(make: Make<'_, T>) {
                 ended |= net.receive(data, |bytes| got.extend_from_slice(bytes)) == After::Ended;
             }
         }
-        // The first piece was taken and the connection is still open: what follows comes too.
+        // The first piece was read and the connection is still open, so the rest arrives too.
         if got == b"answer in " {
             let mut asked = [0; 13];
             peer.read_exact(&mut asked).expect("all three");
@@ -265,7 +265,7 @@ fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
         for _ in 0..400 {
             let (mut peer, _) = accept(&listener);
             let mut all = Vec::new();
-            // Those that were given up early say little or nothing, and may be reset.
+            // Connections that were dropped early send little or nothing, and may be reset.
             let _ = peer.read_to_end(&mut all);
             assert!(
                 all.is_empty() || all == b"early" || all == b"stays",
@@ -281,7 +281,7 @@ fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
         let options = ConnectOptions { short: true, ..ConnectOptions::default() };
         let early = net.connect(at, &options).expect("asked for");
         net.send(early, b"early").expect("can send");
-        // In three of four rounds the kernel has seen it before it is closed.
+        // In three of four rounds the kernel has the connection before it is closed.
         if round % 4 > 0 {
             net.turn(Some(Time::ZERO), &mut events).expect("a turn");
         }
@@ -293,7 +293,7 @@ fn no_crosstalk<T: Transport>(make: Make<'_, T>) {
         });
         net.close(stays, Close::Now);
     }
-    // Those that never came to the kernel are made up for.
+    // Replaces connections that never reached the kernel.
     while !reader.is_finished() {
         let _ = TcpStream::connect(at);
         let soon = net.now() + Duration::from_millis(2);

@@ -1,5 +1,5 @@
-//! The conformance suite over a layer that is written outside the crate: first over one that only changes bytes, then over one
-//! with a handshake, records and an end of its own, as TLS has them.
+//! The conformance suite over layers that are written outside the crate: one that only changes
+//! bytes, and one with a handshake, records and an end of its own, as TLS has.
 
 mod xor;
 

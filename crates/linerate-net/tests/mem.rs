@@ -15,7 +15,7 @@ fn at() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 80))
 }
 
-/// What happened on the side of the application, with its time in milliseconds.
+/// An event on the application's side, with its time in milliseconds.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Connected(u64),
@@ -28,7 +28,7 @@ fn ms(time: Time) -> u64 {
     time.as_nanos() / 1_000_000
 }
 
-/// Turns until nothing happens any more within `limit`.
+/// Runs turns until no more events come within `limit`.
 fn run(net: &mut Mem, limit: Duration) -> Vec<Seen> {
     let end = net.now() + limit;
     let (mut seen, mut events) = (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ fn with_latency() -> Mem {
 #[test]
 fn time_is_virtual_and_exact() {
     let mut net = with_latency();
-    // Thinks for 5 ms, then answers, and closes 1 s later.
+    // Waits 5 ms, responds, and closes 1 s later.
     let peer = |_now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions| {
         out.send_after(Duration::from_millis(5), conn, [b"re: ", bytes].concat());
         out.close_after(Duration::from_secs(1), conn);
@@ -79,7 +79,7 @@ fn time_is_virtual_and_exact() {
     net.send(conn, b"hello").expect("can send");
     let start = Instant::now();
     let seen = run(&mut net, Duration::from_secs(3600));
-    // The handshake takes two ways; the request leaves when it is over, and takes one more.
+    // The handshake takes one round trip. The request then takes one way more.
     let expected = [Seen::Connected(20), Seen::Bytes(45, b"re: hello".to_vec()), Seen::Ended(1040)];
     assert_eq!(seen, expected);
     assert_eq!(net.now(), Time::ZERO + Duration::from_secs(3600));
@@ -198,7 +198,7 @@ fn faults_come_as_ordered() {
     let seen = run(&mut net, Duration::from_secs(1));
     let refused = seen.iter().filter(|s| matches!(s, Seen::Failed(_, NetErrorKind::Refused))).count();
     assert_eq!((seen.len(), refused), (4, 1), "{seen:?}");
-    // A port is free again when its connection is closed.
+    // Closing a connection frees its port.
     net.close(conns[0].expect("was made"), Close::Abort);
     assert!(connect(&mut net).is_ok());
 

@@ -58,7 +58,7 @@ fn bad() -> Option<Subject<Stack<SimEnd>>> {
 
 conformance_tests!(over_a_bad_sim, super::bad);
 
-/// Tens of thousands of short connections leave nothing behind but what TIME_WAIT may keep, and that is bounded.
+/// Tens of thousands of short connections leave only TIME_WAIT entries, and those are bounded.
 #[test]
 fn connections_that_come_and_go_leave_nothing() {
     const CONNECTIONS: usize = 20_000;

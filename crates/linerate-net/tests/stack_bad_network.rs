@@ -1,5 +1,5 @@
-//! The stack over AF_XDP against the kernel's, over a network that loses, reorders and doubles: what arrives is what was sent.
-//! Needs root.
+//! The stack over AF_XDP against the kernel's, over a network that loses, reorders and duplicates:
+//! received bytes equal those sent. Needs root.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,12 +13,12 @@ use linerate_net::{After, Close, Conn, ConnectOptions, Event, ListenOptions, Tim
 use linerate_netbox::{INTERFACE, NetBox, SERVER_IP};
 
 const PORT: u16 = 8080;
-/// Ours, when we are the client; the box leads its whole network to the client.
+/// Our address as a client; the box routes its whole network to the client.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 99, 1, 9));
-/// Bytes that go each way at the same time. `LINERATE_TRANSFER_MB` overrides it.
+/// Megabytes sent each way at the same time. `LINERATE_TRANSFER_MB` overrides it.
 const MEGABYTES: usize = 100;
 const CHUNK: usize = 64 << 10;
-/// Longer than this nothing takes, in time of the link.
+/// Timeout in the link's time.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn total() -> usize {
@@ -26,7 +26,7 @@ fn total() -> usize {
     asked.unwrap_or(MEGABYTES) * 1_000_000
 }
 
-/// Bytes that repeat nowhere near.
+/// Pseudo-random bytes, which do not repeat.
 struct Noise {
     state: u64,
     word: [u8; 8],
@@ -52,7 +52,7 @@ impl Noise {
     }
 }
 
-/// What one end has sent and received so far. The server sends noise of seed 1, the client of seed 2.
+/// What one end has sent and received. The server sends noise of seed 1, the client of seed 2.
 struct Talk {
     out: Noise,
     into: Noise,
@@ -83,7 +83,7 @@ impl Talk {
     }
 }
 
-/// Our end of the talk. The server ends it.
+/// Our end. If it is the server, it ends the conversation.
 fn ours(mut net: Stack<Xdp>, mut conn: Option<Conn>) -> StackStats {
     let server = conn.is_none();
     let mut talk = Talk::new(server);
@@ -122,7 +122,7 @@ fn ours(mut net: Stack<Xdp>, mut conn: Option<Conn>) -> StackStats {
             }
             net.send(conn, &bytes).expect("can send");
         }
-        // The client ends after all has come, the server when it hears of that.
+        // The client is done once it has everything, the server once it learns of that.
         let over = talk.received == total() && talk.sent == total();
         if !closed && over && (ended || !server) {
             net.close(conn, if server { Close::Now } else { Close::AfterPeer });
@@ -144,7 +144,7 @@ fn kernels(stream: TcpStream, server: bool) {
             while talk.sent < total() {
                 writer.write_all(&talk.next()).expect("sent");
             }
-            // Its FIN: nothing follows.
+            // Its FIN: no bytes follow.
             writer.shutdown(std::net::Shutdown::Write).expect("shut down");
         });
         let mut talk = Talk::new(server);

@@ -1,14 +1,18 @@
-//! Hosts that come and go, by seed: a server, and behind a NAT with few ports hosts that connect again and again, are restarted with
-//! other clocks, and whose links break. None hangs, whichever host had the port before.
+//! Hosts that come and go, by seed. There is a server. Behind a NAT with few ports, hosts connect
+//! repeatedly, restart with other clocks, and lose their links. None may hang, whichever host used
+//! the port before.
 //!
-//! `LINERATE_SEED=n` runs a seed alone, `LINERATE_SEEDS=n` so many (`cargo xtask soak`), from `LINERATE_FROM` on.
+//! `LINERATE_SEED=n` runs one seed, `LINERATE_SEEDS=n` this many (`cargo xtask soak`), starting at
+//! `LINERATE_FROM`.
 //!
-//! Of the first 200 seeds these find what was wrong once, on the code with that one fix taken back:
+//! Of the first 200 seeds, these fail on the code without one of its fixes:
 //!
-//! * TIME_WAIT ignored a reset with exactly the next number, so that another host behind the NAT, or one that was restarted, was shut
-//!   out of its port for a minute: 30 seeds (1, 2, 5, 9, 41, 48, 63, 66, 67, 85, 92, 100, 110, 115, 122, 124, 126, 128, 135, 137,
-//!   143, 150, 154, 156, 160, 161, 163, 172, 190, 197).
-//! * A link that was down (ENETDOWN) ended the loop: 77 seeds (1, 3, 5, 7, 8, 9, 10, 14, 24, 29, ...).
+//! * TIME_WAIT ignored a reset with exactly the next number. It locked another host behind the NAT,
+//!   or a restarted one, out of its port for a minute: 30 seeds (1, 2, 5, 9, 41, 48, 63, 66, 67,
+//!   85, 92, 100, 110, 115, 122, 124, 126, 128, 135, 137, 143, 150, 154, 156, 160, 161, 163, 172,
+//!   190, 197).
+//! * A link that was down (ENETDOWN) ended the loop: 77 seeds (1, 3, 5, 7, 8, 9, 10, 14, 24, 29,
+//!   ...).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,8 +31,8 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 const PORT: u16 = 80;
 /// Calls of one host.
 const CALLS: usize = 12;
-/// A call takes no longer, in virtual time: some lost segments and a broken link cost a few seconds each. A port that the server does
-/// not give back costs a minute.
+/// Timeout of a call, in virtual time: some lost segments and a broken link cost a few seconds
+/// each. A port that the server does not release costs a minute.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 struct Random(u64);
@@ -46,7 +50,7 @@ impl Random {
     }
 }
 
-/// A host's end of the network, which outlives its stack: that one goes with the process.
+/// A host's end of the network. It outlives the stack, which ends with the process.
 struct Lent<'a>(&'a mut SimEnd);
 
 impl Link for Lent<'_> {
@@ -116,7 +120,7 @@ fn stack(end: &mut SimEnd, address: Ipv4Addr, seed: u64) -> Stack<Lent<'_>> {
     Stack::new(Lent(end), options)
 }
 
-/// Answers eight bytes by the same, and closes: TIME_WAIT is the server's.
+/// Echoes eight bytes and closes, so that the server has the TIME_WAIT.
 fn serve(seed: u64, end: &mut SimEnd, left: &AtomicUsize) {
     let mut net = stack(end, SERVER, seed);
     let options = ListenOptions::default();
@@ -139,7 +143,7 @@ fn serve(seed: u64, end: &mut SimEnd, left: &AtomicUsize) {
     }
 }
 
-/// One call; how it went. A connection that is reset is tried again, as people do.
+/// Makes one call. A connection that is reset is retried, as people do.
 fn call(net: &mut Stack<Lent<'_>>, number: u64) -> Result<(), String> {
     let begun = net.now();
     let words = number.to_be_bytes();
@@ -182,7 +186,7 @@ fn call(net: &mut Stack<Lent<'_>>, number: u64) -> Result<(), String> {
     Err(format!("hangs in attempt {attempts}: {:?}", net.stats()))
 }
 
-/// A host that calls, waits, and is restarted now and then.
+/// A host that calls, pauses, and restarts now and then.
 fn host(seed: u64, number: u64, end: &mut SimEnd, address: Ipv4Addr, left: &AtomicUsize) {
     let mut random = Random(seed.wrapping_mul(31) + number);
     let mut calls = 0;

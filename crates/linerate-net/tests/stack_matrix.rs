@@ -1,4 +1,5 @@
-//! How fast the stack is over far and lossy networks, in virtual time: a change of behaviour is a change of this text.
+//! The speed of the stack over distant and lossy networks, in virtual time: a change of behavior
+//! changes this text.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,7 +10,7 @@ use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Conn, ConnectOptions, Event, ListenOptions, Time, Transport};
 
 const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The client's, so that each direction has a queue of its own.
+/// The client's address, so that each direction has a queue of its own.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const REQUEST: usize = 100;
 const ANSWER: usize = 600;
@@ -55,7 +56,8 @@ fn receive(net: &mut Stack<SimEnd>, data: linerate_net::Data) -> usize {
     len
 }
 
-/// Exchanges with `depth` requests under way, on one connection: rate, median, 99th percentile and the worst.
+/// Exchanges with `depth` requests in flight on one connection: rate, median, 99th percentile and
+/// maximum.
 fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
     let (mut net, at) = stack(path(rtt_ms, loss_ppm, QUEUE));
     let client = connect(&mut net, at);
@@ -97,7 +99,7 @@ fn exchanges(depth: usize, rtt_ms: f64, loss_ppm: u32) -> String {
     format!("{rate:>9.0}/s  p50 {:>7.2}  p99 {:>7.2}  max {:>7.2}", ms(0.5), ms(0.99), ms(1.0))
 }
 
-/// One transfer, from the server: megabits a second, handshake included, and how often it had to wait for a time-out.
+/// One transfer from the server: Mbit/s including the handshake, and the number of timeouts.
 fn bulk(len: usize, sim: SimOptions) -> String {
     let (mut net, at) = stack(sim);
     let start = net.now();
@@ -127,7 +129,7 @@ fn bulk(len: usize, sim: SimOptions) -> String {
 /// A gigabit a second.
 const FAST: u64 = 125_000_000;
 
-/// The same link with a short queue, and machines that look only now and then; and packets that overtake each other.
+/// The same link with a short queue, machines that poll rarely, and reordered packets.
 #[test]
 fn fast_and_far() {
     let mut text =
@@ -177,7 +179,7 @@ fn throughput_and_latency() {
                 writeln!(text, "rtt {rtt_ms:>4} ms  loss {:>3} %  {line}", f64::from(loss_ppm) / 10_000.0);
         }
     }
-    // 20 ms of it hold half of what the path of 40 ms does.
+    // A queue of 20 ms holds half of what the path of 40 ms holds.
     text.push_str("one transfer of 32 MiB at 100 Mbit/s, 40 ms, no loss but that of the queue\n");
     for queue_ms in [5, 10, 20, 40, 100, 1000] {
         let line = bulk(8 * BULK, path(40.0, 0, RATE as usize / 1000 * queue_ms));

@@ -1,7 +1,8 @@
-//! Transfers over a network that does everything a network can do, by seed: none hangs, and no byte is lost, doubled or changed.
+//! Transfers over a network with every fault, by seed: none hangs, and no byte is lost, duplicated
+//! or changed.
 //!
-//! A seed is a bug report: `LINERATE_SEED=n` runs one alone. `LINERATE_SEEDS=n` runs so many (`cargo xtask soak`: 10,000), from
-//! seed `LINERATE_FROM` on.
+//! A seed is a bug report: `LINERATE_SEED=n` runs one. `LINERATE_SEEDS=n` runs this many (`cargo
+//! xtask soak`: 10,000), starting at `LINERATE_FROM`.
 
 #[path = "stack_seeds/crowd.rs"]
 mod crowd;
@@ -14,19 +15,23 @@ use linerate_net::stack::{Stack, StackLimits, StackOptions};
 use linerate_net::{After, Close, Conn, ConnectOptions, Event, Limits, ListenOptions, Time, Transport};
 
 const SEEDS: u64 = 1000;
-/// Seeds that failed once. Connections made by SYN cookies: a late segment with the cookie made an ended one again (5297); a
-/// bare ACK that had overtaken the segment with the cookie was answered by a reset (6763, 7286).
+/// Seeds that once failed, with connections made by SYN cookies. A late segment with the cookie
+/// made an ended connection again (5297). A reset answered a bare ACK that had overtaken the
+/// segment with the cookie (6763, 7286).
 const MENDED: [u64; 4] = [4414, 5297, 6763, 7286];
-/// Seeds with trouble beside the network that failed once: a late segment with a cookie made a connection again that was reset (128);
-/// blocks of SACK made a segment too large that was cut to what its path takes (2327).
+/// Seeds that once failed, with trouble besides the network. A late segment with a cookie made a
+/// connection again that was reset (128). SACK blocks made a segment too large that had been cut to
+/// its path's MTU (2327).
 const TROUBLED: [u64; 2] = [128, 2327];
-/// Small buffers for a run with a crowd, bytes: all of them, and those that may hold what came out of order.
+/// Small buffers for a run with a crowd, bytes: all of them, and those for data received out of
+/// order.
 const CROWDED: (usize, usize) = (2 << 20, 128 << 10);
-/// In virtual time; the network loses a packet in twenty at worst, but a handshake may be unlucky several times.
+/// Timeout in virtual time. The network loses 5 % of packets at worst, but a handshake may be
+/// unlucky several times.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long an application waits for a peer that may have left.
 const TIRED: Duration = Duration::from_secs(100);
-/// Turns of one seed. Reason: what spins without time going on would hang.
+/// Turns of one seed. Reason: a loop in which time stands still would hang.
 const TURNS: u32 = 400_000;
 
 struct Random(u64);
@@ -43,7 +48,7 @@ impl Random {
         self.next() % n.max(1)
     }
 
-    /// Nothing half of the time, up to `most` else.
+    /// Zero half of the time, otherwise up to `most`.
     fn some(&mut self, most: u64) -> u32 {
         if self.next() & 1 == 0 { 0 } else { self.below(most) as u32 }
     }
@@ -65,12 +70,12 @@ fn network(seed: u64, random: &mut Random) -> SimOptions {
     }
 }
 
-/// What goes wrong beside the network.
+/// Trouble besides the network's faults.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
-    /// Strangers open connections and send single bytes with gaps.
+    /// Outsiders open connections and send single bytes behind gaps.
     crowd: bool,
-    /// Receive windows stay as small as they are at first.
+    /// Receive windows keep their initial size.
     small_windows: bool,
     /// Applications leave at any point.
     leaves: bool,
@@ -82,12 +87,12 @@ impl Trouble {
     fn of(random: &mut Random) -> Trouble {
         let mut once_in = |n| random.below(n) == 0;
         let (crowd, small_windows, leaves) = (once_in(8), once_in(4), once_in(4));
-        // Both at once cost more time-outs than a connection has patience for.
+        // Both at once cost more timeouts than a connection tolerates.
         Trouble { crowd, small_windows, leaves, narrows: once_in(4) && !crowd }
     }
 }
 
-/// What one end of a connection sends and has to receive.
+/// What one end of a connection sends and must receive.
 struct Side {
     sends: Vec<u8>,
     sent: usize,
@@ -96,9 +101,9 @@ struct Side {
     ended: bool,
     closed: bool,
     paused_until: Option<Time>,
-    /// It is known which plan it is: the server's end learns it from the first bytes.
+    /// Its plan is known: the server's end recognizes it by the first bytes.
     known: bool,
-    /// It leaves once it has sent and received so many bytes together.
+    /// It leaves once it has sent and received this many bytes in total.
     leaves: Option<(usize, Close)>,
 }
 
@@ -122,13 +127,13 @@ struct Run {
     net: Stack<SimEnd>,
     random: Random,
     sides: Vec<(Conn, Side)>,
-    /// Bytes that the connection from this port will carry: the client's and the server's.
+    /// Bytes that each connection will carry: the client's and the server's.
     plans: Vec<(Conn, Vec<u8>, Vec<u8>)>,
     seed: u64,
     trouble: Trouble,
-    /// What the troubles are drawn from, so that seeds without them stay what they were.
+    /// Random source of the troubles, separate so that seeds without them do not change.
     more: Random,
-    /// When links and paths change, the first last.
+    /// Times at which links and paths change, the first one last.
     changes: Vec<Duration>,
     /// The largest receive window.
     largest_window: u32,
@@ -167,7 +172,7 @@ impl Run {
         }
         let mut limits = Limits { receive_bytes: 1 << (8 + random.below(9)), ..Limits::default() };
         if trouble.narrows {
-            // Finding out how narrow a path is takes several time-outs.
+            // Finding the MTU of a narrow path takes several timeouts.
             (stack.orphan_patience, limits.flush_time) = (stack.patience, stack.patience);
             stack.largest_rto = Duration::from_secs(2);
         }
@@ -188,14 +193,14 @@ impl Run {
         (run, at, crowd)
     }
 
-    /// Where applications leave, when this one does.
+    /// Where this application leaves, if it does.
     fn leaves(&mut self, bytes: usize) -> Option<(usize, Close)> {
         let how = [Close::Now, Close::Abort, Close::AfterPeer, Close::Lingering][self.more.below(4) as usize];
         let when = self.more.below(2 * bytes as u64 + 1) as usize;
         (self.trouble.leaves && self.more.below(2) == 0).then_some((when, how))
     }
 
-    /// What happens to links and paths by now.
+    /// Applies the changes of links and paths that are due.
     fn change(&mut self, since: Duration) {
         // RFC 8200 section 5.
         let least = if self.v6 { 1280 } else { 576 };
@@ -207,22 +212,23 @@ impl Run {
         }
     }
 
-    /// RFC 7661: the congestion window follows what is used of it, and peers' windows are as small as ours.
+    /// RFC 7661: the congestion window follows its use, and peers' windows are as small as ours.
     fn check_windows(&self) {
-        // What it begins with, and thrice the peer's window: twice what was in flight, and what an ACK adds.
+        // The initial window plus three times the peer's: twice the bytes in flight, and the growth
+        // by one ACK.
         let most = 10 * 9000 + 3 * self.largest_window;
         self.net.flows(0, usize::MAX, |flow| {
             assert!(flow.cwnd_bytes <= most, "seed {}: {flow:?}", self.seed);
         });
     }
 
-    /// Closes a side that has nothing more to do.
+    /// Closes a side that is finished.
     fn close(&mut self, conn: Conn, how: Close) {
         side_of(&mut self.sides, conn).closed = true;
         self.net.close(conn, how);
     }
 
-    /// Hands over some of what is left to send; closes when all was.
+    /// Hands over some of the remaining bytes; closes after the last.
     fn send(&mut self, conn: Conn) {
         let side = side_of(&mut self.sides, conn);
         if side.closed {
@@ -246,7 +252,8 @@ impl Run {
         if self.trouble.leaves && side.ended && all && !side.closed {
             return self.close(conn, Close::Now);
         }
-        // The first to close lingers, or it could not receive the rest; the other has the end.
+        // The first side to close lingers, or it could not receive the rest; the other one has the
+        // end.
         if !side.closed && side.known && all && (side.ended || side.got == side.expects.len()) {
             side.closed = true;
             self.net.close(conn, if side.ended { Close::Now } else { Close::Lingering });
@@ -284,7 +291,7 @@ impl Run {
         let side = side_of(&mut self.sides, conn);
         if !side.known && !got.is_empty() {
             side.known = true;
-            // A prefix that no other plan has says which it is.
+            // The prefix identifies the plan.
             let plan = self.plans.iter().find(|(_, up, _)| up.starts_with(&got[..got.len().min(8)]));
             let (_, up, down) = plan.unwrap_or_else(|| panic!("seed {seed}: bytes that nobody sent"));
             (side.sends, side.expects) = (down.clone(), up.clone());
@@ -315,11 +322,11 @@ impl Run {
         }
     }
 
-    /// Lets each side go on. Whether all are done.
+    /// Advances each side. Returns whether all are finished.
     fn go_on(&mut self, since: Duration, wake: &mut Option<Time>) -> bool {
         let now = self.net.now();
         let conns: Vec<Conn> = self.sides.iter().map(|(conn, _)| *conn).collect();
-        // The reset of a peer that left may be lost: then nothing comes any more.
+        // The reset of a peer that left may be lost: then nothing more arrives.
         let tired = self.trouble.leaves && since > TIRED;
         *wake = self.trouble.leaves.then(|| now + TIRED);
         for conn in conns {
@@ -341,7 +348,7 @@ impl Run {
         }
         let closed = self.sides.iter().all(|(_, side)| side.closed);
         let all = self.trouble.leaves || self.sides.len() == 2 * self.plans.len();
-        // What a crowd opened stays; everything else ends, and leaves nothing behind.
+        // The crowd's connections stay open; all others end, and leave nothing behind.
         let over = self.trouble.crowd || (self.net.unfinished() == 0 && self.net.waiting().0 == 0);
         closed && all && over
     }
@@ -351,7 +358,7 @@ fn side_of(sides: &mut [(Conn, Side)], conn: Conn) -> &mut Side {
     &mut sides.iter_mut().find(|(c, _)| *c == conn).expect("known").1
 }
 
-/// Some connections at once, both directions.
+/// Runs some connections at once, in both directions.
 fn run(seed: u64, troubled: bool) {
     let (run, at, crowd) = Run::new(seed, troubled);
     std::thread::scope(|scope| {
@@ -365,7 +372,7 @@ fn run(seed: u64, troubled: bool) {
 fn exchange(mut run: Run, at: SocketAddr) {
     let (seed, most) = (run.seed, if run.trouble.small_windows { 200_000 } else { 40_000 });
     for number in 0..1 + run.random.below(4) {
-        // Eight bytes that tell the plans apart, at least.
+        // At least the eight bytes that distinguish the plans.
         let mut up = (number + seed * 10).to_le_bytes().to_vec();
         up.extend(bytes(&mut run.random, most));
         let down = bytes(&mut run.random, most);

@@ -1,5 +1,5 @@
-//! The conformance suite over AF_XDP: one stack with a foot on either end of a cable, so that every packet goes through a driver,
-//! both its rings and the program that steers it. Needs root.
+//! The conformance suite over AF_XDP. One stack uses both ends of a cable, so that every packet
+//! passes a driver, both of its rings and the program that steers it. Needs root.
 
 mod namespaces;
 
@@ -15,7 +15,7 @@ use linerate_net::stack::{Stack, StackOptions};
 use linerate_net::{Limits, Time, Waker, conformance_tests};
 use namespaces::{Cable, Namespace, OURS, THEIRS};
 
-/// Clients', on our end, and the server's, on theirs; nobody else has them.
+/// Addresses of the clients, on our end, and of the server, on theirs; nothing else uses them.
 const CLIENTS_V4: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 77, 0, 8)), IpAddr::V4(Ipv4Addr::new(10, 77, 0, 9))];
 const CLIENTS_V6: [IpAddr; 2] = [
@@ -25,14 +25,15 @@ const CLIENTS_V6: [IpAddr; 2] = [
 const SERVER_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 10));
 const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 10));
 
-/// How long one end waits before the other is looked at.
+/// How long one end waits before the other is polled.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// Both ends of a cable as one link: what is for the server goes in at the clients' end, and the other way round.
+/// Both ends of a cable as one link: packets for the server enter at the clients' end, and vice
+/// versa.
 struct BothEnds {
     clients: Xdp,
     server: Xdp,
-    /// Goes last.
+    /// Dropped last.
     _cable: Cable,
 }
 
@@ -63,7 +64,7 @@ impl Link for BothEnds {
     fn wait(&mut self, until: Option<Time>) -> io::Result<bool> {
         self.server.wait(Some(Time::ZERO))?;
         loop {
-            // An end that has waited for less than it was told to has something.
+            // An end whose wait ended early has packets.
             for end in 0..2 {
                 let link = if end == 0 { &mut self.clients } else { &mut self.server };
                 let soon = link.now() + GLANCE;
@@ -110,7 +111,7 @@ fn stack(limits: Limits, clients: [IpAddr; 2], server: IpAddr, mode: XdpMode) ->
     Stack::new(link, StackOptions { addresses, limits, ..StackOptions::default() })
 }
 
-/// Whether all of this can be had here; said once for all cases.
+/// Whether this machine can run the suite; prints the reason once for all cases.
 fn possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(|| Cable::new("the conformance suite over xdp", 1).is_some())

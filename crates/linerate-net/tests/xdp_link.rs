@@ -1,4 +1,4 @@
-//! `link::xdp` between real namespaces: packets of the kernel's, both ways. Needs root.
+//! `link::xdp` between real namespaces: packets of the kernel, both ways. Needs root.
 
 mod namespaces;
 
@@ -32,7 +32,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// A peer in its simplest form: answers each segment with a reset, so that who connects is refused.
+/// The simplest peer: answers each segment with a reset, which refuses every connection.
 fn refusal(packet: &[u8]) -> (IpAddr, Vec<u8>) {
     let v4 = packet[0] >> 4 == 4;
     let (header, addresses) = if v4 { (usize::from(packet[0] & 15) * 4, 12..20) } else { (40, 8..40) };
@@ -67,7 +67,7 @@ fn refusal(packet: &[u8]) -> (IpAddr, Vec<u8>) {
     (peer, whole)
 }
 
-/// Refuses whoever connects until told to stop; how many segments came.
+/// Refuses connections until stopped; returns the number of segments.
 fn refuse_all(link: &mut Xdp, stop: &AtomicBool) -> usize {
     let mut segments = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -91,7 +91,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Runs `kernel` in their namespace while everybody who connects to us is refused. How many segments came to us.
+/// Runs `kernel` in their namespace while we refuse every connection. Returns the number of
+/// segments that reached us.
 fn while_refusing(cable: &Cable, mode: XdpMode, kernel: impl FnOnce()) -> usize {
     let stop = AtomicBool::new(false);
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -104,7 +105,7 @@ fn while_refusing(cable: &Cable, mode: XdpMode, kernel: impl FnOnce()) -> usize 
             refuse_all(&mut opened.links[0], &stop)
         });
         is_ready.recv().expect("the link is open");
-        // Also when something in between fails.
+        // Stops the thread even if `kernel` panics.
         let stopping = Stop(&stop);
         kernel();
         drop(stopping);
@@ -116,7 +117,7 @@ fn refused(at: impl Into<SocketAddr>) -> bool {
     TcpStream::connect_timeout(&at.into(), A_WHILE).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// A byte there and back over the kernel's stack.
+/// Echoes a byte over the kernel's stack.
 fn echo(cable: &Cable, port: u16) {
     thread::scope(|scope| {
         let listener = cable.ours.run(|| TcpListener::bind((OUR_V4, port)).expect("the kernel's port"));
@@ -143,7 +144,7 @@ fn our_port_is_ours_and_the_rest_is_the_kernels(test: &str, mode: XdpMode) {
             assert!(refused((OUR_V4, PORT)), "IPv4");
             assert!(refused((OUR_V6, PORT)), "IPv6");
         });
-        // All while we have the port.
+        // All while we own the port.
         cable.theirs.ping(&format!("-c 2 -i 0.05 {OUR_V4}"));
         cable.theirs.ping(&format!("-c 2 -i 0.05 {OUR_V6}"));
         cable.theirs.ping(&format!("-c 1 -s 4000 {OUR_V4}")); // in fragments
@@ -179,7 +180,7 @@ fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
         let shown = cable.ours.must(&format!("ip -4 address show {OURS}"));
         assert!(shown.contains("10.77.0.9/32") && shown.contains("valid_lft"), "{shown}");
         cable.theirs.ping(&format!("-c 1 {source}"));
-        // A segment of ours is answered by the kernel there, to us: nobody listens, so it is a reset.
+        // The kernel at the other end has no listener, so it answers our segment with a reset.
         let link = &mut opened.links[0];
         let (_, segment) = refusal(&syn_between(THEIR_V4, source));
         assert!(link.transmit(THEIR_V4.into(), segment.len(), |at| at.copy_from_slice(&segment)));
@@ -189,7 +190,7 @@ fn a_clients_address_is_the_interfaces_for_as_long_as_it_lives() {
     assert!(!shown.contains("10.77.0.9"), "{shown}");
 }
 
-/// What `refusal` answers, as if it came from there.
+/// The answer of `refusal`, as if it came from there.
 fn syn_between(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0];
     packet.extend_from_slice(&from.octets());
@@ -222,7 +223,7 @@ fn what_is_in_the_way_is_said_in_words() {
         second.steer = Steer::Listen(vec![(OUR_V4, PORT + 1).into()]);
         assert!(says(&second).contains("has an XDP program already"), "{}", says(&second));
         drop(first);
-        // The queue may be busy for a moment: that is waited for.
+        // The queue may be busy for a moment; opening waits for it.
         drop(open(&second).expect("free again"));
         assert!(cable.ours.command(&format!("ip link set {OURS} down")).status.success());
         assert!(says(&second).contains("is down; ip link set dev here up"), "{}", says(&second));

@@ -1,5 +1,5 @@
-//! packetdrill, built once into the target folder from an archive beside the project. Nothing of it is ours, and nothing of it is
-//! in the project.
+//! Builds packetdrill once into the target folder, from an archive beside the project. None of it
+//! is our code, and none of it is in the project.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::{env, fs};
 
 use linerate_packetdrill::abi::WRAPPED;
 
-/// Names the folder with both archives; without it, it is one beside the project.
+/// Names the folder with both archives; by default it is beside the project.
 const SUITES: &str = "LINERATE_TCP_SUITES";
 
 /// Why the suite cannot run.
 pub(crate) struct Lack(pub(crate) String);
 
-/// Headers and functions that take the place of two libraries: SCTP is not tested, and MD5 is absent.
+/// Replacements for headers and functions of two libraries: SCTP is not tested, and MD5 is absent.
 const SCTP_H: &str = "#include <sys/socket.h>\n#include <linux/sctp.h>\n";
 const MD5_H: &str = "#define MD5_DIGEST_LENGTH 16
 typedef struct { char state[128]; } MD5_CTX;
@@ -38,7 +38,7 @@ const ABSENT: [&str; 13] = [
     "sctp_sendmsg",
 ];
 
-/// Linux has no `sockstat`; `ss` tells the same.
+/// Linux has no `sockstat`; `ss` gives the same information.
 const SOCKSTAT: &str = "#!/bin/sh
 case $1 in TIME_WAIT) state=time-wait ;; *) state=syn-recv ;; esac
 [ \"$(ss -Htan state $state | wc -l)\" = \"$2\" ]
@@ -50,7 +50,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Builds what is not there yet.
+    /// Builds what does not exist yet.
     pub(crate) fn provide() -> Result<Tools, Lack> {
         let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/suites");
         let suites = env::var_os(SUITES).map_or_else(beside, PathBuf::from);
@@ -74,7 +74,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// What a build is made of.
+    /// Identifies the inputs of a build.
     fn stamp(&self, archives: &[PathBuf]) -> String {
         let sizes = archives.iter().map(|archive| fs::metadata(archive).map_or(0, |meta| meta.len()));
         format!("{:?} {WRAPPED:?} {ABSENT:?} {}", sizes.collect::<Vec<_>>(), library().display())
@@ -129,7 +129,7 @@ impl Tools {
         self.sources().join("packetdrill-linux")
     }
 
-    /// Programs that scripts ask for.
+    /// Replacements of programs that scripts call.
     pub(crate) fn stand_ins(&self) -> PathBuf {
         self.sources().join("stand-ins")
     }
@@ -138,12 +138,12 @@ impl Tools {
         self.folder.join("tcp-testsuite").join(name)
     }
 
-    /// Where a script is put for others than FreeBSD.
+    /// Path of a script that was adapted to stacks other than FreeBSD.
     pub(crate) fn adapted(&self, whose: &str, name: &str) -> PathBuf {
         self.folder.join("adapted").join(whose).join(name)
     }
 
-    /// Their paths in the suite.
+    /// Paths of the scripts in the suite.
     pub(crate) fn scripts(&self) -> Vec<String> {
         let root = self.folder.join("tcp-testsuite");
         let (mut folders, mut names) = (vec![root.clone()], Vec::new());
@@ -162,7 +162,7 @@ impl Tools {
     }
 }
 
-/// Where cargo puts what tests are linked with; this program is there too.
+/// Where cargo puts the libraries of tests, and this program.
 fn deps() -> PathBuf {
     let program = env::current_exe().expect("a program");
     program.parent().expect("a folder").to_owned()

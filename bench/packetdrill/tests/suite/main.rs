@@ -1,8 +1,10 @@
-//! FreeBSD's tcp-testsuite over user-space TCP, by packetdrill, in virtual time. What Linux passes must pass here;
-//! `verdicts.tsv` has every script's verdicts, and why those fail that fail here.
+//! FreeBSD's tcp-testsuite over user-space TCP, by packetdrill, in virtual time. Scripts that Linux
+//! passes must pass here; `verdicts.tsv` has every script's verdicts, and the reason for each
+//! failure here.
 //!
-//! `LINERATE_PACKETDRILL=ours` writes our column anew; `LINERATE_PACKETDRILL=linux` plays the scripts against this machine's
-//! kernel, each in a network namespace (root; minutes, since that clock is real), and writes the other column.
+//! `LINERATE_PACKETDRILL=ours` rewrites our column. `LINERATE_PACKETDRILL=linux` plays the scripts
+//! against this machine's kernel, each in a network namespace, and rewrites the other column (needs
+//! root and minutes, since that clock is real).
 
 mod build;
 mod play;
@@ -22,7 +24,7 @@ fn tools() -> Option<Tools> {
     match Tools::provide() {
         Ok(tools) => Some(tools),
         Err(Lack(why)) => {
-            // Past the capture of a test's output, so that it is seen.
+            // Bypasses the capture of a test's output, so that it is visible.
             let _ = writeln!(io::stderr(), "freebsds_scripts: not run, {why}");
             None
         }
@@ -90,7 +92,8 @@ fn write_linux(tools: &Tools) {
     verdicts.write();
 }
 
-/// Every script that fails here says why, none that Linux passes does, and docs/STACK.md has the same counts.
+/// Every script that fails here has a reason, none that Linux passes fails, and docs/STACK.md has
+/// the same counts.
 #[test]
 fn what_fails_is_explained() {
     let verdicts = Verdicts::read();

@@ -1,4 +1,4 @@
-//! Scripts are played, several at a time, each with a limit.
+//! Plays scripts, several at a time, each with a time limit.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,25 +13,25 @@ use linerate_packetdrill::adapt::adapt;
 
 use crate::build::Tools;
 
-/// Real time that a script has: over ours its own time is virtual, and Linux's longest pass takes 12 s.
+/// Real time for a script: ours run in virtual time, and Linux's longest successful run takes 12 s.
 const LIMIT: Duration = Duration::from_secs(25);
 
-/// Whom a script is played against.
+/// The stack that a script is played against.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Player {
     Ours,
     Linux,
 }
 
-/// What came of it.
+/// The result of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
 }
 
-/// Linux's settings where they differ from machine to machine, as ours are: the window's scale, an answer to each early segment,
-/// and SYNs again after 1, 2, 4 s.
+/// Linux's settings that differ between machines, set to match ours: the window's scale, an answer
+/// to each early segment, and SYN retransmissions after 1, 2, 4 s.
 const NAMESPACE: &str = "ip link set lo up
 echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
 echo 0 > /proc/sys/net/ipv6/conf/all/accept_dad
@@ -41,7 +41,7 @@ echo 0 > /proc/sys/net/ipv4/tcp_syn_linear_timeouts
 echo reno > /proc/sys/net/ipv4/tcp_congestion_control
 PATH=\"$1:$PATH\" exec \"$2\" \"$3\"";
 
-/// Plays these.
+/// Plays these scripts.
 pub(crate) fn all(tools: &Tools, player: Player, names: &[String]) -> BTreeMap<String, Outcome> {
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let threads = thread::available_parallelism().map_or(2, usize::from) * 2;
@@ -81,7 +81,7 @@ fn one(tools: &Tools, player: Player, name: &str) -> Outcome {
     }
 }
 
-/// Whether it ended well; `None`: it had to be ended.
+/// Whether it succeeded; `None` if it had to be killed.
 fn within(child: &mut Child, limit: Duration) -> Option<bool> {
     let begin = Instant::now();
     while begin.elapsed() < limit {

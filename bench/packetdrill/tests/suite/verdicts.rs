@@ -1,4 +1,4 @@
-//! The list of scripts: `name`, what Linux makes of it, what we do, and why we fail where we do.
+//! The list of scripts: `name`, Linux's result, ours, and why ours fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use crate::play::Outcome;
 
-/// What came of a script.
+/// The results of a script.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) linux: bool,
@@ -16,7 +16,7 @@ pub(crate) struct Verdict {
     pub(crate) why: String,
 }
 
-/// All of them, by the script's path in the suite.
+/// All verdicts, by the script's path in the suite.
 pub(crate) struct Verdicts(BTreeMap<String, Verdict>);
 
 fn path() -> PathBuf {
@@ -61,7 +61,7 @@ impl Verdicts {
         self.0.keys()
     }
 
-    /// How many scripts each group has.
+    /// The number of scripts in each group.
     pub(crate) fn groups(&self) -> BTreeMap<&str, usize> {
         let mut groups = BTreeMap::new();
         for verdict in self.0.values().filter(|verdict| !verdict.why.is_empty()) {
@@ -74,7 +74,8 @@ impl Verdicts {
         self.0.entry(name.to_owned()).or_default().linux = *outcome == Outcome::Passed;
     }
 
-    /// The reason stays where it fails still; packetdrill's words stand for it where there is none yet.
+    /// A script that still fails keeps its reason; packetdrill's message is the reason of a new
+    /// failure.
     pub(crate) fn note_ours(&mut self, name: &str, outcome: &Outcome) {
         let verdict = self.0.entry(name.to_owned()).or_default();
         verdict.ours = *outcome == Outcome::Passed;

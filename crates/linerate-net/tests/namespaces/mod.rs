@@ -1,4 +1,4 @@
-//! Two network namespaces of our own with a cable between them, for tests that need root.
+//! Two network namespaces with a cable between them, for tests that need root.
 #![allow(dead_code)] // each test program uses its part
 
 use std::fs::File;
@@ -25,12 +25,13 @@ pub(crate) const FAR_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2);
 const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 1);
 
-/// A network namespace; it goes when its keeper goes, and that one goes when we do.
+/// A network namespace. It ends with its keeper process, which ends with this process.
 pub(crate) struct Namespace(Child);
 
 impl Namespace {
     fn new() -> Option<Namespace> {
-        // It says that it is there, then waits for the end of its input, which we hold.
+        // The keeper reports that it runs, then waits for the end of its input, which this process
+        // holds open.
         let mut child = Command::new("unshare")
             .args(["--net", "sh", "-c", "echo; exec cat"])
             .stdin(Stdio::piped())
@@ -47,18 +48,18 @@ impl Namespace {
         Some(Namespace(child))
     }
 
-    /// The process id that commands name the namespace by.
+    /// The process id by which commands name the namespace.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Moves the calling thread, and what it starts, into it.
+    /// Moves the calling thread, and processes it starts, into the namespace.
     pub(crate) fn enter(&self) {
         let file = File::open(format!("/proc/{}/ns/net", self.pid())).expect("the namespace");
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
     }
 
-    /// Runs `what` on a thread in it.
+    /// Runs `what` on a thread in the namespace.
     pub(crate) fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -69,7 +70,7 @@ impl Namespace {
         })
     }
 
-    /// Runs a command line in it; words are separated by single spaces.
+    /// Runs a command line in the namespace; single spaces separate the words.
     pub(crate) fn command(&self, line: &str) -> Output {
         let mut words = line.split(' ');
         let program = words.next().expect("a program");
@@ -77,14 +78,15 @@ impl Namespace {
         self.run(|| Command::new(program).args(args).output().unwrap_or_else(|e| panic!("{line}: {e}")))
     }
 
-    /// The same, which must succeed; what it printed.
+    /// Runs a command that must succeed; returns its output.
     pub(crate) fn must(&self, line: &str) -> String {
         let out = self.command(line);
         assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// Pings, which must be answered; the time is for a busy machine. Without a ping here the rest of the test runs, which is said.
+    /// Pings, which must succeed; the timeout allows for a busy machine. Without a `ping` program
+    /// it says so and returns.
     pub(crate) fn ping(&self, arguments: &str) {
         if Command::new("ping").arg("-V").output().is_err() {
             return println!("not run: a part with pings: there is no ping");
@@ -100,14 +102,14 @@ impl Drop for Namespace {
     }
 }
 
-/// Two namespaces and a veth pair: we are on one end, the kernel's stack is on the other.
+/// Two namespaces and a veth pair: the stack under test has one end, the kernel's stack the other.
 pub(crate) struct Cable {
     pub(crate) ours: Namespace,
     pub(crate) theirs: Namespace,
 }
 
 impl Cable {
-    /// `None`, with a word about it, where namespaces cannot be had. `queues`: of each end.
+    /// Returns `None`, with a message, if namespaces cannot be created. `queues`: of each end.
     pub(crate) fn new(test: &str, queues: u32) -> Option<Cable> {
         let pair = Namespace::new().zip(Namespace::new()).filter(|_| rustix::process::geteuid().is_root());
         let Some((ours, theirs)) = pair else {
@@ -132,8 +134,9 @@ impl Cable {
         Some(cable)
     }
 
-    /// Makes their end a router to a third namespace, by a cable of this MTU in the middle of a path whose ends don't know of it:
-    /// the host there, [`FAR_V4`] and [`FAR_V6`], promises to take full segments.
+    /// Makes their end a router to a third namespace, over a cable of this MTU in the middle of the
+    /// path, which both ends of the path do not know. The host there, [`FAR_V4`] and [`FAR_V6`],
+    /// announces full segments.
     pub(crate) fn beyond(&self, mtu: u32) -> Namespace {
         let far = Namespace::new().expect("there were two");
         let pid = far.pid();
@@ -160,8 +163,9 @@ impl Cable {
         panic!("the second cable has no carrier");
     }
 
-    /// Makes their end a NAT with two hosts behind it. All they ask of `to` comes from [`THEIR_V4`] and port `from`, as soon as the
-    /// last connection was a second ago. `None`: this kernel has no NAT.
+    /// Makes their end a NAT with two hosts behind it. All their connections to `to` come from
+    /// [`THEIR_V4`] and port `from`, if the last connection is at least a second old. `None`: this
+    /// kernel has no NAT.
     pub(crate) fn behind_one_port(&self, to: u16, from: u16) -> Option<[Namespace; 2]> {
         let hosts = [1, 2].map(|n| {
             let host = Namespace::new().expect("there were two");

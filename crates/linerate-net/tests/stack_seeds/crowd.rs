@@ -1,4 +1,4 @@
-//! Strangers who open connections and send single bytes with gaps, which they never fill.
+//! Outsiders who open connections and send single bytes behind gaps that they never fill.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use linerate_net::link::Link;
 use linerate_net::link::sim::SimEnd;
 
-/// Where they are.
+/// Their address.
 pub(crate) const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const CONNECTIONS: u16 = 64;
 const GAPS: u32 = 24;
-/// How often they ask again where they were not answered.
+/// How often they retry without an answer.
 const ROUNDS: u32 = 10;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -44,7 +44,7 @@ fn sum(bytes: &[u8], more: u32) -> u16 {
     !(((folded & 0xffff) + (folded >> 16)) as u16)
 }
 
-/// All of them, on an end of the network of their own.
+/// Runs all of them, on an end of the network of their own.
 pub(crate) fn gaps(mut end: SimEnd, to: SocketAddr, seed: u64) {
     let apart = 2 + (seed % 7) as u32;
     let mut answered = [false; CONNECTIONS as usize];

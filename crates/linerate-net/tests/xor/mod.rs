@@ -7,7 +7,7 @@ use linerate_net::{Listener, NetError, NetErrorKind, Profile};
 
 const PATTERN: u8 = 0x5a;
 
-/// Bytes with some bits turned; no handshake and no end of its own.
+/// Inverts some bits of each byte; no handshake and no end of its own.
 pub(crate) struct Xor;
 
 pub(crate) struct XorLayer;
@@ -58,12 +58,13 @@ impl Session for Xor {
 const RECORD: usize = 1000;
 const HEAD: usize = 2;
 
-/// Hello, hello, done; then records of a length and bytes turned by the key of who sends. A record of length zero is the end.
+/// Hello, hello, done; then records: a length, and bytes XORed with the sender's key. A record of
+/// length zero is the end.
 pub(crate) struct Records {
     is_client: bool,
     key: u8,
     peer: Option<u8>,
-    /// The client's last word of the handshake was sent, or came.
+    /// The client's last handshake message was sent, or arrived.
     is_done: bool,
     held: Vec<u8>,
     replies: Vec<u8>,
