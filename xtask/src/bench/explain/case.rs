@@ -1,5 +1,7 @@
 //! What a case is: a fault as data.
 
+use super::wild::Wild;
+
 /// A cause made on purpose, or a server in which nothing on the way is wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
@@ -35,6 +37,14 @@ pub(crate) struct Case {
     pub(crate) name_server: Option<NameServer>,
     /// Processor time is what it is about: with `--jobs`, it runs when nothing else does.
     pub(crate) alone: bool,
+    /// The server is called for the first time by `explain`, and started anew for each diagnosis.
+    pub(crate) cold: bool,
+    /// Causes that are there besides: each is right where it is named.
+    pub(crate) also: &'static [&'static str],
+    /// Causes that must not be named, however unsure.
+    pub(crate) never: &'static [&'static str],
+    /// Causes that must not be ruled out.
+    pub(crate) open: &'static [&'static str],
     /// The same call without the fault, where there is one to hold predictions against.
     pub(crate) fixed: Fixed,
 }
@@ -71,7 +81,8 @@ impl Case {
             Fixed::Flags(flags) => Case { flags, ..*self },
             Fixed::Sysctls(server_sysctls) => Case { client_sysctls: &[], server_sysctls, ..*self },
             Fixed::Names => {
-                let name_server = Some(NameServer { delay_ms: 0, v6: false, dead_before: false });
+                let name_server =
+                    Some(NameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: false });
                 Case { net: "", name_server, ..*self }
             }
             Fixed::Whole => Case { share: Share::Whole, ..*self },
@@ -98,6 +109,10 @@ pub(crate) const PLAIN: Case = Case {
     pid: false,
     name_server: None,
     alone: false,
+    cold: false,
+    also: &[],
+    never: &[],
+    open: &[],
     fixed: Fixed::Not,
 };
 
@@ -116,6 +131,10 @@ pub(crate) enum Server {
     Go,
     /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late body, is at port 8001 of the server.
     Nginx(&'static str),
+    /// What people run, with a small application.
+    Wild(Wild),
+    /// programs/odd.py in this mode.
+    Odd(&'static str),
 }
 
 /// Which processors a server gets.
@@ -127,6 +146,8 @@ pub(crate) enum Share {
     Tenth,
     /// One, together with so many loops that never sleep.
     Contended(usize),
+    /// All, beside so many loops that never sleep.
+    Beside(usize),
 }
 
 /// What goes on while `explain` looks.
@@ -157,12 +178,14 @@ pub(crate) struct NameServer {
     pub(crate) delay_ms: u64,
     /// It has an IPv6 address of the server, too.
     pub(crate) v6: bool,
+    /// It has an IPv4 address before the server's that nobody has.
+    pub(crate) dead_first: bool,
     /// Another one, which never answers, is asked before it.
     pub(crate) dead_before: bool,
 }
 
 /// Causes on the way: to name one of them where only the server takes its time is a false alarm.
-pub(crate) const ON_THE_WAY: [&str; 20] = [
+pub(crate) const ON_THE_WAY: [&str; 21] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -181,11 +204,15 @@ pub(crate) const ON_THE_WAY: [&str; 20] = [
     "time-wait-collision",
     // Not on the way, and as little the server's.
     "client-pool",
+    "dead-address",
     "dns-slow",
     "dns-timeout",
     "ipv6-fallback",
 ];
 
 /// Ids of CLI.md that nothing here injects, and why.
-pub(crate) const NOT_INJECTED: [(&str, &str); 2] =
-    [("tls-full-handshake", "comes with HTTPS"), ("h2-flow-control", "comes with HTTP/2")];
+pub(crate) const NOT_INJECTED: [(&str, &str); 3] = [
+    ("tls-full-handshake", "comes with HTTPS"),
+    ("h2-flow-control", "comes with HTTP/2"),
+    ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
+];

@@ -38,7 +38,8 @@ impl Dns {
         let at = net.server().ip();
         let socket = net.server().run(|| UdpSocket::bind((at, PORT)))?.context("a name server")?;
         socket.set_read_timeout(Some(LOOK))?;
-        let addresses = (net.server().ip(), how.v6.then(|| net.server().ip6()));
+        let nobody = how.dead_first.then(|| NOBODY.parse()).transpose()?;
+        let addresses = (net.server().ip(), nobody, how.v6.then(|| net.server().ip6()));
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -70,25 +71,28 @@ impl Drop for Dns {
     }
 }
 
+/// The server's IPv4 address, one before it that nobody has, and its IPv6 address.
+type Addresses = (Ipv4Addr, Option<Ipv4Addr>, Option<Ipv6Addr>);
+
 /// The answer to a question: an address of the right kind, or none.
-fn answer(question: &[u8], (v4, v6): (Ipv4Addr, Option<Ipv6Addr>)) -> Option<Vec<u8>> {
+fn answer(question: &[u8], (v4, nobody, v6): Addresses) -> Option<Vec<u8>> {
     let mut end = 12;
     while *question.get(end)? != 0 {
         end += usize::from(question[end]) + 1;
     }
     let kind = u16::from_be_bytes(question.get(end + 1..end + 3)?.try_into().ok()?);
     let question_end = end + 5;
-    let data = match (kind, v6) {
-        (1, _) => v4.octets().to_vec(),
-        (28, Some(v6)) => v6.octets().to_vec(),
+    let data: Vec<Vec<u8>> = match (kind, v6) {
+        (1, _) => nobody.into_iter().chain([v4]).map(|a| a.octets().to_vec()).collect(),
+        (28, Some(v6)) => vec![v6.octets().to_vec()],
         _ => Vec::new(),
     };
     // PTR: there is no such name (NXDOMAIN). Another kind: the name has none of it.
     let code = if kind == 12 { 3 } else { 0 };
     let mut out = question.get(..2)?.to_vec();
-    out.extend([0x85, 0x80 | code, 0, 1, 0, u8::from(!data.is_empty()), 0, 0, 0, 0]);
+    out.extend([0x85, 0x80 | code, 0, 1, 0, data.len() as u8, 0, 0, 0, 0]);
     out.extend(question.get(12..question_end)?);
-    if !data.is_empty() {
+    for data in data {
         // A pointer to the question's name; class IN, no time to live, so that nothing keeps it.
         out.extend([0xc0, 12, question[end + 1], question[end + 2], 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
         out.extend(data);
@@ -109,11 +113,13 @@ mod tests {
 
     #[test]
     fn answers() {
-        let both = (Ipv4Addr::new(10, 99, 2, 1), Some(Ipv6Addr::LOCALHOST));
+        let both = (Ipv4Addr::new(10, 99, 2, 1), None, Some(Ipv6Addr::LOCALHOST));
         let a = answer(&ask(1), both).expect("an answer");
         assert_eq!((a[..2].to_vec(), a[7], &a[a.len() - 4..]), (vec![0x12, 0x34], 1, &[10, 99, 2, 1][..]));
         assert_eq!(answer(&ask(28), both).expect("an answer")[7], 1);
-        assert_eq!(answer(&ask(28), (both.0, None)).expect("an answer")[7], 0, "no such address");
+        assert_eq!(answer(&ask(28), (both.0, None, None)).expect("an answer")[7], 0, "no such address");
+        let two = answer(&ask(1), (both.0, Some(Ipv4Addr::LOCALHOST), None)).expect("an answer");
+        assert_eq!((two[7], &two[two.len() - 4..]), (2, &[10, 99, 2, 1][..]), "the dead one first");
         assert_eq!(answer(&ask(12), both).expect("an answer")[3] & 15, 3, "NXDOMAIN");
         assert_eq!(answer(&ask(1)[..20], both), None, "cut short");
     }

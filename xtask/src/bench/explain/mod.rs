@@ -4,12 +4,15 @@
 mod beside;
 mod case;
 mod cases;
+mod cells;
 mod dns;
 mod jobs;
+mod judged;
 mod page;
 mod results;
 mod servers;
 mod stage;
+mod wild;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +49,16 @@ pub(crate) struct Options {
     /// A file that keeps every run (a line of JSON each); runs that it has are not made again.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
+    /// Instead of the causes made on purpose: servers that people run, each healthy, with time to think, with workers, with a limiter and
+    /// cold, at both round-trip times, on a quiet machine and beside four busy loops.
+    #[arg(long)]
+    cells: bool,
+    /// So many diagnoses in all, spread evenly over the cells.
+    #[arg(long, value_name = "RUNS", requires = "cells", conflicts_with_all = ["quick", "alike", "runs"])]
+    sample: Option<usize>,
+    /// What the order of a sample is made from; the same seed goes on where --results stopped.
+    #[arg(long, default_value_t = 1, requires = "sample")]
+    seed: u64,
     /// Write the tables into docs/EXPLAIN.md.
     #[arg(long)]
     page: bool,
@@ -74,13 +87,18 @@ impl Options {
         }
     }
 
+    fn all(&self) -> Box<dyn Iterator<Item = &'static Case>> {
+        if self.cells { Box::new(cells::all().iter()) } else { Box::new(cases::all()) }
+    }
+
     fn chosen(&self) -> Result<Vec<&'static Case>> {
-        let known = |name: &String| cases::all().any(|c| c.name == name || c.truth == name);
+        let kind = |c: &Case| c.name.split(' ').next().unwrap_or_default().to_owned();
+        let known = |name: &String| self.all().any(|c| c.name == name || c.truth == name || kind(c) == *name);
         if let Some(unknown) = self.only.iter().find(|n| !known(n)) {
             bail!("no case {unknown}; --list names them");
         }
-        let named = |c: &&Case| self.only.iter().any(|n| n == c.name || n == c.truth);
-        Ok(cases::all().filter(|c| self.only.is_empty() || named(c)).collect())
+        let named = |c: &&Case| self.only.iter().any(|n| n == c.name || n == c.truth || *n == kind(c));
+        Ok(self.all().filter(|c| self.only.is_empty() || named(c)).collect())
     }
 
     /// Each case with each round-trip time at which it is tried.
@@ -96,9 +114,9 @@ impl Options {
 /// Measures; the exit code is 1 when a cause was missed or a false alarm given.
 pub(crate) fn main(options: &Options) -> ExitCode {
     if options.list {
-        for c in cases::all() {
+        for c in options.all() {
             let truth = if c.truth.is_empty() { "nothing is wrong" } else { c.truth };
-            println!("{:<18} {truth:<26} at {:?} ms", c.name, c.rtts);
+            println!("{:<28} {truth:<26} at {:?} ms", c.name, c.rtts);
         }
         return ExitCode::SUCCESS;
     }
@@ -115,6 +133,13 @@ fn run(options: &Options) -> Result<bool> {
     }
     ensure!(stage::explain_exists(&programs), "this linerate has no command explain");
     let runs = jobs::run(&cases, &programs, options)?;
+    if options.cells {
+        println!("\n{}", page::cells(&runs));
+        if options.page {
+            page::write_cells(&runs, &format!("On {}.", super::machine_with("in namespaces of its own")))?;
+        }
+        return Ok(true);
+    }
     println!("\n{}", page::markdown(&runs));
     if options.page {
         page::write(&runs, &format!("On {}.", super::machine_with("in namespaces of its own")))?;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 
 use super::case::{Case, NOT_INJECTED};
-use super::cases;
+use super::judged::{Judged, alarms, calibration, judge};
 use super::results::Run;
+use super::{cases, cells};
 use crate::shell;
 
 const PAGE: &str = "docs/EXPLAIN.md";
@@ -15,6 +16,11 @@ const END: &str = "<!-- bench explain: end -->";
 
 /// How near a prediction should be to the call without the fault, as a share of that.
 const NEAR: f64 = 0.1;
+/// Below this calls vary by themselves from one diagnosis to the next, milliseconds.
+const WITHIN_MS: f64 = 0.5;
+
+const CELLS_BEGIN: &str = "<!-- bench explain cells: begin -->";
+const CELLS_END: &str = "<!-- bench explain cells: end -->";
 
 /// The runs of one case at one round-trip time.
 struct Group<'a> {
@@ -26,6 +32,10 @@ struct Group<'a> {
 impl Group<'_> {
     fn count(&self, f: impl Fn(&Run) -> bool) -> usize {
         self.runs.iter().filter(|r| f(r)).count()
+    }
+
+    fn alarms(&self) -> usize {
+        self.count(|r| alarms(self.case, r).next().is_some())
     }
 
     fn first(&self) -> usize {
@@ -123,14 +133,10 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
     out += "| server | right is | RTT | runs | right | false alarms on the way | verdict after, median | else named first |\n";
     out += "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
     for g in &alike {
-        let right = if g.case.truth.is_empty() {
-            g.count(|r| r.verdict == "healthy")
-        } else {
-            g.count(|r| r.rank(g.case.truth) == Some(1))
-        };
+        let right = g.count(|r| judge(g.case, r) == Judged::Right);
         let truth =
             if g.case.truth.is_empty() { "healthy".to_owned() } else { format!("`{}`", g.case.truth) };
-        let alarms = g.count(|r| r.on_the_way().next().is_some());
+        let alarms = g.alarms();
         let _ = writeln!(
             out,
             "| {} | {truth} | {} ms | {} | {right} | {alarms} | {} | {} |",
@@ -144,11 +150,69 @@ pub(crate) fn markdown(runs: &[Run]) -> String {
     out + &sums(&groups)
 }
 
+/// Of each cell how often it was right, unclear and wrong.
+pub(crate) fn cells(runs: &[Run]) -> String {
+    let mut out =
+        "| server | quiet, 0 ms | quiet, 40 ms | beside 4 loops, 0 ms | beside 4 loops, 40 ms | wrong |\n"
+            .to_owned();
+    out += "| --- | --- | --- | --- | --- | --- |\n";
+    let (mut all, mut known) = ([0; 3], Vec::new());
+    for pair in cells::all().chunks(2) {
+        let row = cell_row(pair, runs, &mut all);
+        known.extend(row);
+    }
+    known.iter().for_each(|row| out += row);
+    let [right, unclear, wrong] = all;
+    let n = right + unclear + wrong;
+    let _ = writeln!(
+        out,
+        "\nEach field: right / unclear / wrong. Of {n} diagnoses {right} were right, {unclear} unclear and {wrong} wrong."
+    );
+    let of = |run| cells::all().iter().find(|c: &&Case| run_of(c, run)).map(|c| (c, run));
+    out += "\n| called | true | of | share | goal |\n| --- | --- | --- | --- | --- |\n";
+    let goals = ["at least 99 %", "at least 80 %", "-"];
+    for ((name, there, of), goal) in calibration(runs.iter().filter_map(of)).into_iter().zip(goals) {
+        let share =
+            if of == 0 { "-".to_owned() } else { format!("{:.1} %", 100.0 * there as f64 / of as f64) };
+        let _ = writeln!(out, "| {name} | {there} | {of} | {share} | {goal} |");
+    }
+    out
+}
+
+fn run_of(case: &Case, run: &Run) -> bool {
+    run.case == case.name
+}
+
+/// A server with an application: on a quiet machine and beside the loops, near and far.
+fn cell_row(pair: &[Case], runs: &[Run], all: &mut [usize; 3]) -> Option<String> {
+    let (mut fields, mut wrong, mut any) = (Vec::new(), Vec::<String>::new(), false);
+    for case in pair {
+        for rtt in case.rtts {
+            let mut counts = [0; 3];
+            for run in runs.iter().filter(|r| run_of(case, r) && r.rtt_ms == *rtt) {
+                any = true;
+                let judged = judge(case, run);
+                counts[judged as usize] += 1;
+                if judged == Judged::Wrong {
+                    let named = run.causes.first().map_or(run.verdict.as_str(), |c| c.0.as_str());
+                    wrong.push(named.to_owned());
+                }
+            }
+            (0..3).for_each(|i| all[i] += counts[i]);
+            fields.push(counts.map(|n| n.to_string()).join(" / "));
+        }
+    }
+    wrong.sort_unstable();
+    wrong.dedup();
+    let wrong = if wrong.is_empty() { "-".to_owned() } else { wrong.join(", ") };
+    any.then(|| format!("| {} | {} | {wrong} |\n", pair[0].name, fields.join(" | ")))
+}
+
 /// What it comes to.
 fn sums(groups: &[Group<'_>]) -> String {
     let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
     let runs: usize = alike.iter().map(|g| g.runs.len()).sum();
-    let alarms: usize = alike.iter().map(|g| g.count(|r| r.on_the_way().next().is_some())).sum();
+    let alarms: usize = alike.iter().map(|g| g.alarms()).sum();
     let reached = faults.iter().filter(|g| g.reached()).count();
     let all = || groups.iter().flat_map(|g| &g.runs);
     let longest = all().map(|r| r.took_s).fold(0.0, f64::max);
@@ -168,6 +232,15 @@ fn sums(groups: &[Group<'_>]) -> String {
             "\nOf {} predictions {near} ({share:.0} %) were within 10 % of what the call took without the fault (goal 90 %).",
             held.len()
         );
+        let or_near: Vec<bool> = all()
+            .filter_map(|r| Some(r.prediction_off()? <= NEAR || r.prediction_holds(WITHIN_MS)?))
+            .collect();
+        let holds = or_near.iter().filter(|holds| **holds).count();
+        let _ = writeln!(
+            out,
+            "Within 10 %, within their own interval, or within {WITHIN_MS} ms, below which calls on this machine vary by themselves: {holds} ({:.0} %).",
+            100.0 * holds as f64 / or_near.len().max(1) as f64
+        );
     }
     out += "\nNot injected: ";
     let words: Vec<String> = NOT_INJECTED.iter().map(|(id, why)| format!("`{id}` ({why})")).collect();
@@ -176,17 +249,23 @@ fn sums(groups: &[Group<'_>]) -> String {
 
 /// Whether everything that was asked for came out.
 pub(crate) fn all_reached(runs: &[Run]) -> bool {
-    groups(runs)
-        .iter()
-        .all(|g| if g.case.alike { g.count(|r| r.on_the_way().next().is_some()) == 0 } else { g.reached() })
+    groups(runs).iter().all(|g| if g.case.alike { g.alarms() == 0 } else { g.reached() })
 }
 
 /// Puts the tables into the page.
 pub(crate) fn write(runs: &[Run], machine: &str) -> Result<()> {
+    put([BEGIN, END], &format!("{machine}\n\n{}", markdown(runs)))
+}
+
+/// The same of cells.
+pub(crate) fn write_cells(runs: &[Run], machine: &str) -> Result<()> {
+    put([CELLS_BEGIN, CELLS_END], &format!("{machine}\n\n{}", cells(runs)))
+}
+
+fn put(markers: [&str; 2], tables: &str) -> Result<()> {
     let path = shell::root().join(PAGE);
     let page = std::fs::read_to_string(&path).context(PAGE)?;
-    let tables = format!("{machine}\n\n{}", markdown(runs));
-    let new = super::super::between(&page, [BEGIN, END], &tables).context(PAGE)?;
+    let new = super::super::between(&page, markers, tables).context(PAGE)?;
     std::fs::write(path, new).context(PAGE)
 }
 
@@ -230,6 +309,23 @@ mod tests {
         assert!(markdown(&runs).contains(
             "`syn-loss` (missed) | syn-lost | 0 ms | 1 | 0 | 0 | - | - | - | 2.0 s | (inconclusive) 1 |"
         ));
+    }
+
+    #[test]
+    fn cells_are_judged() {
+        let think = |proof: &str| Run {
+            proofs: vec![proof.to_owned()],
+            ..run("go think", 40, "caused", &["server-think"])
+        };
+        let wrong = Run { case: "go healthy busy".to_owned(), ..think("likely") };
+        let text = cells(&[think("likely"), think("possible"), wrong]);
+        assert!(text.contains("| go think | 0 / 0 / 0 | 2 / 0 / 0 | 0 / 0 / 0 | 0 / 0 / 0 | - |"), "{text}");
+        assert!(
+            text.contains("| go healthy | 0 / 0 / 0 | 0 / 0 / 0 | 0 / 0 / 0 | 0 / 0 / 1 | server-think |"),
+            "{text}"
+        );
+        assert!(text.contains("| likely | 1 | 2 | 50.0 % |"), "{text}");
+        assert!(text.contains("Of 3 diagnoses 2 were right, 0 unclear and 1 wrong."), "{text}");
     }
 
     #[test]

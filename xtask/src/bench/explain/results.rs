@@ -19,6 +19,12 @@ pub(crate) struct Run {
     pub(crate) verdict: String,
     /// In order: id and cost in milliseconds.
     pub(crate) causes: Vec<(String, f64)>,
+    /// How sure each of them is.
+    #[serde(default)]
+    pub(crate) proofs: Vec<String>,
+    /// What was ruled out.
+    #[serde(default)]
+    pub(crate) ruled_out: Vec<String>,
     /// From the start of the command to its end, seconds.
     pub(crate) took_s: f64,
     /// How far the parts of the call are from its time, a share of it.
@@ -39,6 +45,9 @@ pub(crate) struct Predicted {
     /// Of which part of it.
     pub(crate) part: String,
     pub(crate) ms: f64,
+    /// Its interval.
+    #[serde(default)]
+    pub(crate) between: Option<(f64, f64)>,
 }
 
 impl Run {
@@ -51,12 +60,16 @@ impl Run {
             rtt_ms,
             verdict: json["verdict"].as_str().unwrap_or("none").to_owned(),
             causes: causes.filter_map(cause).collect(),
+            proofs: texts(&json["causes"], "proof"),
+            ruled_out: texts(&json["ruled_out"], "id"),
             took_s,
             parts_off: parts_off(&json["call"]),
             predicted: json["causes"].as_array().and_then(|all| {
                 let right = all.iter().find(|c| c["id"] == case.truth)?;
                 let part = right["part"].as_str()?.to_owned();
-                Some(Predicted { part, ms: right["predicted"]["after_ms"].as_f64()? })
+                let predicted = &right["predicted"];
+                let end = |n: usize| predicted["ci95_ms"][n].as_f64();
+                Some(Predicted { part, ms: predicted["after_ms"].as_f64()?, between: end(0).zip(end(1)) })
             }),
             fixed_ms: None,
             error: None,
@@ -74,10 +87,23 @@ impl Run {
         Some((predicted.ms - fixed).abs() / fixed.max(1e-3))
     }
 
+    /// What the call takes without the fault is in the interval that was predicted, or within so many milliseconds of what was.
+    pub(crate) fn prediction_holds(&self, within_ms: f64) -> Option<bool> {
+        let (predicted, fixed) = (self.predicted.as_ref()?, self.fixed_ms?);
+        let inside = predicted.between.is_some_and(|(low, high)| (low..=high).contains(&fixed));
+        Some(inside || (predicted.ms - fixed).abs() <= within_ms)
+    }
+
     /// Causes on the way that were named.
     pub(crate) fn on_the_way(&self) -> impl Iterator<Item = &str> {
         self.causes.iter().map(|c| c.0.as_str()).filter(|id| ON_THE_WAY.contains(id))
     }
+}
+
+/// A field of each entry.
+fn texts(entries: &Value, field: &str) -> Vec<String> {
+    let all = entries.as_array().into_iter().flatten();
+    all.map(|entry| entry[field].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn parts_off(call: &Value) -> Option<f64> {

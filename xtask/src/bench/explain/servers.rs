@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use linerate_netbox::{NetBox, Running};
 
 use super::case::{Beside, Case, Server, Share};
+use super::wild::Mode;
 use crate::shell;
 
 /// The port of every server.
@@ -49,14 +50,23 @@ impl Programs {
             ("Server.java", include_str!("programs/Server.java")),
             ("collide.py", include_str!("programs/collide.py")),
             ("caller.js", include_str!("programs/caller.js")),
+            ("odd.py", include_str!("programs/odd.py")),
+            ("app.py", include_str!("programs/wild/app.py")),
+            ("app.js", include_str!("programs/wild/app.js")),
+            ("app.php", include_str!("programs/wild/app.php")),
+            ("app.rb", include_str!("programs/wild/app.rb")),
+            ("app.go", include_str!("programs/wild/app.go")),
+            ("App.java", include_str!("programs/wild/App.java")),
         ] {
             std::fs::write(dir.join(name), text)?;
         }
         if shell::find("go").is_some() {
-            shell::run(Command::new("go").current_dir(&dir).args(["build", "-o", "server-go", "server.go"]))?;
+            for (out, from) in [("server-go", "server.go"), ("app-go", "app.go")] {
+                shell::run(Command::new("go").current_dir(&dir).args(["build", "-o", out, from]))?;
+            }
         }
         if shell::find("javac").is_some() {
-            shell::run(Command::new("javac").current_dir(&dir).arg("Server.java"))?;
+            shell::run(Command::new("javac").current_dir(&dir).args(["Server.java", "App.java"]))?;
         }
         let explain = explain.map(whole).transpose()?.unwrap_or_else(|| linerate.clone());
         Ok(Programs { linerate, explain, dir })
@@ -66,7 +76,8 @@ impl Programs {
     pub(crate) fn lacking(&self, case: &Case) -> Option<&'static str> {
         let server = match case.server {
             Server::Linerate(_) => None,
-            Server::Python(_) => Some("python3"),
+            Server::Wild(wild) => return wild.kind.lacking(&self.dir),
+            Server::Python(_) | Server::Odd(_) => Some("python3"),
             Server::Jdk(..) => Some("javac"),
             Server::Node(_) => Some("node"),
             Server::Go => Some("go"),
@@ -108,9 +119,16 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
     c.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
     c.stderr(std::fs::File::create(dir.path().join("errors"))?);
     let mut behind = Vec::new();
-    if matches!(server, Server::Nginx(_)) {
+    let misbehaves = match server {
+        Server::Nginx(_) => Some(&["--misbehave", "late-body=100"][..]),
+        Server::Wild(wild) if wild.kind.is_proxy() => {
+            Some(if wild.mode == Mode::Think { &["--misbehave", "think=100"][..] } else { &[] })
+        }
+        _ => None,
+    };
+    if let Some(how) = misbehaves {
         let mut c = net.server().command(&programs.linerate);
-        c.args(["serve", "--listen", &format!("0.0.0.0:{BEHIND}"), "--misbehave", "late-body=100"]);
+        c.args(["serve", "--listen", &format!("0.0.0.0:{BEHIND}")]).args(how);
         c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         behind.push(net.server().spawn(c)?);
     }
@@ -126,10 +144,16 @@ pub(crate) fn start(net: &NetBox, programs: &Programs, server: Server, share: Sh
     match share {
         Share::Whole => {}
         Share::Tenth => group = Some(Group::throttled(process.id())?),
-        Share::Contended(n) => {
+        Share::Contended(n) | Share::Beside(n) => {
             for _ in 0..n {
-                let mut c = net.server().command("taskset");
-                c.args(["-c", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+                let mut c = match share {
+                    Share::Contended(_) => net.server().command("taskset"),
+                    _ => net.server().command("env"),
+                };
+                if matches!(share, Share::Contended(_)) {
+                    c.args(["-c", "0"]);
+                }
+                c.args(["sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
                 behind.push(net.server().spawn(c)?);
             }
         }
@@ -148,6 +172,8 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
             own.into_iter().chain(flags.iter().map(Into::into)).collect()
         }
         Server::Python(mode) => vec!["python3".into(), file("server.py"), port.into(), mode.into()],
+        Server::Odd(mode) => vec!["python3".into(), file("odd.py"), port.into(), mode.into()],
+        Server::Wild(wild) => wild.words(&programs.dir, dir)?,
         Server::Node(mode) => vec!["node".into(), file("server.js"), port.into(), mode.into()],
         Server::Go => vec![file("server-go"), port.into()],
         Server::Jdk(mode, flags) => {
@@ -181,10 +207,14 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
         _ => net.server().command(first),
     };
     c.args(all);
+    if let Server::Wild(wild) = server {
+        c.env("BENCH_MODE", wild.mode.name()).env("BENCH_MARK", dir.join("called"));
+        c.env("PYTHONPATH", &programs.dir).env("PHP_CLI_SERVER_WORKERS", wild.workers.max(1).to_string());
+    }
     Ok(c)
 }
 
-fn nginx_conf(port: u16, lines: &str) -> String {
+pub(super) fn nginx_conf(port: u16, lines: &str) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid;
 events {{ worker_connections 1024; }}

@@ -61,7 +61,9 @@ impl Stage {
         std::fs::write(dir.path().join("body"), vec![b'x'; UPLOAD])?;
         let to = SocketAddr::from((net.server().ip(), PORT));
         let mut stage = Stage { case: *case, rtt_ms, _ongoing: Vec::new(), server, _dns: dns, net, dir };
-        stage.warm_up()?;
+        if !case.cold {
+            stage.warm_up()?;
+        }
         for beside in case.beside {
             stage._ongoing.push(Ongoing::start(*beside, &stage.net, programs, to)?);
         }

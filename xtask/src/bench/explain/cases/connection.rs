@@ -174,14 +174,14 @@ pub(super) static CASES: &[Case] = &[
     Case {
         name: "dns-slow",
         truth: "dns-slow",
-        name_server: Some(NameServer { delay_ms: 300, v6: false, dead_before: false }),
+        name_server: Some(NameServer { delay_ms: 300, v6: false, dead_first: false, dead_before: false }),
         fixed: Fixed::Names,
         ..PLAIN
     },
     Case {
         name: "dns-timeout",
         truth: "dns-timeout",
-        name_server: Some(NameServer { delay_ms: 0, v6: false, dead_before: true }),
+        name_server: Some(NameServer { delay_ms: 0, v6: false, dead_first: false, dead_before: true }),
         fixed: Fixed::Names,
         ..PLAIN
     },
@@ -189,7 +189,7 @@ pub(super) static CASES: &[Case] = &[
         name: "ipv6-dead",
         truth: "ipv6-fallback",
         net: "--drop ipv6=all",
-        name_server: Some(NameServer { delay_ms: 0, v6: true, dead_before: false }),
+        name_server: Some(NameServer { delay_ms: 0, v6: true, dead_first: false, dead_before: false }),
         fixed: Fixed::Names,
         ..PLAIN
     },

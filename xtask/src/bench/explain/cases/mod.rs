@@ -3,13 +3,14 @@
 mod alike;
 mod connection;
 mod http;
+mod odd;
 mod server;
 
 use super::case::Case;
 
 /// All of them, in the order of the table.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    connection::CASES.iter().chain(http::CASES).chain(server::CASES).chain(alike::CASES)
+    connection::CASES.iter().chain(http::CASES).chain(server::CASES).chain(odd::CASES).chain(alike::CASES)
 }
 
 #[cfg(test)]
@@ -47,6 +48,11 @@ mod tests {
             "reverse-dns",
             "connection-limit",
             "pinned-to-busy-worker",
+            "cold-start",
+            "late-close",
+            "cork",
+            "server-send-buffer",
+            "rate-limit",
         ];
         for id in ON_THE_WAY.iter().chain(&in_the_server) {
             let excused = NOT_INJECTED.iter().any(|(other, _)| other == id);

@@ -3,7 +3,8 @@
 use crate::bench::explain::case::{Beside, Case, Fixed, NameServer, PLAIN, Server, Share};
 
 /// A name server that takes its time, for servers that look up who calls.
-const SLOW_NAMES: Option<NameServer> = Some(NameServer { delay_ms: 200, v6: false, dead_before: false });
+const SLOW_NAMES: Option<NameServer> =
+    Some(NameServer { delay_ms: 200, v6: false, dead_first: false, dead_before: false });
 
 pub(super) static CASES: &[Case] = &[
     Case {

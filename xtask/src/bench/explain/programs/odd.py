@@ -1,0 +1,84 @@
+"""A server with an oddity that is easily taken for another fault: odd.py PORT MODE."""
+
+import socket
+import sys
+import threading
+import time
+
+PORT, MODE = int(sys.argv[1]), sys.argv[2]
+LOCK, STATE = threading.Lock(), {"calls": 0, "connections": 0}
+listener = socket.socket()
+if MODE == "sndbuf":
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("0.0.0.0", PORT))
+
+
+def overflow():
+    """Another program's listening socket that runs over, again and again."""
+    other = socket.socket()
+    other.bind(("127.0.0.1", 0))
+    other.listen(0)
+    while True:
+        held = []
+        for _ in range(4):
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(other.getsockname())
+            held.append(one)
+        time.sleep(0.02)
+        for one in held:
+            one.close()
+        other.setblocking(False)
+        try:
+            while True:
+                other.accept()[0].close()
+        except OSError:
+            pass
+
+
+def answer(stream, late):
+    with LOCK:
+        STATE["calls"] += 1
+        n = STATE["calls"]
+    if MODE == "boots" and n <= 2:
+        # Its workers are not there yet.
+        time.sleep(6)
+    if MODE == "cold" and n == 1:
+        time.sleep(1.5)
+    if late:
+        time.sleep(0.06)
+    if MODE == "late-close":
+        stream.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nhello")
+        time.sleep(0.5)
+        return stream.close()
+    if MODE == "cork":
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    body = b"x" * (120_000 if MODE == "sndbuf" else 40)
+    whole = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    for at in range(0, len(whole), 8192):
+        stream.sendall(whole[at : at + 8192])
+
+
+def serve(stream):
+    with LOCK:
+        STATE["connections"] += 1
+        # The first connection after the warm-up is slow, and no other.
+        late = MODE == "one-slow" and STATE["connections"] == 2
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    unread = b""
+    try:
+        while got := stream.recv(4096):
+            unread += got
+            while b"\r\n\r\n" in unread:
+                unread = unread.split(b"\r\n\r\n", 1)[1]
+                answer(stream, late)
+    except OSError:
+        pass
+
+
+listener.listen(128)
+if MODE == "overflow":
+    threading.Thread(target=overflow, daemon=True).start()
+while True:
+    threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
