@@ -1,8 +1,10 @@
-//! Work of known size on the hot paths, to be counted in instructions (repeatable on a noisy machine) or timed.
+//! Workloads of known size on the hot paths, counted in instructions (repeatable on a noisy
+//! machine) or timed.
 //!
-//! `cargo bench -p linerate-http --bench icount -- SCENARIO N` does N units of one scenario and prints how long each took;
-//! under `valgrind --tool=callgrind` the difference between two N, divided by their difference, is the cost of a unit.
-//! `-- --list` names the scenarios; without arguments each runs for a short time.
+//! `cargo bench -p linerate-http --bench icount -- SCENARIO N` runs N units of one scenario and
+//! prints how long each took. Under `valgrind --tool=callgrind`, the difference between two N,
+//! divided by their difference, is the cost of a unit. `-- --list` names the scenarios; without
+//! arguments each runs for a short time.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -191,7 +193,7 @@ fn handed(n: u64) {
     black_box(bytes);
 }
 
-/// Reads one answer in parts; true when there was one.
+/// Reads one response in parts; true if there was one.
 fn next_answer(reader: &mut ResponseReader, cache: &mut HeadCache, input: &mut &[u8]) -> bool {
     loop {
         match reader.next(cache, input, Expect::Usual) {
@@ -254,7 +256,7 @@ fn requested(n: u64, stream: Vec<u8>) {
     black_box(bytes);
 }
 
-/// Heads of answers whose length changes by `step` from one to the next.
+/// Heads of responses whose length changes by `step` from one to the next.
 fn written(n: u64, step: u64) {
     let (mut writer, date) = (HeadWriter::default(), HttpDate::from_unix(784_111_777));
     let fields = Fields::new();

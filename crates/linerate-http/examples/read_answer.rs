@@ -1,5 +1,5 @@
-//! Fetches one URL with the client side of this crate over a plain socket, and prints what came of it as a line of JSON:
-//! `{"outcome":"accept","status":200,"body_sha":"...","error":null}`.
+//! Fetches one URL with the client side of this crate over a plain socket, and prints the result as
+//! a line of JSON: `{"outcome":"accept","status":200,"body_sha":"...","error":null}`.
 //!
 //! `cargo run -p linerate-http --example read_answer -- http://127.0.0.1:8080/ GET`
 

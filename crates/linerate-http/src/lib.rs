@@ -1,5 +1,5 @@
-//! HTTP/1.1: bytes to messages and back, both ends, sans-IO: no socket, no clock, no allocation per message on the
-//! paths that repeat. Useful alone.
+//! HTTP/1.1, both ends, sans-IO: bytes to messages and back, without sockets or clocks. Repeated
+//! messages cause no allocation. Useful alone.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! The promise: on the repeated path no allocation per request.
+//! The promise: repeated requests cause no allocation.
 
 use allocation_counter::measure;
 use linerate_http::client::{
@@ -11,7 +11,8 @@ fn answer(fields: &str) -> String {
     )
 }
 
-/// Reads a stream in pieces of `size`, whole answers by comparison where that can be; how many answers there were.
+/// Reads a stream in pieces of `size`, taking complete responses by comparison where possible;
+/// returns how many there were.
 fn read(reader: &mut ResponseReader, cache: &mut HeadCache, stream: &[u8], size: usize) -> u32 {
     let mut answers = 0;
     for mut input in stream.chunks(size) {
@@ -27,7 +28,7 @@ fn read(reader: &mut ResponseReader, cache: &mut HeadCache, stream: &[u8], size:
     answers
 }
 
-/// Allocations of reading a stream that has been read before.
+/// Counts the allocations of reading a stream that has been read before.
 fn allocations(stream: &str, size: usize) -> u64 {
     let (mut cache, mut reader) = (HeadCache::new(), ResponseReader::new(Limits::default()));
     let before = read(&mut reader, &mut cache, stream.as_bytes(), size);

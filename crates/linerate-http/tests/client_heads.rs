@@ -4,7 +4,7 @@ use linerate_http::client::{
     End, Expect, Fault, HeadCache, Limits, Part, ResponseErrorKind as Kind, ResponseReader, Speaks,
 };
 
-/// Reads one answer the slow way; panics on a fault.
+/// Reads one response by parsing; panics on a fault.
 fn learn(cache: &mut HeadCache, stream: &str) -> End {
     let mut reader = ResponseReader::new(Limits::default());
     let mut input = stream.as_bytes();
@@ -17,7 +17,7 @@ fn learn(cache: &mut HeadCache, stream: &str) -> End {
     }
 }
 
-/// How many answers of the stream are taken by comparison alone.
+/// How many responses of the stream are taken by comparison alone.
 fn same(cache: &mut HeadCache, stream: impl AsRef<[u8]>) -> u32 {
     let mut input = stream.as_ref();
     ResponseReader::new(Limits::default()).take_same(cache, &mut input, u32::MAX)
@@ -63,7 +63,8 @@ fn equal_heads_are_taken_without_reading_them() {
 
 #[test]
 fn counting_takes_as_many_as_handing_out() {
-    // Alike to the last byte, but for one answer: at each place, its body, its Date, or all of it differs.
+    // Equal to the last byte except for one response, which differs, at each position, in its body,
+    // its Date, or all of it.
     let usual = answer("Date: aa\r\n");
     for odd in [usual.replace("ok", "no"), usual.replace("aa", "bb"), usual.replace("200", "404")] {
         for (place, most) in (0..7).flat_map(|place| (0..9).map(move |most| (place, most))) {
@@ -159,7 +160,7 @@ fn what_decides_is_never_learnt() {
             let Some(Part::Head(head)) = head else { panic!("no head") };
             let value = line.split(' ').nth(1).unwrap_or_default();
             assert_eq!(head.get(name.as_bytes()), Some(value.as_bytes()));
-            // What the cache has made of it is what this head says.
+            // The cache's view of the head matches the head.
             let held = cache.head().expect("a head");
             assert_eq!(held.get(name.as_bytes()), Some(value.as_bytes()));
         }
@@ -294,7 +295,7 @@ fn peers_that_speak_something_else_are_named() {
         let text = Kind::NotHttp(speaks).to_string();
         assert!(text.contains("does not speak HTTP/1"), "{text}");
     }
-    // A greeting is named at once, though no line has ended: the peer now waits for us.
+    // A greeting is identified at once, though no line has ended: the peer now waits for us.
     let mut reader = ResponseReader::new(limits);
     let mut input = &b"SSH-2.0-O"[..];
     assert!(reader.next(&mut HeadCache::new(), &mut input, Expect::Usual).is_err());

@@ -1,4 +1,5 @@
-//! Properties: what was written is what is read, whatever the cuts; what a template renders parses back.
+//! Properties: written messages are read unchanged, however they are cut; rendered templates parse
+//! back.
 
 use linerate_http::client::fuzz::{self, Transcript, cut, read};
 use linerate_http::client::{Expect, HeadCache, Limits, Part, ResponseReader};
@@ -6,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// An answer as a server would write it.
+/// A response as a server would write it.
 #[derive(Clone, Debug)]
 struct Answer {
     interim: Vec<u16>,
@@ -85,7 +86,7 @@ prop_compose! {
     }
 }
 
-/// What must be read of the answers.
+/// What reading the responses must give.
 fn expected(answers: &[Answer], expects: &[Expect]) -> Vec<(u16, Vec<u8>)> {
     let body = |(i, a): (usize, &Answer)| match a.has_body(expects[i % expects.len()]) {
         true => (a.status, a.body.clone()),
@@ -142,10 +143,10 @@ proptest! {
             .allow_multiple_spaces_in_response_status_delimiters(true)
             .parse_response(&mut theirs, &head);
         let mut reader = ResponseReader::new(Limits::default());
-        // The answer to HEAD, so that framing has no say.
+        // Read as a response to HEAD, so that framing does not matter.
         match reader.next(&mut HeadCache::new(), &mut &head[..], Expect::Head) {
             Ok(Some(Part::Head(ours))) => {
-                // They refuse folds, which we read.
+                // The other parser refuses folds, which we accept.
                 if !ours.raw().windows(2).any(|w| w == b"  ") || parsed.is_ok() {
                     prop_assert!(parsed.is_ok(), "accepted by us alone");
                     let fields: Vec<_> = ours.fields().collect();
@@ -175,7 +176,7 @@ proptest! {
     }
 }
 
-/// Pieces of answers, from which almost-answers are put together.
+/// Pieces of responses, from which near-valid responses are assembled.
 const ALPHABET: [&[u8]; 24] = [
     b"HTTP/1.1 200 OK\r\n",
     b"HTTP/1.1 200 OK\r\n",
@@ -203,7 +204,7 @@ const ALPHABET: [&[u8]; 24] = [
     b";x",
 ];
 
-/// Text with slots, and with what only looks like them.
+/// Text with slots, and with text that only looks like slots.
 fn words() -> impl Strategy<Value = String> {
     const WORDS: [&str; 12] = [
         "a",

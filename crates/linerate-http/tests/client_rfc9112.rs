@@ -1,5 +1,6 @@
-//! What RFC 9112 (and RFC 9110 where it speaks of messages) demands of a client that reads answers: a test for each
-//! MUST, named by its section. Demands on what a client sends are in `client_template.rs`.
+//! What RFC 9112 (and RFC 9110 where it concerns messages) demands of a client that reads
+//! responses: a test for each MUST, named by its section. Demands on requests are in
+//! `client_template.rs`.
 
 use linerate_http::client::fuzz::{Event, Transcript, read};
 use linerate_http::client::{
@@ -7,7 +8,8 @@ use linerate_http::client::{
     TagMatch,
 };
 
-/// Reads a stream that then ends: whole, byte by byte, and with its heads known, which must be the same.
+/// Reads a stream that then ends: whole, byte by byte, and with cached heads. The results must be
+/// equal.
 fn read_as(stream: &[u8], expects: &[Expect]) -> Transcript {
     let limits = Limits::default();
     let mut cache = HeadCache::new();
@@ -21,7 +23,7 @@ fn usual(stream: impl AsRef<[u8]>) -> Transcript {
     read_as(stream.as_ref(), &[Expect::Usual])
 }
 
-/// Status and content of the answers in a stream that must be read without fault.
+/// Status and content of the responses in a stream that must have no fault.
 fn answers(stream: impl AsRef<[u8]>) -> Vec<(u16, String)> {
     let transcript = usual(stream);
     assert_eq!(transcript.error, None);
@@ -36,7 +38,7 @@ fn one(status: u16, body: &str) -> Vec<(u16, String)> {
     vec![(status, body.to_owned())]
 }
 
-/// The fault a stream ends with, before any answer is whole.
+/// The fault that a stream ends with, before any response is complete.
 fn fault(stream: impl AsRef<[u8]>) -> Kind {
     let transcript = usual(stream);
     assert_eq!(owned(&transcript), [], "an answer came out of it");
@@ -51,7 +53,8 @@ fn ends(transcript: &Transcript) -> Vec<End> {
     transcript.events.iter().filter_map(end).collect()
 }
 
-/// Does the connection persist after the first answer of the stream? Read without the stream's end.
+/// Whether the connection persists after the first response of the stream, read without the
+/// stream's end.
 fn persists(stream: &[u8]) -> bool {
     let (mut cache, mut input) = (HeadCache::new(), stream);
     let mut reader = ResponseReader::new(Limits::default());
@@ -326,14 +329,14 @@ fn rfc9112_6_3_rule_8_without_length_a_body_lasts_until_close() {
 
 #[test]
 fn rfc9112_6_3_extra_bytes_are_no_separate_answer() {
-    // The reader cannot know how many requests are open; its caller bounds it by what is in flight.
+    // The reader cannot know how many requests are open; its caller limits it to those in flight.
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".repeat(3);
     let (mut cache, mut input) = (HeadCache::new(), &stream[..]);
     let mut reader = ResponseReader::new(Limits::default());
     while !matches!(reader.next(&mut cache, &mut input, Expect::Usual), Ok(Some(Part::End(_)))) {}
     assert_eq!(reader.take_same(&mut cache, &mut input, 1), 1);
     assert_eq!(input.len() * 3, stream.len(), "the third is left alone");
-    // After a final answer the reader itself knows that nothing may follow.
+    // After a final response the reader itself knows that none may follow.
     let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".repeat(2);
     assert_eq!(answers(closing), one(200, "x"));
 }
@@ -535,7 +538,7 @@ fn rfc9110_15_2_2_switching_protocols_is_the_last_answer() {
     assert!(!ends(&transcript)[0].reusable);
 }
 
-/// Section 6.2: the length tells where the body ends, whether or not its bytes are looked at.
+/// Section 6.2: the length decides where the body ends, whether or not its bytes are read.
 #[test]
 fn bytes_that_are_passed_over_are_counted_and_end_the_body() {
     const BEGUN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";

@@ -1,7 +1,8 @@
-//! The answer streams of curl's, llhttp's and Go's own tests, read at every cut of their bytes.
+//! The response streams of curl's, llhttp's and Go's own tests, read at every cut of their bytes.
 //!
-//! They lie beside the repository, not in it. Where curl, Go and Python agree with the table, that outcome is demanded
-//! of us too; elsewhere our deviations are listed here by name, with reasons in `docs/HTTP-CLIENT.md`.
+//! They are beside the repository, not in it. Where curl, Go and Python agree with the table, we
+//! must too. Elsewhere our deviations are listed here by name, with reasons in
+//! `docs/HTTP-CLIENT.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,7 @@ struct Case {
     method: Option<String>,
     stream_b64: String,
     verdict: String,
-    /// The stream is no single whole answer: only independence of cuts counts.
+    /// The stream is not a single complete response: it only must not depend on cuts.
     #[serde(default)]
     either: bool,
     #[serde(default)]
@@ -49,7 +50,7 @@ impl Case {
     }
 }
 
-/// The cases, or nothing, said aloud, where the tables are not to be had.
+/// The cases; none, with a message, if the tables are missing.
 fn cases() -> Vec<Case> {
     let suites = suites();
     let mut cases = Vec::new();
@@ -68,7 +69,7 @@ fn suites() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/suites"))
 }
 
-/// One request was sent: its answer is the first final one.
+/// One request was sent: its response is the first final one.
 fn first(transcript: &Transcript) -> Option<(u16, &[u8])> {
     transcript.answers().next()
 }
@@ -128,7 +129,7 @@ fn cuts_of(len: usize) -> Vec<usize> {
     if len <= 3000 { (0..=len).collect() } else { (0..1000).chain((1000..len).step_by(len / 100)).collect() }
 }
 
-/// Ours, against the table's verdict, where curl, Go and Python do not all agree with it.
+/// Our results for streams on which curl, Go and Python do not all agree with the table.
 const DEVIATIONS: [(&str, &str); 21] = [
     ("curl-test66", "reject"),
     ("curl-test129", "accept"),
@@ -169,8 +170,8 @@ fn deviations_from_the_tables_are_the_documented_ones() {
     }
 }
 
-/// Streams that lack the empty line at their end: incomplete to us, since the peer closed within the head or the
-/// trailer section (RFC 9112, section 8).
+/// Streams that lack the empty line at their end: they are incomplete, because the peer closed
+/// within the head or the trailer section (RFC 9112, section 8).
 const UNFINISHED: [&str; 9] = [
     "llhttp-res-connection-13",
     "llhttp-res-content-length-01",

@@ -1,4 +1,5 @@
-//! What is sent: templates, their slots, and what RFC 9112 and RFC 9110 demand of a client's requests.
+//! Requests as sent: templates, their slots, and the demands of RFC 9112 and RFC 9110 on a client's
+//! requests.
 
 use linerate_http::client::{
     Body, BodyPart, Expect, Place, Rendered, RequestSpec, Template, TemplateError, Values,
@@ -29,7 +30,7 @@ fn rendered(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> 
     render(&compile(&spec(method, target, fields, body)).expect("compiles"), 7)
 }
 
-/// The error of a request, whose text must hold `hint`.
+/// The error of a request; its text must contain `hint`.
 fn refused(spec: &RequestSpec, hint: &str) -> TemplateError {
     let error = compile(spec).expect_err("refused");
     assert!(error.to_string().contains(hint), "{error} lacks {hint:?}");
@@ -116,7 +117,7 @@ fn random_numbers_depend_on_seed_number_and_place_alone() {
         seen[numbers[0]] += 1;
         last = text;
     }
-    // 1000 each are expected; beyond six standard deviations (29 each) something is wrong.
+    // 1000 each are expected; more than six standard deviations (29 each) is an error.
     assert!(seen[1..].iter().all(|n| (826..=1174).contains(n)), "{seen:?}");
     assert!(rendered("GET", "/{{rand:5-5}}", &[], "").starts_with("GET /5 "));
     rendered("GET", &format!("/{{{{rand:0-{}}}}}", u64::MAX), &[], "");
@@ -286,7 +287,7 @@ fn rfc9112_9_6_a_request_that_says_close_is_known() {
     assert!(!closes("keep-alive, closed"));
 }
 
-/// Large stretches that do not change are the body's own memory; what is rendered is the same, however it is asked for.
+/// Large constant stretches are the body's own memory; both ways of rendering give the same bytes.
 #[test]
 fn large_stretches_of_a_body_are_not_copied() {
     let large = "x".repeat(70_000);

@@ -1,11 +1,11 @@
-//! What the fuzz targets have found or were given as a start is replayed by an ordinary test, through the same functions.
+//! Replays the corpus of each fuzz target, through the same functions, as an ordinary test.
 
 use std::fs;
 use std::path::PathBuf;
 
 use linerate_http::{client, server};
 
-/// Runs each file of a target's corpus; how many there were.
+/// Runs each file of a target's corpus; returns how many there were.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target);
     let entries = fs::read_dir(&folder).expect("the corpus is part of the repository");

@@ -1,5 +1,5 @@
-//! The public tables of requests, read at every cut of their bytes, and what the reader alone must refuse.
-//! The data lies beside the repository; without it the test says so and ends.
+//! The public tables of requests, read at every cut of their bytes, and what the reader alone must
+//! refuse. The data is beside the repository; without it the test says so and ends.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn bytes(case: &Value, field: &str) -> Vec<u8> {
     text
 }
 
-/// The same at every cut; of very long ones only at some.
+/// Reads the same at every cut; very long streams only at some.
 fn read(stream: &[u8]) -> Reading {
     let whole = read_all(std::iter::once(stream), Limits::default());
     let step = 1 + stream.len() / 2000;
@@ -49,7 +49,8 @@ fn read(stream: &[u8]) -> Reading {
     whole
 }
 
-/// As a server that answers 200 to whatever is a request: the status, `None` while more is awaited.
+/// The status of a server that answers 200 to every valid request; `None` while it waits for more
+/// bytes.
 fn status(reading: &Reading) -> Option<u64> {
     match reading.fault {
         Some(fault) => Some(u64::from(fault.status())),
@@ -75,9 +76,9 @@ fn h1spec() {
 
 #[test]
 fn http11probe_what_must_be_refused_is() {
-    // What the RFC justifies against the table: docs/HTTP-SERVER.md names each.
+    // Results that the RFC justifies against the table: docs/HTTP-SERVER.md names each.
     const JUSTIFIED: [&str; 1] = ["MAL-POST-CL-HUGE-NO-BODY"];
-    // Decided by the handler, not by the reader.
+    // The handler decides these, not the reader.
     const HANDLERS: [&str; 6] = [
         "COMP-METHOD-CONNECT",
         "COMP-METHOD-TRACE",
@@ -116,10 +117,11 @@ fn llhttp_and_go_what_must_be_rejected_is_no_request() {
         for case in table["cases"].as_array().unwrap() {
             let field = if case[field].is_string() { field } else { "stream_b64" };
             let reading = read(&bytes(case, field));
-            // Behind a request that ends its connection nothing is read: that is the server's part.
+            // Nothing is read after a request that ends its connection: that is the server's part.
             let behind_close = case["error"].as_str().is_some_and(|e| e.starts_with("Data after"));
             if case["verdict"] == "reject" && !behind_close {
-                // Streams that are cut off before their fault shows are no requests yet either.
+                // A stream that is truncated before its fault shows is not a complete request
+                // either.
                 let complete =
                     reading.requests.len() > 1 || (reading.requests.len() == 1 && reading.fault.is_none());
                 let last_ok = complete && reading.fault.is_none();

@@ -1,4 +1,4 @@
-//! A request's body, held once however often it is sent.
+//! A request's body, stored once however often it is sent.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ pub struct Body {
 pub struct BodyPart {
     /// The bytes as they were given.
     pub bytes: Arc<[u8]>,
-    /// They are text in which slots are filled; otherwise they are sent as they are.
+    /// The bytes are text with slots to fill; otherwise they are sent unchanged.
     pub slots: bool,
 }
 
 impl Body {
-    /// Text in which slots are filled.
+    /// A body of text with slots to fill.
     pub fn text(bytes: impl Into<Arc<[u8]>>) -> Body {
         Body { parts: vec![BodyPart { bytes: bytes.into(), slots: true }] }
     }
 
-    /// Bytes that are sent as they are: braces mean themselves.
+    /// A body that is sent unchanged: braces have no meaning.
     pub fn raw(bytes: impl Into<Arc<[u8]>>) -> Body {
         Body { parts: vec![BodyPart { bytes: bytes.into(), slots: false }] }
     }
@@ -38,12 +38,12 @@ impl Body {
         &self.parts
     }
 
-    /// A copy of all parts as they were given, slots included.
+    /// A copy of all parts as given, with unfilled slots.
     pub fn to_vec(&self) -> Vec<u8> {
         self.parts.iter().flat_map(|part| part.bytes.iter().copied()).collect()
     }
 
-    /// Bytes of all parts as they were given.
+    /// Bytes of all parts as given.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|part| part.bytes.len()).sum()
     }

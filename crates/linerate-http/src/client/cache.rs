@@ -1,5 +1,5 @@
-//! The last heads seen, as templates: most answers of a run differ from one of them in the Date value or not at all,
-//! and comparing costs a tenth of parsing.
+//! The last heads seen, as templates. Most responses of a run differ from one of them in the Date
+//! value or not at all, and comparing costs a tenth of parsing.
 
 use std::ops::Range;
 
@@ -8,30 +8,32 @@ use super::head::{HeadView, places};
 use super::limits::{HEADS_HELD, LEARNT_MASKS};
 use super::parse::{HeadFacts, is_value};
 
-/// The last final heads, each with the places where the next may differ. One per core, shared by its connections.
+/// The last final heads, each with the places where the next may differ. One per core, shared by
+/// its connections.
 ///
-/// A head equal to a held one but for masked values has the same status, framing and persistence, so it need not be
-/// parsed: only values of fields that decide none of these are masked (Date, the tag, and up to four that were seen to
-/// vary at the same length), and a masked value is checked to hold no control character.
+/// A head that equals a cached one except for masked values has the same status, framing and
+/// persistence, so it is not parsed. Only values of fields that do not affect those are masked:
+/// Date, the tag, and up to four that were seen to vary at the same length. A masked value is
+/// checked for control characters.
 ///
-/// One of the heads held is *current*: the one that matched last.
+/// The cached head that matched last is the *current* one.
 #[derive(Clone, Debug, Default)]
 pub struct HeadCache {
     held: Vec<Held>,
     current: usize,
-    /// Which one the next new head replaces.
+    /// Index of the head that the next new one replaces.
     oldest: usize,
     tag_name: Option<Box<[u8]>>,
 }
 
-/// One head.
+/// A cached head.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     bytes: Vec<u8>,
     facts: HeadFacts,
-    /// Masked places in order, the Date value not among them.
+    /// Masked places in order, without the Date value.
     masks: Vec<Range<u32>>,
-    /// Length of the body, when answers with this head can be taken by length alone.
+    /// Length of the body, if responses with this head can be taken by length alone.
     whole: Option<u64>,
 }
 
@@ -41,7 +43,8 @@ impl HeadCache {
         HeadCache::default()
     }
 
-    /// An empty cache for answers that echo a tag in the field `name`: its value may always differ.
+    /// An empty cache for responses that echo a tag in the field `name`, whose value may always
+    /// differ.
     pub fn with_tag(name: &str) -> HeadCache {
         HeadCache { tag_name: Some(name.as_bytes().into()), ..HeadCache::default() }
     }
@@ -51,13 +54,14 @@ impl HeadCache {
         self.current().map_or(0, |h| h.facts.status)
     }
 
-    /// The connection persists after an answer with the current head, to a request that is [`Expect::Usual`].
+    /// Whether the connection persists after a response with the current head to a request that is
+    /// [`Expect::Usual`].
     pub fn reusable(&self) -> bool {
         self.current().is_some_and(|h| h.facts.persistent && h.framing() != Framing::UntilClose)
     }
 
-    /// Bytes of the body that follows the current head, to a request that is [`Expect::Usual`]; `None` when the head
-    /// does not tell.
+    /// Bytes of the body after the current head, for a request that is [`Expect::Usual`]; `None` if
+    /// the head does not say.
     pub fn body_len(&self) -> Option<u64> {
         match self.current()?.framing() {
             Framing::Length(n) => Some(n),
@@ -65,12 +69,13 @@ impl HeadCache {
         }
     }
 
-    /// The current head, whose masked values may be those of an earlier answer.
+    /// The current head, whose masked values may be those of an earlier response.
     pub fn head(&self) -> Option<HeadView<'_>> {
         self.current().map(Held::view)
     }
 
-    /// The tag field's value in a head that [`take_same_with`](super::ResponseReader::take_same_with) handed out.
+    /// The tag field's value in a head that
+    /// [`take_same_with`](super::ResponseReader::take_same_with) handed out.
     #[inline]
     pub fn tag<'h>(&self, head: &'h [u8]) -> Option<&'h [u8]> {
         let place = self.current()?.facts.tag.as_ref()?;
@@ -91,7 +96,7 @@ impl HeadCache {
         self.held.get_mut(self.current)
     }
 
-    /// Makes the head that `input` begins with current; false when none does.
+    /// Makes the cached head that `input` begins with current; false if there is none.
     #[inline]
     pub(super) fn select(&mut self, input: &[u8]) -> bool {
         self.current().is_some_and(|held| held.begins(input)) || self.select_other(input)
@@ -99,14 +104,14 @@ impl HeadCache {
 
     fn select_other(&mut self, input: &[u8]) -> bool {
         let exact = self.held.iter().position(|held| held.ends_alike(input) && held.begins(input));
-        // Another Date comes about once a second, a head of another kind perhaps with each answer.
+        // The Date changes about once a second; the kind of head may change with each response.
         let found = exact.or_else(|| self.held.iter_mut().position(|held| held.begins_with_date(input)));
         self.current = found.unwrap_or(self.current);
         found.is_some()
     }
 
-    /// Makes the head current that `carried` and then `input` begin with: how many bytes of `input` it takes. Masked
-    /// values must be the same too.
+    /// Makes the cached head current that `carried` followed by `input` begins with, and returns
+    /// how many bytes of `input` it takes. Masked values must be equal too.
     pub(super) fn select_carried(&mut self, carried: &[u8], input: &[u8]) -> Option<usize> {
         let missing = |held: &Held| {
             let last = held.bytes.strip_prefix(carried)?;
@@ -117,8 +122,8 @@ impl HeadCache {
         Some(missing)
     }
 
-    /// Takes over a parsed final head, and makes it current. One of the same shape as one held replaces it, and how they
-    /// differ is learnt.
+    /// Stores a parsed final head and makes it current. It replaces a cached head of the same
+    /// shape, and their differences become masks.
     pub(super) fn learn(&mut self, head: &[u8], facts: HeadFacts) {
         let similar = self.held.iter().enumerate().find_map(|(i, h)| Some((i, h.differences(head, &facts)?)));
         let learnt = match similar {
@@ -164,7 +169,7 @@ impl Held {
         self.whole
     }
 
-    /// The body's framing, in the usual case.
+    /// The body's framing for an ordinary request.
     fn framing(&self) -> Framing {
         self.facts.framing.of_answer(self.facts.status, Expect::Usual)
     }
@@ -173,7 +178,7 @@ impl Held {
         HeadView::new(&self.bytes, self.facts.status, self.facts.minor)
     }
 
-    /// `part` is the beginning of this head, masked values too.
+    /// Whether `part` is the beginning of this head, including masked values.
     pub(super) fn starts_with(&self, part: &[u8]) -> bool {
         self.bytes.starts_with(part)
     }
@@ -187,7 +192,7 @@ impl Held {
         input.len() >= self.bytes.len() && self.equals_with_date(&input[..self.bytes.len()])
     }
 
-    /// The empty line is where it would be if `input` began with this head: cheap to see, and rarely so by chance.
+    /// Whether the empty line is where this head has it: cheap to check, and rarely true by chance.
     #[inline]
     fn ends_alike(&self, input: &[u8]) -> bool {
         let end = self.bytes.len();
@@ -195,7 +200,7 @@ impl Held {
         input.get(last..end) == Some(&self.bytes[last..])
     }
 
-    /// Is `head`, of the same length, this head but for masked values?
+    /// Whether `head`, of the same length, equals this head except for masked values.
     #[inline]
     pub(super) fn matches(&mut self, head: &[u8]) -> bool {
         self.equals(head) || self.equals_with_date(head)
@@ -211,7 +216,7 @@ impl Held {
         equal_but(head, &self.bytes, &self.masks, 0..head.len())
     }
 
-    /// As `equals`, with the Date value masked too, which is taken over.
+    /// As `equals`, but the Date value is masked too, and stored.
     #[cold]
     fn equals_with_date(&mut self, head: &[u8]) -> bool {
         let Some(date) = self.facts.date.clone().filter(|_| self.ends_alike(head)) else { return false };
@@ -242,8 +247,8 @@ impl Held {
         };
     }
 
-    /// The values in which `head` differs, together with those known to vary; `None` when it has another shape, differs
-    /// in what decides, or in too many.
+    /// The values in which `head` differs, plus those known to vary. `None` if its shape differs,
+    /// if a deciding field differs, or if too many values do.
     fn differences(&self, head: &[u8], facts: &HeadFacts) -> Option<Differences> {
         if head.len() != self.bytes.len() || facts.status != self.facts.status {
             return None;
@@ -270,13 +275,14 @@ impl Held {
     }
 }
 
-/// Fields that decide framing or persistence are always compared.
+/// Whether a field affects framing or persistence; such fields are always compared.
 fn decides(name: &[u8]) -> bool {
     const DECIDING: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"connection", b"upgrade"];
     DECIDING.iter().any(|d| name.eq_ignore_ascii_case(d))
 }
 
-/// Equal within `span` but for `masks` (in order, inside it), whose bytes in `a` must be those of a value.
+/// Whether `a` and `b` are equal within `span` except for `masks` (in order, inside it), where `a`
+/// must have valid value bytes.
 #[inline]
 fn equal_but(a: &[u8], b: &[u8], masks: &[Range<u32>], span: Range<usize>) -> bool {
     let mut from = span.start;

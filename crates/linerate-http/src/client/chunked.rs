@@ -1,15 +1,15 @@
-//! The chunked coding, one byte or a thousand at a time (RFC 9112, section 7.1).
+//! The chunked coding, decoded byte by byte or in long runs (RFC 9112, section 7.1).
 
 use super::error::ResponseErrorKind as Kind;
 
-/// Digits of a chunk size that are read at once: more are rare, and so few cannot overflow.
+/// Digits of a chunk size read at once: more are rare, and this many cannot overflow.
 const FEW_DIGITS: usize = 8;
 
 /// Progress within a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunks {
     place: Place,
-    /// The size being read; then what is left of the chunk's data.
+    /// The size being read; later the rest of the chunk's data.
     left: u64,
     /// Bytes of the chunk-size line so far.
     line: u16,
@@ -34,7 +34,7 @@ enum Place {
     DataLf,
 }
 
-/// What came next.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step<'i> {
     /// Chunk data.
@@ -50,12 +50,12 @@ impl Chunks {
         Chunks { place: Place::Start, left: 0, line: 0 }
     }
 
-    /// Bytes the current chunk still owes, when its size is known.
+    /// Bytes left of the current chunk, if its size is known.
     pub(super) fn missing(&self) -> Option<u64> {
         (self.place == Place::Data).then_some(self.left)
     }
 
-    /// Next step in `input`, which is advanced.
+    /// The next step in `input`, which is advanced.
     pub(super) fn step<'i>(&mut self, input: &mut &'i [u8], line_limit: u16) -> Result<Step<'i>, Kind> {
         loop {
             if self.place == Place::Data {
@@ -85,8 +85,9 @@ impl Chunks {
         }
     }
 
-    /// What comes nearly always and whole: the CRLF after data, or a line of few digits without extension. True after the
-    /// last chunk's line; `None` when it is something else, of which nothing is read then.
+    /// Fast path for the common complete cases: the CRLF after data, or a line of few digits
+    /// without extension. True after the last chunk's line. `None` for anything else, of which it
+    /// reads nothing.
     fn usual(&mut self, input: &mut &[u8], line_limit: u16) -> Option<bool> {
         if self.place == Place::DataCr {
             *input = input.strip_prefix(b"\r\n")?;
@@ -113,7 +114,7 @@ impl Chunks {
         Some(size == 0)
     }
 
-    /// One byte outside the data; true after the last chunk's line.
+    /// Handles one byte outside the data; true after the last chunk's line.
     fn byte(&mut self, b: u8, line_limit: u16) -> Result<bool, Kind> {
         match (self.place, b) {
             (Place::DataCr, b'\r') => self.place = Place::DataLf,
@@ -127,8 +128,8 @@ impl Chunks {
         Ok(false)
     }
 
-    /// One byte of a chunk-size line before its CR. A single LF does not end it: recipients differ on that, and a
-    /// difference there moves the next chunk.
+    /// Handles one byte of a chunk-size line before its CR. A single LF does not end the line:
+    /// recipients disagree on that, and a difference there moves the next chunk.
     fn line_byte(&mut self, b: u8, limit: u16) -> Result<(), Kind> {
         if self.line >= limit {
             return Err(Kind::ChunkLineTooLong(limit));

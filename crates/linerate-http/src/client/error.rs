@@ -1,17 +1,18 @@
-//! What can be wrong with an answer, and whose fault it is.
+//! What can be wrong with a response, and which side is at fault.
 
 use std::fmt;
 
-/// An answer that cannot be read. The connection it came on is of no further use.
+/// A response that cannot be read. Its connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseError {
     /// What is wrong.
     pub kind: ResponseErrorKind,
-    /// Where: bytes from the start of the head or trailer section (for those), else bytes of content before the fault.
+    /// The position: bytes from the start of the head or trailer section, or bytes of content
+    /// before the fault.
     pub at: u64,
 }
 
-/// What a peer that does not answer in HTTP/1 seems to speak.
+/// The protocol that a peer seems to speak instead of HTTP/1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
@@ -27,7 +28,7 @@ pub enum Speaks {
     Unknown,
 }
 
-/// What is wrong with an answer.
+/// What is wrong with a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseErrorKind {
@@ -45,7 +46,7 @@ pub enum ResponseErrorKind {
     HeadTooLong(u32),
     /// More fields than our limit.
     TooManyFields(u16),
-    /// A Content-Length that is no number we can hold (RFC 9112, section 6.3, rule 5).
+    /// A Content-Length that is not a number, or too large (RFC 9112, section 6.3, rule 5).
     BadContentLength,
     /// Content-Length values that differ (RFC 9112, section 6.3, rule 5).
     ConflictingLength,
@@ -59,35 +60,36 @@ pub enum ResponseErrorKind {
     ChunkLineTooLong(u16),
     /// A trailer section longer than our limit, in bytes.
     TrailersTooLong(u32),
-    /// More interim (1xx) answers than our limit.
+    /// More interim (1xx) responses than our limit.
     TooManyInterim(u8),
-    /// Bytes came though no request was open; the reader cannot know that, its caller can (RFC 9112, section 9.2).
+    /// Bytes arrived without an open request. Only the caller of the reader can know that (RFC
+    /// 9112, section 9.2).
     Unsolicited,
     /// The peer closed in the middle of a head (RFC 9112, section 8).
     TruncatedHead,
-    /// The peer closed in the middle of a body; `missing` bytes were still to come, when that is known
-    /// (RFC 9112, section 8).
+    /// The peer closed in the middle of a body with `missing` bytes to come, if that is known (RFC
+    /// 9112, section 8).
     TruncatedBody {
-        /// Bytes the answer still owed: of the content, or of the current chunk.
+        /// Missing bytes of the content, or of the current chunk.
         missing: Option<u64>,
     },
 }
 
-/// Who has to change something.
+/// Which side has to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer broke a rule of HTTP/1.1.
+    /// The peer, which broke a rule of HTTP/1.1.
     Peer,
-    /// The peer went beyond a limit of ours.
+    /// The peer or we: it exceeded our limit.
     Limit,
-    /// The peer (or the path) closed too early.
+    /// The peer or the path, which closed too early.
     Cut,
-    /// The address is right for another protocol: the user's to correct.
+    /// The user, whose address belongs to another protocol.
     Protocol,
 }
 
 impl ResponseErrorKind {
-    /// Who has to change something.
+    /// Which side has to change something.
     pub fn fault(self) -> Fault {
         use ResponseErrorKind as K;
         match self {
@@ -161,12 +163,12 @@ impl ResponseError {
         ResponseError { kind, at: at as u64 }
     }
 
-    /// For a caller that gets bytes when nothing is in flight: they must not be taken for an answer.
+    /// For bytes that arrive with nothing in flight: they must not count as a response.
     pub fn unsolicited() -> ResponseError {
         ResponseError { kind: ResponseErrorKind::Unsolicited, at: 0 }
     }
 
-    /// Who has to change something.
+    /// Which side has to change something.
     pub fn fault(&self) -> Fault {
         self.kind.fault()
     }

@@ -1,4 +1,4 @@
-//! Slots that are made anew for each request, and filters over what a slot brings.
+//! Slots generated for each request, and filters over a slot's text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,14 +7,14 @@ use super::limits::RANDOM_TEXT;
 use super::slots::{Slot, mix};
 use super::template::Values;
 
-/// A slot that is no plain number or cell: a source, and the filters over it in their order.
+/// A slot that is not just a number or cell: a source, and its filters in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) source: Source,
     pub(super) filters: Box<[Filter]>,
 }
 
-/// What a slot brings before it is filtered.
+/// The source of a slot's text, before filters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Plain(Slot),
@@ -38,7 +38,7 @@ pub(super) enum DatePart {
     Field(u8),
 }
 
-/// What is done to a slot's text before it is sent.
+/// A transformation of a slot's text before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     Json,
@@ -103,7 +103,7 @@ fn uuid(v: &Values<'_>, index: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a date's format: `%Y-%m-%dT%H:%M:%SZ`. The error says what would be right.
+/// Parses a date's format: `%Y-%m-%dT%H:%M:%SZ`. The error says what would be right.
 pub(super) fn date_parts(format: &str) -> Result<Box<[DatePart]>, &'static str> {
     let mut parts = Vec::new();
     let mut bytes = format.bytes();
@@ -147,7 +147,8 @@ fn date(now_ms: u64, parts: &[DatePart], out: &mut Vec<u8>) {
 
 /// Year, month, day and day of the year, of a day counted from 1970.
 fn civil(days: u64) -> (u64, u64, u64, u64) {
-    // Cycles of 400 years have 146,097 days; 1970 begins 134,774 days after 1601, where one begins.
+    // A cycle of 400 years has 146,097 days; one begins with 1601, which is 134,774 days before
+    // 1970.
     let days = days + 134_774;
     let (cycle, mut left) = (days / 146_097, days % 146_097);
     let century = (left / 36_524).min(3);
@@ -170,7 +171,7 @@ fn civil(days: u64) -> (u64, u64, u64, u64) {
     (year, month, left + 1, of_year)
 }
 
-/// How many characters `rand_text:` asks for.
+/// Parses the number of characters of `rand_text:`.
 pub(super) fn text_count(count: &str) -> Option<usize> {
     count.trim().parse().ok().filter(|n| (1..=RANDOM_TEXT).contains(n))
 }

@@ -1,16 +1,18 @@
-//! How long a body is and whether the connection persists: the fields that decide it, and nothing else.
+//! The length of a body and whether the connection persists: the fields that decide both, and
+//! nothing else.
 
 use super::error::ResponseErrorKind as Kind;
 
-/// What the request makes of its answer's framing.
+/// How the request affects the framing of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expect {
-    /// An answer framed by its own fields.
+    /// A response framed by its own fields.
     #[default]
     Usual,
-    /// The answer to HEAD: never a body (RFC 9112, section 6.3, rule 1).
+    /// The response to HEAD: never a body (RFC 9112, section 6.3, rule 1).
     Head,
-    /// The answer to CONNECT: a 2xx turns the connection into a tunnel (RFC 9112, section 6.3, rule 2).
+    /// The response to CONNECT: a 2xx turns the connection into a tunnel (RFC 9112, section 6.3,
+    /// rule 2).
     Connect,
 }
 
@@ -21,14 +23,14 @@ pub(super) enum Framing {
     Length(u64),
     /// Chunks and trailers.
     Chunked,
-    /// All until the peer closes.
+    /// All bytes until the peer closes.
     UntilClose,
-    /// It cannot be told: why, and the place of the field.
+    /// Invalid: the reason, and the position of the field.
     Bad(Kind, u32),
 }
 
 impl Framing {
-    /// With the status and the method considered: RFC 9112, section 6.3, rules 1 and 2.
+    /// The framing after status and method are considered: RFC 9112, section 6.3, rules 1 and 2.
     pub(super) fn of_answer(self, status: u16, expect: Expect) -> Framing {
         let bodiless = matches!(status, 100..=199 | 204 | 304)
             || expect == Expect::Head
@@ -37,12 +39,13 @@ impl Framing {
     }
 }
 
-/// After this answer the bytes are no longer HTTP/1: a protocol was switched to, or a tunnel stands.
+/// Whether the bytes after this response are no longer HTTP/1: the protocol was switched, or a
+/// tunnel is open.
 pub(super) fn switches(status: u16, expect: Expect) -> bool {
     status == 101 || (expect == Expect::Connect && (200..300).contains(&status))
 }
 
-/// What the fields met so far say.
+/// What the fields read so far say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FramingFields {
     length: Option<u64>,
@@ -55,7 +58,7 @@ pub(super) struct FramingFields {
 }
 
 impl FramingFields {
-    /// A list of equal numbers counts as that number (RFC 9112, section 6.3, rule 5).
+    /// A list of equal numbers counts as one number (RFC 9112, section 6.3, rule 5).
     pub(super) fn content_length(&mut self, value: &[u8], at: u32) {
         for part in value.split(|b| *b == b',') {
             match (decimal(part.trim_ascii()), self.length) {
@@ -73,7 +76,8 @@ impl FramingFields {
         for coding in elements(value) {
             let end = coding.iter().position(|b| matches!(b, b';' | b' ' | b'\t')).unwrap_or(coding.len());
             let chunked = coding[..end].eq_ignore_ascii_case(b"chunked");
-            // Applied twice (section 6.1), or with parameters it does not have (section 7.1).
+            // Applied twice (section 6.1), or with parameters, which it must not have (section
+            // 7.1).
             if chunked && (self.chunked_last || end < coding.len()) {
                 self.coding_fault = self.coding_fault.or(Some(at));
             }
@@ -91,7 +95,7 @@ impl FramingFields {
     /// RFC 9112, section 6.3, rules 3 to 8.
     pub(super) fn decide(&self) -> Framing {
         if self.coded {
-            // Transfer-Encoding overrides Content-Length, even a malformed one.
+            // Transfer-Encoding overrides Content-Length, even if it is malformed.
             return match (self.coding_fault, self.chunked_last) {
                 (Some(at), _) => Framing::Bad(Kind::BadTransferEncoding, at),
                 (None, true) => Framing::Chunked,
@@ -105,7 +109,8 @@ impl FramingFields {
         }
     }
 
-    /// RFC 9112, section 9.3; and 6.1: an HTTP/1.0 answer with Transfer-Encoding ends the connection.
+    /// RFC 9112, section 9.3; and 6.1: an HTTP/1.0 response with Transfer-Encoding ends the
+    /// connection.
     pub(super) fn persistent(&self, minor: u8) -> bool {
         match minor {
             _ if self.close => false,
@@ -120,7 +125,7 @@ fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|b| *b == b',').map(<[u8]>::trim_ascii).filter(|e| !e.is_empty())
 }
 
-/// `1*DIGIT` that fits.
+/// `1*DIGIT` that fits a u64.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

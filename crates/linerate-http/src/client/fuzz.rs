@@ -5,35 +5,36 @@ use super::{
     TagMatch, Template, Values,
 };
 
-/// A name or value, and what belongs to it.
+/// A name and its value.
 pub type Field = (Vec<u8>, Vec<u8>);
 
-/// Something read from a stream; content is gathered, since its cuts are those of the input.
+/// An event read from a stream. Content is joined, because its pieces depend on the cuts of the
+/// input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An interim answer's head.
+    /// The head of an interim response.
     Interim(Vec<u8>),
-    /// A final answer's status, head and fields.
+    /// The status, head and fields of a final response.
     Head(u16, Vec<u8>, Vec<Field>),
     /// Trailer fields.
     Trailers(Vec<Field>),
-    /// The answer's end, and its content.
+    /// The end of a response, and its content.
     End(End, Vec<u8>),
 }
 
-/// All that was read from a stream.
+/// Everything read from a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
-    /// In order.
+    /// The events in order.
     pub events: Vec<Event>,
-    /// Content of an answer that did not end.
+    /// Content of a response that did not end.
     pub rest: Vec<u8>,
-    /// What ended the reading, if not the stream's end.
+    /// The error that ended the reading, if not the stream's end.
     pub error: Option<ResponseError>,
 }
 
 impl Transcript {
-    /// The final answers that are whole: status and content.
+    /// Status and content of the complete final responses.
     pub fn answers(&self) -> impl Iterator<Item = (u16, &[u8])> {
         self.events.iter().filter_map(|e| match e {
             Event::End(end, body) => Some((end.status, &body[..])),
@@ -42,8 +43,9 @@ impl Transcript {
     }
 }
 
-/// Reads a stream that comes in `pieces`, then ends. The answers are to requests with `expects`, in turn. With `same`,
-/// whole answers are taken by `take_same_with` where that is allowed.
+/// Reads a stream that arrives in `pieces`, then ends. The responses are to requests with
+/// `expects`, in turn. With `same`, `take_same_with` takes complete responses where that is
+/// allowed.
 pub fn read<'p>(
     cache: &mut HeadCache,
     pieces: impl IntoIterator<Item = &'p [u8]>,
@@ -124,7 +126,7 @@ fn take_same(
     n as usize
 }
 
-/// Writes a part down; true at an answer's end.
+/// Records a part; true at the end of a response.
 fn note(part: Part<'_>, read: &mut Transcript) -> bool {
     let owned = |(name, value): (&[u8], &[u8])| (name.to_vec(), value.to_vec());
     match part {
@@ -152,7 +154,7 @@ fn note(part: Part<'_>, read: &mut Transcript) -> bool {
     false
 }
 
-/// `stream` cut at `cuts`, which ascend.
+/// Cuts `stream` at `cuts`, which ascend.
 pub fn cut<'s>(stream: &'s [u8], cuts: &[usize]) -> Vec<&'s [u8]> {
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -164,8 +166,9 @@ pub fn cut<'s>(stream: &'s [u8], cuts: &[usize]) -> Vec<&'s [u8]> {
     pieces
 }
 
-/// Target `response`: a stream of answers reads the same whole, byte by byte, cut anywhere, and with a cache that has
-/// seen it before. The first four bytes choose expectations, limits, cuts and the tag.
+/// Target `response`: a stream of responses reads the same as a whole, byte by byte, cut anywhere,
+/// and with a cache that has seen it before. The first four bytes choose expectations, limits, cuts
+/// and the tag.
 pub fn response(data: &[u8]) {
     let Some((&[expect, limit, seed, tag], stream)) = data.split_first_chunk::<4>() else { return };
     let expects = [Expect::Usual, Expect::Head, Expect::Connect];
@@ -194,8 +197,8 @@ pub fn response(data: &[u8]) {
     }
 }
 
-/// Target `template`: what compiles is rendered as one request that parses back to what was written. Lines: method,
-/// target, fields as `name:value` up to an empty line; then the body.
+/// Target `template`: a template that compiles renders one request that parses back to its source.
+/// Lines: method, target, fields as `name:value` up to an empty line; then the body.
 pub fn template(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -256,7 +259,7 @@ fn check_request(spec: &RequestSpec, template: &Template, values: &Values<'_>) {
     }
 }
 
-/// Target `pipeline`: against a list of single requests.
+/// Target `pipeline`: compares it with a list of single requests.
 pub fn pipeline(data: &[u8]) {
     let mut pipeline: Pipeline<u8> = Pipeline::new();
     let mut model: Vec<Run<u8>> = Vec::new();

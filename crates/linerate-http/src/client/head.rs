@@ -1,4 +1,4 @@
-//! Heads and trailers as they are lent to the caller.
+//! Heads and trailers, lent to the caller.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::parse::trimmed;
 
-/// The head of an answer, lent for as long as the bytes are.
+/// The head of a response, lent as long as its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadView<'a> {
     raw: &'a [u8],
@@ -24,15 +24,15 @@ impl<'a> HeadView<'a> {
         self.status
     }
 
-    /// The minor version: 0 for HTTP/1.0, 1 for HTTP/1.1 and whatever a later HTTP/1.x says.
+    /// The minor version: 0 for HTTP/1.0, 1 for HTTP/1.1 and later HTTP/1.x.
     pub fn version_minor(&self) -> u8 {
         self.minor
     }
 
-    /// The reason phrase, often empty, of no meaning (RFC 9112, section 4).
+    /// The reason phrase: often empty, and without meaning (RFC 9112, section 4).
     pub fn reason(&self) -> &'a [u8] {
         let line = first_line(self.raw);
-        // "HTTP/1.1", spaces, three digits: the reader has checked that they are there.
+        // "HTTP/1.1", spaces, three digits: the reader has checked them.
         let digits = 8 + line[8..].iter().take_while(|b| **b == b' ').count() + 3;
         line.get(digits + 1..).unwrap_or_default()
     }
@@ -42,12 +42,13 @@ impl<'a> HeadView<'a> {
         Fields { raw: self.raw, pos: second_line(self.raw) }
     }
 
-    /// The first field of that name (in any case).
+    /// The first field of that name, ignoring case.
     pub fn get(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.fields().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The head as it came, from the status line to the empty line; obsolete line folds are spaces.
+    /// The head as received, from the status line to the empty line; obsolete line folds are
+    /// replaced by spaces.
     pub fn raw(&self) -> &'a [u8] {
         self.raw
     }
@@ -58,12 +59,12 @@ fn first_line(raw: &[u8]) -> &[u8] {
     raw[..lf].strip_suffix(b"\r").unwrap_or(&raw[..lf])
 }
 
-/// Where the line after the first begins.
+/// Start of the second line.
 fn second_line(raw: &[u8]) -> usize {
     memchr(b'\n', raw).map_or(raw.len(), |lf| lf + 1)
 }
 
-/// The field lines of a head or trailer section the reader has accepted: name and value of each.
+/// The field lines of an accepted head or trailer section: name and value of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
     raw: &'a [u8],
@@ -75,7 +76,7 @@ impl<'a> Fields<'a> {
         Fields { raw, pos: 0 }
     }
 
-    /// Where the next field's name and value are.
+    /// Positions of the next field's name and value.
     fn next_place(&mut self) -> Option<Line> {
         let start = self.pos;
         let rest = &self.raw[start..];
@@ -96,13 +97,13 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Places of name and value of each field of an accepted head.
+/// Positions of name and value of each field of an accepted head.
 pub(super) fn places(head: &[u8]) -> impl Iterator<Item = Line> {
     let mut fields = Fields { raw: head, pos: second_line(head) };
     std::iter::from_fn(move || fields.next_place())
 }
 
-/// A field line, as places of its parts.
+/// The positions of a field line's parts.
 pub(super) struct Line {
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,

@@ -1,6 +1,6 @@
-//! A head read into what the rest needs: status, persistence, framing, and where the maskable values are.
+//! Parses a head into status, persistence, framing, and the positions of maskable values.
 //!
-//! One pass over the bytes, which checks them on the way.
+//! One pass over the bytes, which validates them too.
 
 use std::ops::Range;
 
@@ -8,16 +8,17 @@ use super::error::{ResponseError, ResponseErrorKind as Kind};
 use super::framing::{Framing, FramingFields};
 use super::head::Line;
 
-/// What a head says, as far as reading on needs it.
+/// The facts of a head that further reading needs.
 #[derive(Clone, Debug)]
 pub(super) struct HeadFacts {
     pub(super) status: u16,
     pub(super) minor: u8,
-    /// The connection persists after this answer, as far as the head decides (RFC 9112, section 9.3).
+    /// Whether the connection persists after this response, as far as the head decides (RFC 9112,
+    /// section 9.3).
     pub(super) persistent: bool,
-    /// The body's framing by its fields alone; status and method come on top.
+    /// The body's framing by its fields alone, before status and method are considered.
     pub(super) framing: Framing,
-    /// Field lines.
+    /// Number of field lines.
     pub(super) fields: u16,
     /// Where the Date value is.
     pub(super) date: Option<Range<u32>>,
@@ -25,8 +26,8 @@ pub(super) struct HeadFacts {
     pub(super) tag: Option<Range<u32>>,
 }
 
-/// Reads the head, without folds, that `raw` begins with: what it says, and its length. `tag` is the field whose value is
-/// to be located. Of a head that is not whole, some error comes out.
+/// Parses the head, without folds, at the start of `raw`; returns its facts and its length. `tag`
+/// is the field whose value is to be located. An incomplete head gives some error.
 pub(super) fn head(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<(HeadFacts, usize), ResponseError> {
     let (status, minor, start) = status_line(raw)?;
     let mut lines = Lines { raw, pos: start, fields: 0, limit };
@@ -61,13 +62,13 @@ pub(super) fn head(raw: &[u8], limit: u16, tag: Option<&[u8]>) -> Result<(HeadFa
     Ok((facts, lines.pos))
 }
 
-/// White space between the status line and the first field is no fold (RFC 9112, section 2.2).
+/// White space between the status line and the first field is not a fold (RFC 9112, section 2.2).
 pub(super) fn check_start(raw: &[u8]) -> Result<(), ResponseError> {
     let start = memchr::memchr(b'\n', raw).map_or(raw.len(), |lf| lf + 1);
     Lines { raw, pos: start, fields: 0, limit: 0 }.check_start()
 }
 
-/// Checks a whole trailer section without folds.
+/// Checks a complete trailer section without folds.
 pub(super) fn trailers(raw: &[u8], limit: u16) -> Result<(), ResponseError> {
     let mut lines = Lines { raw, pos: 0, fields: 0, limit };
     lines.check_start()?;
@@ -78,12 +79,13 @@ pub(super) fn trailers(raw: &[u8], limit: u16) -> Result<(), ResponseError> {
 /// Status, minor version, and where the next line starts.
 fn status_line(raw: &[u8]) -> Result<(u16, u8, usize), ResponseError> {
     let bad = |kind, at| Err(ResponseError::new(kind, at));
-    // "HTTP/" was checked when the first bytes came.
+    // "HTTP/" was checked when the first bytes arrived.
     let minor = match raw.get(5..8) {
         Some([b'1', b'.', minor @ b'0'..=b'9']) => minor - b'0',
         _ => return bad(Kind::BadVersion, 5),
     };
-    // Several spaces are taken as one (RFC 9112, section 4, "MAY instead parse on whitespace-delimited word boundaries").
+    // Several spaces count as one (RFC 9112, section 4, "MAY instead parse on whitespace-delimited
+    // word boundaries").
     let spaces = raw[8..].iter().take_while(|b| **b == b' ').count();
     if spaces == 0 {
         // A digit here belongs to the version.
@@ -123,7 +125,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The next field line, or `None` at the empty line, which is passed.
+    /// The next field line, or `None` at the empty line, which it skips.
     #[inline]
     fn next(&mut self) -> Result<Option<Line>, ResponseError> {
         let (raw, start) = (self.raw, self.pos);
@@ -148,7 +150,8 @@ impl Lines<'_> {
     }
 }
 
-/// Where the next line starts, when one ends at `at` (RFC 9112, section 2.2: a single LF will do, a bare CR will not).
+/// Where the next line starts, if one ends at `at` (RFC 9112, section 2.2: a single LF suffices, a
+/// bare CR does not).
 #[inline]
 fn line_end(raw: &[u8], at: usize) -> Option<usize> {
     match raw.get(at..)? {
@@ -158,7 +161,7 @@ fn line_end(raw: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Without optional white space at either end (RFC 9110, section 5.5).
+/// The range without optional white space at either end (RFC 9110, section 5.5).
 #[inline]
 pub(super) fn trimmed(raw: &[u8], mut start: usize, mut end: usize) -> Range<usize> {
     let blank = |at: usize| matches!(raw[at], b' ' | b'\t');
@@ -171,7 +174,7 @@ pub(super) fn trimmed(raw: &[u8], mut start: usize, mut end: usize) -> Range<usi
     start..end
 }
 
-/// The first byte from `at` on that may not stand in a field value, eight at a time.
+/// The first byte from `at` on that is not allowed in a field value, found eight bytes at a time.
 #[inline]
 fn value_end(raw: &[u8], mut at: usize) -> usize {
     loop {
@@ -191,30 +194,32 @@ fn value_end(raw: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// The first of eight bytes that is a control character, HTAB among them.
+/// The first of eight bytes that is a control character, including HTAB.
 #[inline]
 fn first_control(eight: [u8; 8]) -> Option<usize> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let x = u64::from_le_bytes(eight);
     let del = x ^ (EACH * 0x7f);
-    // A byte's high bit is set when it is below 0x20, or 0x7f. A borrow may also set those after the first, never before.
+    // A byte's high bit is set if it is below 0x20, or 0x7f. A borrow may also set bits after the
+    // first, never before.
     let found = (x.wrapping_sub(EACH * 0x20) & !x | del.wrapping_sub(EACH) & !del) & (EACH * 0x80);
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
-/// May stand in a field value or reason phrase: no control character but HTAB (RFC 9110, section 5.5).
+/// Whether a byte is allowed in a field value or reason phrase: no control character except HTAB
+/// (RFC 9110, section 5.5).
 #[inline]
 pub(super) fn in_value(b: u8) -> bool {
     b >= b' ' && b != 0x7f || b == b'\t'
 }
 
-/// Nothing in it may not stand in a value, a line end least of all.
+/// Whether all bytes are allowed in a value; line ends are not.
 #[inline]
 pub(super) fn is_value(bytes: &[u8]) -> bool {
     value_end(bytes, 0) == bytes.len()
 }
 
-/// May stand in a token (RFC 9110, section 5.6.2).
+/// Whether a byte is allowed in a token (RFC 9110, section 5.6.2).
 #[inline]
 pub(super) fn is_token(b: u8) -> bool {
     TOKEN[usize::from(b)]

@@ -1,4 +1,4 @@
-//! What is in flight on a connection: runs of consecutive requests that were sent together.
+//! The requests in flight on a connection: runs of consecutive requests that were sent together.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use super::limits::PIPELINE_DEPTH;
 /// Consecutive requests that share a time stamp and a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<S> {
-    /// When they were due, sent, or whatever the caller measures from.
+    /// When they were due or sent, or whatever else the caller measures from.
     pub stamp: S,
-    /// Sequence number of the first; the others follow on.
+    /// Sequence number of the first; the others are consecutive.
     pub first: u64,
-    /// How many.
+    /// Number of requests.
     pub count: u32,
-    /// Which of the caller's request templates.
+    /// The index of the caller's request template.
     pub kind: u16,
-    /// How their answers are framed.
+    /// How their responses are framed.
     pub expect: Expect,
-    /// They may be sent again when their outcome is not known (RFC 9110, section 9.2.2).
+    /// They may be retried if their outcome is unknown (RFC 9110, section 9.2.2).
     pub idempotent: bool,
 }
 
@@ -48,23 +48,24 @@ impl<S: Copy + PartialEq> Run<S> {
     }
 }
 
-/// Whose answer one with a tag is.
+/// The request that a response with a tag belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagMatch<S> {
-    /// That of the oldest request in flight, as RFC 9112, section 9.3.2 demands.
+    /// The oldest request in flight, as RFC 9112, section 9.3.2 demands.
     InOrder(Run<S>),
-    /// That of a later one: the server answers out of order, or skipped an answer.
+    /// A later one: the server responds out of order, or skipped a response.
     OutOfOrder(Run<S>),
-    /// Of none in flight.
+    /// None of those in flight.
     Unknown,
 }
 
-/// Requests sent and not yet answered, in the order sent.
+/// Requests sent and not yet answered by a response, in the order sent.
 #[derive(Clone, Debug)]
 pub struct Pipeline<S> {
-    /// The oldest run. Not with the others: with one request in flight at a time, those are never touched.
+    /// The oldest run. Stored apart: with one request in flight at a time, `later` is never
+    /// touched.
     oldest: Option<Run<S>>,
-    /// The runs after it; empty when there is none.
+    /// The runs after it.
     later: VecDeque<Run<S>>,
     len: usize,
 }
@@ -76,22 +77,22 @@ impl<S> Default for Pipeline<S> {
 }
 
 impl<S: Copy + PartialEq> Pipeline<S> {
-    /// Nothing in flight; allocates nothing yet.
+    /// An empty pipeline, without an allocation.
     pub fn new() -> Pipeline<S> {
         Pipeline::default()
     }
 
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Nothing is in flight.
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The oldest run in flight; its first request's answer comes next.
+    /// The oldest run in flight, to whose first request the next response belongs.
     pub fn front(&self) -> Option<&Run<S>> {
         self.oldest.as_ref()
     }
@@ -101,10 +102,11 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         self.oldest.iter().chain(&self.later)
     }
 
-    /// Requests were sent. Joins the last run when stamp, kind and manner agree and the numbers are consecutive.
+    /// Records sent requests. Joins them to the last run if stamp, kind and other properties agree
+    /// and the numbers are consecutive.
     ///
     /// # Panics
-    /// With more than a million requests in flight: the caller has lost count of its depth.
+    /// More than a million requests are in flight: the caller does not limit its depth.
     pub fn push(&mut self, run: Run<S>) {
         if run.count == 0 {
             return;
@@ -118,8 +120,9 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         }
     }
 
-    /// The `n` oldest requests were answered, in order: `each` gets them as runs. How many there were: less than `n` when
-    /// more answers came than requests were in flight.
+    /// Removes the `n` oldest requests, which got their responses, and hands them to `each` as
+    /// runs, in order. Returns their number: less than `n` if there were more responses than
+    /// requests in flight.
     pub fn answered(&mut self, n: u32, each: &mut impl FnMut(Run<S>)) -> u32 {
         let mut left = n;
         while left > 0 {
@@ -135,9 +138,9 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         n - left
     }
 
-    /// An answer that names its request: removes that request, wherever it is.
+    /// Removes the request that a response names, wherever it is.
     pub fn answered_tag(&mut self, seq: u64) -> TagMatch<S> {
-        // In one queue for the moment.
+        // Puts all runs in one queue for now.
         if let Some(oldest) = self.oldest.take() {
             self.later.push_front(oldest);
         }
@@ -155,7 +158,7 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         let before = (seq - run.first) as u32;
         let head = run.take(before);
         let one = run.take(1);
-        // What is left of the run stands after the answered one, what was split off before it.
+        // The rest of the run belongs after the request, and the part split off before it.
         let rest = *run;
         match (head.count, rest.count) {
             (0, 0) => drop(self.later.remove(at)),
@@ -170,12 +173,12 @@ impl<S: Copy + PartialEq> Pipeline<S> {
         if in_order { TagMatch::InOrder(one) } else { TagMatch::OutOfOrder(one) }
     }
 
-    /// Changes the stamps, oldest run first: when what was queued has really left.
+    /// Changes the stamps, oldest run first, when queued requests have really left.
     pub fn restamp(&mut self, mut each: impl FnMut(&mut S)) {
         self.oldest.iter_mut().chain(&mut self.later).for_each(|run| each(&mut run.stamp));
     }
 
-    /// Takes everything out, oldest first: the connection is gone.
+    /// Removes all requests, oldest first: the connection is gone.
     pub fn drain(&mut self) -> impl Iterator<Item = Run<S>> + '_ {
         self.len = 0;
         self.oldest.take().into_iter().chain(self.later.drain(..))

@@ -1,4 +1,4 @@
-//! Reads answers: bytes in, heads and bodies out, whatever the cuts.
+//! Reads responses: bytes in, heads and bodies out, independent of how the bytes are cut.
 
 use super::cache::{HeadCache, Held};
 use super::chunked::{Chunks, Step};
@@ -9,28 +9,29 @@ use super::limits::{BANNER_BYTES, CARRY_KEPT, Limits};
 use super::parse::{self, HeadFacts};
 use super::scan::{Scan, unfold};
 
-/// The next thing read.
+/// The next part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// An interim (1xx, but not 101) answer; the final one follows.
+    /// An interim (1xx, but not 101) response; the final one follows.
     Interim(HeadView<'a>),
-    /// The head of the final answer.
+    /// The head of the final response.
     Head(HeadView<'a>),
     /// Some bytes of content, never empty.
     Body(&'a [u8]),
-    /// The trailer fields, when there are any.
+    /// The trailer fields, if there are any.
     Trailers(Fields<'a>),
-    /// The answer is whole.
+    /// The response is complete.
     End(End),
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// The connection may carry another request, by version, Connection and framing (RFC 9112, section 9.3). When not,
-    /// bytes that follow are no answer: the reader swallows them, or the caller (101, CONNECT) takes them from `input`.
+    /// Whether the connection may carry another request, by version, Connection and framing (RFC
+    /// 9112, section 9.3). If not, later bytes are not a response: the reader drops them, or the
+    /// caller (101, CONNECT) takes them from `input`.
     pub reusable: bool,
     /// Bytes of the final head.
     pub head_bytes: u32,
@@ -40,31 +41,31 @@ pub struct End {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Between answers, or within a head.
+    /// Between responses, or within a head.
     Head,
     Length(u64),
     Chunks(Chunks),
     /// In the trailer section.
     Trailers,
     UntilClose,
-    /// Everything is read but `End` is still to be told.
+    /// Everything is read except that `End` must still be returned.
     Whole,
-    /// No answer follows on this connection.
+    /// No response follows on this connection.
     Closed,
     Failed(ResponseError),
 }
 
-/// Reads the answers of one connection.
+/// Reads the responses of one connection.
 #[derive(Debug)]
 pub struct ResponseReader {
     limits: Limits,
     state: State,
-    /// A head or trailer section of which only part has come.
+    /// The received part of an incomplete head or trailer section.
     carry: Vec<u8>,
     scan: Scan,
-    /// `carry` was lent out and is to be emptied.
+    /// `carry` was lent out and must be emptied.
     lent: bool,
-    /// Interim answers of the current one.
+    /// Interim responses before the current one.
     interim: u8,
     reusable: bool,
     status: u16,
@@ -73,7 +74,7 @@ pub struct ResponseReader {
 }
 
 impl ResponseReader {
-    /// For a new connection.
+    /// A reader for a new connection.
     pub fn new(limits: Limits) -> ResponseReader {
         ResponseReader {
             limits,
@@ -89,12 +90,12 @@ impl ResponseReader {
         }
     }
 
-    /// The limits given.
+    /// The limits given to `new`.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Nothing of an answer has been read since the last one was whole.
+    /// Whether the last response is complete and nothing of the next one has been read.
     pub fn at_boundary(&self) -> bool {
         match self.state {
             State::Head => self.interim == 0 && (self.carry.is_empty() || self.lent),
@@ -103,19 +104,18 @@ impl ResponseReader {
         }
     }
 
-    /// Part of an answer has been read.
+    /// Whether part of a response has been read.
     pub fn in_answer(&self) -> bool {
         !self.at_boundary() && !matches!(self.state, State::Failed(_))
     }
 
-    /// Bytes of the body being read that are still to come, where its Content-Length says how many.
+    /// Bytes still to come of the current body, if its Content-Length says how many.
     #[inline]
     pub fn body_ahead(&self) -> u64 {
         if let State::Length(left) = self.state { left } else { 0 }
     }
 
-    /// So many of the bytes that [`body_ahead`](Self::body_ahead) told of have come, and nobody looks at them. More than it told of
-    /// must not be passed over.
+    /// Skips received bytes of the body unread. Must not exceed [`body_ahead`](Self::body_ahead).
     pub fn pass_over(&mut self, bytes: u64) {
         if let State::Length(left) = self.state {
             let bytes = bytes.min(left);
@@ -124,24 +124,25 @@ impl ResponseReader {
         }
     }
 
-    /// The connection persists after the answer whose head was read last, as far as the head tells. From a head that says
-    /// it does not, no further request may be sent (RFC 9112, section 9.6).
+    /// Whether the connection persists after the response whose head was read last, as far as the
+    /// head says. If it says no, no further request may be sent (RFC 9112, section 9.6).
     pub fn persists(&self) -> bool {
         self.reusable && !self.is_closed()
     }
 
-    /// The last answer was the last on this connection.
+    /// Whether the last response was the last on this connection.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
-    /// The next thing in `input`, which is advanced. `None`: all of it is read, more is needed. To be called until then,
-    /// also with nothing left: an answer's end may still be told. `expect` belongs to the request whose answer is next.
-    /// When no request is open, what comes is no answer and must not be read as one (RFC 9112, section 9.2):
+    /// Returns the next part in `input`, which it advances. `None`: all of `input` is read, and
+    /// more is needed. Call it until then, even with an empty `input`, because the end of a
+    /// response may still be due. `expect` belongs to the request whose response is next. Bytes
+    /// that arrive without an open request must not be read as a response (RFC 9112, section 9.2):
     /// [`ResponseError::unsolicited`].
     ///
     /// # Errors
-    /// The answer is malformed or beyond a limit. The same error comes again on each further call.
+    /// The response is malformed or exceeds a limit. Every further call returns the same error.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         cache: &'a mut HeadCache,
@@ -167,14 +168,16 @@ impl ResponseReader {
         }
     }
 
-    /// Takes whole answers (at most `most`) from the start of `input`, as long as each has the same head, one that `cache`
-    /// holds, with a body of known length, and leaves the connection open; for requests that are [`Expect::Usual`].
-    /// How many: 0 within an answer, or when [`next`](Self::next) has to read on. Their head is now the cache's current one:
+    /// Takes complete responses (at most `most`) from the start of `input`, for requests that are
+    /// [`Expect::Usual`]. Each must have the same head, which `cache` holds, with a body of known
+    /// length, and must leave the connection open. Returns their number: 0 within a response, or if
+    /// [`next`](Self::next) has to read. Their head becomes the cache's current one:
     /// [`HeadCache::status`] is the status of each.
     #[inline]
     pub fn take_same(&mut self, cache: &mut HeadCache, input: &mut &[u8], most: u32) -> u32 {
-        // Answers mostly repeat to the last byte. Then the input equals itself shifted by one answer, which one comparison
-        // of the whole of it tells, at a third of the cost of one for each answer.
+        // Responses usually repeat to the last byte. Then the input equals itself shifted by one
+        // response. One comparison of all of it shows that, at a third of the cost of one
+        // comparison per response.
         let all = *input;
         let first = self.take_same_with(cache, input, most.min(1), |_, _| {});
         let whole = all.len() - input.len();
@@ -187,7 +190,7 @@ impl ResponseReader {
         self.take_same_with(cache, input, most, |_, _| {})
     }
 
-    /// As [`take_same`](Self::take_same), handing each head and body to `each`.
+    /// As [`take_same`](Self::take_same), passing each head and body to `each`.
     #[inline]
     pub fn take_same_with<'i>(
         &mut self,
@@ -220,10 +223,11 @@ impl ResponseReader {
         }
     }
 
-    /// The peer has closed. An answer that lasts until then is whole now; between answers there is nothing to say.
+    /// Handles the peer's close. A response that lasts until the close is now complete; between
+    /// responses there is nothing to report.
     ///
     /// # Errors
-    /// What was cut. The connection's last bytes were no whole answer.
+    /// A response was truncated.
     pub fn finish(&mut self) -> Result<Option<End>, ResponseError> {
         self.release();
         let (kind, at) = match self.state {
@@ -248,7 +252,7 @@ impl ResponseReader {
         self.fail(ResponseError { kind, at })
     }
 
-    /// Empties what was lent out, and gives back what one long head made it grow.
+    /// Empties what was lent out, and frees the excess capacity of a long head.
     #[inline]
     fn release(&mut self) {
         if self.lent {
@@ -278,13 +282,13 @@ impl ResponseReader {
         }
     }
 
-    /// An answer may begin here.
+    /// Whether a response may begin here.
     #[inline]
     fn is_ready(&self) -> bool {
         matches!(self.state, State::Head) && self.interim == 0 && self.carry.is_empty()
     }
 
-    /// A head held was read under its reader's limits; ours may be narrower.
+    /// Whether a cached head, read under another reader's limits, is within ours.
     #[inline]
     fn accepts(&self, held: &Held) -> bool {
         held.len() <= self.limits.head_bytes as usize && held.facts().fields <= self.limits.fields
@@ -314,13 +318,14 @@ impl ResponseReader {
         }
     }
 
-    /// Is what is carried the beginning of a head held, and does `input` have the rest? How many bytes of it then.
+    /// Whether the carried bytes begin a cached head and `input` has its rest; returns how many
+    /// bytes of `input` that is.
     fn completes_held(&self, cache: &mut HeadCache, input: &[u8]) -> Option<usize> {
         let missing = cache.select_carried(&self.carry, input)?;
         cache.current().is_some_and(|held| self.accepts(held)).then_some(missing)
     }
 
-    /// Nothing is carried: the head stands in `input`, or begins there.
+    /// Reads a head that is in `input`, or begins there, with nothing carried.
     fn next_head_whole<'a, 'i: 'a>(
         &'a mut self,
         cache: &mut HeadCache,
@@ -338,7 +343,8 @@ impl ResponseReader {
             return Ok(Some(Part::Head(HeadView::new(head, held.facts().status, held.facts().minor))));
         }
         if cache.current().is_some_and(|held| held.starts_with(all) && self.accepts(held)) {
-            // The read ended within a head: very likely the same again, so it is not looked into before the rest is here.
+            // The read ended within a head, probably a cached one, so it is not parsed before the
+            // rest arrives.
             *input = &[];
             self.carry.extend_from_slice(all);
             return Ok(None);
@@ -348,7 +354,7 @@ impl ResponseReader {
         }
         let limit = self.limits.head_bytes as usize;
         let within = &all[..all.len().min(limit)];
-        // Read as if it were whole: only when it is not, or is faulty, its end is looked for first.
+        // Parses it as if it were complete. Only on an error is its end searched for.
         if let Ok((facts, end)) = parse::head(within, self.limits.fields, cache.tag_name()) {
             *input = &all[end..];
             return self.begin(cache, &all[..end], facts, expect).map(Some);
@@ -369,7 +375,7 @@ impl ResponseReader {
         Ok(None)
     }
 
-    /// Moves bytes from `input` to `carry` up to the end of the section; true when it is there.
+    /// Moves bytes from `input` to `carry` up to the end of the section; true once it is there.
     fn collect(&mut self, input: &mut &[u8], limit: u32, is_head: bool) -> Result<bool, ResponseError> {
         loop {
             if is_head && let Some(what) = foreign(&self.carry, false) {
@@ -393,7 +399,7 @@ impl ResponseReader {
         }
     }
 
-    /// The head in `carry` is whole.
+    /// Handles the complete head in `carry`.
     fn begin_carried<'a>(
         &'a mut self,
         cache: &mut HeadCache,
@@ -401,7 +407,7 @@ impl ResponseReader {
     ) -> Result<Part<'a>, ResponseError> {
         let mut head = std::mem::take(&mut self.carry);
         let folded = self.scan.folded;
-        // White space before the first field must be seen before it is taken for a fold.
+        // White space before the first field must be detected before it could pass for a fold.
         let start = if folded { parse::check_start(&head) } else { Ok(()) };
         if folded && start.is_ok() {
             unfold(&mut head);
@@ -419,7 +425,7 @@ impl ResponseReader {
         Ok(self.head_part(view))
     }
 
-    /// A head without folds that stands whole in the input.
+    /// Handles a head without folds that is complete in the input.
     fn begin<'a>(
         &mut self,
         cache: &mut HeadCache,
@@ -439,7 +445,7 @@ impl ResponseReader {
         }
     }
 
-    /// Sets out to read the body that follows a head; an interim one leaves the state as it is.
+    /// Prepares to read the body after a head; an interim head leaves the state as it is.
     fn begin_facts(
         &mut self,
         cache: &mut HeadCache,
@@ -466,7 +472,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The head is one held, of `len` bytes.
+    /// Handles a cached head of `len` bytes.
     fn begin_held(&mut self, facts: &HeadFacts, len: usize, expect: Expect) {
         let framing = facts.framing.of_answer(facts.status, expect);
         self.begin_body(facts.status, facts.persistent, len, framing, expect);
@@ -553,8 +559,8 @@ fn take_all<'i>(input: &mut &'i [u8]) -> Option<&'i [u8]> {
     (!all.is_empty()).then_some(all)
 }
 
-/// What a peer speaks whose first bytes are not those of HTTP/1, once enough have come (or no more will) to tell always
-/// the same.
+/// The protocol of a peer whose first bytes are not HTTP/1, once enough bytes (or the last ones)
+/// have arrived for a stable verdict.
 fn foreign(start: &[u8], last: bool) -> Option<Speaks> {
     const MAGIC: &[u8] = b"HTTP/";
     let n = start.len().min(MAGIC.len());

@@ -1,21 +1,22 @@
-//! Where a head or trailer section ends, found once however the bytes arrive.
+//! Finds the end of a head or trailer section in one pass, however the bytes arrive.
 
 use memchr::memchr;
 
-/// Progress of looking for the empty line; survives any cut of the bytes.
+/// Progress of the search for the empty line; independent of how the bytes are cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scan {
-    /// Start of the line being looked at.
+    /// Start of the current line.
     line: u32,
     /// No LF between `line` and here.
     seen: u32,
-    /// A line that begins with white space was met: the section holds an obs-fold (RFC 9112, section 5.2).
+    /// A line began with white space: the section has an obs-fold (RFC 9112, section 5.2).
     pub(super) folded: bool,
 }
 
 impl Scan {
-    /// Goes on over `section`, which begins with the bytes of the last call. The section's length, with its empty line,
-    /// once that is there. A single LF ends a line as CRLF does (RFC 9112, section 2.2).
+    /// Continues in `section`, which begins with the bytes of the last call. Returns the section's
+    /// length, with its empty line, once it is complete. A single LF ends a line as CRLF does (RFC
+    /// 9112, section 2.2).
     pub(super) fn find_end(&mut self, section: &[u8]) -> Option<usize> {
         loop {
             let line = self.line as usize;

@@ -1,4 +1,4 @@
-//! The slots of a template: read from text, filled into bytes.
+//! The slots of a template: parsed from text, filled into bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::template::{Place, Rendered, TemplateError, Values};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Literal(Box<[u8]>),
-    /// A large literal, which stays where it is.
+    /// A large literal, which is not copied.
     Shared(Arc<[u8]>, Range<usize>),
     Slot(Slot),
 }
@@ -24,7 +24,8 @@ pub(super) enum Piece {
 pub(super) enum Slot {
     Seq,
     NowMs,
-    /// `index`: the slot's number among the random ones of its template, so that two of them differ.
+    /// `index`: the slot's number among the random ones of its template, so that two of them
+    /// differ.
     Random {
         low: u64,
         high: u64,
@@ -48,7 +49,7 @@ impl Piece {
         }
     }
 
-    /// As `render`, but what is shared goes to `each`, behind what was copied before it.
+    /// As `render`, but shared stretches go to `each`, after the bytes copied before them.
     pub(super) fn render_part(&self, v: &Values<'_>, out: &mut Vec<u8>, each: &mut impl FnMut(Rendered<'_>)) {
         let Piece::Shared(bytes, range) = self else { return self.render(v, out) };
         if !out.is_empty() {
@@ -74,7 +75,7 @@ impl Piece {
         }
     }
 
-    /// The length of a literal, a likely one of a slot.
+    /// The length of a literal, or a likely length of a slot.
     pub(super) fn len_hint(&self) -> usize {
         match self {
             Piece::Literal(bytes) => bytes.len(),
@@ -85,14 +86,14 @@ impl Piece {
     }
 }
 
-/// Out of the way of requests without large bodies.
+/// Kept out of line, so that requests without large bodies do not pay for it.
 #[cold]
 fn copied(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
 impl Slot {
-    /// The column it draws from.
+    /// The column that it uses.
     pub(super) fn column(&self) -> Option<usize> {
         match self {
             Slot::Column(column) => Some(*column),
@@ -117,7 +118,8 @@ impl Slot {
             Slot::NowMs => v.now_ms,
             Slot::Random { low, high, index } => {
                 let noise = mix(v.seed ^ mix(v.seq ^ mix(*index)));
-                // The high half of the product spreads over the span; its bias is below 2^-64 times the span.
+                // The high half of the product spreads over the span; its bias is below 2^-64 times
+                // the span.
                 let span = u128::from(high - low) + 1;
                 low + ((u128::from(noise) * span) >> 64) as u64
             }
@@ -130,7 +132,7 @@ fn cell<'v>(v: &Values<'v>, column: usize) -> &'v [u8] {
     v.row.get(column).map_or(&[][..], |cell| &**cell)
 }
 
-/// The finaliser of SplitMix64: each bit of the input moves half of the output's.
+/// The finaliser of SplitMix64: each input bit flips half of the output bits.
 #[inline]
 pub(super) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -181,7 +183,7 @@ const PAIRS: [u8; 200] = {
     table
 };
 
-/// Literals that follow one another become one; empty ones vanish.
+/// Joins consecutive literals and removes empty ones.
 pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut joined: Vec<Piece> = Vec::new();
     let mut text = Vec::new();
@@ -202,8 +204,8 @@ pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
     joined
 }
 
-/// Reads text with slots. `random` counts the random slots of the template; `check` says what is wrong with a byte that
-/// is sent as it stands.
+/// Parses text with slots. `random` counts the random slots of the template; `check` reports
+/// invalid literal bytes.
 pub(super) fn parse(
     place: &Place,
     text: &[u8],
@@ -217,7 +219,7 @@ pub(super) fn parse(
     })
 }
 
-/// Reads a body. Large stretches that do not change are not copied.
+/// Parses a body. Large constant stretches are not copied.
 pub(super) fn parse_body(
     body: &Body,
     columns: &[String],
@@ -247,8 +249,8 @@ pub(super) fn parse_body(
     Ok(join(pieces))
 }
 
-/// Reads text with slots. `keep` is given each stretch that is sent as it stands: it appends it to the literal, or makes a piece of
-/// it.
+/// Parses text with slots. `keep` gets each literal stretch, and appends it to the current literal
+/// or makes a piece of it.
 fn for_each_piece(
     place: &Place,
     text: &[u8],
@@ -292,7 +294,8 @@ fn for_each_piece(
                 pieces.push(Piece::Slot(slot));
                 at += end + 4;
             }
-            // Of three, the first means itself and the others open a slot: {{{seq}} is a brace and a number.
+            // Of three, the first is literal and the others open a slot: {{{seq}} is a brace and a
+            // number.
             3 => {
                 literal.push(b'{');
                 at += 1;
@@ -307,10 +310,10 @@ fn for_each_piece(
     Ok(join(pieces))
 }
 
-/// Columns a message names. Reason: a message is read by a person.
+/// Columns that a message names. Reason: a person reads it.
 const COLUMNS_NAMED: usize = 20;
 
-/// The bytes that a slot sends as they are written in it.
+/// The literal bytes in a slot, which are sent as written.
 fn written(slot: &Slot) -> impl Iterator<Item = u8> {
     let parts: &[DatePart] = match slot {
         Slot::Made(made) => match &made.source {
@@ -322,7 +325,7 @@ fn written(slot: &Slot) -> impl Iterator<Item = u8> {
     parts.iter().filter_map(|part| if let DatePart::Byte(byte) = part { Some(*byte) } else { None })
 }
 
-/// What stands between the braces.
+/// Parses the text between the braces.
 fn slot(
     place: &Place,
     at: usize,
@@ -350,7 +353,7 @@ fn slot(
     })
 }
 
-/// A slot without its filters.
+/// Parses a slot without its filters.
 fn source(
     place: &Place,
     at: usize,

@@ -1,10 +1,10 @@
-//! Is a request as written a valid HTTP/1.1 message?
+//! Whether a request as written is a valid HTTP/1.1 message.
 
 use super::parse::{in_value, is_token};
 use super::slots::Piece;
 use super::template::{Place, RequestSpec, TemplateError};
 
-/// Checks what does not depend on the slots: the method, the fields' names and what they demand of one another.
+/// Checks what does not depend on the slots: the method, the field names, and rules between fields.
 pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
     method(&spec.method)?;
     for (name, _) in &spec.fields {
@@ -14,7 +14,8 @@ pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
     content(spec)
 }
 
-/// May stand in a request target: visible ASCII but `#`, which begins a fragment (RFC 9112, section 3.2).
+/// Whether a byte is allowed in a request target: visible ASCII except `#`, which begins a fragment
+/// (RFC 9112, section 3.2).
 pub(super) fn in_target(b: u8) -> bool {
     b.is_ascii_graphic() && b != b'#'
 }
@@ -36,7 +37,7 @@ pub(super) fn value_problem(b: u8) -> Option<&'static str> {
         .then_some("a field value holds no control characters, line ends among them (RFC 9110, 5.5)")
 }
 
-/// The request asks for the connection to be closed.
+/// Whether the request asks to close the connection.
 pub(super) fn closes(spec: &RequestSpec) -> bool {
     has_option(spec, "close")
 }
@@ -72,7 +73,7 @@ fn field_name(name: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The forms of RFC 9112, section 3.2. What a slot at the beginning will bring is its row's to get right.
+/// Checks the forms of RFC 9112, section 3.2. A slot at the beginning is checked with its row.
 pub(super) fn check_target(spec: &RequestSpec, pieces: &[Piece]) -> Result<(), TemplateError> {
     let bad = |problem: &str| Err(TemplateError::new(&Place::Target, 0, problem));
     let text = match pieces {

@@ -1,4 +1,4 @@
-//! Requests compiled once to bytes with the few slots that change.
+//! Requests compiled once to bytes, with the few slots that change.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,20 +10,29 @@ use super::spec;
 
 /// A request as text with slots.
 ///
-/// A slot stands in double braces, in the target, in field values and in the body: `{{seq}}` (the request's number),
-/// `{{now_ms}}` (milliseconds since the Unix epoch), `{{date:%F %T}}` (the time in UTC), `{{rand:1-1000}}` (a random number,
-/// both ends included), `{{rand_text:8}}` (random letters and digits), `{{uuid}}` and `{{NAME.COLUMN}}` (a column of a data
-/// file). Filters follow: `{{NAME.COLUMN|json}}` (what a JSON string needs), `|url`, `|base64`. Four opening braces stand for two that are meant: `{{{{` is `{{`. Closing
-/// braces outside a slot mean themselves.
+/// A slot is in double braces, in the target, in field values or in the body:
+///
+/// - `{{seq}}`: the request's number.
+/// - `{{now_ms}}`: milliseconds since the Unix epoch.
+/// - `{{date:%F %T}}`: the time in UTC.
+/// - `{{rand:1-1000}}`: a random number, both ends included.
+/// - `{{rand_text:8}}`: random letters and digits.
+/// - `{{uuid}}`: a random UUID.
+/// - `{{NAME.COLUMN}}`: a column of a data file.
+///
+/// Filters may follow: `{{NAME.COLUMN|json}}` (escaped for a JSON string), `|url`, `|base64`. Four
+/// opening braces stand for two literal ones: `{{{{` is `{{`. Closing braces outside a slot are
+/// literal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestSpec {
-    /// The method, a token, in the case it is to be sent.
+    /// The method, a token, in the case to be sent.
     pub method: String,
-    /// The request target: `/path?query`, an absolute URI (to a proxy), `host:port` (CONNECT) or `*` (OPTIONS).
+    /// The request target: `/path?query`, an absolute URI (to a proxy), `host:port` (CONNECT) or
+    /// `*` (OPTIONS).
     pub target: String,
-    /// The fields in order, Host among them; Content-Length is computed and must not be.
+    /// The fields in order, including Host; without Content-Length, which is computed.
     pub fields: Vec<(String, String)>,
-    /// The body; slots are filled in here too.
+    /// The body, whose slots are filled too.
     pub body: Body,
 }
 
@@ -32,24 +41,25 @@ pub struct RequestSpec {
 pub enum Rendered<'a> {
     /// Bytes made for this request.
     Copied(&'a [u8]),
-    /// A range of the body as it was given, which every request has.
+    /// A range of the body as given, which all requests share.
     Shared(&'a Arc<[u8]>, Range<usize>),
 }
 
-/// What fills the slots of one request.
+/// Values for the slots of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     /// The request's number.
     pub seq: u64,
     /// Milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// With `seq` and the slot's place, what random numbers are made of: the same request is the same again.
+    /// With `seq` and the slot's place, the source of random numbers: the same request gets the
+    /// same numbers again.
     pub seed: u64,
     /// The row of the data files, by the columns given to [`Template::compile`].
     pub row: &'a [Box<[u8]>],
 }
 
-/// Where in a request something stands.
+/// The part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the method.
@@ -77,9 +87,9 @@ impl std::fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}, byte {at}: {problem}")]
 pub struct TemplateError {
-    /// Where.
+    /// The part with the problem.
     pub place: Place,
-    /// Bytes from the start of that place.
+    /// Bytes from the start of that part.
     pub at: usize,
     /// What is wrong and what would be right.
     pub problem: String,
@@ -97,22 +107,24 @@ pub struct Template {
     method: Box<str>,
     head: Vec<Piece>,
     body: Vec<Piece>,
-    /// The whole request, when nothing in it changes.
+    /// The whole request, if nothing in it changes.
     fixed: Option<Box<[u8]>>,
-    /// The body's length varies: Content-Length is computed for each request, at the head's end.
+    /// The body's length varies: Content-Length is computed for each request, at the end of the
+    /// head.
     varying_length: bool,
-    /// Part of the body is sent from where it is.
+    /// Part of the body is sent without copying.
     shares: bool,
     closes: bool,
     hint: usize,
 }
 
 impl Template {
-    /// Compiles `spec`. `columns` are the names that `{{NAME.COLUMN}}` may use, as `"NAME.COLUMN"`, in the order of
-    /// [`Values::row`].
+    /// Compiles `spec`. `columns` are the names that `{{NAME.COLUMN}}` may use, as `"NAME.COLUMN"`,
+    /// in the order of [`Values::row`].
     ///
     /// # Errors
-    /// The request is no valid HTTP/1.1 message (RFC 9112, sections 3 and 5) or a slot is unknown.
+    /// The request is not a valid HTTP/1.1 message (RFC 9112, sections 3 and 5), or a slot is
+    /// unknown.
     pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
         spec::check(spec)?;
         let mut random = 0;
@@ -137,7 +149,8 @@ impl Template {
             head.push(Piece::literal("Content-Length: "));
         } else {
             let length: usize = body.iter().map(Piece::len_hint).sum();
-            // Where a body has a meaning its absence is said (RFC 9110, section 8.6).
+            // If the method gives a body a meaning, an empty one is announced (RFC 9110, section
+            // 8.6).
             if length > 0 || matches!(&*spec.method, "POST" | "PUT" | "PATCH") {
                 head.push(Piece::literal(format!("Content-Length: {length}\r\n")));
             }
@@ -166,13 +179,13 @@ impl Template {
         Ok(template)
     }
 
-    /// Bytes that are sent as they are, malformed or not. Whether they are idempotent cannot be known, so they are not; what their
-    /// first word is says how the answer is framed.
+    /// Sends bytes unchanged, even if malformed. They count as not idempotent, because that cannot
+    /// be known. Their first word decides how the response is framed.
     pub fn raw(bytes: &Body) -> Template {
         let mut pieces = Vec::new();
         for part in bytes.parts() {
             let raw = Body::raw(Arc::clone(&part.bytes));
-            // What is sent as it is has no slots that could be wrong.
+            // Raw bytes have no slots that could be invalid.
             pieces.extend(slots::parse_body(&raw, &[], &mut 0).unwrap_or_default());
         }
         let body = slots::join(pieces);
@@ -200,29 +213,31 @@ impl Template {
         template
     }
 
-    /// Every request is the same.
+    /// Whether every request is the same.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
     }
 
-    /// The request, when every one is the same.
+    /// The request, if every one is the same.
     pub fn fixed(&self) -> Option<&[u8]> {
         self.fixed.as_deref()
     }
 
-    /// Whether part of the body is sent from where it is: then requests are best rendered by [`Template::render_parts`].
+    /// Whether part of the body is sent without copying: [`Template::render_parts`] is then the
+    /// better way to render.
     pub fn shares(&self) -> bool {
         self.shares
     }
 
-    /// The large stretches of the body that no request has a copy of.
+    /// The large stretches of the body that requests share.
     pub fn shared(&self) -> impl Iterator<Item = &Arc<[u8]>> {
         self.body
             .iter()
             .filter_map(|piece| if let Piece::Shared(bytes, _) = piece { Some(bytes) } else { None })
     }
 
-    /// Renders one request stretch by stretch. `scratch` is memory for what is copied; what it held is lost.
+    /// Renders one request stretch by stretch. `scratch` is memory for copied bytes; its contents
+    /// are lost.
     pub fn render_parts(&self, v: &Values<'_>, scratch: &mut Vec<u8>, mut each: impl FnMut(Rendered<'_>)) {
         scratch.clear();
         self.render_head(v, scratch);
@@ -253,7 +268,8 @@ impl Template {
         }
     }
 
-    /// Checks a row before it is used: a cell must not end a line or hold a space where that would change the request.
+    /// Checks a row before it is used: a cell must not end a line, or have a space where that would
+    /// change the request.
     ///
     /// # Errors
     /// The cell, by its column's number, and what is wrong with it.
@@ -263,7 +279,7 @@ impl Template {
         for piece in &self.head {
             match piece {
                 Piece::Literal(bytes) => in_target &= !bytes.contains(&b'\n'),
-                // Only bodies have them.
+                // Only bodies have shared stretches.
                 Piece::Shared(..) => {}
                 Piece::Slot(slot) => {
                     let Some(column) = slot.column() else { continue };
@@ -285,7 +301,7 @@ impl Template {
         Ok(())
     }
 
-    /// How the answer is framed.
+    /// How the response is framed.
     pub fn expect(&self) -> Expect {
         match &*self.method {
             "HEAD" => Expect::Head,
@@ -294,7 +310,7 @@ impl Template {
         }
     }
 
-    /// Sending it twice is as good as once (RFC 9110, section 9.2.2).
+    /// Whether sending it twice has the effect of sending it once (RFC 9110, section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.has_head() && matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
     }
@@ -303,7 +319,8 @@ impl Template {
         !self.head.is_empty()
     }
 
-    /// The request says `Connection: close`: it is the last on its connection (RFC 9112, section 9.6).
+    /// Whether the request says `Connection: close`, and so is the last on its connection (RFC
+    /// 9112, section 9.6).
     pub fn closes(&self) -> bool {
         self.closes
     }
@@ -313,20 +330,20 @@ impl Template {
         &self.method
     }
 
-    /// About how many bytes a request has.
+    /// Approximate size of a request, bytes.
     pub fn len_hint(&self) -> usize {
         self.hint
     }
 }
 
-/// A cell of a data file that cannot stand where a template uses it.
+/// A cell of a data file that is invalid where a template uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellError {
     /// Its column, by the order given to [`Template::compile`].
     pub column: usize,
     /// Bytes from its start.
     pub at: usize,
-    /// What stands there; `None` when the row has no such column.
+    /// The invalid byte; `None` if the row lacks the column.
     pub byte: Option<u8>,
 }
 

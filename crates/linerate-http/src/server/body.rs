@@ -1,4 +1,5 @@
-//! The body of a request: by length or by chunks with trailers (RFC 9112 sections 6 and 7), without a copy.
+//! The body of a request: by length or by chunks with trailers (RFC 9112 sections 6 and 7), without
+//! a copy.
 
 use std::ops::Range;
 
@@ -8,25 +9,25 @@ use super::fault::Fault;
 use super::head::{Framing, field_line, line};
 use super::limits::Limits;
 
-/// What one step over received bytes found.
+/// The result of one step over received bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes used up; offer the rest again.
+    /// Bytes consumed; pass the rest again.
     pub consumed: usize,
-    /// Where in the offered bytes a piece of the body lies; may be empty.
+    /// The range of a piece of the body in the given bytes; may be empty.
     pub data: Range<usize>,
     /// The body has ended.
     pub ended: bool,
 }
 
-/// Reads one request body. Sans-IO: offered bytes are used as far as they go.
+/// Reads one request body. Sans-IO: each call consumes as many of the given bytes as it can.
 #[derive(Debug)]
 pub struct BodyReader {
     state: State,
     limits: Limits,
     /// Bytes of the body so far.
     received: u64,
-    /// Bytes of the present chunk-size line, and of extensions in all of them.
+    /// Bytes of the current chunk-size line, and of extensions in all of them.
     line_bytes: usize,
     extension_bytes: usize,
     trailers: Vec<u8>,
@@ -48,7 +49,7 @@ enum State {
 /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ext {
-    /// After whitespace behind the size or a value: only `;` may come.
+    /// After whitespace behind the size or a value: only `;` is allowed.
     Semicolon,
     /// Behind `;`: whitespace or the name's first byte.
     NameStart,
@@ -63,10 +64,10 @@ enum Ext {
 }
 
 impl BodyReader {
-    /// For a body framed like this.
+    /// A reader for a body with this framing.
     ///
     /// # Errors
-    /// [`Fault::BodyTooLarge`] when it is announced to be larger than the limit.
+    /// [`Fault::BodyTooLarge`] if the announced length exceeds the limit.
     pub fn new(framing: Framing, limits: &Limits) -> Result<BodyReader, Fault> {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Ended,
@@ -89,8 +90,8 @@ impl BodyReader {
         self.state == State::Ended
     }
 
-    /// The trailer fields, once the body has ended. Those that must not come in trailers (framing, routing, authentication,
-    /// content description: RFC 9110 section 6.5.1) are left out.
+    /// The trailer fields, once the body has ended. Fields that are forbidden in trailers (framing,
+    /// routing, authentication, content description: RFC 9110 section 6.5.1) are left out.
     pub fn trailers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.trailers
             .split_inclusive(|&b| b == b'\n')
@@ -99,10 +100,11 @@ impl BodyReader {
             .filter(|(name, _)| !is_forbidden_trailer(name))
     }
 
-    /// Goes on with `bytes` until a piece of data, the end of the body or the end of the bytes.
+    /// Reads `bytes` until a piece of data, the end of the body or the end of the bytes.
     ///
     /// # Errors
-    /// A [`Fault`]: answer with its status and close. The verdict does not depend on where the bytes were cut.
+    /// A [`Fault`]: respond with its status and close. The verdict does not depend on how the bytes
+    /// were cut.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Step, Fault> {
         let mut at = 0;
         loop {
@@ -154,7 +156,8 @@ impl BodyReader {
     fn size_byte(&mut self, value: u64, digits: u8, b: u8) -> Result<(), Fault> {
         self.count_line_byte()?;
         if let Some(digit) = char::from(b).to_digit(16) {
-            // 15 digits hold more than can be sent; leading zeros count too, or a line of them would never end.
+            // 15 digits exceed any body. Leading zeros count too, or a line of them would never
+            // end.
             if digits == 15 {
                 return Err(Fault::ChunkSize);
             }
@@ -214,7 +217,7 @@ impl BodyReader {
         Ok(())
     }
 
-    /// Takes bytes of the trailer section up to the end of a line; `None`: the line isn't complete.
+    /// Takes bytes of the trailer section up to the end of a line; `None`: the line is incomplete.
     fn trailer_line(&mut self, bytes: &[u8]) -> Result<Option<usize>, Fault> {
         let room = self.limits.trailers.saturating_sub(self.trailers.len());
         let visible = &bytes[..bytes.len().min(room)];
@@ -225,7 +228,7 @@ impl BodyReader {
             self.trailers.extend_from_slice(bytes);
             return Ok(None);
         };
-        // The usual end, without keeping anything.
+        // Fast path: no trailers, so nothing is stored.
         if self.trailers.is_empty() && bytes.starts_with(b"\r\n") {
             self.state = State::Ended;
             return Ok(Some(2));

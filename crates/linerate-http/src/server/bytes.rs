@@ -1,4 +1,4 @@
-//! Classes of bytes, as one table, and small helpers on byte strings.
+//! A table of byte classes, and small helpers for byte strings.
 
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
@@ -20,11 +20,11 @@ const fn classes() -> [u8; 256] {
         if b == b'\t' || (b >= 0x20 && b != 0x7f) {
             class |= VALUE;
         }
-        // Not only RFC 3986's characters: browsers send [ ] { } | ^ ` and, in a query, \ as they are.
+        // More than RFC 3986 allows: browsers send [ ] { } | ^ ` and, in a query, \ unescaped.
         if b > 0x20 && b < 0x7f && !is_in(b, b"\"<>#") {
             class |= TARGET;
         }
-        // reg-name without the comma, which only ever separates two hosts that somebody smuggles.
+        // reg-name without the comma, which only ever separates two smuggled hosts.
         if b.is_ascii_alphanumeric() || is_in(b, b"-._~!$&'()*+;=%") {
             class |= HOST;
         }
@@ -67,7 +67,7 @@ pub(super) fn is_token(bytes: &[u8]) -> bool {
 
 /// RFC 9110 section 5.5: visible, obs-text, SP and HTAB.
 pub(super) fn is_value(bytes: &[u8]) -> bool {
-    // Without a way out in the middle it is done for many bytes at once.
+    // Without an early return the compiler can vectorize it.
     bytes.iter().fold(true, |all, &b| all & ((b >= 0x20) & (b != 0x7f) | (b == b'\t')))
 }
 
@@ -89,7 +89,7 @@ pub(super) fn is_reg_name(bytes: &[u8]) -> bool {
     true
 }
 
-/// Without SP and HTAB at both ends.
+/// Strips SP and HTAB at both ends.
 pub(super) fn trim(bytes: &[u8]) -> &[u8] {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let start = bytes.iter().position(|b| !blank(b)).unwrap_or(bytes.len());

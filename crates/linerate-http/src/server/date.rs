@@ -1,10 +1,11 @@
-//! HTTP dates (RFC 9110 section 5.6.7). The caller has the clock.
+//! HTTP dates (RFC 9110 section 5.6.7). The caller supplies the time.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A date as it goes into a field: `Sun, 06 Nov 1994 08:49:37 GMT`. Made once a second, copied into every answer.
+/// A date as a field value: `Sun, 06 Nov 1994 08:49:37 GMT`. It is made once a second and copied
+/// into every response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpDate {
     text: [u8; 29],
@@ -12,7 +13,7 @@ pub struct HttpDate {
 }
 
 impl HttpDate {
-    /// From seconds since 1970. Years beyond 9999 count as its end.
+    /// From seconds since 1970. Years beyond 9999 become its end.
     pub fn from_unix(seconds: u64) -> HttpDate {
         let seconds = seconds.min(253_402_300_799);
         let (days, of_day) = (seconds / 86_400, seconds % 86_400);

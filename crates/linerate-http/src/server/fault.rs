@@ -1,9 +1,9 @@
-//! What is wrong with a request, the status it earns and the section that says so.
+//! What is wrong with a request, the status of the response, and the RFC section that demands it.
 
 use std::fmt;
 
-/// Why a request is refused. The peer is to blame for every one of them; after any of them the framing of what follows is
-/// in doubt, so the connection is closed behind the answer.
+/// Why a request is refused. Each of these is the peer's fault. The framing of later bytes is then
+/// in doubt, so the connection is closed after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -11,21 +11,21 @@ pub enum Fault {
     BareLf,
     /// A line that should be the request line is not `method SP target SP version`.
     RequestLine,
-    /// The method is not a token, or longer than any method is.
+    /// The method is not a token, or longer than any known method.
     Method,
     /// The request line is longer than the limit.
     TargetTooLong,
-    /// The request target has a byte that no URI has, or is of a form that its method doesn't take.
+    /// The request target has a byte not allowed in URIs, or a form not allowed for its method.
     Target,
     /// The version is not `HTTP/digit.digit`.
     Version,
     /// A major version other than 1.
     VersionNotSupported,
-    /// A field line without colon, with whitespace before it, or a name that is no token.
+    /// A field line without colon, with whitespace before it, or with a name that is not a token.
     FieldName,
     /// A field value with a control character (a bare CR and NUL among them).
     FieldValue,
-    /// A field line that begins with whitespace: folding is obsolete, and in requests forbidden.
+    /// A field line that begins with whitespace: folding is obsolete, and forbidden in requests.
     Folding,
     /// The head or trailer section is too large, or has too many fields.
     HeadTooLarge,
@@ -33,7 +33,7 @@ pub enum Fault {
     HostMissing,
     /// More than one `Host`.
     HostRepeated,
-    /// A `Host` that is no host and port.
+    /// A `Host` that is not a host and port.
     Host,
     /// A `Content-Length` that is not one decimal number.
     ContentLength,
@@ -41,9 +41,10 @@ pub enum Fault {
     ContentLengthRepeated,
     /// `Content-Length` beside `Transfer-Encoding`.
     BothLengths,
-    /// A `Transfer-Encoding` whose last coding isn't `chunked`, or that applies it twice, or is no list of codings.
+    /// A `Transfer-Encoding` whose last coding is not `chunked`, or that applies it twice, or is
+    /// not a list of codings.
     TransferEncoding,
-    /// A transfer coding before `chunked` that this server doesn't decode.
+    /// A transfer coding before `chunked` that this server cannot decode.
     TransferCodingUnknown,
     /// `Transfer-Encoding` in an HTTP/1.0 request.
     TransferEncodingIn10,
@@ -60,7 +61,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The status to answer with.
+    /// The status of the response.
     pub fn status(self) -> u16 {
         match self {
             Fault::TargetTooLong => 414,
@@ -73,7 +74,7 @@ impl Fault {
         }
     }
 
-    /// The RFC section that asks for it.
+    /// The RFC section that demands it.
     pub fn section(self) -> &'static str {
         match self {
             Fault::BareLf => "RFC 9112 section 2.2",

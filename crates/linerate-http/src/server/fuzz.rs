@@ -2,7 +2,7 @@
 
 use super::{BodyReader, Fault, Framing, HeadReader, Limits};
 
-/// What a stream of bytes means to the server: its requests, and how it ended.
+/// How the server reads a stream of bytes: its requests, and how it ended.
 #[derive(Debug, PartialEq, Eq, Default)]
 #[allow(clippy::type_complexity)]
 pub struct Reading {
@@ -12,7 +12,8 @@ pub struct Reading {
     pub fault: Option<Fault>,
 }
 
-/// Reads a stream offered in pieces as a server would: what is not used up is offered again with the next piece.
+/// Reads a stream in pieces as a server would: unconsumed bytes are passed again with the next
+/// piece.
 pub fn read_all<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Reading {
     let mut reader = HeadReader::new(limits);
     let mut reading = Reading::default();
@@ -78,7 +79,8 @@ fn check_head(head: &super::RequestHead) {
     }
 }
 
-/// The fuzz target: the first byte says where to cut; whole, cut in two and byte by byte must read the same.
+/// The fuzz target. The first byte says where to cut: whole, cut in two and byte by byte must read
+/// the same.
 pub fn request(data: &[u8]) {
     let Some((&cut, stream)) = data.split_first() else { return };
     let limits = Limits {

@@ -1,4 +1,5 @@
-//! The head of a request: request line and header section, checked line by line (RFC 9112 sections 2 to 6).
+//! The head of a request: request line and header section, checked line by line (RFC 9112 sections
+//! 2 to 6).
 
 use std::ops::Range;
 
@@ -49,7 +50,7 @@ impl Method {
     }
 }
 
-/// The version a request was made with. A higher minor version counts as 1.1 (RFC 9110 section 2.5).
+/// The version of a request. A higher minor version counts as 1.1 (RFC 9110 section 2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0
@@ -58,14 +59,14 @@ pub enum Version {
     Http11,
 }
 
-/// Where the body of a request ends (RFC 9112 section 6.3).
+/// How a request's body ends (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// No body.
     None,
-    /// So many bytes.
+    /// A body of this many bytes.
     Length(u64),
-    /// By chunks.
+    /// Chunked.
     Chunked,
 }
 
@@ -77,7 +78,7 @@ struct Field {
     value_end: u32,
 }
 
-/// A complete, checked head. Owns its bytes; everything it gives out are slices of them.
+/// A complete, validated head. Owns its bytes; everything it returns is a slice of them.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
     bytes: Vec<u8>,
@@ -85,7 +86,7 @@ pub struct RequestHead {
     method: Method,
     method_end: usize,
     target: Range<usize>,
-    /// Of the target; empty where it has none.
+    /// Range of the path; empty if the target has none.
     path: Range<usize>,
     form: Form,
     version: Version,
@@ -130,24 +131,25 @@ impl RequestHead {
         text(&self.bytes[self.target.clone()])
     }
 
-    /// Its form.
+    /// The form of the target.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// The path, still percent-encoded, without the query. `*` and an authority are given as they are.
+    /// The path, still percent-encoded, without the query. `*` and an authority are returned
+    /// unchanged.
     pub fn path(&self) -> &str {
         // `http://host` and `http://host?q` mean the path `/` (RFC 9112 section 3.2.1).
         if self.path.is_empty() { "/" } else { text(&self.bytes[self.path.clone()]) }
     }
 
-    /// What follows the `?`, where there is one.
+    /// The part after the `?`, if there is one.
     pub fn query(&self) -> Option<&str> {
         let behind = &self.bytes[self.path.end..self.target.end];
         behind.split_first().map(|(_, query)| text(query))
     }
 
-    /// The host and port that are asked for: from an absolute target when it has one, else from Host (RFC 9112 section
+    /// The requested host and port: from an absolute target, otherwise from Host (RFC 9112 section
     /// 3.3). `None` only in HTTP/1.0.
     pub fn host(&self) -> Option<&str> {
         match self.form {
@@ -169,7 +171,7 @@ impl RequestHead {
         self.framing
     }
 
-    /// Whether the client wants the connection kept (RFC 9112 section 9.3).
+    /// Whether the client wants to keep the connection (RFC 9112 section 9.3).
     pub fn keep_alive(&self) -> bool {
         self.keep_alive
     }
@@ -179,12 +181,12 @@ impl RequestHead {
         self.expects_continue
     }
 
-    /// Whether `Connection: upgrade` is there, in HTTP/1.1.
+    /// Whether it is HTTP/1.1 with `Connection: upgrade`.
     pub fn upgrade(&self) -> bool {
         self.upgrade
     }
 
-    /// The fields in their order; values without the whitespace around them.
+    /// The fields in order; values are trimmed.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = (&str, &[u8])> + Clone {
         self.fields.iter().map(|f| {
             let name = &self.bytes[f.name as usize..f.name_end as usize];
@@ -192,12 +194,12 @@ impl RequestHead {
         })
     }
 
-    /// The first field of that name, in any case.
+    /// The first field of that name, ignoring case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The first field of that name, when it is text.
+    /// The first field of that name, if it is text.
     pub fn field_text(&self, name: &str) -> Option<&str> {
         self.field(name).and_then(|v| std::str::from_utf8(v).ok())
     }
@@ -214,8 +216,8 @@ impl RequestHead {
         self.fields.clear();
     }
 
-    /// Parses a head that begins at `bytes[0]` (empty lines before it already skipped). `None`: not all there. The
-    /// verdict depends on the bytes alone, never on where they were cut.
+    /// Parses a head that begins at `bytes[0]` (empty lines before it are already skipped). `None`:
+    /// incomplete. The verdict depends on the bytes alone, never on how they were cut.
     pub(super) fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
         self.clear();
         let Some(mut at) = line_end(bytes, 0, limits.request_line, || {
@@ -276,7 +278,7 @@ impl RequestHead {
         Ok(())
     }
 
-    /// What can only be judged when all fields are known.
+    /// Checks that need all fields.
     fn conclude(&mut self, seen: &Seen) -> Result<(), Fault> {
         let modern = self.version == Version::Http11;
         if !seen.host && modern {
@@ -301,7 +303,7 @@ impl RequestHead {
     }
 }
 
-/// What the fields that matter for framing said.
+/// The values of fields that affect framing.
 #[derive(Default)]
 struct Seen {
     host: bool,
@@ -322,7 +324,7 @@ struct Codings {
 
 impl Seen {
     fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Fault> {
-        // The length decides first: most fields are none of these.
+        // The length decides first: most fields match none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => self.host(value),
             6 if name.eq_ignore_ascii_case(b"expect") => {
@@ -368,7 +370,8 @@ impl Seen {
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Fault> {
         let mut codings = self.codings.unwrap_or_default();
         for coding in value.split(|&b| b == b',').map(trim) {
-            // Nothing may follow chunked, not even an empty list element: others may read it differently.
+            // Nothing may follow chunked, not even an empty list element, which other servers may
+            // read differently.
             if codings.chunked || coding.is_empty() {
                 return Err(Fault::TransferEncoding);
             }
@@ -389,7 +392,8 @@ impl Seen {
     }
 }
 
-/// Where the line that begins at `at` ends (behind its LF), if that is within `limit` bytes of the head's start.
+/// The end (after the LF) of the line that begins at `at`, if it is within `limit` bytes of the
+/// head's start.
 fn line_end(
     bytes: &[u8],
     at: usize,
@@ -438,12 +442,12 @@ fn version(bytes: &[u8]) -> Result<Version, Fault> {
     }
 }
 
-/// Where `part`, a slice of `whole` that isn't empty, begins in it.
+/// The offset of `part`, a non-empty slice of `whole`.
 fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr() - whole.as_ptr().addr()
 }
 
-/// Checked to be ASCII when it was parsed.
+/// The parser has checked that it is ASCII.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,26 +1,28 @@
-//! Writes heads of answers, and knows again the one it wrote last.
+//! Writes heads of responses, and recognizes a repetition of the last one.
 
 use super::date::HttpDate;
 use super::writer::{AnswerFraming, AnswerHead, Persistence};
 
-/// Heads with more bytes of fields than this are not remembered. Reason: comparing and keeping them costs more than it saves.
+/// Longest fields, in bytes, of a head that is remembered. Reason: comparing and storing more costs
+/// more than it saves.
 const FIELDS_REMEMBERED: usize = 512;
 
-/// Writes the heads of answers. One per thread serves any number of connections.
+/// Writes the heads of responses. One per thread serves any number of connections.
 ///
-/// A head is a pure function of what it says and of the date, so one that says what the last one said *is* that one: it is copied as a
-/// whole, not put together again. It is what [`HeadReader`](super::HeadReader) does with requests, at the other end: servers
-/// repeat themselves as clients do.
+/// A head is a pure function of its contents and the date. So a head with the contents of the last
+/// one is copied as a whole instead of being written again. [`HeadReader`](super::HeadReader) does
+/// the same with requests: servers repeat themselves as clients do.
 #[derive(Debug)]
 pub struct HeadWriter {
     status: u16,
     persistence: Persistence,
     framing: AnswerFraming,
-    /// Content type and fields, one behind the other, and where the first ends; `None`: it had none.
+    /// Content type and fields, concatenated, and where the first ends; `None`: there was no
+    /// content type.
     words: Vec<u8>,
     kind_end: Option<usize>,
     date: HttpDate,
-    /// What it wrote; empty before the first.
+    /// The head last written; empty before the first.
     bytes: Vec<u8>,
 }
 
@@ -51,7 +53,7 @@ impl HeadWriter {
     }
 
     fn is_the_last(&self, head: &AnswerHead<'_>, date: &HttpDate) -> bool {
-        // What differs most often comes first.
+        // The most variable property comes first.
         self.framing == head.framing
             && self.status == head.status
             && self.persistence == head.persistence
@@ -80,14 +82,14 @@ mod tests {
     use super::super::Fields;
     use super::*;
 
-    /// Whatever came before, each head is what it would be alone.
+    /// Whatever was written before, each head is written as if it were the first.
     #[test]
     fn every_head_is_as_if_it_were_the_first() {
         let mut fields = Fields::new();
         fields.add("a", "b").expect("a field");
         let (none, mut long) = (Fields::new(), Fields::new());
         long.add("long", "x".repeat(FIELDS_REMEMBERED)).expect("a field");
-        // A content type and a field that read the same one behind the other as others do elsewhere.
+        // Content types and fields whose concatenations are equal.
         let mut heads = Vec::new();
         for status in [200, 404] {
             for framing in [AnswerFraming::Length(0), AnswerFraming::Length(14), AnswerFraming::Chunked] {

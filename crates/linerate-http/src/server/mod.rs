@@ -1,10 +1,11 @@
-//! The server's end: requests read strictly, answers written exactly.
+//! The server's side: parses requests strictly and writes exact responses.
 //!
-//! [`HeadReader`] finds a request's head in received bytes; [`BodyReader`] its body; [`AnswerHead`] (by [`HeadWriter`]), [`write_chunk`] and
-//! [`write_last_chunk`] write the answer. All of it is sans-IO: bytes in, bytes out, whatever the cut.
+//! [`HeadReader`] finds a request's head in received bytes, and [`BodyReader`] its body.
+//! [`AnswerHead`] (by [`HeadWriter`]), [`write_chunk`] and [`write_last_chunk`] write the response.
+//! All of it is sans-IO: bytes in, bytes out, independent of how they are cut.
 //!
-//! Strict wherever laxness would let somebody smuggle a request past another server's eyes (RFC 9112 section 11.2):
-//! what is refused, with which status and by which section, is listed by [`Fault`].
+//! It is strict wherever laxness would let an attacker smuggle a request past another server (RFC
+//! 9112 section 11.2). [`Fault`] lists what is refused, with which status and by which section.
 
 mod body;
 mod bytes;

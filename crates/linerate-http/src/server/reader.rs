@@ -1,4 +1,4 @@
-//! Finds heads in received bytes, and knows again the ones it has just seen.
+//! Finds heads in received bytes, and recognizes repetitions of recent ones.
 
 use std::rc::Rc;
 
@@ -6,14 +6,15 @@ use super::fault::Fault;
 use super::head::RequestHead;
 use super::limits::{LEADING_EMPTY_LINES, Limits};
 
-/// Heads remembered. Reason: clients repeat themselves; a handful covers a mix of requests and costs one comparison each.
+/// Heads remembered. Reason: clients repeat themselves; a few cover a mix of requests, and each
+/// costs one comparison.
 const REMEMBERED: usize = 4;
 
-/// Reads request heads. One per thread serves any number of connections: what a connection has not completed stays in its
-/// own buffer and is offered again with more behind it.
+/// Reads request heads. One per thread serves any number of connections: an incomplete head stays
+/// in the connection's own buffer and is passed again with more bytes.
 ///
-/// A head is a pure function of its bytes, so one that begins with the very bytes of a head parsed lately *is* that head: it
-/// is compared, not parsed again, and handed out without an allocation.
+/// A head is a pure function of its bytes. So if the bytes begin with a recently parsed head, that
+/// head is returned after a comparison, without parsing and without an allocation.
 #[derive(Debug)]
 pub struct HeadReader {
     limits: Limits,
@@ -22,7 +23,7 @@ pub struct HeadReader {
 }
 
 impl HeadReader {
-    /// With these limits.
+    /// A reader with these limits.
     pub fn new(limits: Limits) -> HeadReader {
         HeadReader { limits, recent: Default::default(), replace: 0 }
     }
@@ -32,16 +33,17 @@ impl HeadReader {
         &self.limits
     }
 
-    /// Looks for a head at the start of `bytes`, of which the first `seen` were offered before and were not enough.
-    /// Returns it and how many bytes it took (with the empty lines that may come before it, RFC 9112 section 2.2), or
-    /// `None` when more must come.
+    /// Looks for a head at the start of `bytes`, of which the first `seen` were passed before and
+    /// did not suffice. Returns it with the number of bytes it took (including empty lines before
+    /// it, RFC 9112 section 2.2), or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// A [`Fault`]: answer with its status and close.
+    /// A [`Fault`]: respond with its status and close.
     pub fn read(&mut self, bytes: &[u8], seen: usize) -> Result<Option<(Rc<RequestHead>, usize)>, Fault> {
-        // Heads end with a line: without a new one there is nothing to parse again, unless a limit was passed.
+        // Heads end with a line: without a new line end there is nothing to parse, unless a limit
+        // was exceeded.
         let tail = bytes.get(seen..).unwrap_or_default();
-        // The byte behind them tells a CR that begins one more from a stray one.
+        // The byte after them shows whether a CR begins another empty line or is stray.
         let skippable = 2 * LEADING_EMPTY_LINES + 1;
         let crossed = |limit| seen < limit + skippable && bytes.len() >= limit;
         let passed_limit = crossed(self.limits.request_line) || crossed(self.limits.head);
@@ -67,7 +69,7 @@ impl HeadReader {
                 Ok(Some((head, skipped + taken)))
             }
             outcome => {
-                // A head that was refused or is not complete must never be known again.
+                // A refused or incomplete head must never be recognized later.
                 head.clear();
                 outcome.map(|_| None)
             }
@@ -75,7 +77,7 @@ impl HeadReader {
     }
 }
 
-/// How many bytes of empty lines come first; `None` when that isn't known yet.
+/// How many bytes of empty lines come first; `None` while unknown.
 fn empty_lines(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     let mut at = 0;
     for _ in 0..=LEADING_EMPTY_LINES {

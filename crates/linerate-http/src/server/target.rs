@@ -9,12 +9,12 @@ use super::head::Method;
 pub enum Form {
     /// `/path?query`.
     Origin,
-    /// `http://host/path`, as proxies are sent it and servers must accept it; the numbers are where its authority ends
-    /// and its path begins, both from the target's start.
+    /// `http://host/path`, which proxies receive and servers must accept. The numbers are offsets
+    /// from the target's start.
     Absolute {
         /// First byte of the authority.
         authority: u16,
-        /// First byte of the path; the target's length when it has none.
+        /// First byte of the path; the target's length if it has none.
         path: u16,
     },
     /// `host:port`, for CONNECT alone.
@@ -40,7 +40,7 @@ pub(super) fn check(method: Method, target: &[u8]) -> Result<Form, Fault> {
 
 fn path(target: &[u8]) -> Result<(), Fault> {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
-    // A backslash is a separator to some servers behind us.
+    // Some servers behind us treat a backslash as a separator.
     if memchr::memchr(b'\\', &target[..end]).is_some() { Err(Fault::Target) } else { Ok(()) }
 }
 
@@ -51,7 +51,8 @@ fn absolute(target: &[u8]) -> Result<Form, Fault> {
         .ok_or(Fault::Target)?;
     let rest = &target[scheme.len()..];
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
-    // User information in it is an attempt to deceive (RFC 9110 section 4.2.4); an authority never has an @ otherwise.
+    // User information in it is an attempt to deceive (RFC 9110 section 4.2.4); an authority has no
+    // other @.
     if !is_authority(&rest[..end]) {
         return Err(Fault::Target);
     }

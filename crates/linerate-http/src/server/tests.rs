@@ -50,7 +50,7 @@ fn absolute_form_overrides_host() {
     assert_eq!((head.host(), head.path(), head.query()), (Some("other:80"), "/p", Some("q")));
 }
 
-/// Every refusal with the section that asks for it (see `Fault::section`).
+/// Every refusal with the section that demands it (see `Fault::section`).
 #[test]
 fn refusals() {
     let h = "Host: h\r\n";
@@ -170,7 +170,7 @@ fn expectations() {
         head(&format!("POST / {v}\r\nHost: h\r\nExpect: 100-Continue\r\n{f}\r\n")).expects_continue()
     };
     assert!(wants("HTTP/1.1", "Content-Length: 1\r\n"));
-    // RFC 9110 section 10.1.1: nothing to wait for without a body; ignored in HTTP/1.0.
+    // RFC 9110 section 10.1.1: without a body there is nothing to wait for; HTTP/1.0 ignores it.
     assert!(!wants("HTTP/1.1", ""));
     assert!(!wants("HTTP/1.0", "Content-Length: 1\r\n"));
 }
@@ -295,7 +295,7 @@ fn heads_are_known_again_and_refused_ones_never() {
     assert_eq!(first.target(), "/");
 }
 
-/// Pieces that make both good and bad requests likely.
+/// Pieces from which both valid and invalid requests are likely.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just("GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_owned()),

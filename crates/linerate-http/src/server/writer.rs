@@ -1,27 +1,27 @@
-//! Writes answers: head, chunks, trailers (RFC 9110 section 6, RFC 9112 sections 6, 7 and 9).
+//! Writes responses: head, chunks, trailers (RFC 9110 section 6, RFC 9112 sections 6, 7 and 9).
 
 use super::bytes::{is_token, is_value, push_decimal, push_hex, trim};
 use super::date::HttpDate;
 
-/// How the body of an answer ends.
+/// How the body of a response ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFraming {
     /// Content-Length.
     Length(u64),
-    /// Chunks; not to an HTTP/1.0 client.
+    /// Chunks; never for an HTTP/1.0 client.
     Chunked,
-    /// With the connection (HTTP/1.0 and unknown length).
+    /// Closing the connection ends it (HTTP/1.0 and unknown length).
     UntilClose,
-    /// None, and no field says so: 1xx and 204 (RFC 9110 section 8.6).
+    /// No body, and no field that says so: 1xx and 204 (RFC 9110 section 8.6).
     Absent,
 }
 
 /// What the `Connection` field says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// Nothing: HTTP/1.1 keeps the connection.
+    /// Absent: HTTP/1.1 keeps the connection.
     Implied,
-    /// `keep-alive`, which an HTTP/1.0 client that asked for it needs to read.
+    /// `keep-alive`, which an HTTP/1.0 client needs if it asked for it.
     KeepAlive,
     /// `close`.
     Close,
@@ -29,36 +29,37 @@ pub enum Persistence {
     Upgrade,
 }
 
-/// Fields of an answer, checked: whatever a handler puts in, no value can end its line and begin another.
+/// Checked fields of a response: no value that a handler adds can end its line and begin another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     lines: Vec<u8>,
 }
 
-/// A name or value that would break the message.
+/// Why a field was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadField {
-    /// Not a token (RFC 9110 section 5.6.2).
+    /// The name is not a token (RFC 9110 section 5.6.2).
     #[error("the field name is not a token")]
     Name,
-    /// Has a control character (RFC 9110 section 5.5).
+    /// The value has a control character (RFC 9110 section 5.5).
     #[error("the field value has a control character")]
     Value,
-    /// The framing and the connection are the server's own to announce.
+    /// Only the server itself may announce framing and persistence.
     #[error("this field is written by the server itself")]
     Reserved,
 }
 
-/// Bytes that are made room for at a time. Reason: what a field or two take, and what an allocation costs anyway.
+/// Bytes reserved at a time. Reason: the size of one or two fields, and what an allocation costs
+/// anyway.
 const LINES_RESERVED: usize = 96;
 
 impl Fields {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Fields {
         Fields { lines: Vec::new() }
     }
 
-    /// None, in a buffer that was used before.
+    /// An empty list in a reused buffer.
     pub fn in_buffer(mut buffer: Vec<u8>) -> Fields {
         buffer.clear();
         Fields { lines: buffer }
@@ -69,10 +70,10 @@ impl Fields {
         self.lines
     }
 
-    /// Adds a field; an existing one of the same name stays.
+    /// Adds a field. Existing fields of the same name stay.
     ///
     /// # Errors
-    /// [`BadField`] when it would break the message, or contradict its framing.
+    /// [`BadField`] if it would break the message, or contradict its framing.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), BadField> {
         if !is_token(name.as_bytes()) {
             return Err(BadField::Name);
@@ -80,8 +81,8 @@ impl Fields {
         self.add_token(name, trim(value.as_ref()))
     }
 
-    /// As [`Fields::add`], with a name that is a token, such as a `HeaderName` of the crate `http`, and a value without spaces around it.
-    /// Of the name it is only looked at that it cannot end its line.
+    /// As [`Fields::add`], for a name that is a token, such as a `HeaderName` of the crate `http`,
+    /// and a trimmed value. Of the name, it only checks that it cannot end its line.
     ///
     /// # Errors
     /// As [`Fields::add`].
@@ -97,7 +98,7 @@ impl Fields {
         if RESERVED.iter().any(|r| name.eq_ignore_ascii_case(r)) {
             return Err(BadField::Reserved);
         }
-        // Room for all of it and a neighbour at once: most answers have one or two fields.
+        // Reserves room for this field and another: most responses have one or two.
         let line = name.len() + value.len() + 4;
         if self.lines.capacity() - self.lines.len() < line {
             self.lines.reserve(line.max(LINES_RESERVED));
@@ -108,7 +109,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes all fields of that name out.
+    /// Removes all fields of that name.
     pub fn remove(&mut self, name: &str) {
         if self.has(name) {
             let lines = std::mem::take(&mut self.lines);
@@ -121,12 +122,12 @@ impl Fields {
         }
     }
 
-    /// Whether a field of that name is there.
+    /// Whether there is a field of that name.
     pub fn has(&self, name: &str) -> bool {
         self.iter().any(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// Names and values in their order.
+    /// Names and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.lines.split_inclusive(|&b| b == b'\n').filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
@@ -134,22 +135,22 @@ impl Fields {
         })
     }
 
-    /// As it goes over the wire: lines with CRLF.
+    /// The lines as sent, with CRLF.
     pub fn as_lines(&self) -> &[u8] {
         &self.lines
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerHead<'a> {
-    /// 101, or 200 to 599 (others below 200 go by [`write_interim`]).
+    /// 101, or 200 to 599 ([`write_interim`] sends the others below 200).
     pub status: u16,
     /// The `Connection` field.
     pub persistence: Persistence,
-    /// Where the body ends.
+    /// How the body ends.
     pub framing: AnswerFraming,
-    /// `Content-Type`, when it is not among the fields.
+    /// `Content-Type`, if it is not among the fields.
     pub content_type: Option<&'a str>,
     /// More fields.
     pub fields: &'a Fields,
@@ -185,13 +186,14 @@ impl AnswerHead<'_> {
     }
 }
 
-/// Appends an interim answer (RFC 9110 section 15.2), such as `100 Continue`; never to an HTTP/1.0 client.
+/// Appends an interim response (RFC 9110 section 15.2), such as `100 Continue`; never for an
+/// HTTP/1.0 client.
 pub fn write_interim(out: &mut Vec<u8>, status: u16) {
     push_status_line(out, status);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a chunk; nothing when `data` is empty, since an empty chunk would end the body.
+/// Appends a chunk; nothing if `data` is empty, because an empty chunk would end the body.
 pub fn write_chunk(out: &mut Vec<u8>, data: &[u8]) {
     if data.is_empty() {
         return;
