@@ -13,7 +13,7 @@ use crate::fault::{Fault, said};
 /// Bytes of a document. Reason: one with all its segments and receives has some hundred kB.
 const MOST: u64 = 16 << 20;
 
-/// Reads it, and holds it against the call that is to be explained.
+/// Reads the baseline, and compares it with the call that is to be explained.
 pub(crate) fn read(path: &Path, settings: &Settings) -> Result<Baseline, Fault> {
     let shown = path.display();
     let cannot = |e: &std::io::Error| {

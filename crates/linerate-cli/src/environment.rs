@@ -1,4 +1,4 @@
-//! Where a run happens, for its report.
+//! Describes the machine of a run, for its report.
 
 use std::path::Path;
 
@@ -23,7 +23,8 @@ fn command(words: Vec<String>) -> String {
     joined(&shown(words))
 }
 
-/// The command that makes a diagnosis again: `words` as they were typed, and where they wrote a document to a file, compared with that.
+/// The command that makes a diagnosis again: `words` as they were typed, and where they wrote a
+/// document to a file, compared with that.
 pub(crate) fn again(words: Vec<String>, document: Option<&Path>) -> String {
     let mut kept = Vec::new();
     let mut rest = shown(words).into_iter().peekable();
@@ -63,7 +64,8 @@ pub(crate) fn joined(words: &[String]) -> String {
     words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it. Control characters would steer the terminal that it is printed on, or break its line.
+/// A word as a shell takes it. Control characters would steer the terminal that it is printed on,
+/// or break its line.
 fn quoted(word: &str) -> String {
     if !word.chars().any(char::is_control) {
         return shell_words::quote(word).into_owned();

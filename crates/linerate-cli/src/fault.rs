@@ -1,4 +1,4 @@
-//! What ends the command other than success, and the exit codes.
+//! Reasons for which the command ends without success, and the exit codes.
 
 use std::fmt;
 
@@ -25,7 +25,8 @@ impl From<Exit> for std::process::ExitCode {
     }
 }
 
-/// Why the command ends: one sentence on what is wrong, and hints on what would be right, each on a line of its own.
+/// The reason for which the command ends: one sentence on what is wrong, and hints on what would be
+/// right, each on its own line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) exit: Exit,

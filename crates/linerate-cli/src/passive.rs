@@ -18,7 +18,7 @@ use crate::load::Interrupt;
 use crate::load::output::Sink;
 use crate::terminal;
 
-/// What is wanted beside the packets.
+/// Options besides the packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     /// How long to watch.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
         sink.write(&report::page::to_string(&watched))?;
     }
     if json == Some(Sink::Stdout) || html == Some(Sink::Stdout) {
-        // Nobody may be listening there, and nothing is lost: it is all in the results.
+        // The reader may have closed the pipe. The results contain all of this, so nothing is lost.
         let _ = io::stderr().write_all(report::to_text(&watched, terminal::style(&io::stderr())).as_bytes());
     } else {
         terminal::print(&report::to_text(&watched, terminal::style(&io::stdout())))?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault
     })
 }
 
-/// Where the document and the page go; both can be written.
+/// Destinations of the document and the page, checked to be writable.
 pub(crate) fn sinks(json: Option<&Path>, html: Option<&Path>) -> Result<(Option<Sink>, Option<Sink>), Fault> {
     let (json, html) = (json.map(Sink::new), html.map(Sink::new));
     if json == Some(Sink::Stdout) && html == Some(Sink::Stdout) {
@@ -101,7 +101,7 @@ fn watch(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<(Observation, String
     let interrupt = Interrupt::listen()?;
     let of = args.interface.as_deref().unwrap_or("all interfaces");
     let source = format!("the packets of port {port} on {of}");
-    // Whoever starts the calls to be watched waits for this line.
+    // A script that starts the calls to watch waits for this line.
     let _ = writeln!(
         io::stderr(),
         "watching {source} for {} s; Ctrl-C ends it and reports",

@@ -1,4 +1,4 @@
-//! What the streams we write to can show.
+//! Finds out what our output streams can show.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,7 +6,8 @@ use linerate_report::Style;
 
 use crate::fault::{Fault, said};
 
-/// The style for a stream: colour only on a terminal that has it and whose user hasn't refused it (<https://no-color.org>).
+/// The style for a stream: colour only on a terminal that has it and whose user hasn't refused it
+/// (<https://no-color.org>).
 pub(crate) fn style(stream: &impl IsTerminal) -> Style {
     let is_terminal = stream.is_terminal();
     let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
@@ -45,7 +46,7 @@ fn unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Prints to standard output. A reader that has gone (`| head`) is no fault of anybody's.
+/// Prints to standard output. A reader that closed the pipe (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -59,7 +60,7 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
 /// Prints what people read: to standard error where standard output carries the JSON.
 pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), Fault> {
     if to_stderr {
-        // Nobody may be listening there, and nothing is lost: it is all in the JSON.
+        // The reader may have closed the pipe. The JSON contains all of this, so nothing is lost.
         let _ = io::stderr().write_all(text.as_bytes());
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! `linerate top`: a running server or load, looked at once a second by what its metrics' address answers.
+//! `linerate top`: reads the metrics' address of a running server or load once a second.
 
 use std::io::{ErrorKind, IsTerminal, Read, Write, stdout};
 use std::net::TcpStream;
@@ -19,11 +19,12 @@ use crate::fault::{Exit, Fault, said};
 use crate::load::Interrupt;
 use crate::serve::place;
 
-/// How long the server may take for an answer. Reason: one whose metrics' thread stands still is to be said, not waited for.
+/// How long the server may take for a response. Reason: `top` should report that a metrics' thread
+/// hangs, rather than wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Largest document. Reason: 1024 loops are 400 kB.
 const MOST_BYTES: u64 = 4 << 20;
-/// Longest sleep between two looks at whether the user wants to leave.
+/// Longest sleep between two checks whether the user wants to quit.
 const NAP: Duration = Duration::from_millis(50);
 /// Rows and columns where no terminal says its size.
 const PLAIN: (u16, u16) = (200, 40);
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<Exit, Fault> {
         if live {
             let colour = std::env::var_os("NO_COLOR").is_none();
             if screen.show(&used(&picture), columns, colour, &mut stdout()).is_err() {
-                // The terminal is gone.
+                // The terminal was closed.
                 return Ok(Exit::Fine);
             }
         } else {

@@ -10,7 +10,8 @@ use crate::fault::{Exit, Fault};
 use crate::load::output::Sink;
 use crate::terminal;
 
-/// Prints the page of the cause `id`, and writes it as HTML where that is wanted; without an id, all there are.
+/// Prints the page of the cause `id`, and writes it as HTML where that is wanted; without an id,
+/// all there are.
 pub(crate) fn run(id: &str, html: Option<&Path>) -> Result<Exit, Fault> {
     let style = terminal::style(&io::stdout());
     if id.is_empty() && html.is_none() {

@@ -1,11 +1,11 @@
-//! Bad input: each gets its own message and exit code 2, and nothing is run.
+//! Bad input: each kind gets its own message and exit code 2, and no request is sent.
 
 #[macro_use]
 mod common;
 
 use common::{nobody, run};
 
-/// What is said of a command line, with its exit code; paths and versions of this machine left out.
+/// The message and exit code of a command line, without this machine's paths and versions.
 fn said(args: &[&str]) -> String {
     let said = run(args);
     assert_eq!(said.out, "", "{args:?}");
@@ -157,7 +157,7 @@ fn more_connections_than_ports() {
 
 #[test]
 fn nothing_is_sent_before_all_is_sound() {
-    // Where nobody listens a run would end with 3.
+    // With a closed port, a run would end with exit code 3.
     let url = format!("http://{}/{{{{csv.id}}}}", nobody());
     assert_eq!(run(&["load", "-n", "1", &url]).code, Some(2));
 }

@@ -1,4 +1,4 @@
-//! What tshark's expert says of `--io xdp` on a link that loses nothing. Needs root and tshark.
+//! tshark's expert remarks on `--io xdp` over a link without loss. Needs root and tshark.
 
 mod common;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
@@ -19,9 +19,10 @@ const PORT: u16 = 8080;
 const A_WHILE: Duration = Duration::from_secs(20);
 /// The address of our client.
 const FROM: &str = "10.77.0.9";
-/// What tshark remarks that nobody did wrong: connections begin, end and are reset here; windows open; and the kernel's client that
-/// does not read closes its window, which ours fills and probes (as Linux does, with a number that was acknowledged, which tshark
-/// takes for keep-alive).
+/// Remarks of tshark that indicate no fault. Connections begin, end and are reset here, and windows
+/// open. The kernel's client that does not read closes its window, which ours fills and probes. It
+/// probes as Linux does, with a sequence number that was already acknowledged, and tshark takes
+/// that for keep-alive.
 const FINE: [&str; 12] = [
     "Connection establish",
     "Connection finish",
@@ -50,7 +51,7 @@ impl Process {
         while !said.contains(ready) {
             assert!(lines.read_line(&mut said).expect("words") > 0, "it ended: {said}");
         }
-        // What it says later must not find the pipe closed.
+        // Keeps the pipe open for later output.
         thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         Process(child)
     }
@@ -84,7 +85,7 @@ impl Capture {
         command.args(["-i", THEIRS, "-f", "tcp", "-B", "64", "-q", "-w"]).arg(&file);
         let tshark = Process::start(&cable.theirs, command, "Capturing on");
         let capture = Capture { tshark, file, _dir: dir };
-        // It says so before it does: only packets in the file show that it is at work.
+        // The line comes before tshark captures: only packets in the file show that it is at work.
         while capture.len() < 1000 {
             cable.theirs.run(|| TcpStream::connect((OUR_V4, 9)).map(drop).unwrap_or_default());
             thread::sleep(Duration::from_millis(20));
@@ -96,9 +97,10 @@ impl Capture {
         std::fs::metadata(&self.file).map_or(0, |m| m.len())
     }
 
-    /// Ends it; what tshark remarks, with how often and the first frame, and how many SYNs it saw for this port.
+    /// Ends it; what tshark remarks, with how often and the first frame, and how many SYNs it saw
+    /// for this port.
     fn end(mut self) -> (BTreeMap<String, (usize, String)>, usize) {
-        // What is on its way to the file.
+        // Packets that are not in the file yet.
         let mut before = 0;
         while self.len() > before {
             before = self.len();
@@ -165,7 +167,8 @@ fn ask_in_all_ways() -> usize {
         stream.read_to_end(&mut whole).expect("the answer");
         assert!(whole.len() > 600);
     }
-    // Keep-alive, then pipelined, then a large answer, then a large body both ways, on one connection.
+    // Keep-alive, then pipelined, then a large response, then a large body both ways, on one
+    // connection.
     let mut stream = connected();
     let mut reader = BufReader::new(stream.try_clone().expect("the same"));
     for _ in 0..20 {
@@ -184,12 +187,12 @@ fn ask_in_all_ways() -> usize {
     // The server ends it for being idle.
     assert_eq!(reader.read(&mut [0]).expect("the end"), 0);
     drop(stream);
-    // Our end is said before the answer comes.
+    // We send our FIN before the response arrives.
     let mut stream = connected();
     ask(&mut stream, "/bytes/600");
     stream.shutdown(Shutdown::Write).expect("shut down");
     assert_eq!(answer(&mut BufReader::new(stream)).1.len(), 600);
-    // Nobody reads for a while: the window closes and opens.
+    // The client stops reading for a while: the window closes and opens.
     let mut stream = connected();
     ask(&mut stream, "/bytes/12000000");
     thread::sleep(Duration::from_millis(1500));
@@ -253,15 +256,17 @@ fn load_in_all_ways(cable: &Cable) -> usize {
     ways.iter().map(|(_, _, connections)| connections).sum()
 }
 
-/// Keeps the kernel's end from sending again for reasons that are the machine's: this test may have to wait for a core for longer than
-/// the kernel waits before it probes for a lost tail. Nothing is eased for our end.
+/// Keeps the kernel's end from sending again for reasons that are the machine's: this test may have
+/// to wait for a core for longer than the kernel waits before it probes for a lost tail. Nothing is
+/// eased for our end.
 fn steady(cable: &Cable) {
     cable.theirs.must("sysctl -qw net.ipv4.tcp_early_retrans=0");
     cable.theirs.must(&format!("ip route change 10.77.0.0/24 dev {THEIRS} src {THEIR_V4} rto_min 2s"));
 }
 
-/// Runs it until tshark has nothing to say, at most `TRIES` times. A machine whose kernel stands still for some milliseconds makes us
-/// send again, and that is not what is asked; what we do wrong we do each time.
+/// Repeats the run until tshark has no remark, at most `TRIES` times. A machine whose kernel stalls
+/// for some milliseconds causes retransmissions, and these are not under test. A fault of ours
+/// would show each time.
 fn without_remarks(cable: &Cable, run: impl Fn() -> usize) {
     const TRIES: usize = 3;
     steady(cable);
@@ -270,7 +275,7 @@ fn without_remarks(cable: &Cable, run: impl Fn() -> usize) {
         let capture = Capture::start(cable);
         let connections = run();
         let (remarks, syns) = capture.end();
-        // Only of a capture that is whole it counts that nothing is said.
+        // The absence of remarks only counts for a complete capture.
         if remarks.is_empty() && syns == connections {
             return;
         }

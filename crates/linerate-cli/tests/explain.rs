@@ -1,4 +1,5 @@
-//! `linerate explain` against servers people really run, and against one that misbehaves on purpose.
+//! `linerate explain` against servers people really run, and against one that misbehaves on
+//! purpose.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +23,7 @@ fn ids(document: &Value) -> Vec<&str> {
     document["causes"].as_array().expect("causes").iter().filter_map(|c| c["id"].as_str()).collect()
 }
 
-/// What holds for each diagnosis.
+/// Properties of every diagnosis.
 fn sound(document: &Value) {
     assert_eq!(document["schema"], "linerate.diagnosis/1");
     let call = &document["call"];
@@ -42,8 +43,8 @@ fn no_transport(document: &Value) {
     }
 }
 
-/// The stall is named and proved. Whether the interval of the dose's slope holds 1: one of 95 % leaves the truth out once in twenty,
-/// and more often where other tests take the processor.
+/// The stall is named and proved. Whether the interval of the dose's slope holds 1: one of 95 %
+/// leaves the truth out once in twenty, and more often where other tests take the processor.
 fn stall_is_proved(document: &Value) -> bool {
     sound(document);
     assert_eq!(ids(document).first(), Some(&"server-nagle-delayed-ack"), "{document:#}");
@@ -58,7 +59,8 @@ fn stall_is_proved(document: &Value) -> bool {
     (low..=high).contains(&1.0)
 }
 
-/// A diagnosis of a server that stalls, and that it is right; that the interval holds 1, in one of three.
+/// A diagnosis of a server that stalls, and that it is right; that the interval holds 1, in one of
+/// three.
 fn stalled(args: &[&str]) -> (Value, String) {
     let mut looked = std::iter::repeat_with(|| explained(args)).take(3).map(|(document, text, code)| {
         assert_eq!(code, Some(1));
@@ -235,11 +237,11 @@ fn the_servers_process_is_looked_at() {
     // The dispatcher; on a busy machine it may be running whenever it is looked at.
     assert!(doing.iter().any(|d| d.contains("epoll") || *d == "running"), "{process:#}");
     assert!(process["open_files"].as_u64() > Some(3) && process["open_files_limit"].as_u64() > Some(0));
-    // What HttpServer.create was told.
+    // The backlog passed to HttpServer.create.
     assert_eq!(process["listeners"][0]["limit"], 1024, "{process:#}");
     assert!(process["jvm"]["safepoints"].is_u64() && process["notes"].as_array().is_some_and(Vec::is_empty));
     assert!(text.contains(&format!("The server's process {pid} (java), looked at")), "{text}");
-    // Another process than the one that answers: itself.
+    // The process of another program than the server: the test itself.
     let own = std::process::id().to_string();
     let (document, text, _) = explained(&["--pid", &own, &server.url("/")]);
     let note = document["process"]["notes"][0].as_str().unwrap_or_default();
@@ -289,7 +291,7 @@ fn a_server_that_works_is_no_stall() {
 
 #[test]
 fn a_proxy_is_told_from_the_server_behind_it() {
-    // A proxy that collects the answer sends nothing for a while, then all of it.
+    // A proxy that buffers the response sends nothing for a while, then all of it.
     let proxy = misbehaving(&["think=60"]);
     let behind = misbehaving(&["late-body=60"]);
     let (document, text, code) = explained(&["--origin", &url(&behind, "/"), &url(&proxy, "/")]);
@@ -300,10 +302,10 @@ fn a_proxy_is_told_from_the_server_behind_it() {
     // Without the proxy it takes as long.
     let (document, _, _) = explained(&["--origin", &url(&proxy, "/"), &url(&proxy, "/")]);
     no_transport(&document);
-    // Where other tests take the processor, times may vary too much for that to be ruled out.
+    // If other tests use the CPU, times may vary too much to rule that out.
     let said = format!("{}{}", document["ruled_out"], document["limits"]);
     assert!(said.contains("without the proxy the first byte comes after"), "{said}");
-    // What is behind cannot be reached: that is said, and not held against the server.
+    // The origin is unreachable: the report says so, and does not blame the server.
     let nowhere = format!("http://{}/", nobody());
     let (document, _, _) = explained(&["--origin", &nowhere, &url(&proxy, "/")]);
     no_transport(&document);

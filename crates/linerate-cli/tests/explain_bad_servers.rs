@@ -1,5 +1,5 @@
-//! `linerate explain` against servers that are none, that fall over, and that change while they are looked at: a clear word each,
-//! never a wrong cause.
+//! `linerate explain` against servers that are none, that fall over, and that change while they are
+//! looked at: a clear word each, never a wrong cause.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,11 +70,12 @@ fn who_never_ends() {
         while stream.write_all(b"X-More: and more and more and more\r\n").is_ok() {}
     });
     inconclusive(head, "head");
-    // Accepts, reads and says nothing.
+    // Accepts and reads, and sends nothing.
     inconclusive(common::greeting(""), "sends no answer");
 }
 
-/// Answers each request by its number, from 0, on whatever connection it comes; `None` ends the connection.
+/// Answers each request by its number, from 0, on whatever connection it comes; `None` ends the
+/// connection.
 fn numbered(answer: impl Fn(usize, &mut TcpStream) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
     let (n, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(answer));
     server(move |mut stream| {
@@ -121,7 +122,7 @@ fn one_that_answers_otherwise_later() {
 fn one_that_goes_away() {
     let resets = numbered(|n, stream| if n < 14 { pauses(stream, Duration::from_millis(42)) } else { None });
     inconclusive(resets, "the server changed while we looked: of");
-    // It answers a while, then nobody listens any more.
+    // It responds for a while, then closes its port.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

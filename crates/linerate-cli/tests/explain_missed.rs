@@ -1,5 +1,5 @@
-//! `linerate explain` against small real servers, each with one defect that is easily missed; and beside each one that looks like it
-//! and must not be blamed.
+//! `linerate explain` against small real servers, each with one defect that is easily missed; and
+//! beside each one that looks like it and must not be blamed.
 
 #![allow(clippy::unwrap_used)]
 

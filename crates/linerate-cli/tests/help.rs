@@ -1,4 +1,4 @@
-//! What the command says of itself.
+//! The command's own descriptions: help, version, completions.
 
 #[macro_use]
 mod common;

@@ -1,4 +1,5 @@
-//! `linerate serve` over HTTPS: clients that people have, certificates that change, and what does not fit.
+//! `linerate serve` over HTTPS: clients that people have, certificates that change, and what does
+//! not fit.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! `linerate serve` with several certificates, plain addresses beside them, and files that change while it runs.
+//! `linerate serve` with several certificates, plain addresses beside them, and files that change
+//! while it runs.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -33,7 +34,8 @@ fn certificate(issued: &Issued) -> String {
     format!("tls_cert = \"{}\"\ntls_key = \"{}\"\n", issued.file("cert.pem"), issued.file("key.pem"))
 }
 
-/// What `openssl s_client` says with these flags; its input ends at once. `None`: there is no openssl.
+/// What `openssl s_client` says with these flags; its input ends at once. `None`: there is no
+/// openssl.
 fn s_client(address: &str, flags: &[&str]) -> Option<String> {
     let openssl = find("openssl")?;
     let out = Command::new(openssl)

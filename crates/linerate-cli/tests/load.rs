@@ -107,7 +107,8 @@ fn nobody_there_is_3_and_says_so() {
     assert!(unknown.err.contains("the name \"no-such-host.invalid\" has no address"), "{unknown:?}");
 }
 
-/// A server that gives no answer: the reasons that all failures must have, and words that must be said.
+/// A server that sends no response: the reasons that all failures must have, and words that the
+/// report must contain.
 fn no_answer(url: &str, reasons: &[&str], words: &str) {
     let begun = Instant::now();
     let (document, said) = measured(&["-n", "8", "-c", "2", "--timeout", "500ms", url]);
@@ -176,8 +177,8 @@ fn a_full_disk_is_4_and_the_summary_is_still_there() {
     assert!(said.err.contains("could not be written to /dev/full"), "{said:?}");
 }
 
-/// Starts a run, signals it so when it has begun, each a while after the one before, and gives its exit code, its JSON, and what else
-/// it said. A signal may be several, sent at once by one shell.
+/// Starts a run, signals it so when it has begun, each a while after the one before, and gives its
+/// exit code, its JSON, and what else it said. A signal may be several, sent at once by one shell.
 fn interrupted(url: &str, signals: &[&str]) -> (Option<i32>, Vec<u8>, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["load", "-d", "1m", "-c", "2", "--json", "-", url])
@@ -212,7 +213,7 @@ fn an_interrupted_run_reports_what_it_measured() {
     }
 }
 
-/// `timeout` signals its child and then its group, while answers are still waited for.
+/// `timeout` signals its child and then its group, while responses are outstanding.
 #[test]
 fn an_interruption_told_twice_still_reports() {
     let silent = format!("http://{}/", greeting(""));

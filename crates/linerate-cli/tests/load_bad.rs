@@ -1,4 +1,5 @@
-//! Responses that are not good, under each way of sending: what is looked at, shown and kept of them.
+//! Responses that are not good, under each way of sending: what is looked at, shown and kept of
+//! them.
 
 #[macro_use]
 mod common;
@@ -12,11 +13,12 @@ use std::time::Duration;
 use common::{Said, measured, number};
 use serde_json::Value;
 
-/// Ways of sending that must tell the same.
+/// Ways of sending that must report the same.
 const WAYS: [&[&str]; 4] =
     [&["--io", "epoll"], &["--io", "uring"], &["--way", "threads"], &["--way", "async"]];
 
-/// `a needle in a haystack, a needle in a haystack` and a line end, by Python's gzip and zlib, Node's brotli and zstd's command.
+/// `a needle in a haystack, a needle in a haystack` and a line end, by Python's gzip and zlib,
+/// Node's brotli and zstd's command.
 const CODED: [(&str, &str); 4] = [
     (
         "gzip",
@@ -99,7 +101,7 @@ fn a_coding_that_is_broken_is_named() {
             assert!(samples(&document).any(|said| said.starts_with(&why)), "{coding} {way:?} {document:#}");
             assert!(said.err.contains("20 not to be decoded"), "{coding} {way:?} {}", said.err);
         }
-        // Where no check reads the body it is only counted.
+        // If no check reads the body, it is only counted.
         let (document, said) = load(WAYS[0], &[], cut);
         assert_eq!((said.code, number(&document, "/bad/encoding")), (Some(0), 0), "{coding} {}", said.err);
     }
@@ -132,7 +134,7 @@ fn each_bad_sample_has_the_beginning_of_its_body() {
     }
 }
 
-/// Keeps what each connection sent, and answers each piece that ends with a mark.
+/// Keeps the bytes of each connection, and responds to each piece that ends with a mark.
 fn recording(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let all = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&all);
@@ -178,7 +180,8 @@ fn raw_bytes_are_sent_as_they_are() {
             assert_eq!(number(&document, "/bytes/sent"), sent.len() as u64, "{way:?}");
         }
     }
-    // A file that holds two requests gets a response that was not expected, and a HEAD none with a body.
+    // A file that holds two requests gets a response that was not expected, and a HEAD none with a
+    // body.
     let two = file(b"two requests END");
     let (address, _) =
         recording("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -246,7 +249,7 @@ fn responses_are_kept_as_files() {
         );
         let kept = std::fs::read_to_string(folder.join(&names[4])).expect("a file");
         assert_eq!(kept, "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n..//x", "{way:?}");
-        // A folder with something in it is no place for another run, and nothing is sent.
+        // A folder that is not empty is refused for another run, and no request is sent.
         let said = common::run(&["load", "--save-responses", &name, &format!("http://{address}/")]);
         assert!(said.code == Some(2) && said.err.contains("is not empty"), "{said:?}");
         let said =
@@ -314,7 +317,8 @@ fn a_check_may_mean_one_request() {
     assert!(said.code == Some(2) && said.err.contains(words), "{said:?}");
 }
 
-/// A server that gives up on an idle connection may say so behind a response (RFC 9110 section 15.5.9).
+/// A server that closes an idle connection may send 408 behind a response (RFC 9110 section
+/// 15.5.9).
 #[test]
 fn a_farewell_behind_a_response_is_forgiven() {
     const BOTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n\
@@ -334,7 +338,7 @@ fn a_farewell_behind_a_response_is_forgiven() {
     }
 }
 
-/// A server that takes one connection, answers once, is silent for a while and then answers on.
+/// A server that accepts one connection, responds once, is silent for a while, and then continues.
 fn taking_one(silent: Duration) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -356,7 +360,8 @@ fn taking_one(silent: Duration) -> SocketAddr {
     address
 }
 
-/// A connection that is open and silent does not hide that the server takes no others and answers nothing.
+/// An open, silent connection must not hide that the server accepts no others and sends no
+/// response.
 #[test]
 fn a_second_without_a_response_and_with_failed_attempts_is_a_failure() {
     for way in WAYS {

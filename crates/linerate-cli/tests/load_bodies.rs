@@ -145,7 +145,7 @@ fn slots_are_filled_in_large_templates() {
     }
 }
 
-/// What Python's parser of mail makes of a form: for each part its name, file name, type and value.
+/// A form as Python's mail parser reads it: name, file name, type and value of each part.
 fn parsed_by_python(upload: &uploads::Upload) -> String {
     const PROGRAM: &str = "import sys, email.policy, email.parser
 message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(sys.stdin.buffer.read())

@@ -16,7 +16,7 @@ use serde_json::Value;
 const PORT: u16 = 8080;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why the test cannot be run here; then it says so.
+/// The reason why the test cannot run here, printed.
 fn cannot(test: &str) -> bool {
     let lacks = |program: &str| {
         let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
@@ -29,7 +29,7 @@ fn cannot(test: &str) -> bool {
     why.is_some()
 }
 
-/// Reads nothing for so long, then everything, and answers each request with so many bytes.
+/// Reads nothing for that long, then everything, and responds to each request with that many bytes.
 fn answer(mut stream: TcpStream, deaf: Duration, bytes: usize) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -50,7 +50,7 @@ fn answer(mut stream: TcpStream, deaf: Duration, bytes: usize) {
     }
 }
 
-/// What a capture beside the run has written.
+/// The document of a run with a capture.
 struct Recorder(Child);
 
 impl Recorder {
@@ -78,7 +78,8 @@ impl Recorder {
     }
 }
 
-/// By tshark: of both directions, sent first, the packets and how many of them are each of the events.
+/// By tshark: of both directions, sent first, the packets and how many of them are each of the
+/// events.
 fn tshark(file: &Path) -> [[u64; 1 + EVENTS.len()]; 2] {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-T", "fields", "-e", "tcp.dstport"]);
@@ -175,7 +176,8 @@ fn lost_packets() {
     }
     let looked_at = document["tcp"]["retransmits"].as_u64().unwrap();
     let (sent_again, _) = events(&document, "sent", "retransmission");
-    // The kernel knows what it sent again; the packets show most of it, and take some for out of order.
+    // The kernel knows what it retransmitted. The packets show most of it, and some of it as out of
+    // order.
     assert!(
         looked_at > 0 && sent_again.abs_diff(looked_at) <= 5 + looked_at / 3,
         "{sent_again}, {looked_at}"
@@ -194,7 +196,7 @@ fn reordered_packets() {
     assert!(all > 0 && looked_at > 0, "{all}, {looked_at}");
 }
 
-/// It goes on without, and says so.
+/// The run continues without a capture, and says so.
 #[test]
 fn without_the_capability() {
     let at = common::answering(common::HELLO);

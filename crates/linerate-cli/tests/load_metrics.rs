@@ -1,4 +1,5 @@
-//! `load --metrics`: what Prometheus reads of a run, by its own rules, and what `linerate top` shows of it.
+//! `load --metrics`: what Prometheus reads of a run, by its own rules, and what `linerate top`
+//! shows of it.
 #![allow(clippy::unwrap_used)]
 
 mod common;

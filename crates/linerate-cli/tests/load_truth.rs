@@ -1,4 +1,5 @@
-//! Servers that break, each in its way, under each way of sending: what `load` says of them is what they did.
+//! Servers that break, each in its way, under each way of sending: what `load` says of them is what
+//! they did.
 
 #[macro_use]
 mod common;
@@ -10,7 +11,7 @@ use common::{Said, measured, number};
 use linerate_broken::{self as broken, Accept, Broken, Reply, Then};
 use serde_json::Value;
 
-/// Ways of sending that must tell the same.
+/// Ways of sending that must report the same.
 const WAYS: [&[&str]; 4] =
     [&["--io", "epoll"], &["--io", "uring"], &["--way", "threads"], &["--way", "async"]];
 
@@ -62,7 +63,7 @@ fn load(way: &[&str], flags: &[&str], url: &str) -> Run {
     run
 }
 
-/// What is done to a server, milliseconds after its first request.
+/// An action on a server, milliseconds after its first request.
 type Step = (u64, fn(&Broken));
 
 /// Does it beside the run.
@@ -92,7 +93,8 @@ fn a_dead_server_is_a_failure() {
             let run = load(way, &["-c", "8", "-d", "2s"], &server.url());
             assert!(begun.elapsed() < Duration::from_secs(20), "{way:?} takes {:?}", begun.elapsed());
             run.exits(1);
-            // Each of eight connections is tried every 10 ms for 1.5 s: 1,200 times, and less on a busy machine.
+            // Each of eight connections is tried every 10 ms for 1.5 s: 1,200 times, and less on a
+            // busy machine.
             assert!(run.failures("connect") >= 100, "{way:?} {}", run.words);
             assert!((1.0..1.55).contains(&run.down_s()), "{way:?} {}", run.down_s());
             assert!(run.number("/connections/refused") >= 100, "{way:?}");
@@ -117,7 +119,7 @@ fn a_restart_fails_what_was_due_in_an_open_loop() {
             assert_eq!(run.requests("unsent"), 0, "{way:?} {}", run.words);
             run.says("the server was unreachable for 0.");
         });
-        // A short downtime alone is no reason for exit code 1.
+        // A short downtime alone does not cause exit code 1.
         let server = Broken::start(|_| Reply::good());
         meanwhile(&server, &[(300, Broken::kill), (600, Broken::restart)], || {
             load(way, &["-c", "4", "-d", "1500ms", "--rate", "200"], &server.url()).exits(0);
@@ -234,7 +236,7 @@ fn without_a_byte_it_goes_out_again_where_the_connection_had_served_before() {
         let run = load(way, &["-c", "2", "-n", "200", "--resend", "never"], &never.url());
         assert_eq!(run.requests("resent"), 0, "{way:?}");
         assert_eq!(run.failures("closed_early"), never.counts().broken, "{way:?} {}", run.words);
-        // Of what is not idempotent nobody knows.
+        // The client cannot know the fate of a request that is not idempotent.
         let post = server();
         let run = load(way, &["-c", "2", "-n", "200", "-X", "POST"], &post.url());
         assert_eq!(run.requests("unknown"), post.counts().broken, "{way:?} {}", run.words);

@@ -1,5 +1,5 @@
-//! `linerate load` against a real nginx: its figures and the server's own count must agree, also where nginx closes
-//! connections with requests still in flight.
+//! `linerate load` against a real nginx: its figures and the server's own count must agree, also
+//! where nginx closes connections with requests still in flight.
 
 mod common;
 mod real;
@@ -16,8 +16,8 @@ use serde_json::Value;
 /// As good as never.
 const UNLIMITED: u32 = 1_000_000_000;
 
-/// Runs `load` against an nginx that closes connections after so many requests; figures and document, held against
-/// nginx's count. `None`: no nginx.
+/// Runs `load` against an nginx that closes connections after this many requests. Compares figures
+/// and document with nginx's count. `None`: nginx is not installed.
 fn against_nginx(keepalive_requests: u32, flags: &str) -> Option<(Counts, Value)> {
     let server = nginx(keepalive_requests)?;
     let url = server.url("/");
@@ -68,7 +68,8 @@ fn baselines() {
     all_answered_once("-c 1 --way poll", 500);
 }
 
-/// What is in flight when the time is over is waited for, or is unknown: never forgotten.
+/// The run waits for requests in flight at its end, or reports them as unknown: it never forgets
+/// them.
 #[test]
 fn ended_by_time() {
     for flags in [
@@ -83,7 +84,7 @@ fn ended_by_time() {
     }
 }
 
-/// nginx's old default closes a connection after 100 requests, whatever is in flight on it.
+/// nginx's old default closes a connection after 100 requests, even with others in flight on it.
 #[test]
 fn closed_after_100_at_100_pipes_of_100() {
     for flags in ["-c 100 -p 100 -n 50000", "-c 100 -p 100 -n 50000 --io epoll"] {
@@ -97,19 +98,21 @@ fn closed_after_100_at_100_pipes_of_100() {
     }
 }
 
-/// Ten times more in flight than the server takes: the tails go out again, and the limit is learnt from it.
+/// Ten times more in flight than the server takes: the tails go out again, and the limit is learnt
+/// from it.
 #[test]
 fn closed_after_100_at_10_pipes_of_1000() {
     let Some((counts, document)) = against_nginx(100, "-c 10 -p 1000 -n 50000") else { return };
     assert_eq!((counts.answered, counts.failed, counts.unknown), (50_000, 0, 0));
     assert!(counts.resent > 0, "nothing was resent: {counts:?}");
     assert_eq!(document["connections"]["learnt_limit"], 100, "{}", document["connections"]);
-    // Each connection loses one window until the limit is known, and again whatever was under way then: not one for each
-    // of the 500 connections that this takes.
+    // Each connection loses one window until the limit is known, and again whatever was under way
+    // then: not one for each of the 500 connections that this takes.
     assert!(counts.resent <= 3 * 10 * 1000, "tails are resent again and again: {counts:?}");
 }
 
-/// RFC 9112 section 9.6: behind the response that announces the close nothing is processed, so that a POST may go out again.
+/// RFC 9112 section 9.6: a server processes no request behind the response that announces the
+/// close, so a POST may be sent again.
 #[test]
 fn posts_behind_an_announced_close_go_out_again() {
     let Some((counts, _)) = against_nginx(100, "-c 10 -p 50 -n 5000 -X POST --body x") else { return };
@@ -120,8 +123,9 @@ fn posts_behind_an_announced_close_go_out_again() {
     );
 }
 
-/// A server that reads so many requests and no byte more, answers the first of them, and closes. Gives its URL, and what it read. How
-/// long a request is depends on the port in its Host: it is asked for once that is known.
+/// A server that reads this many requests and not a byte more, responds to the first of them, and
+/// closes. Returns its URL and the bytes that it read. The length of a request depends on the port
+/// in its Host, so it is computed once the port is known.
 fn closes_early(answers: u64, reads: u64, flags: &[&str]) -> (String, Arc<AtomicU64>) {
     let (seen, length) = (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::new()));
     let (counter, known) = (seen.clone(), length.clone());
@@ -153,7 +157,7 @@ fn length_of_request(flags: &[&str]) -> usize {
     number.unwrap_or_else(|| panic!("no length in {line}"))
 }
 
-/// A server that takes eight, answers two and closes.
+/// A server that reads eight requests, responds to two and closes.
 #[test]
 fn a_server_that_closes_early() {
     let (url, seen) = closes_early(2, 8, &["-X", "POST", "--body", "x"]);

@@ -6,7 +6,7 @@ mod real;
 use common::measured;
 use real::{Counts, Server};
 
-/// Keep-alive, pipelined and short, each held against the server's own count.
+/// Keep-alive, pipelined and short connections, each compared with the server's own count.
 fn check(server: Option<Server>) {
     let Some(server) = server else { return };
     let url = server.url("/");

@@ -130,7 +130,8 @@ fn another_programs_stall_is_seen_live() {
     } else {
         assert!(line.starts_with("watching"), "{line}");
         call(port, 8);
-        // The last packets are handed over within some milliseconds; Ctrl-C then ends it, and it reports.
+        // The last packets are handed over within some milliseconds; Ctrl-C then ends it, and it
+        // reports.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let ended = Command::new("kill").args(["-INT", &watcher.id().to_string()]).status();
         assert!(ended.expect("kill is there").success());

@@ -38,7 +38,8 @@ fn it_serves_files_and_routes_and_drains_at_sigterm() {
     assert!(log.contains("\"GET / HTTP/1.1\" 200 7 ") && log.contains("/delay/700 HTTP/1.1\" 200"), "{log}");
 }
 
-/// A directory is served without what is there for tests: `/block/MS` would hold everybody up, and `/stats` tell strangers.
+/// A directory is served without the routes for tests: `/block/MS` would block all clients, and
+/// `/stats` would inform strangers.
 #[test]
 fn demo_routes_are_there_when_nothing_else_is_or_when_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,7 +108,8 @@ fn bad_input_is_named() {
     }
 }
 
-/// Two processes at one address: both get connections. Without the flag, on either side, there is no second one.
+/// Two processes at one address: both get connections. If either lacks the flag, the second cannot
+/// bind.
 #[test]
 fn processes_share_a_port_when_both_say_so() {
     for io in serving::transports() {
@@ -125,7 +127,8 @@ fn processes_share_a_port_when_both_say_so() {
         let second = started(second);
         assert_eq!(second.address, first.address);
         let mut seen = [0, 0];
-        // Each connection goes to either by a hash with a secret: so many going to one alone would be no chance.
+        // Each connection goes to either by a hash with a secret: so many going to one alone would
+        // be no chance.
         for _ in 0..200 {
             let answer = first.get("/who");
             seen[usize::from(answer.ends_with("two"))] += usize::from(answer.starts_with("HTTP/1.1 200"));
@@ -149,7 +152,8 @@ fn processes_share_a_port_when_both_say_so() {
     }
 }
 
-/// Routes that read no body count as well: what is announced beyond the limit is refused at once, what comes in chunks when it does.
+/// The limit holds for routes that read no body as well. A larger Content-Length is refused at
+/// once, a chunked body when it exceeds the limit.
 #[test]
 fn max_body_counts_for_the_demo_routes() {
     let ask = |server: &serving::Server, request: String| {

@@ -65,7 +65,7 @@ fn one_client_may_ask_so_often() {
     let wait = refused.lines().find_map(|line| line.strip_prefix("retry-after: ")).unwrap();
     assert!((1..=10).contains(&wait.parse::<u64>().unwrap()), "{refused}");
     assert!(of("192.0.2.2").starts_with("HTTP/1.1 204"));
-    // A body that nobody reads does not keep the connection from its next request.
+    // A body that the handler does not read must not block the connection's next request.
     let upload = say(
         &server,
         b"POST /upper HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\nContent-Length: 4\r\n\r\nbody\
@@ -112,7 +112,7 @@ fn the_proxy_protocol() {
     second.extend_from_slice(&[192, 0, 2, 2, 192, 0, 2, 9, 0xc3, 0x50, 0, 80]);
     for preface in [&first, &second] {
         assert!(say(&server, &[preface, &with("")[..]].concat()).starts_with("HTTP/1.1 204"));
-        // In pieces, and the request behind it in the same connection.
+        // In pieces, with the request behind it on the same connection.
         let mut stream = server.connect();
         for byte in [preface, &with("")[..]].concat() {
             stream.write_all(&[byte]).unwrap();
@@ -130,13 +130,13 @@ fn the_proxy_protocol() {
         clients(server, &log),
         [&["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"][..], &of_proxy].concat()
     );
-    // From others the preface is no request.
+    // From any other client the preface is not a valid request.
     let (server, _log, _dir) = logging(&["--trusted-proxy", "10.0.0.1", "--proxy-protocol"]);
     assert!(say(&server, &[&first, &with("")[..]].concat()).starts_with("HTTP/1.1 400"));
     assert!(say(&server, &with("")).starts_with("HTTP/1.1 204"));
 }
 
-/// Wherever a proxy breaks off, its connection ends, and those of others go on.
+/// Wherever a proxy's header breaks off, its connection ends and others continue.
 #[test]
 fn prefaces_that_break_off() {
     let (server, log, _dir) = logging(&["--trusted-proxy", "127.0.0.1", "--proxy-protocol"]);
@@ -178,7 +178,7 @@ fn clients_behind_the_proxy_protocol_have_their_limit() {
     server.stop();
 }
 
-/// Binds as root, serves as somebody else, on all threads.
+/// Binds as root, and serves as another user on all threads.
 #[test]
 fn the_server_becomes_another_user_once_it_listens() {
     if !rustix::process::geteuid().is_root() {

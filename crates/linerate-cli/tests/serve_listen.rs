@@ -1,4 +1,5 @@
-//! `linerate serve` at Unix sockets, and as a service: sockets that were passed to it, and what it tells its manager.
+//! `linerate serve` at Unix sockets, and as a service: inherited sockets, and notifications to its
+//! manager.
 #![allow(clippy::unwrap_used)]
 
 mod serving;
@@ -127,7 +128,7 @@ fn a_socket_that_was_passed_is_served_in_place_of_the_default() {
 
 #[test]
 fn sockets_that_were_passed_and_are_none_are_refused() {
-    // Its standard streams are all it has: 3 is nothing.
+    // It has only its standard streams, so descriptor 3 is not open.
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve";
     let refused = Command::new("sh")
         .args(["-c", script, assert_cmd::cargo::cargo_bin!("linerate").to_str().unwrap()])

@@ -1,4 +1,5 @@
-//! `linerate serve --metrics`: what Prometheus reads, by its own rules; and the dashboard that shows it.
+//! `linerate serve --metrics`: what Prometheus reads, by its own rules; and the dashboard that
+//! shows it.
 #![allow(clippy::unwrap_used)]
 
 mod serving;

@@ -38,7 +38,7 @@ impl Folder {
     }
 }
 
-/// One answer of a connection that stays open.
+/// One response on a connection that stays open.
 fn ask(stream: &mut TcpStream, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -54,7 +54,8 @@ fn ask(stream: &mut TcpStream, path: &str) -> String {
     head + &String::from_utf8(body).unwrap()
 }
 
-/// `[[route]]`: directories, redirects and statuses by prefix; they come and go with the file as all else does.
+/// `[[route]]`: directories, redirects and statuses by prefix; they come and go with the file as
+/// all else does.
 #[test]
 fn routes_by_prefix() {
     let folder = Folder::new();
@@ -99,7 +100,7 @@ fn routes_by_prefix() {
         };
         assert_eq!(format!("{status} {said}"), wanted, "{path}");
     }
-    // Other routes; then one that can't be, which changes nothing.
+    // First other routes; then an invalid one, which changes nothing.
     folder.write(file);
     server.signal("-HUP");
     assert_eq!(server.listening(), server.address);
@@ -142,7 +143,7 @@ fn listeners_come_and_go_and_the_directory_changes() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
-        // What was received at the address that is gone is answered; then its connections end.
+        // Requests received at the removed address get their responses; then its connections end.
         let mut rest = String::new();
         waits.read_to_string(&mut rest).unwrap();
         assert!(rest.contains("connection: close") && rest.ends_with("waited\n"), "{rest}");
@@ -163,7 +164,7 @@ fn listeners_come_and_go_and_the_directory_changes() {
     }
 }
 
-/// `[[listener]]`: an address answers with its own directory and routes, and with nothing of the others.
+/// `[[listener]]`: an address serves its own directory and routes, and none of the others'.
 #[test]
 fn listeners_with_sites_of_their_own() {
     let folder = Folder::new();
@@ -222,7 +223,7 @@ fn a_site_without_an_address_is_refused() {
     let (code, said) = run(&[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("for the addresses of listen, and there are none"), "{said}");
-    // A metrics' address that is taken is told from one to serve at.
+    // The error distinguishes a taken metrics' address from a taken address to serve at.
     folder.write("listen = \"127.0.0.1:0\"\n");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap().to_string();
@@ -280,7 +281,7 @@ fn a_bad_file_changes_nothing_and_is_named_once() {
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// Who has renamed the log is heard, whatever else the file says by now.
+/// SIGHUP reopens a renamed log, even if the rest of the file has become invalid.
 #[test]
 fn a_bad_file_does_not_keep_the_log_from_being_opened_anew() {
     let folder = Folder::new();
@@ -301,7 +302,8 @@ fn a_bad_file_does_not_keep_the_log_from_being_opened_anew() {
     assert!(!std::fs::read_to_string(&old).unwrap().contains("/after"));
 }
 
-/// While its terminal is there SIGHUP is what an operator says; when that is closed, the kernel says it, and nobody is left to end it.
+/// While the terminal exists, SIGHUP comes from an operator. When the terminal is closed, the
+/// kernel sends it, and the process must end because no one is left to end it.
 #[test]
 fn a_closed_terminal_ends_it() {
     use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
@@ -364,8 +366,9 @@ fn flags_win_over_the_file_and_its_errors_name_their_place() {
     assert!(text.contains("serve.toml:2:18: header_timeout: \"soon\" is no duration"), "{text}");
 }
 
-/// TCP_DEFER_ACCEPT comes and goes with the file, at an address that stays. A connection that says nothing is there before one that
-/// asks, so once that one is answered the kernel has handed over the silent one, or keeps it.
+/// TCP_DEFER_ACCEPT follows the file, at an address that stays. A silent connection is established
+/// before one with a request. So once that request got its response, the kernel has either handed
+/// over the silent connection or kept it.
 #[test]
 fn deferring_comes_and_goes_with_the_file() {
     for io in serving::transports() {
@@ -377,7 +380,8 @@ fn deferring_comes_and_goes_with_the_file() {
             folder.write(&format!("listen = \"127.0.0.1:0\"\ndefer_accept = {deferred}\n"));
             server.signal("-HUP");
             assert_eq!(server.listening(), server.address);
-            // The order was given before the address was said: it is obeyed, at the latest, behind the turn that answers this.
+            // The order was given before the address was said: it is obeyed, at the latest, behind
+            // the turn that answers this.
             server.get("/");
             let before = open(&server);
             silent.push(server.connect());

@@ -1,4 +1,4 @@
-//! What goes wrong around a server: it stays up, says it once, and recovers.
+//! Faults around a server: it stays up, reports each fault once, and recovers.
 #![allow(clippy::unwrap_used)]
 
 mod serving;
@@ -135,7 +135,7 @@ fn a_file_that_shrinks_while_it_is_sent() {
         let head = stream.read(&mut buffer).unwrap();
         assert!(String::from_utf8_lossy(&buffer[..head]).contains("content-length: 67108864\r\n"));
         file.set_len(1 << 20).unwrap();
-        // Cut, so that nobody takes the part for the whole; never padded.
+        // Cut, so that no client takes the part for the whole; never padded.
         let mut got = head as u64;
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
             got += n as u64;
@@ -158,7 +158,7 @@ fn peers_that_reset_in_mid_answer() {
                 if path != "/delay/200" {
                     stream.read_exact(&mut [0; 20]).unwrap();
                 }
-                // With bytes unread, or the answer still to come, the peer's kernel answers with a reset.
+                // With bytes unread, or the response outstanding, the peer's kernel sends a reset.
             }
         }
         until("the end of those connections", || server.get("/stats").contains("\"open\":1,"));
@@ -169,8 +169,8 @@ fn peers_that_reset_in_mid_answer() {
     }
 }
 
-/// Pipelined load while SIGTERM comes: each request that the server has read is answered, whole and in order; the client's count is
-/// the server's.
+/// Pipelined load while SIGTERM comes: each request that the server has read is answered, whole and
+/// in order; the client's count is the server's.
 #[test]
 fn a_drain_loses_nothing_under_pipelined_load() {
     for io in transports() {
@@ -207,23 +207,23 @@ fn a_drain_loses_nothing_under_pipelined_load() {
         assert_eq!(code, Some(0), "{said}");
         let count: usize = said.split(' ').nth(1).unwrap().parse().unwrap();
         let (stats, more) = (count - answered, said.contains("still open"));
-        // What is more than the clients' are the requests for /stats.
+        // Counts beyond the clients' are the requests for /stats.
         assert!(stats > 0 && stats < 20_000 && !more, "{io}: {said}, clients got {answered}");
         println!("{io}: {answered} of {count}");
     }
 }
 
-/// Sends without end and reads until the server ends the connection; how many whole answers came, and whether the last of them said
-/// so. Panics at one that is cut.
+/// Sends without end and reads until the server ends the connection. Returns the number of complete
+/// responses, and whether the last of them announced the close. Panics at a truncated response.
 fn pipeline(address: &str, number: usize) -> (usize, bool) {
     let mut stream = connect(address);
     let mut writer = stream.try_clone().unwrap();
-    // Some wait, so that answers are due when the end comes.
+    // Some handlers wait, so that responses are outstanding when the end comes.
     let path = if number.is_multiple_of(4) { "/delay/2" } else { "/bytes/100" };
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").repeat(32);
     let writing = std::thread::spawn(move || while writer.write_all(request.as_bytes()).is_ok() {});
     let mut bytes = Vec::new();
-    // A reset behind the last answer would be an error here.
+    // A reset behind the last response would be an error here.
     stream.read_to_end(&mut bytes).unwrap_or_else(|e| panic!("connection {number}: {e}"));
     stream.shutdown(std::net::Shutdown::Both).ok();
     writing.join().unwrap();
@@ -255,7 +255,7 @@ fn an_end_that_is_told_twice_is_one() {
     let mut stream = server.connect();
     stream.write_all(b"GET /delay/600 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     until("a handler that waits", || server.get("/stats").contains("\"waiting\":1"));
-    // Both are there when it goes on.
+    // Both are there when the process continues.
     for name in ["-STOP", "-TERM", "-INT", "-CONT"] {
         server.signal(name);
     }

@@ -1,4 +1,5 @@
-//! Many connections at once. Needs room for descriptors; the largest needs root and a network namespace of its own.
+//! Many connections at once. Needs enough file descriptors; the largest test needs root and a
+//! network namespace.
 #![allow(clippy::unwrap_used)]
 
 mod serving;
@@ -33,7 +34,8 @@ fn descriptors_allowed() -> u64 {
     linerate_net::machine::raise_nofile().unwrap()
 }
 
-/// 10,000 idle connections and 1,000 busy ones on one thread: the idle ones cost little and stay usable.
+/// 10,000 idle connections and 1,000 busy ones on one thread: the idle ones cost little and stay
+/// usable.
 #[test]
 fn ten_thousand_idle_and_a_thousand_busy_on_one_thread() {
     const IDLE: usize = 10_000;
@@ -113,8 +115,9 @@ fn sockets_in_use(pid: u32) -> usize {
     line.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
-/// More connections to one port than a client address has ports: from five addresses, each with a client of its own. Over io_uring one
-/// process does with a `ulimit -n` of 20,000, since its descriptors are counted for each thread; over epoll four share the port.
+/// More connections to one port than a client address has ports: from five addresses, with one
+/// client each. Over io_uring one process needs a `ulimit -n` of only 20,000, because its
+/// descriptors are counted per thread. Over epoll four processes share the port.
 #[test]
 fn more_than_65535_connections_to_one_port() {
     let able = Command::new("unshare").args(["-n", "ip", "link", "set", "lo", "up"]).output();
@@ -147,7 +150,7 @@ fn more_than_65535_connections_to_one_port() {
     }
 }
 
-/// What starts a program in the network namespace of a server.
+/// The command that starts a program in a server's network namespace.
 fn inside(server: &Server) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/proc/{}/ns/net", server.pid()));

@@ -1,4 +1,4 @@
-//! What a configuration says of a site beside its files: fields of responses, host names.
+//! Settings of a site besides its files: response fields, host names.
 #![allow(clippy::unwrap_used)]
 
 mod serving;
@@ -64,7 +64,7 @@ fn fields_of_every_response_and_of_a_route() {
     has("/gone", &["Cache-Control: no-cache"]);
     has("/sub/b.txt", &["cache-control: max-age=60", "X-Twice: 1"]);
     assert_eq!(get(&server, "/sub/b.txt").to_lowercase().matches("cache-control").count(), 1);
-    // A client that has the file is told the same of it.
+    // A client that has the file gets the same fields with 304.
     let etag =
         get(&server, "/a.txt").split("etag: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
     let fresh = ask(&server, &format!("GET /a.txt HTTP/1.1\r\nHost: h\r\nIf-None-Match: {etag}\r\n"));

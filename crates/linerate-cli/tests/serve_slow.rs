@@ -1,5 +1,5 @@
-//! slowhttptest against the default limits: the server must stay available while connections are held in every way it knows. Longer
-//! attacks run by `cargo xtask soak serve`.
+//! slowhttptest against the default limits: the server must stay available while connections are
+//! held in every way it knows. Longer attacks run by `cargo xtask soak serve`.
 #![allow(clippy::unwrap_used)]
 
 mod serving;
@@ -67,7 +67,8 @@ fn it_stays_available_under_slowhttptest() {
     }
 }
 
-/// What the slow heads of slowhttptest rely on: a server that waits for ever. With a shorter limit the same is seen sooner.
+/// The slow heads of slowhttptest rely on a server that waits for ever. A shorter limit shows the
+/// same sooner.
 #[test]
 fn a_head_that_trickles_in_is_answered_408_and_its_connection_ends() {
     for io in transports() {

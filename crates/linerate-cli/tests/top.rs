@@ -63,7 +63,7 @@ fn what_is_not_there_or_is_something_else_is_named() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(3), "{said}");
     assert!(said.contains("does not answer") && said.contains("--metrics"), "{said}");
-    // Somebody listens and says nothing.
+    // A port that accepts connections and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let timed_out = top(&[&silent.local_addr().unwrap().to_string(), "--once"]);
     let said = String::from_utf8_lossy(&timed_out.stderr);

@@ -92,7 +92,7 @@ fn routes_and_waiting_handlers_answer_as_on_the_kernels_tcp_and_a_drain_loses_no
             assert!(get(at, "/status/404").0.starts_with("HTTP/1.1 404"));
         });
     }
-    // An answer that is on its way when the server is told to end.
+    // A response in flight while the server is asked to end.
     let mut stream = cable.theirs.run(|| connected((OUR_V4, PORT).into()));
     stream
         .write_all(b"GET /delay/300 HTTP/1.1\r\nHost: x\r\n\r\nGET /stats HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -143,7 +143,8 @@ fn states_of_theirs(cable: &Cable) -> Vec<String> {
     with_us.map(|row| row[3].to_owned()).collect()
 }
 
-/// Our TCP goes with the process: nobody would answer the FINs of a server that closes later.
+/// User-space TCP ends with the process, so no stack would acknowledge the FINs of a server that
+/// closes later.
 #[test]
 fn a_client_that_ends_leaves_no_half_connection_behind() {
     let test = "a_client_that_ends_leaves_no_half_connection_behind";
@@ -185,7 +186,8 @@ fn load_tells_of_its_segments_while_it_runs() {
     assert!(!lines.is_empty() && !lines[0].contains(", 0 % of segments"), "{}", said.err);
 }
 
-/// Segment by segment: windows, resets, challenge ACKs, retransmissions, options, as a peer without TCP of its own sees them.
+/// Segment by segment: windows, resets, challenge ACKs, retransmissions and options, as a peer
+/// without TCP sees them.
 #[test]
 fn all_scenarios_of_the_segment_probe_pass() {
     let test = "all_scenarios_of_the_segment_probe_pass";
@@ -195,7 +197,7 @@ fn all_scenarios_of_the_segment_probe_pass() {
     }
     let Some(cable) = Cable::new(test, 1) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    // Its answers have to fill windows and need many segments.
+    // Its responses have to fill windows and need many segments.
     std::fs::write(folder.path().join("index.html"), noise(7, 60_000)).expect("written");
     let flags = format!(
         "--io xdp --interface {OURS} --listen {OUR_V4}:{PORT} --threads 1 --dir {}",
@@ -265,7 +267,7 @@ fn both_ends_poll_their_queues() {
     assert_eq!(common::number(&document, "/requests/answered"), 5000);
 }
 
-/// What tshark says of a capture; `None`, with a word, where there is no tshark.
+/// tshark's output for a capture; prints a line and returns `None` if there is no tshark.
 fn tshark(test: &str, capture: &Path, filter: &str) -> Option<usize> {
     let path = capture.to_str().expect("a path");
     let Ok(out) = Command::new("tshark").args(["-r", path, "-Y", filter]).output() else {
@@ -342,7 +344,8 @@ fn a_capture_on_a_full_disk_ends_and_the_run_does_not() {
     assert!(!seen["limits"].to_string().contains("cut"), "to a whole record: {}", seen["limits"]);
 }
 
-/// What the stack of a server has counted, once `key` has come to so much: it tells some times a second.
+/// The counters of a server's stack, once `key` has reached this value. The server updates them
+/// several times a second.
 fn counted(within: &Namespace, at: SocketAddr, key: &str, least: u64) -> serde_json::Value {
     for _ in 0..1000 {
         let (_, stats) = within.run(|| get(at, "/stats"));
@@ -400,9 +403,10 @@ fn connections_are_shown_as_ss_would_show_the_kernels() {
     assert_eq!((&idle["local"], &idle["state"]), (&at.to_string().into(), &"established".into()), "{page}");
     assert!(idle["srtt_us"].as_u64() > Some(0) && idle["rto_us"].as_u64() > Some(0), "{idle}");
     assert!(idle["cwnd_bytes"].as_u64() > Some(10_000) && idle["ssthresh_bytes"].is_null(), "{idle}");
-    // Whoever asks is one of them.
+    // The connection of the request itself is one of them.
     assert!(page["by_state"]["established"].as_u64() >= Some(9), "{page}");
-    // Page by page, over both threads, each is shown once. One connection asks, so that none comes or goes meanwhile.
+    // Page by page, over both threads, each is shown once. One connection asks, so that none comes
+    // or goes meanwhile.
     let mut asker = theirs.run(|| BufReader::new(connected(at)));
     let mut ask = |query: &str| -> serde_json::Value {
         write!(asker.get_mut(), "GET /stats/flows?{query} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
@@ -428,7 +432,8 @@ fn connections_are_shown_as_ss_would_show_the_kernels() {
     assert!(page["time_wait"].as_u64() > Some(0), "{page}");
 }
 
-/// RFC 1191, RFC 8201: a router on the way says that packets are too large, and they become smaller at once.
+/// RFC 1191, RFC 8201: a router reports that packets are too large, and they become smaller at
+/// once.
 #[test]
 fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {
     let test = "a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say";
@@ -456,7 +461,7 @@ fn a_path_that_is_narrow_in_the_middle_is_found_by_what_routers_say() {
     assert_eq!(common::number(&document, "/requests/answered"), 20);
 }
 
-/// RFC 2923 section 2.1: nobody says it.
+/// RFC 2923 section 2.1: no router reports it.
 #[test]
 fn a_black_hole_costs_seconds_and_not_the_connection() {
     let test = "a_black_hole_costs_seconds_and_not_the_connection";
@@ -537,13 +542,14 @@ fn what_is_missing_is_said_before_anything_happens() {
     assert_eq!(said.code, Some(2), "{said:?}");
     let said = run(&format!("load --io xdp --interface {OURS} http://10.77.0.2/"));
     assert_eq!(said.code, Some(2), "{said:?}");
-    // Nobody has that address: the target cannot be reached.
+    // No machine has that address, so the target is unreachable.
     let said = run(&format!("load --quiet --io xdp --interface {OURS} --from 10.77.0.9 http://10.77.0.99/"));
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.out.contains("ARP") || said.err.contains("ARP"), "{said:?}");
 }
 
-/// Who lacks the rights is told which ones, and what to do; a machine's usual limit of locked memory is enough for one queue.
+/// Without the capabilities, a message names those that are missing and what to do. A machine's
+/// usual limit of locked memory is enough for one queue.
 #[test]
 fn without_the_rights_nothing_happens_and_the_missing_ones_are_named() {
     let test = "without_the_rights_nothing_happens_and_the_missing_ones_are_named";
@@ -590,7 +596,8 @@ fn without_the_rights_nothing_happens_and_the_missing_ones_are_named() {
             assert!(!left.contains("xdp") && !left.contains("10.77.0.9"), "{before}: {left}");
         }
     }
-    // With them, no more, and one queue: nobody listens at the peer, which is found out by packets.
+    // With exactly these capabilities and one queue: the peer's port is closed, which shows by
+    // packets.
     cable.ours.must(&format!("ethtool -L {OURS} rx 1 tx 1"));
     let (code, said) = run(&format!("{usual} setpriv --reuid 65534 --clear-groups {granted}"), &load);
     assert_eq!(code, Some(3), "{said}");
@@ -633,7 +640,7 @@ fn syn(number: u32) -> Vec<u8> {
     packet
 }
 
-/// A hundred thousand SYNs, a few at a time so that rings on the way do not lose them.
+/// A hundred thousand SYNs, a few at a time so that rings on the path do not lose them.
 fn flood(done: &AtomicBool) {
     const SYNS: u32 = 100_000;
     let raw =
@@ -649,7 +656,8 @@ fn flood(done: &AtomicBool) {
     done.store(true, Ordering::Relaxed);
 }
 
-/// RFC 4987: what is kept of handshakes is bounded, beyond it cookies answer, and who is real gets a connection and an answer.
+/// RFC 4987: the memory of handshakes is bounded. Beyond that the server sends cookies, and a real
+/// client still gets a connection and a response.
 #[test]
 fn a_flood_of_a_hundred_thousand_syns_stops_nobody() {
     let Some(cable) = Cable::new("a_flood_of_a_hundred_thousand_syns_stops_nobody", 1) else { return };

@@ -1,4 +1,5 @@
-//! `serve --io xdp` against a peer that sends single bytes with gaps, over a real cable. Needs root.
+//! `serve --io xdp` against a peer that sends single bytes with gaps, over a real cable. Needs
+//! root.
 
 mod common;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
@@ -17,13 +18,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 const PORT: u16 = 8080;
 const A_WHILE: Duration = Duration::from_secs(20);
-/// Nobody has it: the kernel does not answer for it.
+/// An unused address: the kernel does not respond for it.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 /// 26 MB on the wire.
 const CONNECTIONS: u16 = 4000;
 const GAPS: u32 = 120;
 const FIRST_PORT: u16 = 10_000;
-/// Handshakes at once, so that rings on the way do not lose them.
+/// Handshakes at once, few enough that rings on the path do not lose them.
 const AT_ONCE: u16 = 50;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -83,7 +84,8 @@ fn segment(port: u16, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> 
     packet
 }
 
-/// Opens connections, and sends single bytes with gaps on each as soon as it is answered. How many were.
+/// Opens connections, and sends single bytes with gaps on each as soon as it is established.
+/// Returns the number established.
 fn attack() -> u16 {
     let raw = Socket::new(Domain::IPV4, Type::RAW, Some(255.into())).expect("root may");
     let to: SockAddr = SocketAddr::from((OUR_V4, 0)).into();
@@ -122,7 +124,7 @@ fn attack() -> u16 {
     answered
 }
 
-/// A request on a connection of its own, and how long its response took.
+/// Sends a request on a new connection, and returns the time until its response.
 fn get() -> Duration {
     let start = Instant::now();
     let mut stream = TcpStream::connect_timeout(&(OUR_V4, PORT).into(), A_WHILE).expect("connected");
@@ -132,7 +134,8 @@ fn get() -> Duration {
     start.elapsed()
 }
 
-/// Each byte held a block of the pool that all connections share: 1.1 GB, and then no request was read any more.
+/// Each byte held a block of the pool that all connections share: 1.1 GB, and then no request was
+/// read any more.
 #[test]
 fn single_bytes_with_gaps_silence_nobody() {
     let Some(cable) = Cable::new("single_bytes_with_gaps_silence_nobody", 1) else { return };

@@ -15,7 +15,7 @@ use past_kernel::{A_WHILE, PORT, Serving, connected};
 
 const METRICS: &str = "127.0.0.1:9090";
 
-/// What it shows once all these parts are in it.
+/// The screen, once all these parts are in it.
 fn top_with(within: &Namespace, parts: &[&str]) -> String {
     let until = Instant::now() + A_WHILE;
     loop {

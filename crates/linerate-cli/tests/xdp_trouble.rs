@@ -1,4 +1,5 @@
-//! `--io xdp` when something changes under it: processes that begin anew, hosts behind a NAT, links that go down. Needs root.
+//! `--io xdp` when something changes under it: processes that begin anew, hosts behind a NAT, links
+//! that go down. Needs root.
 
 mod common;
 #[path = "../../linerate-net/tests/namespaces/mod.rs"]
@@ -29,7 +30,7 @@ fn ten_runs(within: &Namespace, interface: &str, to: std::net::Ipv4Addr) {
         assert_eq!(said.code, Some(0), "run {run}: {}", said.err);
         assert_eq!(common::number(&document, "/requests/answered"), 8000, "run {run}");
         assert_eq!(common::number(&document, "/requests/failed"), 0, "run {run}");
-        // No connection was asked for in vain: that would have cost a second.
+        // No connection attempt was lost: that would have cost a second.
         let slowest = document["latency_us"]["from_sent"]["max"].as_f64().expect("a latency");
         assert!(slowest < 900_000.0, "run {run}: {slowest} us, {:?}: {}", begun.elapsed(), document["tcp"]);
     }
@@ -63,12 +64,12 @@ fn two_kernels_behind_one_port_of_a_nat_are_both_served() {
         return println!("not run: {test}: this kernel has no NAT");
     };
     let _serving = Serving::xdp(&cable, "");
-    // Which of the clocks is ahead nobody knows, so each comes after the other.
+    // It is unknown which of the clocks is ahead, so each comes after the other.
     for turn in 0..6 {
         let begun = Instant::now();
         let (head, _) = hosts[turn % 2].run(|| get((OUR_V4, PORT).into(), "/"));
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        // A SYN that is not taken is sent again after one second, and after two more.
+        // A SYN that is dropped is retransmitted after one second, and after two more.
         assert!(begun.elapsed() < Duration::from_secs(5), "turn {turn} took {:?}", begun.elapsed());
         // The NAT has to forget, our server must not.
         thread::sleep(Duration::from_millis(2500));
@@ -92,7 +93,8 @@ fn a_server_outlives_a_link_that_is_down_for_a_second() {
     assert!(cable.theirs.run(|| get(AT, "/")).0.starts_with("HTTP/1.1 200"));
 }
 
-/// `load` from this address while its link goes down for a second, and `meanwhile` is done when it is up again.
+/// `load` from this address while its link goes down for a second, and `meanwhile` is done when it
+/// is up again.
 fn load_over_a_break(cable: &Cable, from: &str, to: &str, meanwhile: impl FnOnce()) {
     let flags = format!(
         "--io xdp --interface {OURS} --from {from} -t 1 -c 10 -r 500 -d 4s http://{to}:{PORT}/bytes/600"
@@ -120,7 +122,7 @@ fn load_goes_on_when_its_link_comes_back() {
     let Some(cable) = Cable::new("load_goes_on_when_its_link_comes_back", 1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen {THEIR_V4}:{PORT} --threads 1"));
     load_over_a_break(&cable, "10.77.0.9", &THEIR_V4.to_string(), || {
-        // An address that somebody takes away is given again.
+        // The run adds an address again that another program removes.
         cable.ours.must(&format!("ip address del 10.77.0.9/32 dev {OURS}"));
         has_address(&cable, "10.77.0.9");
     });
@@ -131,7 +133,7 @@ fn load_goes_on_when_its_link_comes_back() {
 fn load_by_ipv6_goes_on_when_its_link_comes_back() {
     let Some(cable) = Cable::new("load_by_ipv6_goes_on_when_its_link_comes_back", 1) else { return };
     let _kernels = Serving::start(&cable.theirs, &format!("--listen [{THEIR_V6}]:{PORT} --threads 1"));
-    // NDP works as soon as the link-local addresses have been found to be nobody else's.
+    // NDP works as soon as duplicate address detection has confirmed the link-local addresses.
     for (end, name) in [(&cable.ours, OURS), (&cable.theirs, THEIRS)] {
         let until = Instant::now() + A_WHILE;
         loop {
@@ -213,12 +215,13 @@ fn changes_of_the_interface_are_followed() {
     serving.says(&format!("the hardware address of {OURS} has changed"));
     cable.theirs.must(&format!("ip neighbour flush dev {THEIRS}"));
     assert_eq!(cable.theirs.run(|| get(AT, "/bytes/1000000")).1.len(), 1_000_000);
-    // An address of its own that is gone is the operator's doing, and said.
+    // If the operator removes linerate's own address, that is reported.
     cable.ours.must(&format!("ip address del {OUR_V4}/24 dev {OURS}"));
     serving.says(&format!("{OURS} has lost the address {OUR_V4}"));
 }
 
-/// A kernel on this machine leaves checksums to a card that is not there, over a macvlan as over a veth.
+/// A kernel on this machine leaves checksums to a card that is not there, over a macvlan as over a
+/// veth.
 #[test]
 fn a_macvlan_works_for_server_and_client() {
     let Some(cable) = Cable::new("a_macvlan_works_for_server_and_client", 1) else { return };
@@ -250,7 +253,8 @@ fn the_target_is_no_source() {
     assert!(begun.elapsed() < Duration::from_secs(2), "before anything is looked for");
 }
 
-/// The kernel needs a moment to take the program and the queue from a process that was killed; nothing else is waited for.
+/// The kernel needs a moment to detach the program and the queue from a killed process; the test
+/// waits for nothing else.
 #[test]
 fn after_a_kill_a_new_server_answers_soon() {
     let Some(cable) = Cable::new("after_a_kill_a_new_server_answers_soon", 1) else { return };

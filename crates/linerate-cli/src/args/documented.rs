@@ -50,7 +50,7 @@ fn commands(text: &str) -> Vec<String> {
 
 /// Why the command is not taken, if so.
 fn refused(command: &str) -> Option<String> {
-    // A note behind it, another program, a job in the background.
+    // Drops a note behind the command, a pipe to another program, and a trailing `&`.
     let mut plain = command.split("  #").next().unwrap_or_default().split(" | ").next().unwrap_or_default();
     plain = plain.split(" > ").next().unwrap_or_default().trim_end_matches([' ', '&', '\\']);
     let words = match shell_words::split(plain) {
@@ -93,7 +93,7 @@ fn examples_in_the_help_are_taken() {
         let Some(text) = command.get_after_long_help() else { continue };
         for line in text.to_string().lines().filter_map(|l| l.strip_prefix("  linerate ")) {
             count += 1;
-            // What an example is for stands behind it, or it goes on in the next line.
+            // The purpose follows after two spaces; a long example continues on the next line.
             let example = line.split("  ").next().unwrap_or_default();
             assert_eq!(refused(&format!("linerate {example}")), None, "{example}");
         }

@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What wrk, wrk2, hey, ab, k6, oha and vegeta call it, and how it is said here.
+/// Flags of wrk, wrk2, hey, ab, k6, oha and vegeta, and what to write here instead.
 const FLAGS: [(&str, &str); 17] = [
     ("-z", "the duration is -d TIME here"),
     ("-R", "the rate is --rate R here"),

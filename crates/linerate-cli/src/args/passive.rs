@@ -35,7 +35,7 @@ pub(crate) struct PassiveArgs {
 }
 
 impl PassiveArgs {
-    /// What makes sense for packets alone.
+    /// Refuses flags that only make sense for packets.
     pub(crate) fn refuse_beside_url(&self) -> Result<(), &'static str> {
         if self.port.is_some() || self.interface.is_some() {
             return Err(
@@ -45,7 +45,7 @@ impl PassiveArgs {
         Ok(())
     }
 
-    /// The URL that stood behind a `--capture` without a word of its own.
+    /// The URL that followed a `--capture` without a value.
     pub(crate) fn take_url(&mut self) -> Option<String> {
         let url = match self.capture.take() {
             Some(CaptureWhen::Then(url)) => url,

@@ -94,7 +94,7 @@ impl TlsFlags {
             None => (file.cert, file.key),
         };
         TlsFlags {
-            // What says whom to trust is taken from one of them.
+            // A trust setting of the command line replaces the file's contrary one.
             cacert: self.cacert.clone().or(file.cacert.filter(|_| !self.insecure)),
             insecure: self.insecure || (file.insecure == Some(true) && self.cacert.is_none()),
             cert,
@@ -106,7 +106,7 @@ impl TlsFlags {
         }
     }
 
-    /// What the flags mean for a URL; `None`: it is plain HTTP.
+    /// The meaning of the flags for a URL; `None`: it is plain HTTP.
     pub(crate) fn towards(&self, url: &Url) -> Result<Option<Tls>, Fault> {
         if !url.is_https() {
             return match self.given() {

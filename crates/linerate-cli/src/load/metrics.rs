@@ -1,4 +1,5 @@
-//! `--metrics`: a run for Prometheus, and for `linerate top`, from a thread that sends nothing itself.
+//! `--metrics`: serves a run to Prometheus and `linerate top`, from a thread that sends no
+//! requests.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -21,13 +22,16 @@ use super::capture::Counted;
 use crate::fault::{Fault, said};
 use crate::serve::cannot_listen;
 
-/// How long a scrape is waited for at the end. Reason: it is small; the results are what the user waits for.
+/// How long a scrape is waited for at the end. Reason: it is small; the results are what the user
+/// waits for.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Sockets of this machine that are looked through for those of the run. Reason: the kernel lists so many in some hundredths of a second.
+/// Sockets of this machine that are looked through for those of the run. Reason: the kernel lists
+/// so many in some hundredths of a second.
 const SOCKETS_LISTED: usize = 20_000;
 /// Connections told. Reason: a screen, or two.
 const FLOWS: usize = 100;
-/// How long the sending threads may take to show their connections. Reason: they look through them a thirtieth of a second apart.
+/// How long the sending threads may take to show their connections. Reason: they look through them
+/// a thirtieth of a second apart.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Ends of the buckets of latencies, nanoseconds: those of a server's durations, and one below.
 const BUCKETS: [u64; 17] = [
@@ -50,13 +54,13 @@ const BUCKETS: [u64; 17] = [
     10_000_000_000,
 ];
 
-/// The address answers from now on; what it tells begins with the run.
+/// The address responds from now on. Its figures begin with the run.
 pub(super) struct Serving {
     _server: Handle,
     run: Arc<OnceLock<Run>>,
 }
 
-/// What tells of the run.
+/// Sources of the run's figures.
 type Run = (Watcher, Option<Counted>);
 
 /// Listens at `at`, and says where.
@@ -158,7 +162,7 @@ impl Told {
 }
 
 fn json(document: &impl Serialize) -> Response {
-    // There are no maps in them but those with text for keys.
+    // Serialisation fails only for maps whose keys are not text, and these have none.
     serde_json::to_string(document).map_or_else(|_| Response::status(500), Response::json)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fault::{Fault, said};
 
-/// Where results for machines go.
+/// The destination of results for machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sink {
     Stdout,

@@ -1,4 +1,4 @@
-//! `--save-responses DIR`: responses as files of their own, in a folder that has nothing else.
+//! `--save-responses DIR`: one file per response, in a folder that contains nothing else.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -86,7 +86,7 @@ mod tests {
         let all: Vec<_> = (0..500).rev().map(|i| saved(i, i % 2 == 0, "r")).collect();
         write(folder.path(), &all).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2 * RESPONSES as usize);
-        // A second time nothing is written over.
+        // A second run overwrites no file.
         assert!(write(folder.path(), &all).is_err());
         assert!(prepare(folder.path()).is_err());
         assert!(prepare(&folder.path().join("a/b")).is_err());

@@ -20,18 +20,19 @@ use crate::terminal;
 
 /// How often the picture is drawn: the eye follows, and the machine that is measured is left alone.
 const FRAME: Duration = Duration::from_millis(200);
-/// How often a line is printed where nothing can be redrawn.
+/// Time between two lines if the output cannot be redrawn.
 const LINE: Duration = Duration::from_secs(1);
-/// How often it is held against what would end it.
+/// How often the conditions that end the run are checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest sleep between two looks at whether the run has ended.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A signal this soon behind the first is the same one. Reason: `timeout` signals its child and then its group, microseconds apart;
-/// nobody presses Ctrl-C twice so fast.
+/// A second signal within this time counts as the same one. Reason: `timeout` signals its child and
+/// then its group, microseconds apart; people cannot press Ctrl-C twice so fast.
 const SAME_SIGNAL: Duration = Duration::from_millis(100);
 
-/// Raised by the first Ctrl-C, SIGTERM or SIGHUP (the terminal is gone); a second one ends the process at once.
+/// Set by the first Ctrl-C, SIGTERM or SIGHUP (the terminal was closed). A second signal ends the
+/// process at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -62,14 +63,14 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether the user asked for the end.
+    /// Whether the user asked to stop.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Whether this process was started with a signal ignored, as `nohup` does with SIGHUP: then it stays so. `status` is
-/// `/proc/self/status`.
+/// Whether this process was started with a signal ignored, as `nohup` does with SIGHUP: then it
+/// stays so. `status` is `/proc/self/status`.
 fn is_ignored(signal: i32, status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

@@ -15,7 +15,8 @@ use crate::explain::progress;
 use crate::fault::Fault;
 use crate::{environment, terminal};
 
-/// Calls the slowest request again, alone, and prints what was found; `None` when there was nothing to look at or no way to.
+/// Calls the slowest request again, alone, and prints the diagnosis; `None` if there was no such
+/// request or it cannot be called.
 pub(super) fn explain(
     plan: &Plan,
     outcome: &Outcome,
@@ -64,7 +65,7 @@ pub(super) fn explain(
     }
 }
 
-/// The answer that took longest, of those kept.
+/// The slowest of the responses that were kept.
 fn worst(outcome: &Outcome) -> Option<&Sample> {
     let latency = |s: &Sample| s.latency_us.unwrap_or(-1.0);
     outcome.samples.iter().filter(|s| s.latency_us.is_some()).max_by(|a, b| latency(a).total_cmp(&latency(b)))
@@ -113,7 +114,7 @@ fn command(spec: &RequestSpec, authority: &str) -> String {
         }
     }
     if !spec.body.is_empty() {
-        // What is no text is in a file of the plan.
+        // A body that is not text comes from a file of the plan.
         let bytes: Vec<u8> = spec.body.parts().iter().flat_map(|p| p.bytes.iter().copied()).collect();
         add("--body", String::from_utf8(bytes).unwrap_or_else(|_| "@FILE".to_owned()));
     }

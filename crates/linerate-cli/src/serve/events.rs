@@ -1,4 +1,4 @@
-//! What the library reports while it serves, as lines on standard error.
+//! Prints the library's events as lines on standard error.
 
 use std::fmt::{self, Write};
 
@@ -13,7 +13,7 @@ struct Printer;
 
 /// From now on the library's events are printed.
 pub(super) fn print() {
-    // It can only be set already, and then somebody hears them.
+    // This fails only if a subscriber is already set, and then that one gets the events.
     let _ = tracing::subscriber::set_global_default(Printer);
 }
 

@@ -8,7 +8,7 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, initgroups, seteuid, 
 use super::ServeArgs;
 use crate::fault::Fault;
 
-/// Who that is.
+/// The user and group to serve as.
 #[derive(Debug)]
 pub(super) struct Identity {
     name: CString,
@@ -19,7 +19,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// What `--user` and `--group` mean on this machine.
+    /// Looks up `--user` and `--group` on this machine.
     pub(super) fn of(args: &ServeArgs) -> Result<Option<Identity>, Fault> {
         let Some(name) = &args.user else {
             return match &args.group {
@@ -64,7 +64,7 @@ impl Identity {
             .and_then(|()| setgid(self.gid))
             .and_then(|()| setuid(self.uid))
             .map_err(|e| failed(e.desc()))?;
-        // A kernel or a container with rules of its own may have kept the way back open.
+        // A kernel or a container with its own rules may still allow the way back to root.
         if !self.uid.is_root() && seteuid(Uid::from_raw(0)).is_ok() {
             return Err(failed("the process can still become root"));
         }

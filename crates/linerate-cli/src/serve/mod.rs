@@ -1,5 +1,5 @@
-//! `linerate serve`: what was typed and what the configuration file says, the servers it means, and the signals that end them or
-//! make them read it again.
+//! `linerate serve`: what was typed and what the configuration file says, the servers it means, and
+//! the signals that end them or make them read it again.
 
 mod args;
 mod config;
@@ -30,18 +30,21 @@ use self::tls::TlsArgs;
 use crate::fault::{Exit, Fault};
 use crate::load::output::can_be_written;
 
-/// A signal so soon behind the first is the same end, told twice. Reason: `timeout` signals its child and then its group, terminals
-/// the group and those in it who pass it on; a drain that stops for that loses what it is for.
+/// A signal so soon behind the first is the same end, told twice. Reason: `timeout` signals its
+/// child and then its group, terminals the group and those in it who pass it on; a drain that stops
+/// for that loses what it is for.
 const TOLD_TWICE: Duration = Duration::from_millis(250);
 
 /// Runs the command until a signal ends it.
 pub(crate) fn run(typed: &ServeArgs) -> Result<Exit, Fault> {
-    // Before anything is opened: the first descriptors are the service manager's, if it has passed some.
+    // Before anything is opened: the first descriptors are the service manager's, if it has passed
+    // some.
     let sockets = ListeningSocket::inherited()
         .map_err(|e| Fault::input(format!("the sockets that were passed cannot be listened on: {e}")))?;
     let typed = &ServeArgs { sockets, ..typed.clone() };
     events::print();
-    // Before the signals are taken over: a pipe is waited for as long as its writer is at work, and Ctrl-C must end that.
+    // Before the signals are taken over: a pipe is waited for as long as its writer is at work, and
+    // Ctrl-C must end that.
     let args = settled(typed)?;
     let prepared = Prepared::new(&args)?;
     if args.check_config {
@@ -219,7 +222,8 @@ fn well(
                 running.reopen_log();
                 continue;
             }
-            // Elsewhere it begins an upgrade, which is another process beside this one here (--share-port).
+            // Elsewhere it begins an upgrade, which is another process beside this one here
+            // (--share-port).
             SIGUSR2 => continue,
             SIGHUP if !terminal.is_gone() => {}
             _ => break,
@@ -321,7 +325,8 @@ fn is_end(signal: i32) -> bool {
     matches!(signal, SIGTERM | SIGINT | SIGQUIT)
 }
 
-/// Where it was started by hand, perhaps: a window that is closed says SIGHUP too, and there it means the end.
+/// Where it was started by hand, perhaps: a window that is closed says SIGHUP too, and there it
+/// means the end.
 struct Terminal {
     was_there: bool,
 }

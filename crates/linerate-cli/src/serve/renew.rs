@@ -10,7 +10,8 @@ use super::say;
 use super::tls::Tls;
 use crate::fault::Fault;
 
-/// How often files are looked at. A change is read once two looks agree: a certificate and its key are written one after the other.
+/// How often files are looked at. A change is read once two looks agree: a certificate and its key
+/// are written one after the other.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What tells one content of a file from the next: where it is, how long, and when it was written.
@@ -123,7 +124,8 @@ mod tests {
     use crate::serve::{ServeArgs, args};
 
     fn write(folder: &std::path::Path, name: &str, bytes: &[u8]) {
-        // As tools do it: beside it, then in its place. A new inode is seen however coarse the file's time is.
+        // As tools do it: beside it, then in its place. A new inode is seen however coarse the
+        // file's time is.
         std::fs::write(folder.join("new"), bytes).expect("written");
         std::fs::rename(folder.join("new"), folder.join(name)).expect("renamed");
     }

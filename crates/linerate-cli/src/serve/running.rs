@@ -25,10 +25,11 @@ use crate::fault::{Fault, said};
 
 const DEMO_ROUTES: &str = "/, /bytes/N, /delay/MS, /block/MS, /echo, /upper, /status/CODE, /stream/N, /stats";
 
-/// How long the end waits for the last lines of the access log beyond --drain. Reason: a disk that stands still must not hold it for
-/// ever.
+/// How long the end waits for the last lines of the access log beyond --drain. Reason: a disk that
+/// stands still must not hold it for ever.
 const LOG_PATIENCE: Duration = Duration::from_millis(500);
-/// How long scrapes of the metrics are waited for at the end. Reason: they are small, and come again.
+/// How long scrapes of the metrics are waited for at the end. Reason: they are small, and come
+/// again.
 const METRICS_DRAIN: Duration = Duration::from_millis(250);
 
 /// The server and what it was told.
@@ -42,7 +43,8 @@ pub(super) struct Running {
     tls: Arc<Mutex<Shown>>,
 }
 
-/// What flags and file name, looked at and opened: `--check-config` ends with it, and a server begins with it.
+/// What flags and file name, looked at and opened: `--check-config` ends with it, and a server
+/// begins with it.
 pub(super) struct Prepared {
     identity: Option<Identity>,
     sites: Sites,

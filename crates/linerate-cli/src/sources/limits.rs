@@ -1,27 +1,32 @@
 //! Limits of sources, with their reasons.
 
-/// Bytes of a HAR. Reason: they hold whole answers, so they get large; beyond this it is the wrong file.
+/// Bytes of a HAR. Reason: a HAR contains whole responses, so it gets large; a larger file is the
+/// wrong one.
 pub(super) const MAX_HAR_BYTES: u64 = 512 << 20;
 
 /// Bytes of an OpenAPI description. Reason: the largest public ones have about 15 MiB.
 pub(super) const MAX_OPENAPI_BYTES: u64 = 64 << 20;
 
-/// Bytes of a line in a log. Reason: servers cut request lines off at 8 KiB or so; a longer line is no log line.
+/// Bytes of a line in a log. Reason: servers cut request lines off at about 8 KiB; a longer line is
+/// not a log line.
 pub(super) const MAX_LOG_LINE: usize = 64 << 10;
 
-/// Requests taken from a log. Reason: each costs twelve bytes of memory, and the time of its reading.
+/// Requests taken from a log. Reason: each costs twelve bytes of memory, and the time of its
+/// reading.
 pub(super) const MAX_LOG_REQUESTS: usize = 10_000_000;
 
-/// Names that a log's requests are grouped under. Reason: a report with more lines is read by nobody.
+/// Names that a log's requests are grouped under. Reason: a report with more lines is unreadable.
 pub(super) const MAX_LOG_NAMES: usize = 24;
 
 /// Things named in a note before "and N more".
 pub(super) const LISTED: usize = 12;
 
-/// References followed, and schemas nested, in an OpenAPI description. Reason: they may refer to themselves.
+/// References followed, and schemas nested, in an OpenAPI description. Reason: they may refer to
+/// themselves.
 pub(super) const MAX_SCHEMA_DEPTH: usize = 24;
 
-/// Depth down to which properties that are not required are made. Reason: deeper ones double the size with each level.
+/// Depth down to which properties that are not required are made. Reason: deeper ones double the
+/// size with each level.
 pub(super) const OPTIONAL_DEPTH: usize = 3;
 
 /// Schemas looked at for one value. Reason: nested choices multiply.

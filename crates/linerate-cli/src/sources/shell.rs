@@ -1,4 +1,5 @@
-//! A shell command as words: what POSIX quoting and bash's `$'...'` mean, and a clear no to what only a shell can fill in.
+//! A shell command as words: what POSIX quoting and bash's `$'...'` mean, and a clear no to what
+//! only a shell can fill in.
 
 use linerate_load::plan::units::quoted;
 
@@ -9,7 +10,8 @@ pub(super) fn words(command: &str) -> Result<(Vec<String>, Option<String>), Stri
     Ok((words, rest))
 }
 
-/// The command with `$'...'` and `$"..."` in quotes that POSIX knows, up to the first operator, and what begins there.
+/// The command with `$'...'` and `$"..."` in quotes that POSIX knows, up to the first operator, and
+/// what begins there.
 fn plain(command: &str) -> Result<(String, Option<String>), String> {
     let mut out = String::with_capacity(command.len());
     let mut chars = command.char_indices().peekable();
@@ -50,7 +52,8 @@ fn plain(command: &str) -> Result<(String, Option<String>), String> {
 
 type Chars<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-/// What stands before an operator; a file descriptor's number directly before a redirection belongs to it.
+/// The word before an operator. A file descriptor's number directly before a redirection belongs to
+/// it.
 fn cut(command: &str, mut out: String, at: usize) -> (String, Option<String>) {
     let redirects = command[at..].starts_with(['<', '>']);
     let digits = out.bytes().rev().take_while(u8::is_ascii_digit).count();
@@ -61,7 +64,7 @@ fn cut(command: &str, mut out: String, at: usize) -> (String, Option<String>) {
     (out, Some(command[at..].trim().to_owned()))
 }
 
-/// Up to the closing quote, as it is.
+/// Reads literally up to the closing quote.
 fn double_quoted(command: &str, chars: &mut Chars<'_>, out: &mut String) -> Result<(), String> {
     out.push('"');
     while let Some((at, c)) = chars.next() {

@@ -1,4 +1,4 @@
-//! What holds for every source: whatever it reads, its requests can be sent as they are.
+//! Holds for every source: the requests that it reads can be sent unchanged.
 
 use linerate_http::client::{RequestSpec, Template, Values};
 use proptest::prelude::*;
@@ -130,7 +130,8 @@ proptest! {
         let command = format!("curl -g {} -H {} --data-raw {}", quoted(&format!("http://h/{path}")), quoted(&field), quoted(&body));
         if let Ok(source) = curl::parse(&command) {
             for request in &source.requests {
-                // Slots are meant to be typed; only what is no slot is wrong.
+                // Users type slots on purpose; only text that looks like a slot and is not one is
+                // an error.
                 if let Err(why) = compiled(request) {
                     prop_assert!(why.contains("slot"), "{}", why);
                 }

@@ -39,7 +39,7 @@ impl Serving {
             lines.read_line(&mut said).expect("words");
             assert!(said.len() > before, "it ended: {said}");
         }
-        // What it says later must not find the pipe closed.
+        // Keeps the pipe open for later output.
         let later = Arc::new(Mutex::new(String::new()));
         let heard = Arc::clone(&later);
         thread::spawn(move || {

@@ -15,9 +15,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Server {
     child: Child,
     lines: Mutex<Receiver<String>>,
-    /// What it says that it answers with, which is no line of the others.
+    /// Lines that say with what it responds, kept apart from all other lines.
     answering: Arc<Mutex<Vec<String>>>,
-    /// Where it listens first.
+    /// The first address that it listens at.
     pub(crate) address: String,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         plain.unwrap_or(place).to_owned()
     }
 
-    /// The first line of what it answers with.
+    /// The status line of its response.
     pub(crate) fn answering(&self) -> String {
         let begin = std::time::Instant::now();
         loop {
@@ -94,7 +94,7 @@ impl Server {
         connect(&self.address)
     }
 
-    /// The answer to a request on a connection of its own.
+    /// The response to a request on a new connection.
     pub(crate) fn get(&self, path: &str) -> String {
         get(&self.address, path)
     }
@@ -137,7 +137,7 @@ pub(crate) fn get(to: &str, path: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Whether io_uring can be had here; said when not.
+/// Whether io_uring is available here; prints a line if not.
 pub(crate) fn transports() -> Vec<&'static str> {
     match linerate_net::uring::Uring::new() {
         Ok(_) => vec!["epoll", "uring"],

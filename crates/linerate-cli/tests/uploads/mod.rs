@@ -26,7 +26,8 @@ impl Upload {
 /// Requests in the order in which they were whole.
 pub(crate) type Uploads = Arc<Mutex<Vec<Upload>>>;
 
-/// Answers each request with 200 when it is whole; of the bodies it keeps `keep` bytes, and their lengths in a field `Got`.
+/// Answers each request with 200 when it is whole; of the bodies it keeps `keep` bytes, and their
+/// lengths in a field `Got`.
 pub(crate) fn server(keep: usize) -> (SocketAddr, Uploads) {
     let uploads = Uploads::default();
     let kept = Arc::clone(&uploads);

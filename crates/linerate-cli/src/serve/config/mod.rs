@@ -1,5 +1,5 @@
-//! The configuration file: TOML with the words of the flags. Each value is read as the flag's would be; what can't be points
-//! at its line and column.
+//! The configuration file: TOML with the words of the flags. Each value is read as the flag's would
+//! be; what can't be points at its line and column.
 
 mod site;
 

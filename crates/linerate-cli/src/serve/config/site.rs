@@ -16,10 +16,12 @@ use super::super::tls::TlsArgs;
 use super::{WHOLE, beside, directory, value, values};
 use crate::fault::said;
 
-/// Most listeners of a file. Reason: each thread has a socket for each address, and compares a request's with all.
+/// Most listeners of a file. Reason: each thread has a socket for each address, and compares a
+/// request's with all.
 const LISTENERS: usize = 64;
 
-/// Largest file of users. Reason: it is read into memory, and the most users that are taken have 400 bytes each.
+/// Largest file of users. Reason: it is read into memory, and the most users that are taken have
+/// 400 bytes each.
 const USERS_BYTES: u64 = 4 << 20;
 
 const ROUTE: Keys = Keys {

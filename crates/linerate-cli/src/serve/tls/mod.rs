@@ -1,4 +1,5 @@
-//! How the addresses of a server speak TLS: what flags and file say of it, and the certificates that are read for that.
+//! How the addresses of a server speak TLS: what flags and file say of it, and the certificates
+//! that are read for that.
 
 use std::path::{Path, PathBuf};
 
@@ -129,7 +130,8 @@ impl PlaceTls {
         Ok(PlaceTls { tls: material.build()?, material, source })
     }
 
-    /// Shows what was read. Where the same clients are asked for certificates as before, sessions are resumed still.
+    /// Shows what was read. Where the same clients are asked for certificates as before, sessions
+    /// are resumed still.
     fn take(&mut self, material: Material) -> Result<(), Fault> {
         if material.client_roots == self.material.client_roots {
             self.tls.replace(&material.usual.identity, &material.identities());
@@ -204,8 +206,8 @@ impl Tls {
         Ok(())
     }
 
-    /// Where requests by plain HTTP are redirected to: the first port that speaks HTTPS. `addresses`: those of
-    /// [`ServeArgs::addresses`], with their ports.
+    /// Where requests by plain HTTP are redirected to: the first port that speaks HTTPS.
+    /// `addresses`: those of [`ServeArgs::addresses`], with their ports.
     pub(super) fn https_port(&self, addresses: &[Address]) -> Option<u16> {
         let mut all = addresses.iter().zip(&self.at).filter(|(_, at)| at.tls.is_some());
         all.find_map(|(address, _)| address.tcp()).map(|at| at.port())
@@ -246,8 +248,8 @@ impl Tls {
         (speaks(self) && !speaks(before)) || self.at.iter().enumerate().any(changes)
     }
 
-    /// These take the place of `before`, for the connections to come. Sessions are resumed where the same clients are asked for
-    /// certificates.
+    /// These take the place of `before`, for the connections to come. Sessions are resumed where
+    /// the same clients are asked for certificates.
     pub(super) fn succeed(&mut self, before: &mut Tls) -> Result<(), Fault> {
         for i in 0..self.at.len() {
             if let Some(At { tls: Some(cell), .. }) = self.known(i, before) {

@@ -45,7 +45,7 @@ impl Document {
         self.root.get(key)
     }
 
-    /// What a value refers to, or the value itself when it is no reference.
+    /// The target of a reference, or the value itself if it is not a reference.
     pub(super) fn resolve<'a>(&'a self, value: &'a Value) -> Result<&'a Value, String> {
         let mut value = value;
         for _ in 0..MAX_SCHEMA_DEPTH {

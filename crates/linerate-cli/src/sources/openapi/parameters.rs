@@ -18,7 +18,8 @@ pub(super) struct Parts {
     cookies: Vec<String>,
 }
 
-/// The parameters of an operation and, unless it has its own of the same name and place, of its path.
+/// The parameters of an operation and, unless it has its own of the same name and place, of its
+/// path.
 pub(super) fn of<'a>(
     document: &'a Document,
     item: &'a Value,
@@ -104,7 +105,7 @@ impl Parts {
     }
 }
 
-/// Where schema and examples stand: in the parameter, or in its only media type.
+/// The object that contains schema and examples: the parameter, or its only media type.
 fn described(parameter: &Value) -> &Value {
     let content = parameter.get("content").and_then(Value::as_mapping);
     content.and_then(|c| c.values().next()).unwrap_or(parameter)
@@ -116,7 +117,7 @@ struct Style {
     name: String,
     explode: bool,
     allow_reserved: bool,
-    /// Written as JSON, since `content` says so.
+    /// Written as JSON, because `content` declares it.
     json: bool,
 }
 

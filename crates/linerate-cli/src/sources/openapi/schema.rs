@@ -1,4 +1,5 @@
-//! A value that fits a schema: the example, default or first choice it gives, or one made from its type.
+//! A value that fits a schema: the example, default or first choice it gives, or one made from its
+//! type.
 
 use linerate_load::plan::units::quoted;
 use serde_json::{Map, Number, Value as Json};
@@ -134,7 +135,7 @@ fn within(name: &str, why: String) -> String {
     if why == ENDLESS { why } else { format!("{name}: {why}") }
 }
 
-/// What the schema itself gives.
+/// A value that the schema itself contains.
 fn given(schema: &Value) -> Option<&Value> {
     let first = |key: &str| schema.get(key).and_then(Value::as_sequence).and_then(|s| s.first());
     schema

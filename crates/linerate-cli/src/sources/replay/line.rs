@@ -1,6 +1,6 @@
 //! A line of an access log.
 
-/// What a line tells.
+/// The contents of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// Seconds since 1970, UTC.
@@ -16,7 +16,8 @@ pub(super) struct Line {
 pub(super) enum Unusable {
     /// It is not in the format.
     Format,
-    /// It is, but what it logs is no request for a path: a TLS handshake, a proxy's CONNECT, `OPTIONS *`.
+    /// It is a log line, but logs something other than a request for a path: a TLS handshake, a
+    /// proxy's CONNECT, `OPTIONS *`.
     Request(String),
 }
 
@@ -39,7 +40,8 @@ pub(super) fn parse(line: &str) -> Result<Line, Unusable> {
     let unusable = || Unusable::Request(request.to_owned());
     let mut words = request.splitn(2, ' ');
     let (method, rest) = words.next().zip(words.next()).ok_or_else(unusable)?;
-    // A space may stand in the target of a broken client; the protocol is the last word, or missing (HTTP/0.9).
+    // A space may stand in the target of a broken client; the protocol is the last word, or missing
+    // (HTTP/0.9).
     let target = match rest.rsplit_once(' ') {
         Some((target, protocol)) if protocol.starts_with("HTTP/") => target,
         _ => rest,
@@ -52,8 +54,9 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'-' || b == b'_')
 }
 
-/// A line of the JSON log of `linerate serve`: `{"time":784111777,...,"status":200,...,"method":"GET","target":"/",...}`. What was
-/// refused has `request` instead of `method` and `target`.
+/// A line of the JSON log of `linerate serve`:
+/// `{"time":784111777,...,"status":200,...,"method":"GET","target":"/",...}`. A refused request has
+/// `request` instead of `method` and `target`.
 fn parse_json(line: &str) -> Result<Line, Unusable> {
     #[derive(serde::Deserialize)]
     struct Logged {
@@ -74,7 +77,7 @@ fn parse_json(line: &str) -> Result<Line, Unusable> {
     }
 }
 
-/// Where the quote ends, past quotes that the log escaped.
+/// The end of the quote, past quotes that the log escaped.
 fn end_of_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|b| {
@@ -154,11 +157,12 @@ fn parse_time(text: &str) -> Option<i64> {
     ended.then(|| days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset)
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar, counted in years that begin in March, so that a leap day is the last.
+/// Days from 1970-01-01 in the Gregorian calendar, counted in years that begin in March, so that a
+/// leap day is the last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // (153 m + 2) / 5: days before month m, of 31 and 30 in turns of five months.
+    // (153 m + 2) / 5: days before month m. Months have 31 and 30 days in turn, in groups of five.
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     year * 365 + leap_days + day_of_year - 719_468
 }

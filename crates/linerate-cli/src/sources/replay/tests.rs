@@ -1,4 +1,4 @@
-//! Logs: what is sent again, when, and what is said of the rest.
+//! Logs: which requests are replayed and when, and the report about the other lines.
 
 use super::*;
 
