@@ -5,18 +5,25 @@
 pub(crate) struct Lexed {
     /// The source with every character of comments, strings and characters replaced by a space; lines stay lines.
     pub(crate) code: String,
-    /// `//` comments that document nothing: line from 1 and text.
+    /// Plain `//` comments (not `///` or `//!`): line from 1 and text.
     pub(crate) comments: Vec<(usize, String)>,
+    /// All line comments, doc comments too: line from 1 and text.
+    pub(crate) prose: Vec<(usize, String)>,
 }
 
 /// Takes a source file apart.
 pub(crate) fn lex(source: &str) -> Lexed {
-    let mut l =
-        Lexer { rest: source, line: 1, code: String::with_capacity(source.len()), comments: Vec::new() };
+    let mut l = Lexer {
+        rest: source,
+        line: 1,
+        code: String::with_capacity(source.len()),
+        comments: Vec::new(),
+        prose: Vec::new(),
+    };
     while !l.rest.is_empty() {
         l.step();
     }
-    Lexed { code: l.code, comments: l.comments }
+    Lexed { code: l.code, comments: l.comments, prose: l.prose }
 }
 
 struct Lexer<'a> {
@@ -24,6 +31,7 @@ struct Lexer<'a> {
     line: usize,
     code: String,
     comments: Vec<(usize, String)>,
+    prose: Vec<(usize, String)>,
 }
 
 impl Lexer<'_> {
@@ -32,6 +40,7 @@ impl Lexer<'_> {
         if self.rest.starts_with("//") {
             let end = self.rest.find('\n').unwrap_or(self.rest.len());
             let text = &self.rest[..end];
+            self.prose.push((self.line, text.trim_start_matches(['/', '!']).trim().to_owned()));
             if !text.starts_with("///") && !text.starts_with("//!") {
                 self.comments.push((self.line, text[2..].trim().to_owned()));
             }
@@ -144,6 +153,8 @@ mod tests {
 
     #[test]
     fn documentation_is_no_comment() {
-        assert!(lex("/// a\n//! b\nfn f() {}").comments.is_empty());
+        let l = lex("/// a\n//! b\nfn f() {} // c");
+        assert_eq!(l.comments, [(3, "c".to_owned())]);
+        assert_eq!(l.prose, [(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())]);
     }
 }

@@ -1,7 +1,8 @@
-//! What every text file is held to: words, links, and the files that must be there.
+//! Rules for every text file: words, links, and required files.
 
 use std::path::Path;
 
+use super::lexer::lex;
 use super::{File, Finding};
 
 /// Words that say "not finished". Put together here so that this file may name them.
@@ -13,6 +14,21 @@ const MACHINE: [&str; 4] =
 
 /// Words at which a new reader would wonder: paths in backticks that begin so must exist.
 const OUR_FOLDERS: [&str; 7] = ["crates/", "xtask/", "docs/", "bench/", "fuzz/", ".ci/", ".github/"];
+
+/// Phrases to avoid in Markdown and comments, in lower case, each with its replacement.
+const WORDS: [(&str, &str); 11] = [
+    ("a tenth or two", "10-20 %"),
+    ("the last tenth", "the last 10 %"),
+    ("there is that which", "some"),
+    ("going on with", "continuing"),
+    ("were told", "got"),
+    ("may be had", "is available"),
+    ("whatsoever", "at all"),
+    ("whosoever", "the caller, the client, the server"),
+    ("used connection", "reused connection"),
+    ("out of descriptors", "out of file descriptors"),
+    ("hold against", "compare with"),
+];
 
 /// Checks one file.
 pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
@@ -37,6 +53,50 @@ pub(crate) fn check(f: &File, root: &Path, found: &mut Vec<Finding>) {
             links(f, i + 1, line, root, found);
         }
     }
+    words(f, found);
+}
+
+/// Names phrases of [`WORDS`], also across the end of a line.
+fn words(f: &File, found: &mut Vec<Finding>) {
+    let prose = prose(f);
+    for (i, (number, line)) in prose.iter().enumerate() {
+        let next = prose.get(i + 1).filter(|(n, _)| *n == number + 1).map_or("", |(_, l)| l);
+        let both = format!("{line} {next}");
+        for (phrase, better) in WORDS {
+            let begins_here = |at: &usize| *at < line.len();
+            for _ in whole_words(&both, phrase).filter(begins_here) {
+                let what = format!("\"{phrase}\": better \"{better}\"");
+                found.push(Finding::new(&f.path, *number, "words", what));
+            }
+        }
+    }
+}
+
+/// Lines of Markdown or of comments, in lower case, without code: line from 1 and text.
+fn prose(f: &File) -> Vec<(usize, String)> {
+    let lines: Vec<(usize, String)> = match f.path.rsplit('.').next() {
+        Some("md") => f.text.lines().enumerate().map(|(i, l)| (i + 1, l.trim().to_owned())).collect(),
+        Some("rs") => lex(&f.text).prose,
+        _ => Vec::new(),
+    };
+    let mut fenced = false;
+    let mut outside = |line: &str| {
+        let fence = line.starts_with("```");
+        fenced ^= fence;
+        !fence && !fenced
+    };
+    let spans_out = |line: &str| line.split('`').step_by(2).collect::<Vec<_>>().join("`").to_lowercase();
+    lines.into_iter().filter(|(_, l)| outside(l)).map(|(n, l)| (n, spans_out(&l))).collect()
+}
+
+/// Where `phrase` is in the text with no letter, digit or hyphen beside it.
+fn whole_words<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices(phrase).map(|(at, _)| at).filter(move |at| {
+        let before = text[..*at].chars().next_back().is_some_and(part);
+        let after = text[at + phrase.len()..].chars().next().is_some_and(part);
+        !before && !after
+    })
 }
 
 /// Whether `word` is in the line with no letter, digit or path beside it.
@@ -114,6 +174,45 @@ mod tests {
             assert_eq!(rules("a.toml", &format!("# {word}: later")), ["unfinished"]);
         }
         assert_eq!(rules("a.toml", "todo = \"warn\"\nMASTODON"), [""; 0]);
+    }
+
+    fn phrases(path: &str, text: &str) -> Vec<(usize, String)> {
+        let mut found = Vec::new();
+        words(&File { path: path.into(), text: text.into() }, &mut found);
+        found.iter().map(|f| (f.line, f.what.clone())).collect()
+    }
+
+    #[test]
+    fn each_phrase_names_its_replacement() {
+        for (phrase, better) in WORDS {
+            let what = format!("\"{phrase}\": better \"{better}\"");
+            let found = [(1, what)];
+            assert_eq!(phrases("docs/A.md", &format!("One ({phrase}).")), found);
+            for begin in ["//", "///", "//!"] {
+                assert_eq!(phrases("a.rs", &format!("{begin} One {phrase}, two.")), found);
+            }
+            assert_eq!(phrases("a.rs", &format!("f(); // {}", phrase.to_uppercase())), found);
+            assert_eq!(phrase, phrase.to_lowercase());
+            assert_eq!(phrases("docs/A.md", better), []);
+        }
+    }
+
+    #[test]
+    fn phrases_are_found_across_lines_once() {
+        let broken = WORDS.iter().find(|(p, _)| p.contains(' ')).expect("of several words").0;
+        let broken = broken.replacen(' ', "\n    /// ", 1);
+        let found = phrases("a.rs", &format!("    /// One {broken} two.\n    /// Three."));
+        assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [1]);
+        assert_eq!(phrases("a.rs", &broken.replace("/// ", "x(); // y\n// ")), []);
+    }
+
+    #[test]
+    fn code_strings_and_longer_words_are_free() {
+        let (phrase, _) = WORDS[0];
+        assert_eq!(phrases("docs/A.md", &format!("`{phrase}` x{phrase} {phrase}s {phrase}-x")), []);
+        assert_eq!(phrases("docs/A.md", &format!("```text\n{phrase}\n```")), []);
+        assert_eq!(phrases("a.rs", &format!("f(\"// {phrase}\"); let {phrase} = 1;")), []);
+        assert_eq!(phrases("a.toml", &format!("# {phrase}")), []);
     }
 
     #[test]

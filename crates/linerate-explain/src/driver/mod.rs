@@ -187,7 +187,7 @@ impl Looker {
     }
 }
 
-/// The packets of our calls, where they are wanted and may be had.
+/// The packets of our calls, if they are wanted and available.
 struct Film {
     wanted: bool,
     recorder: Option<packets::Recorder>,

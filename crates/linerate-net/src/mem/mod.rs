@@ -70,7 +70,7 @@ impl Mem {
 }
 
 impl Default for Mem {
-    /// A perfect wire. Panics when the process is out of descriptors: tests have no better use for that error.
+    /// A perfect wire. Panics when the process is out of file descriptors: tests have no better use for that error.
     fn default() -> Self {
         Mem::new(MemOptions::default()).expect("one descriptor for the waker")
     }
