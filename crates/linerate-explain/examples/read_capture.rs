@@ -1,4 +1,5 @@
-//! What a capture holds, as plain data: `cargo run -p linerate-explain --example read_capture -- FILE`.
+//! Prints the contents of a capture as plain data:
+//! `cargo run -p linerate-explain --example read_capture -- FILE`.
 
 use linerate_explain::passive::{Limits, findings, read};
 

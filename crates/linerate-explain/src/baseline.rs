@@ -1,4 +1,5 @@
-//! Whether a cause that was found before is gone: the calls' times of two diagnoses against each other. Pure functions.
+//! Compares the calls' times of two diagnoses, to see whether a cause that was found before is
+//! gone. Pure functions.
 
 use crate::stats::{Estimate, median, p_value, shift};
 use crate::times::Part;
@@ -6,19 +7,19 @@ use crate::times::Part;
 /// A cause as an earlier diagnosis has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Before {
-    /// Its name.
+    /// The cause's stable id.
     pub id: String,
     /// Milliseconds that it cost.
     pub cost_ms: f64,
-    /// Where.
+    /// The part of the call that it makes slow.
     pub part: Part,
-    /// What that part took in each call, milliseconds.
+    /// The time of that part in each call, milliseconds.
     pub times: Vec<f64>,
-    /// What was predicted for it.
+    /// The predicted time of the part after the fix.
     pub predicted: Option<Estimate>,
 }
 
-/// What became of it.
+/// The state of an earlier cause now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The calls are quicker by what it cost.
@@ -27,7 +28,8 @@ pub enum Change {
     Partly,
     /// They are not.
     Still,
-    /// So many calls more in each diagnosis would tell; 0 where the calls' times do not hold what it cost.
+    /// So many calls more in each diagnosis would tell; 0 where the calls' times do not hold what
+    /// it cost.
     Unclear(usize),
 }
 
@@ -46,30 +48,34 @@ impl Change {
 /// A cause now and before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// What became of it.
+    /// Whether the cause is gone.
     pub change: Change,
-    /// What the part took in the middle, milliseconds.
+    /// Median time of the part in the earlier diagnosis, milliseconds.
     pub before_ms: f64,
-    /// What it takes now.
+    /// Median time of the part now, milliseconds.
     pub now_ms: f64,
-    /// How likely it is that this is no chance, below 1; `None` where it is unclear, or known by its own experiment.
+    /// Probability that this is not chance, below 1; `None` if it is unclear, or if the cause's own
+    /// experiment decided.
     pub confidence: Option<f64>,
-    /// Whether the prediction held, where there was one and the cause is gone.
+    /// If the cause is gone and its fix had a prediction: whether that held.
     pub held: Option<bool>,
 }
 
-/// Of what a cause cost, this much must be missing for it to be gone.
+/// Share of a cause's cost that must be missing for it to be gone.
 const ALL_OF_IT: f64 = 0.75;
-/// And this much for it to be gone in part.
+/// Share of a cause's cost that must be missing for it to be gone in part.
 const PART_OF_IT: f64 = 0.25;
-/// Share of a cause's cost that must be seen in the calls' times for these to tell what became of it.
+/// Share of a cause's cost that must be visible in the calls' times. Otherwise these cannot show
+/// whether it is gone.
 const HELD: f64 = 0.8;
 /// Chance of being wrong that is accepted.
 const CHANCE: f64 = 0.05;
-/// How far a prediction may be off: a share of it, or milliseconds, by which machines differ from one minute to the next.
+/// How far a prediction may be off: a share of it, or milliseconds, by which machines differ from
+/// one minute to the next.
 const OFF: (f64, f64) = (0.1, 1.0);
 
-/// What became of a cause, by what its part takes `now`. `named`: this diagnosis names it again, and more than `possible`.
+/// Compares a cause with the times of its part `now`. `named`: this diagnosis names the cause
+/// again, as more than `possible`.
 pub fn compare(before: &Before, now: &[f64], named: bool) -> Compared {
     let (before_ms, now_ms) = (median(&before.times), median(now));
     let took_away = |share: f64| above(&before.times, now, share * before.cost_ms);
@@ -93,7 +99,8 @@ pub fn compare(before: &Before, now: &[f64], named: bool) -> Compared {
     Compared { change, before_ms, now_ms, confidence: chance.map(|c| 1.0 - c), held }
 }
 
-/// How likely it is by chance that values of `a` are above those of `b` by more than `ms` (permutation test on ranks, one side).
+/// How likely it is by chance that values of `a` are above those of `b` by more than `ms`
+/// (permutation test on ranks, one side).
 fn above(a: &[f64], b: &[f64], ms: f64) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 1.0;
@@ -103,14 +110,16 @@ fn above(a: &[f64], b: &[f64], ms: f64) -> f64 {
     if shift(&less, b).value > 0.0 { p } else { 1.0 - p }
 }
 
-/// Whether a time in the middle of `now` is what was predicted: the intervals meet, or it is off by little.
+/// Whether a time in the middle of `now` is what was predicted: the intervals meet, or it is off by
+/// little.
 fn holds(predicted: Estimate, now: &[f64]) -> bool {
     let seen = crate::stats::middle(now);
     let meet = seen.low <= predicted.high && predicted.low <= seen.high;
     meet || (seen.value - predicted.value).abs() <= OFF.1.max(OFF.0 * predicted.value)
 }
 
-/// Calls that would tell, where these do not: an interval narrows with their root, and ranks of few calls tell nothing.
+/// Number of calls that would decide where these do not. An interval narrows with the root of that
+/// number, and ranks of few calls decide nothing.
 fn calls_to_tell(before: &[f64], now: &[f64], cost_ms: f64) -> usize {
     const LEAST: usize = 4;
     let few = LEAST.saturating_sub(before.len().min(now.len()));
@@ -148,7 +157,8 @@ impl Pace {
 /// A difference that counts: milliseconds, and a share of the call.
 const COUNTS: (f64, f64) = (2.0, 0.1);
 
-/// Calls of two diagnoses, of which the first named no cause; with how likely it is that this is no chance.
+/// Compares the calls of two diagnoses, of which the first named no cause. Also returns the
+/// probability that the difference is not chance.
 pub fn pace(before: &[f64], now: &[f64]) -> (Pace, Option<f64>) {
     let least = COUNTS.0.max(COUNTS.1 * median(before).max(median(now)));
     let [slower, faster] = [above(now, before, least), above(before, now, least)];

@@ -65,7 +65,8 @@ pub struct Answer {
     pub body_bytes: u64,
     /// Field values that matter to a diagnosis, by lower-case name.
     pub fields: Vec<(String, String)>,
-    /// It is a stream of events without an end of its own: we left in its middle, and its time is that of its first byte.
+    /// It is a stream of events without an end of its own: we left in its middle, and its time is
+    /// that of its first byte.
     pub endless: bool,
 }
 
@@ -116,7 +117,8 @@ pub struct Call {
     pub connect: Duration,
     /// What the kernel had counted when it was established.
     pub connect_facts: Facts,
-    /// From the first write until the kernel had taken the last byte (the wait for `100 Continue` included).
+    /// From the first write until the kernel had taken the last byte (the wait for `100 Continue`
+    /// included).
     pub send: Duration,
     /// From then to the first byte of the answer.
     pub wait: Duration,
@@ -138,16 +140,18 @@ pub struct Call {
     pub held_in_tcp: Option<Duration>,
     /// With stamps: from a write until its last byte was acknowledged, first write.
     pub acknowledged: Option<Duration>,
-    /// Connections that the kernel turned away at a full accept queue meanwhile (TcpExt ListenOverflows), where the server is
-    /// on this machine.
+    /// Connections that the kernel turned away at a full accept queue meanwhile (TcpExt
+    /// ListenOverflows), where the server is on this machine.
     pub overflows: u64,
     /// Where it turned any away meanwhile: the accept queue of this very port was seen full.
     pub queue_full: bool,
     /// Connections of other callers at the server's port meanwhile, where that is known.
     pub others: Option<u16>,
-    /// How long our own thread was ready to run and waited for a processor, from before the call to after it.
+    /// How long our own thread was ready to run and waited for a processor, from before the call to
+    /// after it.
     pub starved: Duration,
-    /// For a response that ends with its connection: how long after its last byte the peer closed that.
+    /// For a response that ends with its connection: how long after its last byte the peer closed
+    /// that.
     pub closed_after: Option<Duration>,
     /// What the server's process did meanwhile, when it is on this machine and was named.
     pub server: Option<Box<crate::local::Spent>>,
@@ -197,8 +201,9 @@ impl Call {
         f.total_retrans + f.rcv_ooopack + f.dsack_dups + u32::from(f.total_rto) > 0
     }
 
-    /// A SYN had to be sent again long before the first time-out of a second (RFC 6298, section 2): what came for an answer was none, as
-    /// where the server still remembers a connection between these ports.
+    /// A SYN had to be sent again long before the first time-out of a second (RFC 6298, section 2):
+    /// what came for an answer was none, as where the server still remembers a connection between
+    /// these ports.
     pub fn collided(&self) -> bool {
         self.syn_again() && self.connect < limits::SYN_TIME
     }

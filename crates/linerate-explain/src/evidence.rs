@@ -1,11 +1,12 @@
-//! What a verdict stands on. There is no way to a [`Verdict`](crate::verdict::Verdict) but through [`Grounds`].
+//! The evidence for a verdict. A [`Verdict`](crate::verdict::Verdict) can only be made from
+//! [`Grounds`].
 
 use crate::stats::{Estimate, median, more_often, p_value, shift};
 
-/// Two arms of an experiment that differ in one thing, run in turns in random order.
+/// Two arms of an experiment that differ in one thing, in paired runs in random order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// What was tried.
+    /// The change under test.
     pub name: String,
     /// The one thing that was changed.
     pub changed: String,
@@ -15,7 +16,7 @@ pub struct Trial {
     pub with: Vec<f64>,
     /// How much time the change took away, milliseconds.
     pub effect: Estimate,
-    /// How likely such a difference is when the change does nothing.
+    /// Probability of such a difference if the change does nothing.
     pub p_value: f64,
 }
 
@@ -42,8 +43,9 @@ impl Trial {
         median(&self.with)
     }
 
-    /// The change took away at least `ms` milliseconds, and chance is no explanation: with four calls in each arm the
-    /// smallest probability there can be is 0.029, with three 0.1; there every call must have moved, and by half.
+    /// The change removed at least `ms` milliseconds, and chance does not explain that. With four
+    /// calls in each arm the smallest possible probability is 0.029. With three it is 0.1; then
+    /// every call must have moved, and by half.
     pub fn moved(&self, ms: f64) -> bool {
         let least = self.without.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.with.iter().copied().fold(0.0, f64::max);
@@ -52,8 +54,9 @@ impl Trial {
         self.effect.value >= ms && (all || self.moved_often())
     }
 
-    /// Not every call without the change is slow (a stall that a busy machine spares some calls), and with it hardly one is: then
-    /// the interval of the shift reaches to 0, and how often calls are slow decides (Fisher's exact test).
+    /// Not every call without the change is slow (a stall that a busy machine spares some calls),
+    /// and with it hardly one is: then the interval of the shift reaches to 0, and how often calls
+    /// are slow decides (Fisher's exact test).
     fn moved_often(&self) -> bool {
         let half = self.effect.value / 2.0;
         let slow = |times: &[f64]| times.iter().filter(|t| **t > half + median(&self.with)).count();
@@ -74,7 +77,8 @@ impl Trial {
         !self.moved(ms) && !self.excludes(ms)
     }
 
-    /// Calls that would tell whether it takes away `ms` milliseconds, where these do not: the interval narrows with their root.
+    /// Number of calls that would decide whether it removes `ms` milliseconds, if these do not: the
+    /// interval narrows with their root.
     pub fn calls_to_tell(&self, ms: f64) -> usize {
         let made = self.without.len() + self.with.len();
         let half = (self.effect.high - self.effect.low) / 2.0;
@@ -86,16 +90,17 @@ impl Trial {
 /// Calls in each arm from which on an interval says anything.
 const LEAST_CALLS: usize = 3;
 
-/// Why a cause is excluded. That nothing was seen of it makes none: it takes an interval that does not hold the effect, or something
-/// that was seen and cannot be where the cause is.
+/// The reason why a cause is excluded. The mere absence of signs is no such reason. It takes an
+/// interval that does not contain the effect, or an observation that is impossible if the cause
+/// exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion(String);
 
 impl Exclusion {
-    /// The experiment's interval does not hold an effect of `ms` milliseconds.
+    /// The experiment's interval does not contain an effect of `ms` milliseconds.
     ///
     /// # Errors
-    /// It does: what would tell, in words.
+    /// It contains one; the error says in words what would decide.
     pub(crate) fn by_interval(trial: &Trial, ms: f64, words: &str) -> Result<Exclusion, String> {
         if trial.excludes(ms) {
             return Ok(Exclusion(words.to_owned()));
@@ -103,7 +108,8 @@ impl Exclusion {
         Err(format!("unclear: {words}; {} more calls would tell", trial.calls_to_tell(ms)))
     }
 
-    /// Of `events` none was of the kind. What that cannot exclude is told: a share that would have shown with a chance of 95 %.
+    /// None of `events` showed the cause. The reason states what that cannot exclude: a share that
+    /// would have shown with a probability of 95 %.
     pub(crate) fn none_of(events: u64, words: &str) -> Exclusion {
         // The rule of three: the upper end of the interval for a share of which none was seen.
         let most = 300.0 / events.max(3) as f64;
@@ -115,7 +121,7 @@ impl Exclusion {
         Exclusion(words.into())
     }
 
-    /// In words.
+    /// The reason in words.
     pub fn words(&self) -> &str {
         &self.0
     }
@@ -143,14 +149,14 @@ impl Proof {
     }
 }
 
-/// What a verdict stands on first.
+/// The main evidence of a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grounds {
     /// An intervention moved it.
     Moved(Trial),
     /// The kernel counted it.
     Counted {
-        /// What was counted, in words with its figures.
+        /// The counts, in words with their figures.
         words: String,
         /// The share of the excess it owns.
         share: f64,

@@ -4,66 +4,76 @@ use std::time::Duration;
 
 /// Calls of one diagnosis. Reason: it is a conversation with somebody's server, not a load test.
 pub const CALLS: usize = 60;
-/// Calls beyond these on a busy machine. Reason: intervals are wide there, and the experiments of one cause would use up what the
-/// next one needs.
+/// Calls beyond these on a busy machine. Reason: intervals are wide there, and the experiments of
+/// one cause would use up what the next one needs.
 pub const CALLS_BUSY: usize = CALLS / 2;
 /// Share of our calls' time spent waiting for a processor from which on the machine counts as busy.
 pub const BUSY_SHARE: f64 = 0.02;
 /// Time of one diagnosis, unless told otherwise. Reason: somebody waits for the answer.
 pub const BUDGET: Duration = Duration::from_secs(15);
-/// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much. Reason: who gives it 15 s gets
-/// the answer within 15 s.
+/// Share of the time of a diagnosis that is kept for judging and saying it, and at most how much.
+/// Reason: who gives it 15 s gets the answer within 15 s.
 pub const SPEAKING: (f64, Duration) = (0.02, Duration::from_millis(150));
-/// What an experiment may take beyond what its calls took so far, as a factor. Reason: calls vary, and one that is cut is wasted.
+/// What an experiment may take beyond what its calls took so far, as a factor. Reason: calls vary,
+/// and one that is cut is wasted.
 pub const MARGIN: f64 = 1.15;
-/// Time one call may take. Reason: two of them and the experiments that follow must fit the budget; a call that takes longer
-/// has shown where it hangs.
+/// Time one call may take. Reason: two of them and the experiments that follow must fit the budget;
+/// a call that takes longer has shown where it hangs.
 pub const CALL_TIME: Duration = Duration::from_millis(4_000);
-/// Time a call gets whose response is a stream of events without an end: so many times what its beginning took, and this long.
-/// Reason: nothing more is learnt from it.
+/// Time a call gets whose response is a stream of events without an end: so many times what its
+/// beginning took, and this long. Reason: nothing more is learnt from it.
 pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));
-/// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else 1, 2 and 4 s) show.
+/// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else
+/// 1, 2 and 4 s) show.
 pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);
-/// A SYN that is sent again before this was not lost. Reason: RFC 6298, section 2, wants the first time-out to be a second.
+/// A SYN that is sent again before this was not lost. Reason: RFC 6298, section 2, wants the first
+/// time-out to be a second.
 pub const SYN_TIME: Duration = Duration::from_millis(950);
-/// Time a connection attempt to one of several addresses may take. Reason: clients give up on an address sooner than that
-/// (RFC 8305 recommends 250 ms before the next one is tried).
+/// Time a connection attempt to one of several addresses may take. Reason: clients give up on an
+/// address sooner than that (RFC 8305 recommends 250 ms before the next one is tried).
 pub const FAMILY_TIME: Duration = Duration::from_millis(1_200);
-/// How long a client waits for `100 Continue` before it sends its body all the same. Reason: curl's time; RFC 9110, section
-/// 10.1.1 wants a client not to wait for ever.
+/// How long a client waits for `100 Continue` before it sends its body all the same. Reason: curl's
+/// time; RFC 9110, section 10.1.1 wants a client not to wait for ever.
 pub const CONTINUE_TIME: Duration = Duration::from_millis(1_000);
 /// Addresses of a name that are tried. Reason: the first of each family matter.
 pub const ADDRESSES: usize = 8;
 /// Connections held open at once. Reason: each arm of an experiment has its own.
 pub const LANES: usize = 32;
-/// Receives noted of one answer. Reason: memory; an answer of many megabytes has thousands, and the first tell its shape.
+/// Receives noted of one answer. Reason: memory; an answer of many megabytes has thousands, and the
+/// first tell its shape.
 pub const RECEIVES: usize = 4096;
 /// Bytes of one answer. Reason: an endless one must not be waited for.
 pub const ANSWER_BYTES: u64 = 256 << 20;
-/// Addresses of a name that are tried in vain, one after the other. Reason: each takes [`FAMILY_TIME`], and the calls need the time.
+/// Addresses of a name that are tried in vain, one after the other. Reason: each takes
+/// [`FAMILY_TIME`], and the calls need the time.
 pub const ATTEMPTS: usize = 4;
 /// Redirects followed. Reason: they may go in circles; clients follow 5 to 50.
 pub const HOPS: usize = 5;
 /// Name servers asked. Reason: the resolver's own limit (MAXNS).
 pub const NAME_SERVERS: usize = 3;
-/// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered in one is down or far away.
+/// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered
+/// in one is down or far away.
 pub const NAME_SERVER_TIME: Duration = Duration::from_millis(1_000);
-/// Idle connections held beside a call, and how many are tried one after the other. Reason: where they are what a server has too few
-/// of, nobody else is served meanwhile.
+/// Idle connections held beside a call, and how many are tried one after the other. Reason: where
+/// they are what a server has too few of, nobody else is served meanwhile.
 pub const IDLE: [u8; 3] = [4, 16, 32];
 /// Time the server has to take them up before the call. Reason: else the call may overtake them.
 pub const TAKEN_UP: Duration = Duration::from_millis(20);
 /// Longest time they are held. Reason: the same.
 pub const HOLD_TIME: Duration = Duration::from_millis(1_500);
-/// Threads of a server's process that are looked at. Reason: each costs a file to read before and after a call.
+/// Threads of a server's process that are looked at. Reason: each costs a file to read before and
+/// after a call.
 pub const THREADS: usize = 256;
-/// Looks at a server's threads during one call. Reason: each is a line of a table, and reads some files for each thread.
+/// Looks at a server's threads during one call. Reason: each is a line of a table, and reads some
+/// files for each thread.
 pub const LOOKS: usize = 64;
 /// Descriptors of a server's process that are looked at. Reason: each is a link to be read.
 pub const FILES: usize = 1 << 17;
 /// TCP sockets of this machine that are asked for. Reason: memory, some 60 bytes each.
 pub const SOCKETS: usize = 1 << 17;
-/// Processes that are searched for the one that listens. Reason: each has its descriptors to be read.
+/// Processes that are searched for the one that listens. Reason: each has its descriptors to be
+/// read.
 pub const PROCESSES: usize = 4096;
-/// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them. Reason: time.
+/// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them.
+/// Reason: time.
 pub const ARRANGEMENTS: u64 = 20_000;

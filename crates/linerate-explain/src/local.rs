@@ -1,5 +1,6 @@
-//! A server's process on this machine, from outside: what the kernel counted of it, and its garbage collector, while a call was
-//! made. Pure functions over the text and bytes of files; who reads them is [`crate::driver`].
+//! A server's process on this machine, from outside: what the kernel counted of it, and its garbage
+//! collector, while a call was made. Pure functions over the text and bytes of files; who reads
+//! them is [`crate::driver`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -113,8 +114,9 @@ pub fn collected(bytes: &[u8]) -> Option<Duration> {
     jvm(bytes).map(|told| told.collected)
 }
 
-/// What a JVM tells of its pauses in its `hsperfdata` file: counters `sun.gc.collector.N.time` and `sun.rt.safepointTime`, in ticks
-/// of `sun.os.hrt.frequency`, with how many there were. `None`: it is no such file.
+/// What a JVM tells of its pauses in its `hsperfdata` file: counters `sun.gc.collector.N.time` and
+/// `sun.rt.safepointTime`, in ticks of `sun.os.hrt.frequency`, with how many there were. `None`: it
+/// is no such file.
 pub fn jvm(bytes: &[u8]) -> Option<Jvm> {
     let (mut collected, mut stopped, mut frequency) = (0u64, 0u64, None);
     let mut told = Jvm::default();
@@ -139,8 +141,9 @@ pub fn jvm(bytes: &[u8]) -> Option<Jvm> {
 
 /// Gives each number of an `hsperfdata` file with its name. `None`: it is no such file, or damaged.
 ///
-/// The format (PerfMemory, version 2): a prologue of 32 bytes with magic, byte order and the offset and number of entries; each
-/// entry has its length, its name's offset, a vector length, a type, flags, a unit, a variability and its data's offset.
+/// The format (PerfMemory, version 2): a prologue of 32 bytes with magic, byte order and the offset
+/// and number of entries; each entry has its length, its name's offset, a vector length, a type,
+/// flags, a unit, a variability and its data's offset.
 fn each_counter(bytes: &[u8], mut take: impl FnMut(&[u8], u64)) -> Option<()> {
     let u32_at = |at: usize| -> Option<u32> {
         let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
@@ -170,7 +173,8 @@ fn each_counter(bytes: &[u8], mut take: impl FnMut(&[u8], u64)) -> Option<()> {
     Some(())
 }
 
-/// Entries of an hsperfdata file that are read. Reason: a JVM has some 300; a broken file must not keep us.
+/// Entries of an hsperfdata file that are read. Reason: a JVM has some 300; a broken file must not
+/// keep us.
 const ENTRIES: u32 = 4096;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! A diagnosis from outside in: this machine, the network, the server's machine, its process, the wire. Each was examined and is fine, or
-//! has a finding, or was not examined. Pure: it repeats what was measured and accuses nobody.
+//! A diagnosis from outside in: this machine, the network, the server's machine, its process, the
+//! wire. Each was examined and is fine, or has a finding, or was not examined. Pure: it repeats
+//! what was measured and accuses nobody.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The packets of our own calls, beside what the calls themselves saw. Pure: who captures is [`crate::driver`].
+//! The packets of our own calls, beside what the calls themselves saw. Pure: who captures is
+//! [`crate::driver`].
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use crate::passive::packet::{Packet, segment};
 use crate::passive::{self, Limits, Marks, Observation, Observer};
 use crate::shown::Arms;
 
-/// What was seen of our own calls in packets.
+/// Packets of our own calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Packets {
     /// The call that stands for all.
@@ -22,23 +23,24 @@ pub struct Packets {
     pub dropped: u64,
     /// SYNs that were answered by a bare ACK of another connection.
     pub collisions: u64,
-    /// What was remarkable about the segments, in words, and how often.
+    /// The marks of the segments in words, each with its count.
     pub marks: Vec<(&'static str, u64)>,
 }
 
 impl Packets {
-    /// What the packets show of `cause` in the call that stands for all, in words.
+    /// What the packets show about `cause`, in the call that represents all, in words.
     pub fn seen_of(&self, cause: &str) -> Option<&str> {
         let calls = self.call.iter().chain(self.arms.iter().flatten());
         calls.flat_map(|c| &c.notes).find(|n| n.id == cause).map(|n| n.text.as_str())
     }
 }
 
-/// Marks of a segment that was sent again.
+/// Marks of a retransmitted segment.
 const LOST: [&str; 2] = ["retransmission", "fast retransmission"];
 
 impl Packets {
-    /// What the packets of our calls show of a cause that experiments ruled out, in words: enough to doubt that.
+    /// Signs, in the packets of our calls, of a cause that experiments ruled out. They are enough
+    /// to doubt that exclusion.
     pub(crate) fn shown_of(&self, cause: &str) -> Option<String> {
         if cause == "packet-loss" {
             let lost: Vec<String> = self
@@ -56,7 +58,7 @@ impl Packets {
     }
 }
 
-/// Keeps what belongs to our connections, and nothing else.
+/// Keeps the packets of our connections and drops all others.
 #[derive(Debug)]
 pub(crate) struct Sorter {
     ours: HashSet<SocketAddr>,
@@ -73,7 +75,7 @@ impl Sorter {
         Sorter { ours: HashSet::new(), observer: Observer::new(limits), packets: 0, dropped: 0 }
     }
 
-    /// `local` is an end of a connection of ours.
+    /// `local` is an end of one of our connections.
     pub(crate) fn ours(&mut self, local: SocketAddr) {
         self.ours.insert(local);
     }

@@ -1,7 +1,8 @@
-//! What is to be done next, and in the end what it all means. Sans-IO: it is handed what was observed and the time it took.
+//! What is to be done next, and in the end what it all means. Sans-IO: it is handed what was
+//! observed and the time it took.
 //!
-//! First a look: name, addresses, some calls on new and kept connections. Then each rule in turn, for as long as it wants more
-//! probes and there is time; then all judge.
+//! First a look: name, addresses, some calls on new and kept connections. Then each rule in turn,
+//! for as long as it wants more probes and there is time; then all judge.
 
 mod afford;
 
@@ -49,9 +50,11 @@ pub struct Planner {
 const LOOKS: u8 = 3;
 /// Refusals (429) after which no more calls are made.
 const REFUSALS: u8 = 3;
-/// What a cause must cost: so many milliseconds, and of the call this share or so many milliseconds. Less is told as a note.
+/// What a cause must cost: so many milliseconds, and of the call this share or so many
+/// milliseconds. Less is told as a note.
 const COSTS: (f64, f64, f64) = (2.0, 0.1, 20.0);
-/// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from both on times are less certain.
+/// Share of our calls' time, and milliseconds of each, in which we waited for a processor: from
+/// both on times are less certain.
 const BUSY: (f64, f64) = (0.1, 1.0);
 /// Round trips of one response on a warm connection that want a reason.
 const ROUND_TRIPS: f64 = 8.0;
@@ -84,7 +87,8 @@ impl Planner {
         self.record.settings.pid_found = true;
     }
 
-    /// How long after the start the last probe must have ended. Whoever makes probes cuts short what is under way then.
+    /// How long after the start the last probe must have ended. Whoever makes probes cuts short
+    /// what is under way then.
     pub fn until(&self) -> Duration {
         let budget = self.record.settings.budget;
         let (share, most) = limits::SPEAKING;
@@ -111,7 +115,8 @@ impl Planner {
         }
     }
 
-    /// How long a call may take: longer where the whole may, and not for ever where a stream of events shows nothing new.
+    /// How long a call may take: longer where the whole may, and not for ever where a stream of
+    /// events shows nothing new.
     fn patience(&self, usual: Duration) -> Duration {
         let (share, least) = limits::STREAM;
         let streams = self.record.observed().filter(|c| c.answer().is_some_and(|a| a.endless));
@@ -131,7 +136,8 @@ impl Planner {
         }
     }
 
-    /// A server that refuses calls because too many come is asked again when it says, and not often.
+    /// A server that refuses calls because too many come is asked again when it says, and not
+    /// often.
     fn obey(&mut self, observation: &Observation) {
         let calls: &[Call] = match observation {
             Observation::Call(call) => std::slice::from_ref(call),
@@ -179,7 +185,8 @@ impl Planner {
             Phase::Addresses => {
                 self.phase = Phase::Reach;
                 let addresses = self.record.addresses();
-                // One of each family tells which one a client gets; with one address the calls tell it.
+                // One of each family tells which one a client gets; with one address the calls tell
+                // it.
                 let first = addresses.first().map(|a| a.is_ipv6());
                 let other = addresses.iter().position(|a| Some(a.is_ipv6()) != first);
                 match other {
@@ -290,7 +297,8 @@ impl Planner {
         self.queue.extend(blocks.into_iter().flatten());
     }
 
-    /// Why no call could be made at all, when that is so: in words, for somebody who mistyped something.
+    /// Why no call could be made at all, when that is so: in words, for somebody who mistyped
+    /// something.
     pub fn unreachable(&self) -> Option<String> {
         if let Some(error) = self.record.lookups().first().and_then(|l| l.error.clone()) {
             return Some(error);
@@ -399,7 +407,8 @@ impl Planner {
             ));
         }
         let total = record.typical(|c| c.total);
-        // What a large body takes is the path's rate; without one, time beyond some round trips wants a reason.
+        // What a large body takes is the path's rate; without one, time beyond some round trips
+        // wants a reason.
         let explained = 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
@@ -488,7 +497,8 @@ fn trifles(record: &Record, named: &mut Vec<Verdict>) -> Vec<String> {
         .collect()
 }
 
-/// Where our own calls waited for a processor, what stands on times alone is less certain; arms in random order are not touched by it.
+/// Where our own calls waited for a processor, what stands on times alone is less certain; arms in
+/// random order are not touched by it.
 fn on_a_busy_machine(record: &Record, named: &mut [Verdict]) -> Option<String> {
     let share = record.waited_share();
     if share < BUSY.0 || record.waited_ms() < BUSY.1 {
@@ -503,8 +513,9 @@ fn on_a_busy_machine(record: &Record, named: &mut [Verdict]) -> Option<String> {
     ))
 }
 
-/// The call that all is shown of: that without the change where an experiment decided; else the one in the middle of those that the first
-/// cause costs time, or of those that are explained; else the first that was made.
+/// The call that all is shown of: that without the change where an experiment decided; else the one
+/// in the middle of those that the first cause costs time, or of those that are explained; else the
+/// first that was made.
 fn representative(record: &Record, first: Option<&Verdict>, arms: Option<&Arms>) -> Call {
     if let Some(arms) = arms {
         return arms.without.clone();

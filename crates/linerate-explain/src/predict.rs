@@ -1,5 +1,6 @@
-//! What a call will take once a cause is fixed. Where an experiment's lever takes the cause away, its calls are measurements of the
-//! fixed call; so are calls that the cause spared. Else what the cause costs is taken off. Pure functions.
+//! What a call will take once a cause is fixed. Where an experiment's lever takes the cause away,
+//! its calls are measurements of the fixed call; so are calls that the cause spared. Else what the
+//! cause costs is taken off. Pure functions.
 
 use std::time::Duration;
 
@@ -33,7 +34,8 @@ const LEAST: usize = 2;
 
 /// What the call will take without the cause, where that can be told.
 pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
-    // How much of its work a server can be spared is not seen from outside; what is merely possible may take nothing away.
+    // How much of its work a server can be spared is not seen from outside; what is merely possible
+    // may take nothing away.
     if verdict.id() == "server-think" || verdict.proof() == Proof::Possible || verdict.fails() {
         return None;
     }
@@ -63,7 +65,8 @@ pub(crate) fn of(record: &Record, verdict: &Verdict) -> Option<Prediction> {
     (after.value < before_ms).then_some(Prediction { part, before_ms, after, measured })
 }
 
-/// What the first call will take of a server that is warm: as long as later ones on new connections.
+/// What the first call will take of a server that is warm: as long as later ones on new
+/// connections.
 fn warm(record: &Record, part: Part) -> Option<Prediction> {
     let before_ms = ms(first::first(record)?.total);
     let later = first::later(record).into_iter().filter(|c| c.fresh).map(|c| ms(c.total));
@@ -115,12 +118,14 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
     (times.len() >= LEAST).then_some(times)
 }
 
-/// Calls that acknowledged at once spared the delay, and not the way there and back that the rest of the answer waited for.
+/// Calls that acknowledged at once spared the delay, and not the way there and back that the rest
+/// of the answer waited for.
 fn acknowledged(calls: &[&Call], rtt_ms: f64) -> Vec<f64> {
     calls.iter().map(|c| ms(c.total) - ms(c.longest_gap()).min(rtt_ms)).collect()
 }
 
-/// What a call of an experiment takes where it is one of those that are explained: on a kept connection nothing is opened.
+/// What a call of an experiment takes where it is one of those that are explained: on a kept
+/// connection nothing is opened.
 fn as_explained(record: &Record, part: Part, call: &Call) -> f64 {
     let kept = part == Part::Call && record.reused().len() >= 2;
     ms(call.total) - if kept { ms(call.connect) } else { 0.0 }
@@ -139,7 +144,8 @@ fn hit(record: &Record, verdict: &Verdict, part: Part) -> f64 {
     median(&without.iter().map(|c| as_explained(record, part, c)).collect::<Vec<_>>())
 }
 
-/// The last of the calls that a redirect leads over: made once, so that it varies as the first ones do is taken for granted.
+/// The last of the calls that a redirect leads over: made once, so that it varies as the first ones
+/// do is taken for granted.
 fn last_hop(record: &Record) -> Vec<f64> {
     let hops = record.calls().filter(|(p, c)| p.experiment == Experiment::Redirect && c.answer().is_some());
     let Some((_, last)) = hops.last() else { return Vec::new() };
@@ -148,7 +154,8 @@ fn last_hop(record: &Record) -> Vec<f64> {
     first.into_iter().map(|t| (t + off).max(0.0)).collect()
 }
 
-/// What is left of calls when the cause's part is taken off each, or of all what it costs in the middle.
+/// What is left of calls when the cause's part is taken off each, or of all what it costs in the
+/// middle.
 fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estimate> {
     if times.len() < LEAST {
         return None;

@@ -43,7 +43,8 @@ pub enum Experiment {
     Origin,
     /// From source ports that were not used lately (1) against those that the system takes (0).
     SourcePort,
-    /// After a pause (1) against right after the call before (0): whether it is our own pace that calls wait for.
+    /// After a pause (1) against right after the call before (0): whether it is our own pace that
+    /// calls wait for.
     Paced,
     /// In segments that the response fills (1, 2) against usual ones (0).
     Cork,
@@ -157,7 +158,8 @@ impl CallProbe {
         }
     }
 
-    /// Nothing is changed about it: it is a call as an ordinary client makes it, whatever it is for.
+    /// Nothing is changed about it: it is a call as an ordinary client makes it, whatever it is
+    /// for.
     pub fn is_plain(&self) -> bool {
         let apart = self.experiment == Experiment::Apart && self.arm == 1;
         self.levers == Levers::default()
@@ -183,8 +185,8 @@ pub enum Probe {
     Burst(u8),
     /// Several connections side by side, on each its calls one right after the other.
     SideBySide(Vec<Vec<CallProbe>>),
-    /// Make a call on a new connection while so many idle ones, and no others, are held beside it; they are closed when it has
-    /// gone on for that long.
+    /// Make a call on a new connection while so many idle ones, and no others, are held beside it;
+    /// they are closed when it has gone on for that long.
     Held(u8, Duration),
 }
 

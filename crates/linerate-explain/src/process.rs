@@ -1,5 +1,6 @@
-//! A server's process on this machine as it is while a call is being made: its threads and what they wait in, its open files, its
-//! sockets and their queues, a JVM's pauses. Pure functions over the text of files; who reads them is [`crate::driver`].
+//! A server's process on this machine as it is while a call is being made: its threads and what
+//! they wait in, its open files, its sockets and their queues, a JVM's pauses. Pure functions over
+//! the text of files; who reads them is [`crate::driver`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,7 +33,8 @@ pub struct ProcessView {
     pub unread: (u64, u64),
     /// Bytes its peers have not acknowledged yet, and on how many connections.
     pub unsent: (u64, u64),
-    /// Connections turned away at full accept queues of this machine since the start (TcpExt ListenOverflows, ListenDrops).
+    /// Connections turned away at full accept queues of this machine since the start (TcpExt
+    /// ListenOverflows, ListenDrops).
     pub turned_away: (u64, u64),
     /// What a JVM tells of its pauses since the start.
     pub jvm: Option<Jvm>,
@@ -244,7 +246,8 @@ pub(crate) fn socket_inode(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The sockets of `/proc/PID/net/tcp` or `tcp6`: as [`TcpSocket`], without the limits of listening ones.
+/// The sockets of `/proc/PID/net/tcp` or `tcp6`: as [`TcpSocket`], without the limits of listening
+/// ones.
 pub(crate) fn proc_net_tcp(text: &str) -> impl Iterator<Item = TcpSocket> {
     text.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
@@ -281,7 +284,8 @@ fn end(text: &str) -> Option<SocketAddr> {
 }
 
 impl ProcessView {
-    /// Adds what its sockets are: those that listen on `port`, the others by state. `limits`: queues of listening ones say theirs.
+    /// Adds what its sockets are: those that listen on `port`, the others by state. `limits`:
+    /// queues of listening ones say theirs.
     pub(crate) fn take_sockets(&mut self, own: &[TcpSocket], port: u16, limits: bool) {
         for socket in own {
             if socket.state == State::LISTEN {

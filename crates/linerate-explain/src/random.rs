@@ -1,4 +1,5 @@
-//! Random order for experiments: small, seeded, good enough that time of day cannot hide behind an arm.
+//! Random order for experiments: small, seeded, good enough that time of day cannot hide behind an
+//! arm.
 
 /// A generator (SplitMix64).
 #[derive(Clone, Debug)]

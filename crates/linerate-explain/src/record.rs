@@ -91,7 +91,8 @@ pub struct Record {
     pub elapsed: Duration,
     /// Experiments that were given up for want of time or calls.
     pub given_up: Vec<Experiment>,
-    /// Entries before this one were made while the server was warming up: they stand for no later call.
+    /// Entries before this one were made while the server was warming up: they stand for no later
+    /// call.
     pub warm_from: usize,
 }
 
@@ -226,7 +227,8 @@ impl Record {
         self.calls().filter(|(p, _)| p.experiment == Experiment::Observe).map(|(_, c)| c)
     }
 
-    /// The answered calls that are explained: on a kept connection where the server keeps it, else on new ones.
+    /// The answered calls that are explained: on a kept connection where the server keeps it, else
+    /// on new ones.
     pub fn group(&self) -> Vec<&Call> {
         let reused = self.reused();
         if reused.len() >= 2 { reused } else { self.fresh() }

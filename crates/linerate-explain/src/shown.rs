@@ -1,5 +1,5 @@
-//! What is shown beside a verdict: the calls of the deciding experiment next to each other, how the time followed the lever, the
-//! packets of the calls, the server's process. It decides nothing.
+//! What is shown beside a verdict: the calls of the deciding experiment next to each other, how the
+//! time followed the lever, the packets of the calls, the server's process. It decides nothing.
 
 use std::time::Duration;
 
@@ -102,7 +102,8 @@ fn arms_of(record: &Record, trial: &Trial) -> Option<(Arms, Metric)> {
     Some((Arms { name: trial.name.clone(), changed: trial.changed.clone(), without, with }, metric))
 }
 
-/// The call that is nearest to the middle, by what is compared and by all of it: on a busy machine the two may be far apart.
+/// The call that is nearest to the middle, by what is compared and by all of it: on a busy machine
+/// the two may be far apart.
 fn middle(calls: Vec<&Call>, metric: Metric) -> Option<Call> {
     let of = |metric: Metric| median(&calls.iter().map(|c| ms(metric(c))).collect::<Vec<_>>());
     let (part, total) = (of(metric), of(|c| c.total));

@@ -1,4 +1,5 @@
-//! Which software answered, by what it says of itself or by what only it says so; and what of the advice is for it. Pure functions.
+//! Which software answered, by what it says of itself or by what only it says so; and what of the
+//! advice is for it. Pure functions.
 
 use crate::call::Answer;
 use crate::causes::{Fix, find};
@@ -86,7 +87,8 @@ const PROXIES: [&str; 12] = [
 /// What serves by itself, or passes calls on.
 const MAY_BE_PROXIES: [&str; 4] = ["nginx", "openresty", "caddy", "apache"];
 
-/// The field that [`crate::driver`] adds for software that a head's or an error page's form gives away; no field can have that name.
+/// The field that [`crate::driver`] adds for software that a head's or an error page's form gives
+/// away; no field can have that name.
 pub(crate) const LOOKS_LIKE: &str = ":looks-like";
 
 /// What answered.
@@ -139,7 +141,8 @@ impl Software {
         self.perhaps.as_deref().filter(|_| Place::of(cause) == Some(Place::Process))
     }
 
-    /// What of the advice on a cause is for it: what names it, and what is about no software that answers; else what is for any.
+    /// What of the advice on a cause is for it: what names it, and what is about no software that
+    /// answers; else what is for any.
     pub fn advice(&self, cause: &str, fixes: &'static [Fix]) -> Vec<&'static Fix> {
         // Which program calls is not known.
         let names: &[&str] = if Place::of(cause) == Some(Place::Here) { &[] } else { &self.names };
@@ -158,7 +161,8 @@ fn items(software: &str) -> impl Iterator<Item = String> + '_ {
     software.split(", ").map(|i| i.trim_end_matches(" as proxies").to_ascii_lowercase())
 }
 
-/// It is the name of a program that answers or calls; else advice is for a network, a system, a person.
+/// It is the name of a program that answers or calls; else advice is for a network, a system, a
+/// person.
 fn is_software(item: &str) -> bool {
     CALLERS.contains(&item) || KNOWN.iter().any(|k| k.names.contains(&item))
 }
@@ -168,7 +172,8 @@ pub fn all_advice(cause: &str) -> &'static [Fix] {
     find(cause).map_or(&[], |c| c.fixes)
 }
 
-/// What the form of a head gives away where no field says it: names as JDK's HttpServer writes them, what Node keeps connections with.
+/// What the form of a head gives away where no field says it: names as JDK's HttpServer writes
+/// them, what Node keeps connections with.
 pub(crate) fn by_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<&'static str> {
     let (mut jdk, mut node) = (false, false);
     for (name, value) in fields {

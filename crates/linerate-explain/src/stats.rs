@@ -1,5 +1,5 @@
-//! Statistics of few numbers: medians, two arms against each other, a slope. Pure functions; nothing here assumes that times
-//! are normally distributed.
+//! Statistics of few numbers: medians, two arms against each other, a slope. Pure functions;
+//! nothing here assumes that times are normally distributed.
 
 use crate::limits::ARRANGEMENTS;
 use crate::random::Random;
@@ -15,12 +15,14 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median, with the interval that the order of the values gives; all of their range where there are fewer than six.
+/// The median, with the interval that the order of the values gives; all of their range where there
+/// are fewer than six.
 pub fn middle(values: &[f64]) -> Estimate {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return Estimate::default() };
-    // So many of the values are below the true median by chance in fewer than one of 40 cases: the binomial distribution of a coin.
+    // So many of the values are below the true median by chance in fewer than one of 40 cases: the
+    // binomial distribution of a coin.
     let n = sorted.len() as f64;
     let (mut weight, mut sum, mut k) = (0.5_f64.powf(n), 0.0, 0);
     while sum + weight <= 0.025 && k < last / 2 {
@@ -50,7 +52,8 @@ impl Estimate {
     }
 }
 
-/// How much `a` is above `b`: the median of all differences (Hodges and Lehmann), with the interval that the ranks give.
+/// How much `a` is above `b`: the median of all differences (Hodges and Lehmann), with the interval
+/// that the ranks give.
 pub fn shift(a: &[f64], b: &[f64]) -> Estimate {
     let mut differences: Vec<f64> = a.iter().flat_map(|x| b.iter().map(move |y| x - y)).collect();
     if differences.is_empty() {
@@ -68,8 +71,9 @@ pub fn shift(a: &[f64], b: &[f64]) -> Estimate {
     }
 }
 
-/// How likely a difference of the arms' rank sums as large as this one is when the arms do not differ (two-sided permutation
-/// test): by all arrangements when they are few, else by a sample of them.
+/// How likely a difference of the arms' rank sums as large as this one is when the arms do not
+/// differ (two-sided permutation test): by all arrangements when they are few, else by a sample of
+/// them.
 pub fn p_value(a: &[f64], b: &[f64]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 1.0;
@@ -111,8 +115,8 @@ fn sampled(mut ranks: Vec<f64>, k: usize) -> f64 {
     (far + 1) as f64 / (ARRANGEMENTS + 1) as f64
 }
 
-/// How likely it is that at least `a` of `m` happen where `b` of `n` did, when both happen equally often (Fisher's exact test, one
-/// side).
+/// How likely it is that at least `a` of `m` happen where `b` of `n` did, when both happen equally
+/// often (Fisher's exact test, one side).
 pub fn more_often(a: usize, m: usize, b: usize, n: usize) -> f64 {
     let all = a + b;
     // The hypergeometric distribution by its ratios, from the least that `a` can be.
@@ -129,8 +133,9 @@ pub fn more_often(a: usize, m: usize, b: usize, n: usize) -> f64 {
     above / sum
 }
 
-/// How likely it is that values in random order differ as little from one to the next as these do (von Neumann's ratio on ranks,
-/// Bartels 1982; permutation test over a sample of the arrangements). Small: they follow one another, as a queue that fills.
+/// How likely it is that values in random order differ as little from one to the next as these do
+/// (von Neumann's ratio on ranks, Bartels 1982; permutation test over a sample of the
+/// arrangements). Small: they follow one another, as a queue that fills.
 pub fn order_p_value(values: &[f64]) -> f64 {
     if values.len() < 3 {
         return 1.0;
@@ -148,8 +153,8 @@ pub fn order_p_value(values: &[f64]) -> f64 {
     (as_near + 1) as f64 / (ARRANGEMENTS / 4 + 1) as f64
 }
 
-/// The slope of `y` over `x`: the median of the slopes of all pairs (Theil and Sen), with the interval of Kendall's statistic.
-/// `None` when all `x` are the same.
+/// The slope of `y` over `x`: the median of the slopes of all pairs (Theil and Sen), with the
+/// interval of Kendall's statistic. `None` when all `x` are the same.
 pub fn slope(points: &[(f64, f64)]) -> Option<Estimate> {
     let mut slopes = Vec::new();
     for (i, (x, y)) in points.iter().enumerate() {

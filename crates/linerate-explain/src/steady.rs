@@ -1,5 +1,6 @@
-//! Whether the server stayed the same while it was looked at. When it did not, arms that were compared differ in more than the one
-//! thing that was changed, and nothing that rests on them may be said.
+//! Whether the server stayed the same while it was looked at. When it did not, arms that were
+//! compared differ in more than the one thing that was changed, and nothing that rests on them may
+//! be said.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,8 @@ fn failures(record: &Record) -> Option<String> {
     let last = calls.iter().rev().take_while(|c| c.failure().is_some()).count();
     let ended = &calls[calls.len() - last..];
     let refused = calls.iter().filter(|c| c.failure().is_some_and(|f| f.why == Why::Refused)).count();
-    // A call that hangs takes seconds: there is no time for many of them. A lost packet hangs none for that long.
+    // A call that hangs takes seconds: there is no time for many of them. A lost packet hangs none
+    // for that long.
     let hangs = |c: &&Call| {
         c.failure().is_some_and(|f| f.why == Why::TimedOut && matches!(f.stage, Stage::Wait | Stage::Receive))
     };
@@ -99,9 +101,10 @@ fn failures(record: &Record) -> Option<String> {
 /// Calls beyond the first few that a server may take to warm up.
 const WARMING: usize = 4;
 
-/// It is warming up, as a JVM does while it compiles: of its first calls on a connection each is quicker than nearly all before it, and
-/// more than one of them is not yet what they come to. Work whose length varies comes in any order; and where one call met something
-/// (a blocked event loop), those after it may fall by microseconds, as caches fill.
+/// It is warming up, as a JVM does while it compiles: of its first calls on a connection each is
+/// quicker than nearly all before it, and more than one of them is not yet what they come to. Work
+/// whose length varies comes in any order; and where one call met something (a blocked event loop),
+/// those after it may fall by microseconds, as caches fill.
 pub(crate) fn warms_up(record: &Record) -> bool {
     let waits: Vec<f64> = record.reused().iter().map(|c| ms(c.wait) - record.rtt_ms()).collect();
     let ([first, second, ..], Some(last)) = (waits.as_slice(), waits.last()) else { return false };
@@ -111,7 +114,8 @@ pub(crate) fn warms_up(record: &Record) -> bool {
         .enumerate()
         .map(|(i, a)| waits[i + 1..].iter().filter(|b| *b < a).count())
         .sum::<usize>();
-    // Kendall's test: of six calls in any order 14 of the 15 pairs fall in less than one of a hundred cases.
+    // Kendall's test: of six calls in any order 14 of the 15 pairs fall in less than one of a
+    // hundred cases.
     waits.len() > WARMING && falls + 1 >= pairs && first.min(*second) > 2.0 * last + APART_MS / 2.0
 }
 
@@ -120,7 +124,8 @@ const IN_ORDER: usize = 8;
 /// Of all pairs of calls, those that may be out of order: one in so many.
 const OUT_OF_ORDER: usize = 20;
 
-/// Each call takes longer than nearly all before it: what it looks through grows, or it holds somebody who calls often back more and more.
+/// Each call takes longer than nearly all before it: what it looks through grows, or it holds
+/// somebody who calls often back more and more.
 fn slows_down(record: &Record) -> Option<String> {
     let plain = |p: &CallProbe| {
         matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::PerConnection)
@@ -143,11 +148,12 @@ fn slows_down(record: &Record) -> Option<String> {
         .then(|| format!("the same call waited {first} at first and {last} later, a little longer each time"))
 }
 
-/// A call that takes more than so many times as long as the one in the middle, and so many milliseconds besides, met something.
+/// A call that takes more than so many times as long as the one in the middle, and so many
+/// milliseconds besides, met something.
 const SELDOM: (f64, f64) = (5.0, 50.0);
 
-/// Of the calls with nothing changed those that took far longer than the others: how many, and that in words. The very first is left
-/// out, since it finds everything cold.
+/// Of the calls with nothing changed those that took far longer than the others: how many, and that
+/// in words. The very first is left out, since it finds everything cold.
 pub(crate) fn now_and_then(record: &Record) -> Option<(usize, String)> {
     let plain = |p: &CallProbe| {
         let same = matches!(p.experiment, Experiment::Observe | Experiment::Tail | Experiment::PerConnection);
@@ -190,8 +196,8 @@ fn times(record: &Record) -> Option<String> {
 
 /// Calls on kept connections with nothing changed, in order.
 fn controls(record: &Record) -> Vec<&Call> {
-    // Whatever the lever's strength: where it is the lever that moves them, the strongest comes near to what was there before, so
-    // that all strengths together are no change.
+    // Whatever the lever's strength: where it is the lever that moves them, the strongest comes
+    // near to what was there before, so that all strengths together are no change.
     let doses = record.calls().filter(|(p, _)| p.experiment == Experiment::Dose).count();
     let whole = doses > 0 && !record.given_up.contains(&Experiment::Dose);
     let control = |probe: &CallProbe| match probe.experiment {
@@ -313,7 +319,8 @@ mod tests {
         assert_eq!(thinks.causes.first().map(Verdict::id), Some("server-think"));
     }
 
-    /// The stall is gone (or is there) from some call on, whatever the lever is: at no moment is a cause named for it.
+    /// The stall is gone (or is there) from some call on, whatever the lever is: at no moment is a
+    /// cause named for it.
     #[test]
     fn one_that_is_mended_meanwhile_is_not() {
         for from in 8..48 {

@@ -1,4 +1,5 @@
-//! The calls' times by what a caller waits for: what a second diagnosis is compared with, and what a cause costs in each.
+//! The calls' times by what a caller waits for: what a second diagnosis is compared with, and what
+//! a cause costs in each.
 
 use crate::call::{Call, Why, ms};
 use crate::probe::Experiment;

@@ -149,7 +149,8 @@ impl Verdict {
         &self.trials
     }
 
-    /// How the time follows the strength of the first experiment's lever: milliseconds for each millisecond.
+    /// How the time follows the strength of the first experiment's lever: milliseconds for each
+    /// millisecond.
     pub fn dose(&self) -> Option<Estimate> {
         self.dose
     }
@@ -164,7 +165,8 @@ impl Verdict {
         self.fixes
     }
 
-    /// What to mind when the same command is run again to verify the fix; empty where there is nothing.
+    /// What to mind when the same command is run again to verify the fix; empty where there is
+    /// nothing.
     pub fn verify(&self) -> &'static str {
         self.verify
     }
@@ -221,7 +223,8 @@ impl Whole {
 pub struct Machine {
     /// Share of our calls' time in which we were ready to run and waited for a processor.
     pub waited_share: f64,
-    /// Share of the time in which something on the machine waited for a processor (/proc/pressure/cpu, `some`).
+    /// Share of the time in which something on the machine waited for a processor
+    /// (/proc/pressure/cpu, `some`).
     pub pressure: Option<f64>,
     /// Load of the last minute for each processor.
     pub load: Option<f64>,

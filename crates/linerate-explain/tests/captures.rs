@@ -1,5 +1,5 @@
-//! What is seen in public captures, held against tshark's counts. The captures stay outside the repository: without them this test
-//! says so.
+//! What is seen in public captures, held against tshark's counts. The captures stay outside the
+//! repository: without them this test says so.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,8 @@ fn folder() -> Option<PathBuf> {
 
 /// Where we differ from tshark, and why: file, figure, tshark's count, ours.
 const DIFFERENCES: [(&str, &str, u64, u64); 11] = [
-    // Captured twice (the same IP identification within a millisecond): tshark takes the second copy for one that was sent again.
+    // Captured twice (the same IP identification within a millisecond): tshark takes the second
+    // copy for one that was sent again.
     ("zeek__ctu-62604-80.pcap", "duplicate_ack", 4, 0),
     ("zeek__ctu-62604-80.pcap", "retransmission", 5, 1),
     ("zeek__m57-long-49600-80.pcap", "duplicate_ack", 7, 0),
@@ -30,7 +31,8 @@ const DIFFERENCES: [(&str, &str, u64, u64); 11] = [
     ("zeek__vnd.ms-cab-compressed-multi-conn.pcap", "spurious_retransmission", 2, 1),
     // tshark also takes the packet that an ICMP error quotes for one of a connection.
     ("ppp__tcp-reassembly.pcap", "tcp_streams", 2, 1),
-    // tshark does not put segments in order that came out of order, unless asked to, and so misses answers.
+    // tshark does not put segments in order that came out of order, unless asked to, and so misses
+    // answers.
     ("zeek__206_example_b.pcap", "resp", 2, 3),
     ("zeek__concurrent-range-requests.pcap", "resp", 2, 3),
 ];

@@ -1,4 +1,5 @@
-//! What the fuzz targets have found or were given as a start is replayed by an ordinary test, through the same functions.
+//! What the fuzz targets have found or were given as a start is replayed by an ordinary test,
+//! through the same functions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ fn replay(target: &str, run: fn(&[u8])) -> usize {
     files.map(|path| run(&fs::read(path).expect("readable"))).count()
 }
 
-/// Each file with a few bytes changed, cut or doubled, by a fixed sequence of random numbers: what takes no fuzzer to find.
+/// Each file with a few bytes changed, cut or doubled, by a fixed sequence of random numbers: what
+/// takes no fuzzer to find.
 fn mutate(target: &str, run: fn(&[u8]), times: usize) {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target);
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,7 +1,9 @@
-//! The server's kernel has the connection, but the server does not accept it: it waits in the accept queue, or finds it full.
+//! The server's kernel has the connection, but the server does not accept it: the connection waits
+//! in the accept queue, or finds it full.
 //!
-//! Symptom: the first call of a connection waits for its answer, later ones on it do not; several connections at once lose SYNs,
-//! in steps of a second. Evidence: TcpExt ListenOverflows, when the server is on this machine.
+//! Symptom: the first call of a connection waits for its response, and later ones on it do not.
+//! Several connections at once lose SYNs, in steps of a second. Evidence: TcpExt ListenOverflows,
+//! if the server is on this machine.
 
 use super::{Block, Cause, Fix, Judgement, connection_limit, excluded, pinned, say};
 use crate::call::{Call, Stage, Why, ms};
@@ -39,7 +41,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What a first call must wait longer than a later one.
+/// Least difference between the wait of a first call and of a later one.
 const WAITED_MS: f64 = 10.0;
 
 /// How much longer the first call of a connection waits than later ones.
@@ -57,8 +59,9 @@ pub(super) fn waited(record: &Record) -> f64 {
     if wait > 2.0 * (later - record.rtt_ms()) { wait } else { 0.0 }
 }
 
-/// Milliseconds that calls waited on connections that had just been established: for their first byte, or in vain. What is sent on a
-/// connection that the full queue has no place for is dropped with it, so such a call may get no answer at all.
+/// Milliseconds that calls waited on new connections: for their first byte, or until they failed.
+/// If the full queue has no place for a connection, the kernel drops its data as well, so such a
+/// call may get no response at all.
 fn first_waits<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<f64> {
     let in_vain = |c: &Call| c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
     calls.filter(|c| c.fresh && (c.answer().is_some() || in_vain(c))).map(|c| ms(c.wait)).collect()
@@ -69,7 +72,7 @@ fn as_they_are(experiment: Experiment) -> bool {
     matches!(experiment, Experiment::Observe | Experiment::Tail)
 }
 
-/// SYNs that were sent again because no answer came, and calls on new connections.
+/// Retransmitted SYNs, and calls on new connections.
 pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
     let fresh: Vec<&Call> =
         record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).filter(|c| c.fresh).collect();
@@ -77,7 +80,8 @@ pub(super) fn syns(record: &Record) -> (Vec<&Call>, usize) {
     (fresh.into_iter().filter(|c| c.syn_again() && !c.collided()).collect(), all)
 }
 
-/// The more connections at once, the longer the last one waits: they are accepted one after the other.
+/// The more connections at once, the longer the last one waits: they are accepted one after the
+/// other.
 pub(super) fn grows(record: &Record) -> bool {
     last_of_a_burst(record) > 1.5
 }
@@ -88,13 +92,15 @@ pub(super) fn last_of_a_burst(record: &Record) -> f64 {
     record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) / alone.max(1e-3)
 }
 
-/// Every segment on connections that were accepted came through: then it is not the path that loses SYNs.
+/// Every segment on connections that were accepted came through: then it is not the path that loses
+/// SYNs.
 fn later_calls_lose_nothing(record: &Record) -> bool {
     record.calls().filter(|(_, c)| !c.fresh).all(|(_, c)| c.answer().is_some() && !c.lossy())
 }
 
-/// Connections that were turned away at a full accept queue, as far as that was ours: the kernel counts those of all ports, so that
-/// only where a SYN of ours was sent again meanwhile, or the port's own queue was seen full, it says anything of this server.
+/// Connections of ours that a full accept queue rejected. The kernel counts those of all ports. So
+/// the counter concerns this server only if one of our SYNs was retransmitted meanwhile, or if the
+/// port's own queue was seen full.
 fn overflows(record: &Record) -> u64 {
     let one = |call: &Call, ours: bool| if ours || call.queue_full { call.overflows } else { 0 };
     let calls: u64 = record.calls().map(|(_, c)| one(c, c.syn_again() && !c.collided())).sum();
@@ -104,7 +110,8 @@ fn overflows(record: &Record) -> u64 {
     calls + bursts
 }
 
-/// The port's own queue was full, or a SYN of ours was sent again while the kernel counted one that it turned away.
+/// The port's own queue was full, or one of our SYNs was retransmitted while the kernel counted a
+/// rejected one.
 fn ran_over(record: &Record) -> bool {
     overflows(record) > 0
 }
@@ -125,7 +132,8 @@ fn accepted(record: &Record) -> bool {
     connection_limit::named(record) || pinned::named(record)
 }
 
-/// SYNs were lost, and nothing else on connections that stand: a queue that was full at that moment looks the same from outside.
+/// SYNs were lost, and nothing else on established connections. A queue that was full at that
+/// moment looks the same from outside.
 fn turned_away(record: &Record, lost: f64, words: String) -> Judgement {
     let verdict = Verdict::new(&CAUSE, lost - record.rtt_ms(), Grounds::Seen { words, alone: false });
     Judgement::Named(Box::new(verdict.behind().saying(
@@ -197,7 +205,8 @@ fn judge(record: &Record) -> Judgement {
         say(trial.after_ms())
     );
     let verdict = Verdict::new(&CAUSE, waited, Grounds::Moved(trial)).saying(words);
-    // Work that a server does once for each connection (a reverse lookup, a backend of its own) looks the same.
+    // Work that a server does once per connection (a reverse lookup, a new backend connection)
+    // looks the same.
     let verdict = if again.is_empty() { verdict.at_most(Proof::Likely) } else { verdict.saying(syn_words) };
     Judgement::Named(Box::new(verdict))
 }

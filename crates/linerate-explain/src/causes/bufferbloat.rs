@@ -1,9 +1,10 @@
-//! A queue on the way is full of others' packets, and ours wait in it.
+//! A queue on the path is full of other packets, and ours wait in it.
 //!
-//! Symptom: a handshake, which takes no server program, takes much longer than the least round trip that was seen. Experiment: more
-//! handshakes, one after the other. A queue fills and drains steadily: what it adds changes little from one to the next and much in
-//! the course of seconds; a radio's or a machine's hiccups come one by one. Evidence: a call on a new connection waits for its answer
-//! as long as its own handshake took, so the wait is the network's.
+//! Symptom: a handshake, which involves no server program, takes much longer than the shortest
+//! round trip. Experiment: more handshakes, one after the other. A queue fills and drains steadily:
+//! its delay changes little from one handshake to the next and much within seconds. Hiccups of a
+//! radio or a machine come one by one. Evidence: a call on a new connection waits for its response
+//! as long as its own handshake took, so the network causes the wait.
 
 use super::{Block, Cause, Fix, Judgement, excluded, say};
 use crate::call::{Call, ms};
@@ -47,11 +48,12 @@ const FIXES: &[Fix] = &[
 
 /// Handshakes that are made one after the other where their times differ.
 const HANDSHAKES: usize = 24;
-/// So many of them tell a queue from hiccups.
+/// Handshakes needed to distinguish a queue from hiccups.
 const ENOUGH: usize = 16;
 /// Handshakes of a quiet path differ by less than this.
 const SIGN_MS: f64 = 5.0;
-/// How far apart a tenth of the handshakes at either end are where a queue fills or drains.
+/// Least distance between the fastest and the slowest 10 % of handshakes if a queue fills or
+/// drains.
 const RANGE_MS: f64 = 12.0;
 /// The same as a share of the least round trip.
 const RANGE_SHARE: f64 = 0.1;
@@ -84,7 +86,7 @@ fn handshakes(record: &Record) -> Vec<f64> {
 struct Path {
     least: f64,
     typical: f64,
-    /// A tenth is below this, and a tenth above the other.
+    /// The 10th percentile; `high` is the 90th.
     low: f64,
     high: f64,
     /// Handshakes that followed one another.
@@ -138,20 +140,21 @@ pub(super) fn named(record: &Record) -> bool {
     Path::of(record).is_some_and(|path| path.varies() && path.chance() <= CHANCE)
 }
 
-/// What calls on new connections wait beyond a round trip of that very moment, which their own handshakes tell; where a queue is
-/// what makes the round trip long.
+/// Time that calls on new connections wait beyond the round trip of that moment, as their own
+/// handshakes show it; if a queue makes the round trip long.
 pub(super) fn beyond_handshake_ms(record: &Record) -> Option<f64> {
     let beyond = |c: &&Call| (ms(c.wait) - ms(c.connect)).max(0.0);
     named(record).then(|| median(&clean(record).iter().map(beyond).collect::<Vec<_>>()))
 }
 
-/// Calls on new connections that lost nothing.
+/// Calls on new connections without loss.
 fn clean(record: &Record) -> Vec<&Call> {
     let calls = record.calls().map(|(_, call)| call).chain(record.bursts().flatten());
     calls.filter(|c| c.fresh && c.answer().is_some() && !c.syn_again() && !c.lossy()).collect()
 }
 
-/// Of what calls on new connections wait beyond the least round trip, the share that their own handshakes took as well.
+/// Of what calls on new connections wait beyond the least round trip, the share that their own
+/// handshakes took as well.
 fn share(record: &Record, least: f64) -> f64 {
     let beyond = |t| (ms(t) - least).max(0.0);
     let calls: Vec<(f64, f64)> = clean(record).iter().map(|c| (beyond(c.connect), beyond(c.wait))).collect();

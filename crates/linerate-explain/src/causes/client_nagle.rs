@@ -1,8 +1,9 @@
-//! The client writes head and body of its request apart with Nagle's algorithm on; the body waits for the server's acknowledgement
-//! of the head, which the server delays.
+//! The client writes head and body of its request separately with Nagle's algorithm on. The body
+//! waits for the server's acknowledgement of the head, which the server delays.
 //!
-//! Symptom: a request with a body takes about 40 ms more until its first byte comes. Experiment: TCP_NODELAY, nothing else changed.
-//! How the user's client writes is not known to us: it is explained as told (`--writes`), and what the other way would cost is said.
+//! Symptom: a request with a body takes about 40 ms more until its first byte arrives. Experiment:
+//! TCP_NODELAY, nothing else changed. `explain` cannot know how the user's client writes. It
+//! assumes what `--writes` says, and reports the cost of the other way.
 
 use super::{Block, Cause, Fix, Judgement, arms, not_moved, say, side_by_side};
 use crate::call::{Call, ms};
@@ -47,7 +48,7 @@ const FIXES: &[Fix] = &[
     Fix { software: "any client", change: "setsockopt(TCP_NODELAY), or MSG_MORE on the head, or one writev" },
 ];
 
-/// What a hold must cost at least: delayed acknowledgements last 40 ms.
+/// Least cost of a hold: delayed acknowledgements last 40 ms.
 const HOLD_MS: f64 = 4.0;
 
 fn applies(record: &Record) -> bool {

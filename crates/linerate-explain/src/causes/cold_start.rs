@@ -1,7 +1,8 @@
-//! The first call finds everything cold: a process that starts, code that is compiled, connections that are opened.
+//! The first call finds everything cold: a process that starts, code that is compiled, connections
+//! that are opened.
 //!
-//! Symptom: the first call takes far longer than all later ones. Experiment: calls after a pause; a server that rests after a while is
-//! cold again.
+//! Symptom: the first call takes far longer than all later ones. Experiment: calls after a pause; a
+//! server that rests after a while is cold again.
 
 use std::time::Duration;
 

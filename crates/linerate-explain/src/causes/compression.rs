@@ -1,4 +1,5 @@
-//! The server compresses each answer anew, which takes longer than it saves; or it does not compress where that would save.
+//! The server compresses each response again, which takes longer than it saves; or it does not
+//! compress where that would save time.
 //!
 //! Experiment: the same call with the other `Accept-Encoding`.
 
@@ -40,7 +41,8 @@ const FIXES: &[Fix] = &[
 const BODY: u64 = 10_000;
 const GAIN_MS: f64 = 5.0;
 
-/// What the other way is: without compression where the answer has it, with it where a large text comes without.
+/// The alternative: no compression if the response has it; compression if a large text comes
+/// without.
 fn other(record: &Record) -> Option<Variation> {
     let group = record.group();
     let answer = group.first()?.answer()?;
@@ -69,8 +71,8 @@ fn wants(record: &Record) -> Vec<Block> {
     }
 }
 
-/// The first calls of a connection don't count: the larger of the two answers needs more round trips until the window has grown,
-/// and that is not what is asked here.
+/// The first calls of a connection don't count: the larger of the two responses needs more round
+/// trips until the window has grown, and that is not under test.
 fn warm(mut block: Block) -> Block {
     for probe in block.iter_mut().take(WARM_UP) {
         if let Probe::Call(call) = probe {
@@ -82,7 +84,7 @@ fn warm(mut block: Block) -> Block {
 
 /// Calls that only warm a connection.
 const WARM_UP: usize = 2;
-/// What their arms are numbered by.
+/// Offset of the numbers of their arms.
 const WARMING: u8 = 2;
 
 fn judge(record: &Record) -> Judgement {

@@ -1,9 +1,11 @@
-//! The server works on so many connections at once and no more: a further one is accepted and waits until one of the others ends.
+//! The server works on a limited number of connections at once: it accepts a further one, which
+//! waits until another one ends.
 //!
-//! Symptom: the first call of a connection waits for its answer, later ones on it do not. Experiment: a call on a new connection while
-//! we hold idle ones beside it, few at first. Where they take up what there is, the call is answered when we close them and not
-//! before; closed 200 ms later, it is answered 200 ms later: slope 1. A server that is slow to accept, that looks names up or that
-//! has a line of requests does not care about connections without a request.
+//! Symptom: the first call of a connection waits for its response, and later ones on it do not.
+//! Experiment: a call on a new connection while we hold idle ones beside it, few at first. If these
+//! use up the limit, the response comes when we close them and not before. If we close them 200 ms
+//! later, it comes 200 ms later: slope 1. Idle connections don't affect a server that is slow to
+//! accept, that looks up names, or that queues requests.
 
 use std::time::Duration;
 
@@ -57,7 +59,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What a first call must wait longer than a later one.
+/// Least difference between the wait of a first call and of a later one.
 const WAITED_MS: f64 = 10.0;
 /// Calls made at once before anything is held.
 const AT_ONCE: u8 = 6;
@@ -65,7 +67,7 @@ const AT_ONCE: u8 = 6;
 const DOSES_MS: [u64; 3] = [100, 300, 500];
 /// The same, to see whether so many idle connections make a call wait at all.
 const TRY_MS: u64 = 200;
-/// Slope from which an answer follows our closing.
+/// Slope above which a response follows our closing.
 const FOLLOWS: f64 = 0.6;
 
 /// From a call's start to its first byte.
@@ -85,7 +87,7 @@ fn sign(record: &Record) -> bool {
     waits && accept_queue::syns(record).0.is_empty()
 }
 
-/// What a call on a new connection takes at most when nothing is held.
+/// Longest time of a call on a new connection while none is held.
 fn usual(record: &Record) -> f64 {
     let fresh = record.fresh().into_iter().map(first_byte).fold(0.0, f64::max);
     fresh.max(2.0 * record.rtt_ms() + 20.0)
@@ -103,7 +105,7 @@ fn wants(record: &Record) -> Vec<Block> {
         return Vec::new();
     }
     if starved(record) == 0 && !record.burst_tried() {
-        // Where the accept queue is full, several at once lose SYNs: nothing is held there.
+        // If the accept queue is full, several at once lose SYNs, and no connection is held there.
         return vec![vec![Probe::Burst(AT_ONCE)]];
     }
     if record.held().any(|h| h.call.answer().is_none() || h.call.syn_again()) {
@@ -113,21 +115,21 @@ fn wants(record: &Record) -> Vec<Block> {
     let probe = |idle: u8, more: u64| vec![Probe::Held(idle, time(more).min(HOLD_TIME))];
     let tried: Vec<&Held> = record.held().collect();
     match tried.iter().find(|h| kept_waiting(h)) {
-        // It waits: how it follows our closing, and calls with nothing held.
+        // The call waits: test how it follows our closing, and make calls while none is held.
         Some(first) if tried.last().is_some_and(|last| std::ptr::eq(*last, *first)) => {
             let idle = IDLE[tried.len() - 1];
             let doses = DOSES_MS.iter().flat_map(|dose| [probe(idle, *dose), probe(idle, *dose)]);
             doses.chain(std::iter::repeat_with(|| probe(0, 0)).take(3)).collect()
         }
         Some(_) => Vec::new(),
-        // Of several at once each waited for all before it, and four idle ones kept nobody waiting: they are accepted slowly, and more of ours would only
-        // fill that queue.
+        // Of several at once, each waited for all before it, and four idle ones delayed none. So
+        // the server accepts slowly, and more connections of ours would only fill that queue.
         None if !tried.is_empty() && accept_queue::last_of_a_burst(record) > 2.5 => Vec::new(),
         None => IDLE.get(tried.len()).map(|idle| vec![probe(*idle, TRY_MS)]).unwrap_or_default(),
     }
 }
 
-/// The experiment, when it was made whole: the arms, and how the answer follows our closing.
+/// The complete experiment: the arms, and how the response follows our closing.
 fn found(record: &Record) -> Option<(Trial, Estimate, u8)> {
     let answered: Vec<&Held> = record.held().filter(|h| h.call.answer().is_some()).collect();
     let idle = answered.iter().find(|h| kept_waiting(h))?.idle;

@@ -1,7 +1,8 @@
-//! The server collects small writes (TCP_CORK, MSG_MORE) and does not let go: its kernel sends the rest by itself, 200 ms later.
+//! The server collects small writes (TCP_CORK, MSG_MORE) and does not let go: its kernel sends the
+//! rest by itself, 200 ms later.
 //!
-//! Symptom: the response, or its last part, comes after 200 ms. Experiment: segments of such a size that the response fills them. What is
-//! corked waits only while its last segment is not full.
+//! Symptom: the response, or its last part, comes after 200 ms. Experiment: segments of such a size
+//! that the response fills them. What is corked waits only while its last segment is not full.
 
 use super::{Block, Cause, Fix, Judgement, not_moved, say};
 use crate::call::{Call, ms};
@@ -32,7 +33,8 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// The kernel's time-out for what is corked is its retransmission time-out: 200 ms at least, and the round trip on top.
+/// The kernel's time-out for what is corked is its retransmission time-out: 200 ms at least, and
+/// the round trip on top.
 const FROM_MS: f64 = 185.0;
 /// Beyond it and some round trips it is something else: ticks, and a busy machine.
 const BEYOND_MS: f64 = 45.0;
@@ -45,7 +47,8 @@ const CALLS: usize = 4;
 /// What the lever must take away.
 const LEAST_MS: f64 = 100.0;
 
-/// What of a call the kernel of the server may have held back: the longest silence before a byte of the response.
+/// What of a call the kernel of the server may have held back: the longest silence before a byte of
+/// the response.
 fn silence(call: &Call) -> f64 {
     ms(call.wait).max(ms(call.longest_gap()))
 }

@@ -1,6 +1,7 @@
 //! Looking the name up takes a good part of the call.
 //!
-//! Experiment: the address is known beforehand; what is left of the call is what was measured beside the lookup.
+//! Experiment: the address is known beforehand; what is left of the call is what was measured
+//! beside the lookup.
 
 use super::{Cause, Fix, Judgement, dns_timeout, excluded, nothing, say};
 use crate::call::ms;

@@ -1,6 +1,6 @@
-//! A name server does not answer, and the resolver waits for it before it asks the next one.
+//! A name server does not respond, and the resolver waits for it before it asks the next one.
 //!
-//! Symptom: lookups of whole seconds (5 s by default). Experiment: each name server is asked directly.
+//! Symptom: lookups of whole seconds (5 s by default). Experiment: query each name server directly.
 
 use super::{Block, Cause, Judgement, dns_slow, excluded, say};
 use crate::call::ms;
@@ -18,7 +18,7 @@ pub(super) static CAUSE: Cause = Cause {
     judge,
 };
 
-/// A lookup that waited for a time-out takes most of a second at least (`options timeout:1`).
+/// A lookup that waited for a timeout takes most of a second at least (`options timeout:1`).
 const WAITED_MS: f64 = 700.0;
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -30,7 +30,7 @@ fn wants(record: &Record) -> Vec<Block> {
     }
 }
 
-/// The first name server that does not answer, for either family.
+/// The first name server that does not respond, for either family.
 pub(super) fn unanswered(record: &Record) -> Option<&NameServer> {
     dns_slow::lookup_ms(record).filter(|took| *took >= WAITED_MS)?;
     record.name_servers()?.iter().find(|s| s.v4.is_none() || s.v6.is_none())

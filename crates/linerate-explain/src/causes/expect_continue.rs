@@ -1,4 +1,5 @@
-//! The request asks for `100 Continue`, and the server does not say it; the client waits before it sends the body.
+//! The request asks for `100 Continue`, and the server does not say it; the client waits before it
+//! sends the body.
 //!
 //! Experiment: the same request without `Expect`.
 
@@ -34,7 +35,7 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// What holding the body back must cost at least.
+/// Least cost of holding the body back.
 const LEAST_MS: f64 = 5.0;
 
 fn wants(record: &Record) -> Vec<Block> {

@@ -1,6 +1,8 @@
-//! After a pause a connection starts slowly again: the sender forgets its window (RFC 5681, section 4.1).
+//! After a pause a connection starts slowly again: the sender forgets its window (RFC 5681, section
+//! 4.1).
 //!
-//! Experiment: the same call on the same connection, after a pause of more than a second and right after the one before.
+//! Experiment: the same call on the same connection, after a pause of more than a second and right
+//! after the one before.
 
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ const FIXES: &[Fix] = &[
     Fix { software: "any client", change: "fewer connections that are busier, so that none rests for long" },
 ];
 
-/// Longer than a few retransmission time-outs, each of which halves the window.
+/// Longer than a few retransmission timeouts, each of which halves the window.
 const PAUSE: Duration = Duration::from_millis(1_300);
 
 fn wants(record: &Record) -> Vec<Block> {
@@ -44,7 +46,7 @@ fn wants(record: &Record) -> Vec<Block> {
         probe.pause = if arm == 0 { PAUSE } else { Duration::ZERO };
         Probe::Call(Box::new(probe))
     };
-    // One connection, in turns: the one after a pause warms it for the other.
+    // One connection, alternating: the call after a pause warms it for the other.
     let mut open =
         CallProbe { writes: record.settings.writes, ..CallProbe::plain(Experiment::Idle, 2, lane) };
     open.pause = Duration::ZERO;

@@ -1,7 +1,8 @@
-//! What only the server's machine can tell (`--pid`): the garbage collector, a processor that is not had, a loop that is blocked.
+//! What only the server's machine can tell (`--pid`): the garbage collector, a processor that is
+//! not had, a loop that is blocked.
 //!
-//! Each has a counter of its own, read before and after every call. It is proved when the counter owns at least 80 % of the time
-//! that the calls took beyond a round trip.
+//! Each has a counter of its own, read before and after every call. It is proved when the counter
+//! owns at least 80 % of the time that the calls took beyond a round trip.
 
 use std::time::Duration;
 
@@ -86,7 +87,8 @@ pub(super) static CONTENDED: Cause = Cause {
         let judged =
             counter(record, &CONTENDED, "ready to run and waiting for a processor (schedstat)", waited_alone);
         match judged {
-            // It is this machine, and whether the reader wants to hear of the server's part of it was not asked.
+            // It is this machine, and whether the reader wants to hear of the server's part of it
+            // was not asked.
             Judgement::Named(verdict) if record.settings.pid_found => Judgement::Open(format!(
                 "a note and no cause: this machine is busy, and the server waited for a processor, too, {} a call; --pid makes it a cause",
                 say(verdict.cost_ms())
@@ -123,7 +125,8 @@ const PID_AGAIN: &str = "with --pid of the process that answers then, where it w
 /// Below this nothing is worth naming.
 const LEAST_MS: f64 = 3.0;
 
-/// Share of a stall that a thread must have run: what is busy because it gets no processor is another cause.
+/// Share of a stall that a thread must have run: what is busy because it gets no processor is
+/// another cause.
 const AT_LEAST_RAN: f64 = 0.4;
 
 /// Calls as they are, with what the process did meanwhile.
@@ -142,13 +145,14 @@ fn beyond(record: &Record, call: &Call) -> f64 {
     (ms(call.total) - record.rtt_ms() * if call.fresh { 2.0 } else { 1.0 }).max(0.0)
 }
 
-/// Waiting for a processor. A control group that is throttled waits in the run queue, too, and so do those that a collector stops.
+/// Waiting for a processor. A control group that is throttled waits in the run queue, too, and so
+/// do those that a collector stops.
 fn waited_alone(spent: &Spent) -> Duration {
     spent.waited.saturating_sub(spent.throttled + spent.collected)
 }
 
-/// What the busiest thread ran and what the one that waited longest waited, milliseconds of all calls that took longer than a round
-/// trip.
+/// What the busiest thread ran and what the one that waited longest waited, milliseconds of all
+/// calls that took longer than a round trip.
 fn ran_and_waited(record: &Record) -> (f64, f64) {
     let slow = watched(record).into_iter().filter(|(c, _)| beyond(record, c) >= LEAST_MS);
     slow.fold((0.0, 0.0), |(ran, waited), (_, s)| (ran + ms(s.busiest.ran), waited + ms(waited_alone(s))))
@@ -236,7 +240,8 @@ mod tests {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// Calls at a distance of 40 ms: time beyond it, and of it run, waited for a processor, throttled.
+    /// Calls at a distance of 40 ms: time beyond it, and of it run, waited for a processor,
+    /// throttled.
     fn record(calls: &[(f64, f64, f64, f64)]) -> Record {
         let mut record = Record::new(Settings::default());
         for (beyond, ran, waited, throttled) in calls {

@@ -37,7 +37,8 @@ const FIXES: &[Fix] = &[
 /// A time below which going on to the next address does not matter.
 const LOST_MS: f64 = 50.0;
 
-/// Attempts before the first address that a connection could be had to which are of the kind, and that one.
+/// Attempts before the first address that a connection could be had to which are of the kind, and
+/// that one.
 fn attempts(record: &Record, of_the_kind: Kind) -> Option<(Vec<&Connected>, &Connected)> {
     let connects = record.connects();
     let good = connects.iter().position(|c| c.error.is_none())?;
@@ -45,7 +46,8 @@ fn attempts(record: &Record, of_the_kind: Kind) -> Option<(Vec<&Connected>, &Con
     Some((lost.copied().collect(), connects[good]))
 }
 
-/// Whether an address that was tried in vain is of the kind that is looked for, beside the one that was reached.
+/// Whether an address that was tried in vain is of the kind that is looked for, beside the one that
+/// was reached.
 type Kind = fn(&SocketAddr, &SocketAddr) -> bool;
 
 fn other_family(lost: &SocketAddr, good: &SocketAddr) -> bool {

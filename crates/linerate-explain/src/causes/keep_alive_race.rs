@@ -1,7 +1,8 @@
-//! The server closes idle connections without a word, and a request that is under way then is lost.
+//! The server closes idle connections without announcing it, and a request in flight at that moment
+//! is lost.
 //!
-//! Symptom: a call on a kept connection ends with a reset or a FIN before the first byte, though the answer before it allowed
-//! another. Experiment: calls after a pause.
+//! Symptom: a call on a reused connection ends with a reset or a FIN before the first byte, though
+//! the previous response allowed another request. Experiment: calls after a pause.
 
 use super::{Cause, Fix, Judgement, excluded, nothing};
 use crate::call::{Call, Stage, Why, ms};
@@ -36,7 +37,7 @@ const FIXES: &[Fix] = &[
     Fix { software: "any server", change: "say Connection: close with the last answer before closing" },
 ];
 
-/// The server closed the connection and did not answer.
+/// The server closed the connection without a response.
 fn dropped(call: &Call) -> bool {
     let closed = |why| matches!(why, Why::Reset | Why::ClosedEarly);
     call.failure().is_some_and(|f| closed(f.why) && matches!(f.stage, Stage::Wait | Stage::Send))
@@ -54,7 +55,7 @@ fn judge(record: &Record) -> Judgement {
     if lost.is_empty() {
         return Judgement::Silent;
     }
-    // Nobody has waited too long on a connection that is new.
+    // A new connection cannot have been idle for too long.
     let fresh = record.calls().filter(|(_, c)| c.fresh).count();
     let new = record.calls().filter(|(_, c)| c.fresh && dropped(c)).count();
     if new > 0 {

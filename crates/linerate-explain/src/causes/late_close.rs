@@ -1,6 +1,8 @@
-//! The answer says nowhere how long it is, so that it ends when its connection is closed; and the server closes it late.
+//! The response does not declare its length, so it ends when its connection is closed; and the
+//! server closes it late.
 //!
-//! Evidence: the time from the answer's last byte to the end of the connection. A client (curl, a browser) waits for that end.
+//! Evidence: the time from the response's last byte to the end of the connection. A client (curl, a
+//! browser) waits for that end.
 
 use super::{Cause, Fix, Judgement, nothing, say};
 use crate::call::ms;

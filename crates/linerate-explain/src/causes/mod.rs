@@ -1,5 +1,6 @@
-//! The causes, one file each: what it looks like, what would prove it, what it costs, and what to change in the software that
-//! people run. A rule is two pure functions over what was observed: which probes it still wants, and its judgement.
+//! The causes, one file each: what it looks like, what would prove it, what it costs, and what to
+//! change in the software that people run. A rule is two pure functions over what was observed:
+//! which probes it still wants, and its judgement.
 
 mod accept_queue;
 mod bufferbloat;
@@ -70,12 +71,14 @@ fn excluded(words: impl Into<String>) -> Judgement {
     Judgement::RuledOut(Exclusion::seen(words))
 }
 
-/// An experiment that did not move `ms` milliseconds: ruled out where its interval excludes them, else unclear.
+/// An experiment that did not move `ms` milliseconds: ruled out where its interval excludes them,
+/// else unclear.
 fn not_moved(trial: &Trial, ms: f64, words: &str) -> Judgement {
     Exclusion::by_interval(trial, ms, words).map_or_else(Judgement::Open, Judgement::RuledOut)
 }
 
-/// Whether an experiment is to be made: the first time, and once more where a busy machine makes its noise too wide to tell.
+/// Whether an experiment is to be made: the first time, and once more where a busy machine makes
+/// its noise too wide to tell.
 fn again(record: &Record, experiment: Experiment, trial: Option<&Trial>, ms: f64) -> bool {
     const ENOUGH: usize = 10;
     match trial {
@@ -96,7 +99,8 @@ pub struct Cause {
     pub title: &'static str,
     /// What to change.
     pub fixes: &'static [Fix],
-    /// What to mind when the same command is run again to verify the fix; empty where there is nothing.
+    /// What to mind when the same command is run again to verify the fix; empty where there is
+    /// nothing.
     pub verify: &'static str,
     /// The probes that would tell more, when there is a sign of it; none when all is known.
     pub(crate) wants: fn(&Record) -> Vec<Block>,
@@ -168,8 +172,9 @@ pub(crate) fn singles(probes: Vec<Probe>) -> Vec<Block> {
     probes.into_iter().map(|p| vec![p]).collect()
 }
 
-/// Arms in blocks of one connection: a call that opens it, which does not count, and `n` that do. Right after one another, since
-/// the kernel delays acknowledgements only where it has just answered with data (pingpong mode), and forgets that after 40 ms.
+/// Arms in blocks of one connection: a call that opens it, which does not count, and `n` that do.
+/// Right after one another, since the kernel delays acknowledgements only where it has just
+/// answered with data (pingpong mode), and forgets that after 40 ms.
 pub(crate) fn arms(
     experiment: Experiment,
     arms: u8,
@@ -207,8 +212,9 @@ pub(crate) fn on_new_lanes(record: &Record, mut blocks: Vec<Block>) -> Vec<Block
 /// A round trip from which on it pays to make calls side by side, milliseconds.
 const FAR_MS: f64 = 10.0;
 
-/// The arms side by side, where time is spent on the way and they cannot disturb one another: the server's own work for all of them
-/// together is less than a round trip, and their answers fit the first window. All begin at once, so no order is left to chance.
+/// The arms side by side, where time is spent on the way and they cannot disturb one another: the
+/// server's own work for all of them together is less than a round trip, and their answers fit the
+/// first window. All begin at once, so no order is left to chance.
 pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
     let work = blocks.len() as f64 * server_think::beyond_rtt(record);
     let bytes = record.group().first().and_then(|c| c.answer()).map_or(0, |a| a.body_bytes);
@@ -223,7 +229,8 @@ pub(crate) fn side_by_side(record: &Record, blocks: Vec<Block>) -> Vec<Block> {
     vec![vec![Probe::SideBySide(blocks.into_iter().map(lane).collect())]]
 }
 
-/// The first connection of an experiment. Each has its own, so that no arm inherits what another did to a connection.
+/// The first connection of an experiment. Each has its own, so that no arm inherits what another
+/// did to a connection.
 fn lane_of(experiment: Experiment) -> u8 {
     match experiment {
         Experiment::Observe

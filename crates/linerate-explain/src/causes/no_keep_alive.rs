@@ -1,7 +1,8 @@
 //! The server ends the connection with each answer, so each call pays for a new one.
 //!
-//! Symptom: every call on what should be a kept connection had to open it. Evidence: the answers say `Connection: close` (or are
-//! HTTP/1.0, or end by closing), or the peer's FIN follows each. Cost: the handshake, measured.
+//! Symptom: every call on what should be a kept connection had to open it. Evidence: the answers
+//! say `Connection: close` (or are HTTP/1.0, or end by closing), or the peer's FIN follows each.
+//! Cost: the handshake, measured.
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::evidence::Grounds;

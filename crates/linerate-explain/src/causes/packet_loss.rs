@@ -1,7 +1,7 @@
 //! Segments get lost and are sent again.
 //!
-//! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`, `tcpi_dsack_dups`). Proved when
-//! those calls own at least 80 % of all the time beyond the usual.
+//! Evidence: kernel counters of the calls that were slow (`tcpi_total_retrans`, `tcpi_rcv_ooopack`,
+//! `tcpi_dsack_dups`). Proved when those calls own at least 80 % of all the time beyond the usual.
 
 use super::{Block, Cause, Fix, Judgement, say};
 use crate::call::{Call, ms};
@@ -69,7 +69,8 @@ fn elsewhere(record: &Record) -> Judgement {
     Judgement::RuledOut(Exclusion::none_of(sent, &words))
 }
 
-/// Calls that may be compared: as an ordinary client makes them on a kept connection, else on new ones.
+/// Calls that may be compared: as an ordinary client makes them on a kept connection, else on new
+/// ones.
 fn comparable(record: &Record) -> Vec<&Call> {
     let kept = record.reused().len() >= 2;
     record

@@ -1,7 +1,8 @@
-//! Packets of full size vanish on the way, and nobody says so (a path-MTU black hole).
+//! Packets of full size vanish on the path, and no router reports it (a path-MTU black hole).
 //!
-//! Symptom: the handshake works, small things pass, large ones hang. Experiment: smaller segments (TCP_MAXSEG), in turns with calls as
-//! they are, where a packet of full size can have been sent at all.
+//! Symptom: the handshake works, small messages pass, large ones hang. Experiment: smaller segments
+//! (TCP_MAXSEG) in paired runs with unchanged calls, if a packet of full size can have been sent at
+//! all.
 
 use std::time::Duration;
 
@@ -41,9 +42,11 @@ pub(crate) const SMALLEST: u32 = 536;
 /// A stall that mends itself by probing takes this long at least.
 const STALL_MS: f64 = 600.0;
 
-/// What a packet needs for its headers (IPv6, TCP with timestamps): less than this beside the data is lost nowhere.
+/// Room for a packet's headers (IPv6, TCP with timestamps). A message that fits into a small packet
+/// together with them cannot be lost for its size.
 const HEADERS: u64 = 100;
-/// How long a call that may hang again is waited for: so many times what one with smaller segments takes, and that long besides.
+/// How long a call that may hang again is waited for: so many times what one with smaller segments
+/// takes, and that long besides.
 const CONTROL: (u32, Duration) = (5, Duration::from_millis(700));
 
 /// Calls that connected and then hung, and those that stood still for a long time within.
@@ -57,8 +60,8 @@ fn hangs(c: &Call) -> bool {
     hung || stood
 }
 
-/// Whether a packet of full size can have been sent at all. What is called at a loopback address passes no path; and messages that
-/// fit into the smaller segments leave in the same packets with them.
+/// Whether a packet of full size can have been sent at all. Calls to a loopback address use no
+/// path. Messages that fit into the smaller segments leave in the same packets with them.
 fn plausible(record: &Record) -> Result<(), String> {
     if record.is_loopback() {
         return Err("a loopback address has no path that could lose large packets".to_owned());
@@ -94,7 +97,7 @@ fn wants(record: &Record) -> Vec<Block> {
     if tried > 1 || small.is_empty() {
         return Vec::new();
     }
-    // In turns with calls as they are: a server that hung at first, and does not any more, answers those as well.
+    // Paired with unchanged calls: a server that hung only at first responds to those as well.
     let took = small.iter().map(|c| c.total).max().unwrap_or_default();
     let mut control = probe(0, None);
     control.patience = (CONTROL.0 * took + CONTROL.1).min(control.patience);

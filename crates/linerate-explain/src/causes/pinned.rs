@@ -1,8 +1,10 @@
-//! Connections are spread over workers (by SO_REUSEPORT's hash, by a balancer, in turn), stay there, and one of the workers is busy.
+//! Connections are spread over workers (by SO_REUSEPORT's hash, by a load balancer, round robin)
+//! and stay there, and one of the workers is busy.
 //!
-//! Symptom: some connections answer late and others at once. Experiment: several calls on each of several new connections. Each is
-//! sorted by its first call; where the later ones on it go with the first, it is the connection that decides, and opening another
-//! one is the change that helps. A server whose times differ from call to call does not care which connection it is.
+//! Symptom: some connections respond late and others at once. Experiment: several calls on each of
+//! several new connections. The first call classifies each connection. If the later calls on it
+//! agree with the first, the connection decides, and opening another one helps. A server whose
+//! times vary from call to call shows no difference between connections.
 
 use super::server_think::WORK_MS;
 use super::{
@@ -52,15 +54,16 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// New connections of a round and calls on each: the first sorts the connection, the second tests that. Always a second round where the
-/// first shows something: calls on one connection are no independent samples, so that each connection counts once, and one that is slow
-/// may be chance. By a hash all six of a round can meet workers of one kind, too.
+/// New connections of a round and calls on each: the first call classifies the connection, the
+/// others test that. If the first round shows a difference, a second one always follows. Calls on
+/// one connection are not independent samples, so each connection counts once, and a single slow
+/// one may be chance. By a hash, all six of a round can also meet workers of one kind.
 const CONNECTIONS: u8 = 6;
 const CALLS: usize = 2;
 /// Connections of either kind that it takes.
 const EACH: usize = 2;
 
-/// What a call waits beyond a round trip.
+/// Time that a call waits beyond a round trip.
 fn beyond(record: &Record, call: &Call) -> f64 {
     (ms(call.wait) - record.rtt_ms()).max(0.0)
 }
@@ -77,7 +80,8 @@ fn sign(record: &Record) -> bool {
     split(&met(record))
 }
 
-/// They are of two kinds with nothing in between, as one busy worker makes them; work whose length varies fills the range.
+/// One busy worker makes two groups with a gap between them; work of varying length fills the
+/// range.
 fn two_kinds(record: &Record) -> bool {
     let mut all = met(record);
     all.sort_by(f64::total_cmp);
@@ -86,7 +90,7 @@ fn two_kinds(record: &Record) -> bool {
     widest >= WORK_MS && 2.0 * widest > range
 }
 
-/// What calls waited on the connections that were met before the experiment.
+/// Times that calls waited on the connections before the experiment.
 fn met(record: &Record) -> Vec<f64> {
     let all = |calls: Vec<&Call>| calls.iter().map(|c| beyond(record, c)).collect::<Vec<_>>();
     let mut fresh = all(record.fresh());
@@ -100,7 +104,7 @@ fn met(record: &Record) -> Vec<f64> {
 }
 
 fn wants(record: &Record) -> Vec<Block> {
-    // More rounds come last: what is rare wants its calls first.
+    // More rounds come last: rare causes need their calls first.
     if record.tried(Experiment::PerConnection) { Vec::new() } else { round(record) }
 }
 
@@ -136,13 +140,14 @@ fn round(record: &Record) -> Vec<Block> {
     (0..connections).map(block).collect()
 }
 
-/// The same once calls at once have shown more connections, and again where the first round decided nothing.
+/// The same after concurrent calls have shown more connections, and again if the first round
+/// decided nothing.
 pub(super) fn wants_late(record: &Record) -> Vec<Block> {
     let line = server_queueing::wants(record);
     if line.is_empty() { round(record) } else { line }
 }
 
-/// What came of it.
+/// The result of the experiment.
 enum Sorted {
     /// It was not made.
     Untried,
@@ -150,7 +155,8 @@ enum Sorted {
     Alike,
     /// There are fewer of one kind than can be compared.
     Single(usize),
-    /// Later calls on slow connections against later calls on quick ones; how many connections there were of each.
+    /// Later calls on slow connections against later calls on quick ones; how many connections
+    /// there were of each.
     Apart(Trial, usize, usize),
 }
 
@@ -181,8 +187,8 @@ fn sorted(record: &Record) -> Sorted {
     }
 }
 
-/// The connection decides: every later call on a slow one is slower than all on quick ones, but for one in ten that a hiccup of a
-/// machine has touched.
+/// The connection decides: every later call on a slow one is slower than all on quick ones, but for
+/// one in ten that a hiccup of a machine has touched.
 fn decides(trial: &Trial) -> bool {
     let hiccups = (trial.without.len() + trial.with.len()) / 10;
     let (mut slow, mut quick) = (trial.without.clone(), trial.with.clone());

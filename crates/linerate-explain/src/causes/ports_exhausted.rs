@@ -47,5 +47,5 @@ fn judge(record: &Record) -> Judgement {
     Judgement::Named(Box::new(Verdict::new(&CAUSE, 1e3, Grounds::Counted { words, share: 1.0 })))
 }
 
-/// What the driver calls it.
+/// The driver's error for this case.
 pub(crate) const NO_PORT: &str = "no local port left";

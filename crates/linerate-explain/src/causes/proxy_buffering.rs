@@ -1,8 +1,9 @@
-//! A proxy collects the answer before it passes it on: what the server behind it sends early comes late.
+//! A proxy buffers the response before it forwards it: what the origin sends early arrives late.
 //!
-//! From this side of the proxy that looks like a server that thinks: nothing comes for a while, then all at once. Experiment, where the
-//! server behind is named (`--origin`): the same call there. When its first byte is there much sooner and its last one is not, the
-//! proxy held the beginning back. Without that nothing is named.
+//! From this side of the proxy that looks like a slow server: no byte for a while, then all at
+//! once. Experiment, if `--origin` names the server behind the proxy: the same call there. If its
+//! first byte arrives much sooner and its last one does not, the proxy held the beginning back.
+//! Without `--origin` this cause is never named.
 
 use super::server_think::WORK_MS;
 use super::{Block, Cause, Fix, Judgement, arms, excluded, not_moved, say, server_think};
@@ -70,7 +71,7 @@ fn trials(record: &Record) -> Option<(Trial, Trial)> {
     Some((trial(Call::to_first_byte)?, trial(|c| c.send + c.wait + c.receive)?))
 }
 
-/// What an answer says of proxies that it came through.
+/// Proxies that a response names in its fields.
 fn says(answer: &Answer) -> Option<String> {
     let proxies = [
         "nginx",
@@ -112,7 +113,7 @@ fn judge(record: &Record) -> Judgement {
         };
     };
     let sooner = first.effect.value;
-    // What of it the proxy takes of the whole answer is no buffering.
+    // The part by which the proxy delays the whole response is not buffering.
     let held = sooner - last.effect.value.max(0.0);
     if !first.moved(WORK_MS) || held < WORK_MS.max(0.3 * sooner) {
         let words = format!(

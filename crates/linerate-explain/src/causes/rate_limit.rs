@@ -1,7 +1,9 @@
-//! The server, or what stands before it, lets calls through at a limited rate: ours came sooner, and waited or were refused.
+//! The server, or something in front of it, limits the rate of calls: ours came sooner, and waited
+//! or were refused.
 //!
-//! Symptom: each of several calls one after another waits the same time, as where a server works that long; or the answer is 429.
-//! Experiment: calls after a pause, in turns with calls right after them. A server that works takes as long for either.
+//! Symptom: each of several consecutive calls waits the same time, as with a server that works that
+//! long; or the response is 429. Experiment: calls after a pause, paired with calls right after
+//! them. A server that works takes equally long for both.
 
 use std::time::Duration;
 
@@ -55,13 +57,14 @@ const FIXES: &[Fix] = &[
 
 /// Blocks of a call after a pause and one right after it.
 const BLOCKS: usize = 4;
-/// A pause is so many times what a call takes, and this long besides: by then its turn has come.
+/// A pause is this many times the duration of a call, plus this time: by then the limit admits the
+/// next call.
 const PAUSE: (f64, Duration) = (1.5, Duration::from_millis(20));
 
-/// Where calls fail with 503 it is not known when the next one may come.
+/// If calls fail with 503, it is unknown when the next one is admitted.
 const UNAVAILABLE: Duration = Duration::from_secs(1);
 
-/// What waiting for a turn must take at least: of what the calls wait.
+/// Least wait that the limit must explain, in relation to what the calls wait.
 fn least_ms(record: &Record) -> f64 {
     (0.3 * server_think::beyond_rtt(record)).max(server_think::WORK_MS / 2.0)
 }
@@ -71,7 +74,7 @@ fn wants(record: &Record) -> Vec<Block> {
     let unavailable = record.observed().filter_map(|c| c.answer()).filter(|a| a.status == 503).count();
     let some = unavailable > 0 && unavailable < record.observed().count();
     let may = record.settings.may_repeat && !record.tried(Experiment::Paced);
-    // What the server says itself needs no more calls: it asked for fewer.
+    // If the server names its limit itself, more calls are needless: it asked for fewer.
     if !(slow || some) || !may || record.group().is_empty() || !pace::refusals(record).0.is_empty() {
         return Vec::new();
     }

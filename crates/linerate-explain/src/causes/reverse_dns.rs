@@ -1,7 +1,8 @@
-//! The server looks up the client's name (or does other work) once for each connection.
+//! The server looks up the client's name (or does other work) once per connection.
 //!
-//! Symptom: the first call of a connection takes longer by always the same time, however many come at once; later ones do not.
-//! From outside it cannot be told from other work of that kind: it is named as possible.
+//! Symptom: the first call of a connection always takes the same time longer, however many come at
+//! once; later ones do not. Other work of that kind looks the same from outside, so the cause is
+//! only named as possible.
 
 use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say};
 use crate::call::ms;

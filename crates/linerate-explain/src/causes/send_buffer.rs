@@ -1,6 +1,7 @@
-//! Our send buffer is too small for the path: not enough may be on the way at once.
+//! Our send buffer is too small for the path: it allows too few bytes in flight.
 //!
-//! Evidence: the kernel counts the time that the send buffer held us back (`tcpi_sndbuf_limited`).
+//! Evidence: the kernel counts the time during which the send buffer held us back
+//! (`tcpi_sndbuf_limited`).
 
 use super::{Cause, Fix, Judgement, nothing, zero_window};
 use crate::record::Record;

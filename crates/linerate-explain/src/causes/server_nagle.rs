@@ -1,9 +1,10 @@
-//! The server writes its answer in two pieces with Nagle's algorithm on; the second waits for our acknowledgement of the first,
-//! which we delay.
+//! The server writes its response in two pieces with Nagle's algorithm on. The second waits for our
+//! acknowledgement of the first, which we delay.
 //!
-//! Symptom: on a connection after its first call, a pause of about 40 ms within the answer. Experiment: acknowledging at once
-//! (TCP_QUICKACK) takes the pause away; an acknowledgement that is 8, 16, 24, 32 ms late (TCP_DELACK_MAX_US) makes a pause of that
-//! length, slope 1. A server that thinks between head and body moves with neither.
+//! Symptom: after the first call of a connection, a pause of about 40 ms within the response.
+//! Experiment: acknowledging at once (TCP_QUICKACK) removes the pause. An acknowledgement that is
+//! 8, 16, 24, 32 ms late (TCP_DELACK_MAX_US) makes a pause of that length, slope 1. A server that
+//! works between head and body reacts to neither.
 
 use std::time::Duration;
 
@@ -59,9 +60,11 @@ const FIXES: &[Fix] = &[
     Fix { software: "any server", change: "setsockopt(TCP_NODELAY), and writev head and body in one call" },
 ];
 
-/// A pause shorter than this is no stall: delayed acknowledgements last 40 ms, and at least two ticks of the kernel.
+/// A shorter pause is not a stall: delayed acknowledgements last 40 ms, and at least two ticks of
+/// the kernel.
 const PAUSE_MS: f64 = 4.0;
-/// Slope from which a pause follows the acknowledgement; random work stayed below 0.28 in 32 runs, stalls were above 0.52.
+/// Slope from which a pause follows the acknowledgement; random work stayed below 0.28 in 32 runs,
+/// stalls were above 0.52.
 const FOLLOWS: f64 = 0.4;
 
 fn within(call: &Call) -> Duration {
@@ -79,7 +82,7 @@ fn quick(record: &Record) -> Option<Trial> {
     record.trial(Experiment::QuickAck, "acknowledge at once", "TCP_QUICKACK after each receive", within)
 }
 
-/// What the lever must take away at least.
+/// Least time that the kernel option must remove.
 const MOVED_MS: f64 = PAUSE_MS / 2.0;
 /// Times that more blocks are made where a machine is too busy for the first ones to tell.
 const AGAIN: usize = 3;
@@ -91,7 +94,7 @@ fn made(record: &Record, experiment: Experiment) -> usize {
 
 /// Blocks of the two arms, on connections that no other block had.
 fn blocks(record: &Record, blocks: u8) -> Vec<Block> {
-    // Where the client's half is to be tested, too, there must be calls left for it.
+    // If the client's half is tested too, calls must remain for it.
     let n = if record.settings.writes == Writes::Apart { 2 } else { 3 };
     let arms = arms(Experiment::QuickAck, 2, blocks, n, |p| {
         p.writes = record.settings.writes;
@@ -140,7 +143,7 @@ fn follows(dose: Estimate) -> Option<bool> {
     if dose.high < FOLLOWS { Some(false) } else { (dose.low > 0.0 && dose.value >= FOLLOWS).then_some(true) }
 }
 
-/// How much longer the answer takes for each millisecond the acknowledgement is later.
+/// How much longer the response takes for each millisecond by which the acknowledgement is later.
 pub(crate) fn dose(record: &Record) -> Option<Estimate> {
     let mut points = Vec::new();
     for (arm, dose) in DOSES_MS.iter().enumerate() {
@@ -214,7 +217,7 @@ fn verdict(record: &Record, trial: Trial, dose: Option<Estimate>) -> Verdict {
     }
 }
 
-/// What the look says where the answers do not pause.
+/// What the first calls show if the responses do not pause.
 fn no_pause(record: &Record) -> Judgement {
     let reused = record.reused();
     let words = format!(
@@ -222,7 +225,8 @@ fn no_pause(record: &Record) -> Judgement {
         say(median_of(&reused, Call::longest_gap)),
         reused.len()
     );
-    // Half of the calls without a pause are what a machine does that reads late; one in four with one is Nagle's.
+    // Half of the calls without a pause are what a machine does that reads late; one in four with
+    // one is Nagle's.
     let paused = reused.iter().filter(|c| ms(c.longest_gap()) >= PAUSE_MS).count();
     match reused.len() {
         0 | 1 => Judgement::Silent,

@@ -1,8 +1,9 @@
 //! The request waits in the server for its turn behind others.
 //!
-//! Symptom: the wait for the first byte is many times what one more request adds. Experiment: several calls at once; each that is
-//! one place further back waits longer by the time of one request. A call alone that waits many such times may have stood in a line,
-//! but not behind ours: that takes other callers, who are seen (`--pid`, this machine's sockets) or come and go.
+//! Symptom: the wait for the first byte is many times what one more request adds. Experiment:
+//! several calls at once; each that is one place further back waits longer by the time of one
+//! request. A call alone that waits many such times may have stood in a line, but not behind ours:
+//! that takes other callers, who are seen (`--pid`, this machine's sockets) or come and go.
 
 use super::{Block, Cause, Fix, Judgement, excluded, in_the_process, pinned, rate_limit, say, server_think};
 use crate::evidence::{Grounds, Proof};
@@ -53,7 +54,8 @@ pub(super) fn wants(record: &Record) -> Vec<Block> {
     if record.given_up.contains(&Experiment::Burst) {
         return Vec::new();
     }
-    // A second time where it is not clear that none shows, and a third where they disagree, so that one hiccup decides nothing.
+    // A second time if the first is unclear, and a third if they disagree, so that a single hiccup
+    // decides nothing.
     let seen = at_once::seen(record);
     let more = match seen.as_slice() {
         [] => true,
@@ -123,7 +125,8 @@ fn judge(record: &Record) -> Judgement {
     Judgement::Named(Box::new(verdict.at_most(Proof::Likely)))
 }
 
-/// Whose calls a call alone can have waited behind, `times` of them: none of ours was there. In words; `None`: nothing shows any.
+/// The other callers that a single call of ours can have waited for, `times` of them. In words;
+/// `None` if there is no sign of any.
 fn whose(record: &Record, times: f64) -> Option<String> {
     if at_once::others_come_and_go(record) {
         return Some("some calls alone are much quicker: others' calls come and go".to_owned());

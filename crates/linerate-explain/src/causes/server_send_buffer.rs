@@ -1,7 +1,9 @@
-//! The server's send buffer is too small for the path: on a connection that is warm a response still takes many round trips.
+//! The server's send buffer is too small for the path: on a connection that is warm a response
+//! still takes many round trips.
 //!
-//! Evidence: on a warm connection the response comes in bursts of the same size, a round trip apart, and these do not grow from call to
-//! call as a congestion window does. Our own receive window is larger.
+//! Evidence: on a warm connection the response comes in bursts of the same size, a round trip
+//! apart, and these do not grow from call to call as a congestion window does. Our own receive
+//! window is larger.
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::ms;

@@ -1,7 +1,8 @@
 //! The server works: the request has arrived, and nothing comes for a while.
 //!
-//! Symptom: the time from the request's last byte to the answer's first one (or a pause in the middle of the answer) is beyond the
-//! network's round trip. It is what is left when the levers of the connection move nothing.
+//! Symptom: the time from the request's last byte to the answer's first one (or a pause in the
+//! middle of the answer) is beyond the network's round trip. It is what is left when the levers of
+//! the connection move nothing.
 
 use std::time::Duration;
 
@@ -46,7 +47,8 @@ const FIXES: &[Fix] = &[
 /// Work below this is a server doing its job.
 pub(crate) const WORK_MS: f64 = 10.0;
 
-/// What the wait for the first byte has beyond one round trip, in the middle of the explained calls.
+/// What the wait for the first byte has beyond one round trip, in the middle of the explained
+/// calls.
 pub(super) fn beyond_rtt(record: &Record) -> f64 {
     if let Some(beyond) = bufferbloat::beyond_handshake_ms(record) {
         return beyond;
@@ -58,7 +60,8 @@ pub(super) fn beyond_rtt(record: &Record) -> f64 {
     (wait - record.rtt_ms()).max(0.0)
 }
 
-/// The mean with the longest twelfth left out: work whose length varies much has a small median, and one hiccup is no work.
+/// The mean with the longest twelfth left out: work whose length varies much has a small median,
+/// and one hiccup is no work.
 fn often(record: &Record, clean: &[&Call]) -> f64 {
     let mut all: Vec<f64> = clean.iter().map(|c| crate::call::ms(first_byte(c))).collect();
     all.extend(record.times(Experiment::Tail, 0, first_byte));
@@ -70,7 +73,8 @@ fn often(record: &Record, clean: &[&Call]) -> f64 {
     all.iter().sum::<f64>() / all.len() as f64
 }
 
-/// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the answer's first one.
+/// From the request's last byte (or from the wait for `100 Continue` that was in vain) to the
+/// answer's first one.
 fn first_byte(call: &Call) -> Duration {
     call.wait
 }
@@ -84,7 +88,8 @@ fn pause(record: &Record) -> f64 {
     // Nor where it is unclear.
     let follows_us = matches!((server_nagle::CAUSE.judge)(record), Judgement::Named(_) | Judgement::Open(_));
     let lossy = record.group().iter().filter(|c| c.lossy()).count() * 2 > record.group().len();
-    // A round trip between two bursts is the congestion window's, and a slow link spreads an answer evenly.
+    // A round trip between two bursts is the congestion window's, and a slow link spreads an answer
+    // evenly.
     let before = record.group().iter().map(|c| c.bytes_before_gap()).max().unwrap_or(0);
     let window = if before < slow_start::FIRST_WINDOW { 0.0 } else { 2.0 * record.rtt_ms() };
     let alone = gap > window + WORK_MS && gap > 0.5 * record.typical(|c| c.receive);
@@ -97,7 +102,8 @@ fn held_here(record: &Record) -> f64 {
     trial.filter(|t| t.moved(1.0)).map_or(0.0, |t| t.effect.value)
 }
 
-/// Whole times that programs wait for, milliseconds, from half a second on; and how near to one each call is.
+/// Whole times that programs wait for, milliseconds, from half a second on; and how near to one
+/// each call is.
 const TIMER: (f64, f64) = (500.0, 0.01);
 
 /// All calls wait the same, and that is a time that people set.

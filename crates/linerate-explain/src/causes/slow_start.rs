@@ -1,6 +1,7 @@
-//! A new connection may send only a few segments per round trip, and has to work its way up.
+//! A new connection may send only a few segments per round trip at first, and its window must grow.
 //!
-//! Experiment: the same answer on a connection that is warm. The control is what does not depend on the window: the first byte.
+//! Experiment: the same response on a warm connection. The control is the first byte, which does
+//! not depend on the window.
 
 use super::{
     Cause, Fix, Judgement, compression, idle_restart, not_moved, nothing, say, send_buffer, zero_window,
@@ -31,12 +32,12 @@ const FIXES: &[Fix] = &[
     },
 ];
 
-/// Round trips below this cost nothing to speak of.
+/// Shorter round trips cost a negligible time.
 const RTT_MS: f64 = 3.0;
-/// What the first window carries (RFC 6928: ten segments).
+/// Capacity of the first window (RFC 6928: ten segments).
 pub(super) const FIRST_WINDOW: u64 = 13_000;
 
-/// More is to be carried than the first window takes, over a path where round trips cost.
+/// The message exceeds the first window, and the path is long enough for round trips to cost time.
 pub(super) fn applies(record: &Record) -> bool {
     let body = record.group().first().and_then(|c| c.answer()).map(|a| a.body_bytes);
     body.is_some_and(|body| body + record.settings.body_bytes >= FIRST_WINDOW) && record.rtt_ms() >= RTT_MS
@@ -48,14 +49,14 @@ fn judge(record: &Record) -> Judgement {
     let Some(answer) = group.first().and_then(|c| c.answer()).filter(|_| applies(record)) else {
         return Judgement::Silent;
     };
-    // Where the window is not what limits, a new connection is slow for that other reason.
+    // If the window is not the limit, a new connection is slow for that other reason.
     if [&zero_window::CAUSE, &send_buffer::CAUSE]
         .iter()
         .any(|c| matches!((c.judge)(record), Judgement::Named(_)))
     {
         return Judgement::Silent;
     }
-    // What is uploaded meets the same window on our side.
+    // An upload meets the same window on our side.
     let times = |calls: Vec<&Call>| {
         calls.iter().filter(|c| !c.lossy()).map(|c| ms(c.send + c.wait + c.receive)).collect::<Vec<_>>()
     };
@@ -84,7 +85,8 @@ fn judge(record: &Record) -> Judgement {
         say(rtt)
     );
     let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial)).saying(words);
-    // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped first.
+    // Each new connection starts slowly; what is slow on a kept one, too, is what can be helped
+    // first.
     let kept =
         matches!((idle_restart::CAUSE.judge)(record), Judgement::Named(_)) || compression::named(record);
     Judgement::Named(Box::new(if kept { verdict.behind() } else { verdict }))

@@ -1,6 +1,8 @@
-//! The server's process is stopped: the kernel opens connections and takes requests, and nobody answers.
+//! The server's process is stopped: the kernel opens connections and takes requests, and nobody
+//! answers.
 //!
-//! Evidence: the state of its threads, looked at before and after each call (`--pid`, or found by its listening socket).
+//! Evidence: the state of its threads, looked at before and after each call (`--pid`, or found by
+//! its listening socket).
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
 use crate::call::{Call, Why, ms};

@@ -1,6 +1,7 @@
-//! SYNs, or the answers to them, get lost: a connection takes a second or more.
+//! SYNs or SYN-ACKs get lost: a connection takes a second or more.
 //!
-//! Evidence: the kernel counts the SYN's retransmissions and the time they took (`tcpi_total_retrans`, `tcpi_total_rto_time`).
+//! Evidence: the kernel counts the SYN's retransmissions and the time they took
+//! (`tcpi_total_retrans`, `tcpi_total_rto_time`).
 
 use super::{Cause, Fix, Judgement, accept_queue, excluded, nothing, say};
 use crate::call::ms;
@@ -45,7 +46,8 @@ fn judge(record: &Record) -> Judgement {
     let times: Vec<f64> = again.iter().map(|c| ms(c.connect)).collect();
     let rtt = record.rtt_ms();
     let cost = median(&times) - rtt;
-    // What the kernel says it spent waiting for time-outs, of what these connections took beyond the others.
+    // The time that the kernel spent in timeouts, as part of the time that these connections took
+    // beyond the others.
     let counted: f64 = again.iter().map(|c| f64::from(c.connect_facts.total_rto_time_ms)).sum();
     let excess: f64 = times.iter().map(|t| t - rtt).sum();
     let lossy = record.calls().filter(|(_, c)| c.facts.total_retrans > 0 && !c.syn_again()).count();

@@ -1,10 +1,12 @@
-//! A new connection meets what the server still remembers of the last one between the same addresses and ports (TIME_WAIT, a minute):
-//! behind a NAT, from a fixed source port, or where ports are used again too soon.
+//! A new connection meets the server's memory of the previous one between the same addresses and
+//! ports (TIME_WAIT, a minute): behind a NAT, from a fixed source port, or where ports are reused
+//! too soon.
 //!
-//! Symptom: a SYN is sent again long before the second that a lost one takes. Our kernel does that only when the answer acknowledges what
-//! it did not send (RFC 9293, section 3.10.7.3): it resets that connection and tries again after some milliseconds. Experiment: the same
-//! from source ports that the system does not take by itself, which nobody used lately. A server whose accept queue is full, or a path
-//! that loses SYNs, does not care which port it is.
+//! Symptom: a SYN is retransmitted long before the second that a lost one takes. Our kernel does
+//! that only when the reply acknowledges what it did not send (RFC 9293, section 3.10.7.3): it
+//! resets that connection and tries again after some milliseconds. Experiment: the same from source
+//! ports that the system does not choose by itself, which were not used lately. With a full accept
+//! queue, or a path that loses SYNs, the port makes no difference.
 
 use super::{AGAIN, Block, Cause, Fix, Judgement, say, singles};
 use crate::call::{Call, ms};
@@ -47,7 +49,8 @@ const FIXES: &[Fix] = &[
 const CALLS: usize = 6;
 /// Ports above the range that Linux takes by itself unless told otherwise (32768 to 60999).
 const PORTS: std::ops::RangeInclusive<u16> = 61_000..=65_535;
-/// A difference below this is no cause, milliseconds: the kernel waits at least two ticks before it tries again.
+/// A smaller difference is not a cause, milliseconds: the kernel waits at least two ticks before it
+/// tries again.
 const LEAST_MS: f64 = 2.0;
 
 /// New connections of calls without a change: those that collided, and all.
@@ -110,8 +113,9 @@ fn judge(record: &Record) -> Judgement {
     Judgement::Named(Box::new(if moved { verdict.saying(words) } else { verdict }))
 }
 
-/// What packets of our calls show: so many SYNs were answered by a bare ACK of another connection. A client that then waits for a second
-/// (Linux did before 5.8) cannot tell that from a SYN that was lost; its packets can.
+/// What packets of our calls show: the number of SYNs followed by a bare ACK of another connection.
+/// A client that then waits for a second (Linux did before 5.8) cannot distinguish that from a lost
+/// SYN; its packets can.
 pub(crate) fn seen_in_packets(causes: &mut [Verdict], collisions: u64) {
     if collisions == 0 {
         return;

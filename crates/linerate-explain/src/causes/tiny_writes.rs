@@ -1,6 +1,6 @@
-//! The server writes its answer in many small pieces, each a packet of its own.
+//! The server writes its response in many small pieces, each a separate packet.
 //!
-//! Evidence: segments received against bytes received (`tcpi_data_segs_in`).
+//! Evidence: segments received compared with bytes received (`tcpi_data_segs_in`).
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say, server_nagle};
 use crate::call::ms;
@@ -38,8 +38,8 @@ const SMALL: f64 = 300.0;
 /// Beyond a round trip, which Nagle's algorithm holds a piece back for, milliseconds.
 const PAUSE_MS: f64 = 5.0;
 
-/// How far the pieces of an answer are apart, where each comes after a pause that is the server's own, as where it answers word by word,
-/// milliseconds.
+/// Pauses between the pieces of a response if the server itself makes them, for example because it
+/// responds word by word, milliseconds.
 pub(super) fn apart_ms(record: &Record) -> Option<f64> {
     let pauses: Vec<f64> = record
         .group()

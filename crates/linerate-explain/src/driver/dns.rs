@@ -1,4 +1,4 @@
-//! Asks name servers directly, each on its own, to see which of them answers (RFC 1035).
+//! Queries each name server directly, to see which of them respond (RFC 1035).
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ pub(super) fn ask_all(host: &str, within: Duration) -> Vec<NameServer> {
     let conf = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     servers(&conf)
         .into_iter()
-        // One that cannot be waited for is not asked: that it was silent for an instant says nothing.
+        // A server is not asked if no time is left to wait: silence for an instant would prove
+        // nothing.
         .take_while(|_| Instant::now() + 2 * NAME_SERVER_TIME <= end)
         .map(|address| NameServer { address, v4: ask(address, host, A), v6: ask(address, host, AAAA) })
         .collect()
@@ -28,7 +29,7 @@ fn servers(conf: &str) -> Vec<IpAddr> {
     named.filter_map(address).take(NAME_SERVERS).collect()
 }
 
-/// How long it takes to answer anything about the name.
+/// Time until any reply about the name.
 fn ask(server: IpAddr, host: &str, kind: u16) -> Option<Duration> {
     let local: SocketAddr = if server.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
     let socket = UdpSocket::bind(local).ok()?;
@@ -64,7 +65,7 @@ fn query(id: u16, host: &str, kind: u16) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether it is the answer to our question: its number, and the bit that says so.
+/// Whether it is the reply to our question: its number, and the response bit.
 fn is_answer(bytes: &[u8], id: u16) -> bool {
     bytes.len() >= 12 && bytes[..2] == id.to_be_bytes() && bytes[2] & 0x80 != 0
 }

@@ -92,7 +92,8 @@ impl Exchange<'_> {
         let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
-        // What we do between the handshake and the first write (asking the kernel for its counters) is ours, not the call's.
+        // What we do between the handshake and the first write (asking the kernel for its counters)
+        // is ours, not the call's.
         self.start = Time::from_nanos(began.as_nanos().saturating_sub(self.call.connect.as_nanos() as u64));
         self.call.began_ns = wall_ns().saturating_sub(self.call.connect.as_nanos() as i64);
         let sent = self.send(deadline, &mut answer);
@@ -227,7 +228,8 @@ impl Exchange<'_> {
             }
         };
         let first = first.unwrap_or(last);
-        // It may arrive before we get the processor back to see that the request is written: then it left when the write began.
+        // It may arrive before we get the processor back to see that the request is written: then
+        // it left when the write began.
         let written = if first < written { self.wrote.min(first) } else { written };
         self.call.wait = first - written;
         self.call.receive = last - first;
@@ -392,7 +394,8 @@ fn wall_ns() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// An alert or a handshake record (RFC 8446, section 5.1): what a TLS server answers to a request in clear.
+/// An alert or a handshake record (RFC 8446, section 5.1): what a TLS server answers to a request
+/// in clear.
 fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 3, 0..=4, ..])
 }
@@ -431,7 +434,8 @@ pub(super) fn overflows(to: SocketAddr) -> u64 {
     std::fs::read_to_string("/proc/net/netstat").map_or(0, |text| counter(&text, "ListenOverflows"))
 }
 
-/// The accept queue of that very port is full, as the kernel lists it; nothing is known of other machines'.
+/// The accept queue of that very port is full, as the kernel lists it; nothing is known of other
+/// machines'.
 pub(super) fn queue_full(to: SocketAddr) -> bool {
     let listens = |s: &TcpSocket| {
         let here = s.local.ip() == to.ip() || s.local.ip().is_unspecified();

@@ -1,4 +1,5 @@
-//! Finds the process that answers at an address of this machine: the one that has its listening socket.
+//! Finds the process that answers at an address of this machine: the one that has its listening
+//! socket.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -43,7 +44,8 @@ fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
     socket.state == State::LISTEN && port == to.port() && takes
 }
 
-/// Of processes that have the same socket: a parent hands it to its workers and accepts nothing itself.
+/// Of processes that have the same socket: a parent hands it to its workers and accepts nothing
+/// itself.
 fn one_of(holders: &[u32], parents: &HashMap<u32, u32>) -> Found {
     let hands_on = |pid: &u32| holders.iter().any(|other| parents.get(other) == Some(pid));
     let workers: Vec<u32> = holders.iter().copied().filter(|pid| !hands_on(pid)).collect();

@@ -1,4 +1,5 @@
-//! What this machine was doing while calls were made: whether somebody waited for a processor, and who else calls the server.
+//! The state of this machine during the calls: whether threads waited for a CPU, and which other
+//! processes call the server.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,7 +27,7 @@ impl Clocked {
         Clocked { began: instrument::now(), stalled: stalled(), ticks: ticks() }
     }
 
-    /// What was counted since, beside what our own calls waited.
+    /// The counts since then, without the wait of our own calls.
     pub(super) fn end(&self, waited_share: f64) -> Machine {
         let took = (instrument::now() - self.began).as_secs_f64().max(1e-9);
         let since =
@@ -72,7 +73,8 @@ fn steal(text: &str) -> Option<(u64, u64)> {
     Some((*all.get(7)?, all.iter().take(8).sum()))
 }
 
-/// Connections that others have to the server's port: as its process sees them, or this machine where the server is on it.
+/// Connections that others have to the server's port: as its process sees them, or this machine
+/// where the server is on it.
 pub(super) fn others(to: SocketAddr, pid: Option<u32>, ours: &HashSet<SocketAddr>) -> Option<u16> {
     let served = |s: &TcpSocket| s.state.name() == "established" && s.local.port() == to.port();
     let foreign = |s: &TcpSocket| served(s) && !ours.contains(&s.peer);

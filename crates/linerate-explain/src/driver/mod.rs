@@ -60,8 +60,8 @@ pub enum Explained {
     Unreachable(String),
 }
 
-/// Explains a call. `settings` says what may be done; `told` is called with each probe before it is made, and ends it all early by
-/// answering `false`.
+/// Explains a call. `settings` says what may be done; `told` is called with each probe before it is
+/// made, and ends it all early by answering `false`.
 ///
 /// # Errors
 /// The request is no valid HTTP/1.1 message.
@@ -320,7 +320,8 @@ impl Hands<'_> {
         }
     }
 
-    /// The system's resolver, which cannot be told how long it may take: where the time is over first, it is left to itself.
+    /// The system's resolver, which cannot be told how long it may take: where the time is over
+    /// first, it is left to itself.
     fn look_up(&self) -> std::io::Result<std::vec::IntoIter<SocketAddr>> {
         let (host, port) = (self.request.host.clone(), self.request.port);
         let (found, is_found) = mpsc::channel();
@@ -419,7 +420,8 @@ impl Hands<'_> {
         Ok(call)
     }
 
-    /// On that connection, or on a new one; the connection comes back when it may carry another request.
+    /// On that connection, or on a new one; the connection comes back when it may carry another
+    /// request.
     fn call_on(
         &self,
         kept: Option<Socket>,

@@ -1,5 +1,6 @@
-//! Captures the packets of our own calls. Nothing is read while a call is being made, nor between calls while the kernel has room
-//! for them: reading would leave its traces in the caches, and in the times of what follows.
+//! Captures the packets of our own calls. Nothing is read while a call is being made, nor between
+//! calls while the kernel has room for them: reading would leave its traces in the caches, and in
+//! the times of what follows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,17 +12,18 @@ use crate::packets::{Packets, Sorter};
 use crate::passive::{LinkType, Packet};
 use crate::shown::Arms;
 
-/// Bytes kept of a packet. Reason: its headers and an ordinary message's head; the rest would only fill the ring.
+/// Bytes kept of a packet. Reason: its headers and an ordinary message's head; the rest would only
+/// fill the ring.
 const SNAP: u32 = 1024;
-/// How long packets may be on their way into the ring when all calls are over. Reason: a part-filled block is handed over within
-/// 10 ms.
+/// How long packets may take to reach the ring after the last call. Reason: the kernel passes on a
+/// partly filled block within 10 ms.
 const LAST: Duration = Duration::from_millis(30);
 
-/// Bytes that calls may have moved before their packets are taken. Reason: the ring has 32 MiB, and a small segment takes more room
-/// there than it has bytes.
+/// Bytes that calls may have moved before their packets are taken. Reason: the ring has 32 MiB, and
+/// a small segment takes more room there than it has bytes.
 const UNTAKEN: u64 = 4 << 20;
-/// Time for which calls may go on before that, whatever they move. Reason: every 10 ms with a packet in them take a block of the
-/// ring, and it has 256.
+/// Longest time that calls may take before that, however little they send. Reason: every 10 ms with
+/// a packet in them take a block of the ring, and it has 256.
 const UNTAKEN_FOR: Duration = Duration::from_secs(1);
 
 /// A capture and what it has given.
@@ -78,7 +80,7 @@ impl Recorder {
         });
     }
 
-    /// What was seen of these calls.
+    /// The packets of these calls.
     pub(super) fn finish(mut self, call: &Call, arms: Option<&Arms>) -> Packets {
         std::thread::sleep(LAST);
         // One turn takes as many blocks as the ring has.

@@ -1,4 +1,5 @@
-//! Looks at a server's process while a call is being made: reads `/proc` and asks the kernel for its sockets.
+//! Looks at a server's process while a call is being made: reads `/proc` and asks the kernel for
+//! its sockets.
 
 use std::collections::HashSet;
 use std::fs;
@@ -40,7 +41,8 @@ impl Watch {
         Watch { pid, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
     }
 
-    /// Looks at the process while `call` runs, as often as that takes; `calls`: how many calls there may be.
+    /// Looks at the process while `call` runs, as often as that takes; `calls`: how many calls
+    /// there may be.
     pub(super) fn look(&self, calls: usize, mut call: impl FnMut()) -> ProcessView {
         let pid = self.pid;
         let mut view = ProcessView { pid, name: read(pid, "comm").trim().to_owned(), ..Default::default() };

@@ -1,5 +1,5 @@
-//! A page for each cause, for somebody who has never heard of it: what it is, a picture, and what to change. What verdicts advise is on
-//! it, from the same data.
+//! A page for each cause, for readers who are new to it: a description, a picture, and the fixes.
+//! It shows all that verdicts advise, from the same data.
 
 mod connection;
 mod server;
@@ -10,15 +10,15 @@ use crate::passive::findings;
 /// A cause, explained.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// The cause.
+    /// The cause's stable id.
     pub id: &'static str,
-    /// What it is.
+    /// A description of the cause.
     pub what: &'static str,
-    /// Who talks to whom in the picture.
+    /// The two ends of the connection in the picture.
     pub lanes: [&'static str; 2],
     /// The picture, from top to bottom.
     pub picture: &'static [Step],
-    /// What to change beside what verdicts advise.
+    /// Fixes beyond those that verdicts advise.
     pub more: &'static [Fix],
 }
 
@@ -69,7 +69,7 @@ impl Page {
         find(self.id).map_or_else(|| findings::title(self.id), |c| c.title)
     }
 
-    /// What to change: all that verdicts advise, and more systems.
+    /// The fixes: all that verdicts advise, and those for more systems.
     pub fn fixes(&self) -> Vec<Fix> {
         let mut fixes: Vec<Fix> = find(self.id).map_or_else(Vec::new, |c| c.fixes.to_vec());
         for Fix { software, change } in findings::advice(self.id).into_iter().chain(self.more.iter().copied())

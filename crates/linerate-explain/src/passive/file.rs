@@ -1,4 +1,5 @@
-//! Capture files: pcap and pcapng, either byte order, packed by gzip or not, read in bounded memory.
+//! Capture files: pcap and pcapng, either byte order, packed by gzip or not, read in bounded
+//! memory.
 
 use std::io::{BufReader, Read};
 
@@ -114,7 +115,8 @@ impl<R: Read> Read for Input<R> {
 
 /// What one record gave.
 enum Step {
-    /// A packet: time, link, where its data is in the buffer, its length on the wire, and the bytes of the record.
+    /// A packet: time, link, where its data is in the buffer, its length on the wire, and the bytes
+    /// of the record.
     Packet(i64, LinkType, std::ops::Range<usize>, u32, usize),
     /// Something else of that many bytes.
     Other(usize),
@@ -184,7 +186,8 @@ impl<R: Read> CaptureFile<R> {
         match parse_pcap_header(data) {
             Ok((_, header)) => {
                 self.format = Format::Pcap {
-                    // The upper bits tell the length of frame check sequences, if any: no part of the type.
+                    // The upper bits tell the length of frame check sequences, if any: no part of
+                    // the type.
                     link: LinkType::from_number(header.network.0 & 0x03ff_ffff),
                     nanos: header.is_nanosecond_precision(),
                     parse: match (header.is_modified_format(), header.is_bigendian()) {
@@ -222,7 +225,8 @@ impl<R: Read> CaptureFile<R> {
         self.offset += n as u64;
     }
 
-    /// Reads more; room is made by moving what is left to the front, and by growing up to the limit.
+    /// Reads more; room is made by moving what is left to the front, and by growing up to the
+    /// limit.
     fn fill(&mut self) -> std::io::Result<()> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -178,7 +178,8 @@ fn from_faults(seen: &Observation) -> Vec<Finding> {
         ),
         (|k| k == FaultKind::Lossy, cause::PACKET_LOSS, "segments were lost and had to be sent again"),
     ];
-    // One refused beside others that were not is what a client does that tries ::1 before 127.0.0.1.
+    // One refused beside others that were not is what a client does that tries ::1 before
+    // 127.0.0.1.
     let matters = |f: &Finding| f.id != cause::REFUSED || f.calls == f.of || 2 * f.calls > f.of;
     kinds.iter().filter_map(|(is, id, title)| of_kind(seen, *is, id, title)).filter(matters).collect()
 }
@@ -191,7 +192,8 @@ fn of_kind(
 ) -> Option<Finding> {
     let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
     let first = all.first()?;
-    // One SYN at the end of a capture may be answered after it: it takes one that was sent again, or several.
+    // One SYN at the end of a capture may be answered after it: it takes one that was sent again,
+    // or several.
     let once = all.iter().all(|f| matches!(f.kind, FaultKind::NotOpened { syns: 0..=1 }));
     if once && all.len() < 3 {
         return None;
@@ -305,12 +307,13 @@ fn no_keep_alive(seen: &Observation) -> Option<Finding> {
 const BURSTS: u64 = 3;
 /// Requests that left at once in place of one that was answered.
 const FOLLOWED: u64 = 10;
-/// Share of the time that lies between bursts. A program that makes its calls in a closed loop (a load generator, workers that never
-/// run out of work) keeps all of them busy all the time, and nothing waits in it.
+/// Share of the time that lies between bursts. A program that makes its calls in a closed loop (a
+/// load generator, workers that never run out of work) keeps all of them busy all the time, and
+/// nothing waits in it.
 const SLACK: f64 = 0.1;
 
-/// Calls come in bursts, are never more at once than so many, and while there are so many each answer is followed by the next request
-/// at once: the rest of the burst waits in the caller.
+/// Calls come in bursts, are never more at once than so many, and while there are so many each
+/// answer is followed by the next request at once: the rest of the burst waits in the caller.
 fn client_pool(seen: &Observation) -> Option<Finding> {
     let waits = |p: &&super::Pool| {
         p.connections >= 2

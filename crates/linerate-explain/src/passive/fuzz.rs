@@ -47,8 +47,9 @@ pub fn capture(data: &[u8]) {
     check(&observer.finish());
 }
 
-/// The fuzz target for sequences of packets: each byte string is a script of segments on a few connections, whose numbers are
-/// near each other, so that repetitions, holes, disorder and messages in pieces come of it.
+/// The fuzz target for sequences of packets: each byte string is a script of segments on a few
+/// connections, whose numbers are near each other, so that repetitions, holes, disorder and
+/// messages in pieces come of it.
 pub fn packets(data: &[u8]) {
     let mut observer = Observer::new(small());
     let mut now: i64 = 1_000_000_000;
@@ -69,7 +70,8 @@ pub fn packets(data: &[u8]) {
     check(&observer.finish());
 }
 
-/// An IPv4 packet. `ends`: bit 0 the direction, bits 1 to 3 the client's port, bit 4 an initial number before the wrap, the rest a window.
+/// An IPv4 packet. `ends`: bit 0 the direction, bits 1 to 3 the client's port, bit 4 an initial
+/// number before the wrap, the rest a window.
 fn frame(ends: u8, flags: u8, seq: u8, ack: u8, payload: &[u8]) -> Vec<u8> {
     let (client, server) = (40_000 + u16::from(ends >> 1 & 7), 80u16);
     let (src, dst) = if ends & 1 == 0 { (client, server) } else { (server, client) };

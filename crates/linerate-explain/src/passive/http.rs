@@ -1,5 +1,6 @@
-//! HTTP/1 messages in one direction of a captured connection. More forgiving than the readers of `linerate-http`, and it
-//! steps over holes: it decides nothing, it only has to know where messages begin and end.
+//! HTTP/1 messages in one direction of a captured connection. More forgiving than the readers of
+//! `linerate-http`, and it steps over holes: it decides nothing, it only has to know where messages
+//! begin and end.
 
 use memchr::memmem;
 
@@ -119,7 +120,8 @@ enum State {
     },
     UntilClose,
     Tunnel,
-    /// After a hole that may have had the end of a message: a message is recognised at the start of a segment.
+    /// After a hole that may have had the end of a message: a message is recognised at the start of
+    /// a segment.
     Lost,
     /// Not HTTP.
     Foreign,
@@ -167,7 +169,8 @@ impl MessageReader {
         };
     }
 
-    /// The next event in `data`, which is advanced; `None` when all of it is read. `starts`: `data` is the start of a segment.
+    /// The next event in `data`, which is advanced; `None` when all of it is read. `starts`: `data`
+    /// is the start of a segment.
     pub(crate) fn next(&mut self, data: &mut &[u8], starts: bool, budget: &Budget) -> Option<Event> {
         loop {
             match self.state {
@@ -408,7 +411,8 @@ fn looks_like_start(data: &[u8]) -> Option<bool> {
     }
     match data.get(method) {
         None if method < LONGEST_METHOD => None,
-        // A line that is malformed after a known method is a request all the same: servers answer it, mostly by 400.
+        // A line that is malformed after a known method is a request all the same: servers answer
+        // it, mostly by 400.
         Some(b' ' | b'\r' | b'\n') if METHODS.contains(&&data[..method]) => Some(true),
         Some(b' ') => match memchr::memchr(b'\n', &data[..data.len().min(LONGEST_LINE)]) {
             Some(end) => Some(memmem::rfind(&data[..end], b" HTTP/1.").is_some()),

@@ -3,25 +3,29 @@
 /// What one capture may make us hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections held at once; beyond it the one that was quiet the longest is summed up and forgotten. Reason: a capture of a
-    /// busy server has millions, one after the other; each held costs up to 20 kB (two traces, two lists of what is unacknowledged).
+    /// Connections held at once; beyond it the one that was quiet the longest is summed up and
+    /// forgotten. Reason: a capture of a busy server has millions, one after the other; each held
+    /// costs up to 20 kB (two traces, two lists of what is unacknowledged).
     pub connections: usize,
-    /// Bytes held back on all connections together: heads of which only part has come, segments after a hole. Reason: what is
-    /// out of order is small and soon in order; a capture with holes never fills them.
+    /// Bytes held back on all connections together: heads of which only part has come, segments
+    /// after a hole. Reason: what is out of order is small and soon in order; a capture with holes
+    /// never fills them.
     pub held_bytes: usize,
-    /// Bytes held back in one direction of one connection. Reason: a window's worth is what can be out of order.
+    /// Bytes held back in one direction of one connection. Reason: a window's worth is what can be
+    /// out of order.
     pub held_bytes_one: usize,
     /// Bytes of one message's head. Reason: servers in use stay below 16 KiB.
     pub head_bytes: usize,
-    /// Requests without an answer on one connection. Reason: real pipelines are below a few thousand; an endless upload of requests
-    /// whose answers are not in the capture must not grow.
+    /// Requests without an answer on one connection. Reason: real pipelines are below a few
+    /// thousand; an endless upload of requests whose answers are not in the capture must not grow.
     pub pending: usize,
-    /// Segments kept at the start of what a connection is doing, and as many at its end. Reason: what a person can look at; the
-    /// middle of a long transfer is told as a count.
+    /// Segments kept at the start of what a connection is doing, and as many at its end. Reason:
+    /// what a person can look at; the middle of a long transfer is told as a count.
     pub trace: usize,
     /// Slowest calls kept with their segments. Reason: a screen or two.
     pub slowest: usize,
-    /// Connections listed one by one; those with most to tell are kept, the rest are in the sums. Reason: a page, not a book.
+    /// Connections listed one by one; those with most to tell are kept, the rest are in the sums.
+    /// Reason: a page, not a book.
     pub listed: usize,
 }
 
@@ -40,14 +44,15 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of one record of a capture file. Reason: the largest snap length that tools write is 256 KiB; a length beyond this is a
-/// damaged file, and must not be believed.
+/// Bytes of one record of a capture file. Reason: the largest snap length that tools write is 256
+/// KiB; a length beyond this is a damaged file, and must not be believed.
 pub const RECORD_BYTES: usize = 16 << 20;
 
 /// Bytes read from a file at once. Reason: fewer, longer reads; still small beside the caches.
 pub const READ_BYTES: usize = 256 << 10;
 
-/// Bytes unpacked at once. Reason: of the step that meets damage nothing is had, so steps are short.
+/// Bytes unpacked at once. Reason: of the step that meets damage nothing is had, so steps are
+/// short.
 pub const UNPACKED_BYTES: usize = 1 << 10;
 
 /// Interfaces of one pcapng section. Reason: their descriptions are kept.
@@ -56,28 +61,32 @@ pub const INTERFACES: usize = 4096;
 /// VLAN tags before the network header. Reason: two are QinQ; more have no use.
 pub const VLAN_TAGS: usize = 4;
 
-/// IPv6 extension headers before TCP. Reason: RFC 8200, section 4.1 knows six; a chain without end is an attack.
+/// IPv6 extension headers before TCP. Reason: RFC 8200, section 4.1 knows six; a chain without end
+/// is an attack.
 pub const IPV6_EXTENSIONS: usize = 8;
 
-/// Segments that are remembered as unacknowledged, in one direction. Reason: they tell a repetition from what came late; a
-/// window has a few hundred.
+/// Segments that are remembered as unacknowledged, in one direction. Reason: they tell a repetition
+/// from what came late; a window has a few hundred.
 pub const UNACKED: usize = 256;
 
 /// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
 pub const HELD_SEGMENTS: usize = 1024;
 
-/// Connections held at once where segments are only counted; beyond it those that were quiet the longest are forgotten. Reason: as many
-/// as a load generator holds open on a machine; each costs half a kilobyte, or up to 4 kB with a full list of what is unacknowledged.
+/// Connections held at once where segments are only counted; beyond it those that were quiet the
+/// longest are forgotten. Reason: as many as a load generator holds open on a machine; each costs
+/// half a kilobyte, or up to 4 kB with a full list of what is unacknowledged.
 pub const TALLIED: usize = 131_072;
 
-/// Windows remembered that one end advertised. Reason: what was advertised a round trip ago counts, and an end that reads slowly
-/// advertises seldom.
+/// Windows remembered that one end advertised. Reason: what was advertised a round trip ago counts,
+/// and an end that reads slowly advertises seldom.
 pub const EDGES: usize = 64;
 
-/// Pairs of a client's address and a server of which it is counted how many connections are busy. Reason: each costs 3 kB.
+/// Pairs of a client's address and a server of which it is counted how many connections are busy.
+/// Reason: each costs 3 kB.
 pub const CLIENTS: usize = 256;
 
-/// Busy connections of one client that are told apart. Reason: pools that are too small are smaller.
+/// Busy connections of one client that are told apart. Reason: pools that are too small are
+/// smaller.
 pub const LEVELS: usize = 64;
 
 /// Characters kept of a request's target. Reason: it is shown on a line.
@@ -90,7 +99,9 @@ pub const EVIDENCE: usize = 4;
 pub const NOTES: usize = 16;
 /// Costs kept of each kind of trouble, for their median. Reason: memory; more change it little.
 pub const COSTS: usize = 4096;
-/// Time of the server from which on a call is slow, nanoseconds. Reason: below it a server does its job.
+/// Time of the server from which on a call is slow, nanoseconds. Reason: below it a server does its
+/// job.
 pub const SLOW_NS: i64 = 10_000_000;
-/// Packets among which one that was captured twice is looked for. Reason: two copies are next to each other, but for what came between.
+/// Packets among which one that was captured twice is looked for. Reason: two copies are next to
+/// each other, but for what came between.
 pub const LATELY: usize = 32;

@@ -1,8 +1,10 @@
-//! HTTP calls seen in packets, from a capture file or live. Nothing is proved here: what packets show is *seen*.
+//! HTTP calls seen in packets, from a capture file or live. Nothing is proved here: what packets
+//! show is *seen*.
 //!
-//! Packets go in, one after the other ([`Observer::packet`]); an [`Observation`] comes out: calls with the parts of their time, what
-//! is remarkable about the segments, and what was seen to cost time. [`findings::of`] says it as causes. Memory is bounded by
-//! [`Limits`], whatever the packets are.
+//! Packets go in, one after the other ([`Observer::packet`]); an [`Observation`] comes out: calls
+//! with the parts of their time, what is remarkable about the segments, and what was seen to cost
+//! time. [`findings::of`] says it as causes. Memory is bounded by [`Limits`], whatever the packets
+//! are.
 //!
 //! ```
 //! use linerate_explain::passive::{Limits, Observer, read};
@@ -70,7 +72,8 @@ impl Observer {
 
     /// The next packet.
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        // Before 1970, or beyond the year 2116, no packet was sent: a damaged time must not overflow what is added up.
+        // Before 1970, or beyond the year 2116, no packet was sent: a damaged time must not
+        // overflow what is added up.
         let packet = &Packet { time_ns: packet.time_ns.clamp(0, i64::MAX / 2), ..*packet };
         let p = &mut self.packets;
         p.all += 1;
@@ -107,7 +110,8 @@ impl Observer {
         (self.packets.all, self.flows.requests())
     }
 
-    /// All that was seen. What is open is closed: a call without its whole answer counts as unanswered.
+    /// All that was seen. What is open is closed: a call without its whole answer counts as
+    /// unanswered.
     pub fn finish(self) -> Observation {
         Observation { packets: self.packets, ..self.flows.finish() }
     }
@@ -116,8 +120,8 @@ impl Observer {
 /// Reads a whole capture file.
 ///
 /// # Errors
-/// It is no capture, or cannot be read. One that is cut off or damaged in its middle is no error: what is before that counts, and
-/// [`Observation::ending`] says so.
+/// It is no capture, or cannot be read. One that is cut off or damaged in its middle is no error:
+/// what is before that counts, and [`Observation::ending`] says so.
 pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> {
     read_port(input, limits, None)
 }

@@ -22,7 +22,8 @@ pub struct Observation {
     pub seen: Vec<Seen>,
     /// How many connections of each client were busy at once.
     pub pools: Vec<Pool>,
-    /// Connections that went wrong as such, whatever they carried; at most [`Limits::listed`](super::Limits::listed).
+    /// Connections that went wrong as such, whatever they carried; at most
+    /// [`Limits::listed`](super::Limits::listed).
     pub faults: Vec<Fault>,
     /// How the file ended, when it was one.
     pub ending: Option<Ending>,
@@ -82,7 +83,8 @@ pub struct Packets {
     pub malformed: u64,
     /// Kept only in part (a snap length).
     pub cut: u64,
-    /// Captured twice (the same IP identification within a millisecond, as where two interfaces are captured), and left out.
+    /// Captured twice (the same IP identification within a millisecond, as where two interfaces are
+    /// captured), and left out.
     pub twice: u64,
     /// With an earlier time than the packet before.
     pub backwards: u64,
@@ -163,9 +165,11 @@ pub struct Sums {
     pub think_quantiles_ns: [i64; 4],
     /// Least round trip seen, of handshakes, nanoseconds.
     pub rtt_min_ns: Option<i64>,
-    /// The shortest time in which a server acknowledged anything: a bound for where no handshake tells.
+    /// The shortest time in which a server acknowledged anything: a bound for where no handshake
+    /// tells.
     pub rtt_bound_ns: Option<i64>,
-    /// Calls for which the server took 10 ms or more, what that was all together, and in the middle, nanoseconds.
+    /// Calls for which the server took 10 ms or more, what that was all together, and in the
+    /// middle, nanoseconds.
     pub slow_thinks: u64,
     /// Their sum.
     pub slow_think_ns: i64,
@@ -196,8 +200,8 @@ pub struct Handshake {
     pub syn_ns: i64,
     /// SYNs that were sent.
     pub syns: u32,
-    /// SYNs that were answered by a bare ACK of other numbers: of a connection between the same ports that the server still
-    /// remembers (RFC 9293, section 3.5.2; RFC 5961, section 4).
+    /// SYNs that were answered by a bare ACK of other numbers: of a connection between the same
+    /// ports that the server still remembers (RFC 9293, section 3.5.2; RFC 5961, section 4).
     pub collisions: u32,
     /// From the last SYN to the SYN-ACK: the round trip from here to the server.
     pub to_server_ns: Option<i64>,
@@ -251,7 +255,8 @@ pub struct Call {
     pub target: String,
     /// The answer's status.
     pub status: u16,
-    /// When its first packet was sent (the SYN, for the first on a connection), nanoseconds since 1970.
+    /// When its first packet was sent (the SYN, for the first on a connection), nanoseconds since
+    /// 1970.
     pub start_ns: i64,
     /// Opening the connection, for the first on it.
     pub connect_ns: i64,
@@ -330,7 +335,8 @@ pub struct Pool {
     pub ended: u64,
     /// Of them, those after which the next request left at once on the same connection.
     pub followed: u64,
-    /// The longest that those requests can have waited for a connection, all together: since so many were busy, nanoseconds.
+    /// The longest that those requests can have waited for a connection, all together: since so
+    /// many were busy, nanoseconds.
     pub waited_ns: i64,
     /// Time between one burst of so many and the next.
     pub between_ns: i64,

@@ -6,10 +6,12 @@ use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice, TcpHea
 
 use super::limits::{IPV6_EXTENSIONS, VLAN_TAGS};
 
-/// What a packet begins with (the numbers are those of capture files, <https://www.tcpdump.org/linktypes.html>).
+/// What a packet begins with (the numbers are those of capture files,
+/// <https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
-    /// BSD loopback: the address family in the byte order of whoever captured (NULL), or in network order (LOOP).
+    /// BSD loopback: the address family in the byte order of whoever captured (NULL), or in network
+    /// order (LOOP).
     Loopback,
     /// Ethernet (EN10MB).
     Ethernet,
@@ -49,11 +51,13 @@ pub struct Packet<'a> {
     pub link: LinkType,
     /// The bytes that were kept.
     pub data: &'a [u8],
-    /// Bytes it had on the wire; more than `data` when the capture kept only the start of each packet.
+    /// Bytes it had on the wire; more than `data` when the capture kept only the start of each
+    /// packet.
     pub wire_len: u32,
 }
 
-/// One end of a connection: IPv4 addresses are held as mapped IPv6 ones, so that both are compared and hashed alike.
+/// One end of a connection: IPv4 addresses are held as mapped IPv6 ones, so that both are compared
+/// and hashed alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     ip: u128,
@@ -121,7 +125,8 @@ pub struct Segment<'a> {
     pub mss: Option<u16>,
     /// Window scale, from a SYN's option.
     pub scale: Option<u8>,
-    /// The IPv4 identification, by which a packet that was captured twice is known; 0 where there is none.
+    /// The IPv4 identification, by which a packet that was captured twice is known; 0 where there
+    /// is none.
     pub id: u16,
 }
 
@@ -178,7 +183,8 @@ fn network(link: LinkType, data: &[u8]) -> Result<(u16, &[u8]), Skip> {
         LinkType::LinuxSll => untagged(be16(data, 14)?, after(data, 16)?),
         LinkType::LinuxSll2 => untagged(be16(data, 0)?, after(data, 20)?),
         LinkType::Raw => by_version(data),
-        // Families differ between systems (IPv6 is 10, 24, 28 or 30): the IP version says it better.
+        // Families differ between systems (IPv6 is 10, 24, 28 or 30): the IP version says it
+        // better.
         LinkType::Loopback => by_version(after(data, 4)?),
         LinkType::Nflog => by_version(nflog(data)?),
         LinkType::Other(number) => Err(Skip::Link(number)),
@@ -206,8 +212,8 @@ fn untagged(mut kind: u16, mut data: &[u8]) -> Result<(u16, &[u8]), Skip> {
     Err(Skip::NotTcp)
 }
 
-/// The payload of a netfilter log packet: records of type, length and value. The lengths are in the byte order of whoever
-/// captured, which nothing tells: little-endian unless that makes no sense.
+/// The payload of a netfilter log packet: records of type, length and value. The lengths are in the
+/// byte order of whoever captured, which nothing tells: little-endian unless that makes no sense.
 fn nflog(data: &[u8]) -> Result<&[u8], Skip> {
     nflog_payload(data, u16::from_le_bytes).or_else(|_| nflog_payload(data, u16::from_be_bytes))
 }
@@ -285,7 +291,8 @@ fn ipv6(data: &[u8], cut: usize) -> Result<Segment<'_>, Skip> {
     tcp(payload, wire, ends)
 }
 
-/// Bytes of an IPv6 fragment header (RFC 8200, section 4.5), when the whole packet follows it (RFC 6946).
+/// Bytes of an IPv6 fragment header (RFC 8200, section 4.5), when the whole packet follows it (RFC
+/// 6946).
 fn fragment(data: &[u8], at: usize) -> Result<usize, Skip> {
     const HEADER: usize = 8;
     let is_part = be16(data, at + 2)? & 0xfff9 != 0;

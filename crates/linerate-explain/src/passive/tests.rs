@@ -18,7 +18,8 @@ impl Wire {
         Wire(Observer::new(Limits::default()))
     }
 
-    /// A segment of the client at port `port`, or of the server to it; a SYN offers an MSS of 1460 and windows scaled by 128.
+    /// A segment of the client at port `port`, or of the server to it; a SYN offers an MSS of 1460
+    /// and windows scaled by 128.
     fn segment(
         &mut self,
         at_us: i64,
@@ -183,8 +184,8 @@ fn a_closed_loop_is_no_pool() {
     }
 }
 
-/// An answer of 60 segments over a round trip of 40 ms. The client's window is as large as it ever was, or nearly full of what was not read;
-/// in both the sender has to wait for it.
+/// An answer of 60 segments over a round trip of 40 ms. The client's window is as large as it ever
+/// was, or nearly full of what was not read; in both the sender has to wait for it.
 #[test]
 fn a_window_that_stays_small_far_away() {
     for (window, slow) in [(502, false), (12, true)] {
@@ -213,7 +214,8 @@ fn a_window_that_stays_small_far_away() {
     }
 }
 
-/// 1,380 bytes of each answer arrive together, and the client acknowledges late what is not much: slow start, and no held segment.
+/// 1,380 bytes of each answer arrive together, and the client acknowledges late what is not much:
+/// slow start, and no held segment.
 #[test]
 fn full_segments_after_an_ack_were_not_held_back() {
     let mut wire = Wire::new();

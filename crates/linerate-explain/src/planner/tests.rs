@@ -1,4 +1,5 @@
-//! Worlds in which one thing is wrong, and what is said of each. No socket, no clock: a world answers probes by a formula.
+//! Worlds in which one thing is wrong, and what is said of each. No socket, no clock: a world
+//! answers probes by a formula.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -45,7 +46,8 @@ struct World {
     lose_syn: usize,
     /// Each n-th call loses a segment.
     lose: usize,
-    /// The server still remembers connections from the ports that the system takes (1), or from all (2).
+    /// The server still remembers connections from the ports that the system takes (1), or from all
+    /// (2).
     remembers: u8,
     /// Segments above this vanish.
     mtu: Option<u32>,
@@ -74,7 +76,8 @@ struct World {
     refuses_from: usize,
     /// Connections of others.
     others: u16,
-    /// Of a Nagle stall, the share that a busy machine spares; and calls in ten that it makes 40 ms longer.
+    /// Of a Nagle stall, the share that a busy machine spares; and calls in ten that it makes 40 ms
+    /// longer.
     busy_machine: f64,
     status: u16,
 }
@@ -251,7 +254,8 @@ impl Lived {
             receive += 40.0;
         }
         if w.nagle {
-            // However soon it is acknowledged: the acknowledgement goes there, and what waited for it comes back.
+            // However soon it is acknowledged: the acknowledgement goes there, and what waited for
+            // it comes back.
             receive += w.rtt;
         }
         if w.nagle && !fresh && !probe.levers.quick_ack && !spared {
@@ -604,7 +608,8 @@ fn a_server_that_warms_up_is_healthy() {
             );
         }
     }
-    // One call met something, and those after it are quicker and quicker as caches fill: that call has to be explained.
+    // One call met something, and those after it are quicker and quicker as caches fill: that call
+    // has to be explained.
     let mut lived = Lived::new(World::default(), 1);
     let mut planner = Planner::new(settings());
     let mut calls = 0;

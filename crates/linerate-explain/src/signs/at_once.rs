@@ -1,4 +1,5 @@
-//! What several calls at once show beside calls alone: how many are served at once, or a line in which each waits for the one before.
+//! What several calls at once show beside calls alone: how many are served at once, or a line in
+//! which each waits for the one before.
 
 use crate::call::{Call, ms};
 use crate::probe::Experiment;
@@ -11,7 +12,8 @@ pub(crate) const CALLS: u8 = 8;
 /// How far a wait may be from a whole number of turns, as a share of one.
 const OFF: f64 = 0.25;
 
-/// Milliseconds that calls waited which were made one at a time: all of them, since the fewer there are the more a hiccup counts.
+/// Milliseconds that calls waited which were made one at a time: all of them, since the fewer there
+/// are the more a hiccup counts.
 pub(crate) fn alone(record: &Record) -> Vec<f64> {
     let mut all: Vec<f64> = record.group().iter().map(|c| ms(c.wait)).collect();
     all.extend(record.times(Experiment::Tail, 0, |c| c.wait));
@@ -19,7 +21,8 @@ pub(crate) fn alone(record: &Record) -> Vec<f64> {
     all
 }
 
-/// Milliseconds from the request to the first byte: of calls alone, and of those made at once, in the order they ended.
+/// Milliseconds from the request to the first byte: of calls alone, and of those made at once, in
+/// the order they ended.
 pub(crate) fn both(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
     let alone = alone(record);
     let mut at_once: Vec<f64> =
@@ -78,7 +81,8 @@ fn one(record: &Record, burst: &[Call]) -> Seen {
     if median(&waits) > *longest { Seen::Unclear } else { Seen::Nothing }
 }
 
-/// How many are served at once, where the sorted `waits` are whole numbers of a `turn`, as many of each.
+/// How many are served at once, where the sorted `waits` are whole numbers of a `turn`, as many of
+/// each.
 fn stairs(waits: &[f64], turn: f64) -> Option<usize> {
     if turn <= 1.0 || waits.len() < usize::from(CALLS) / 2 {
         return None;
@@ -103,7 +107,8 @@ pub(crate) fn served(record: &Record) -> Option<usize> {
     }
 }
 
-/// How much longer each of several calls at once waits than the one before it, when they stood in a line at least two times of three.
+/// How much longer each of several calls at once waits than the one before it, when they stood in a
+/// line at least two times of three.
 pub(crate) fn line(record: &Record) -> Option<f64> {
     let seen = seen(record);
     let steps: Vec<f64> =
@@ -111,7 +116,8 @@ pub(crate) fn line(record: &Record) -> Option<f64> {
     (!steps.is_empty() && 2 * steps.len() > seen.len()).then(|| median(&steps))
 }
 
-/// A call alone is much quicker now and then, and of several at once not even the first is: it waited behind others that come and go.
+/// A call alone is much quicker now and then, and of several at once not even the first is: it
+/// waited behind others that come and go.
 pub(crate) fn others_come_and_go(record: &Record) -> bool {
     let (alone, rtt) = (alone(record), record.rtt_ms());
     let middle = median(&alone) - rtt;

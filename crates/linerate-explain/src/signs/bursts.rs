@@ -37,7 +37,8 @@ pub(crate) fn of(call: &Call, rtt_ms: f64) -> Bursts {
     }
 }
 
-/// Those of calls on a connection that has carried several, in their order; none where the round trip is too short to tell.
+/// Those of calls on a connection that has carried several, in their order; none where the round
+/// trip is too short to tell.
 pub(crate) fn warm(record: &Record) -> Vec<Bursts> {
     let rtt = record.rtt_ms();
     if rtt < RTT_MS {
@@ -47,7 +48,8 @@ pub(crate) fn warm(record: &Record) -> Vec<Bursts> {
     calls.map(|c| of(c, rtt)).collect()
 }
 
-/// Round trips that a response takes on a warm connection, in the middle of the later half of calls.
+/// Round trips that a response takes on a warm connection, in the middle of the later half of
+/// calls.
 pub(crate) fn round_trips(record: &Record) -> f64 {
     let warm = warm(record);
     let counts: Vec<f64> = warm[warm.len() / 2..].iter().map(|b| b.bytes.len() as f64).collect();
@@ -55,7 +57,8 @@ pub(crate) fn round_trips(record: &Record) -> f64 {
 }
 
 impl Bursts {
-    /// Each is as large as the others, but for the last one; they are a round trip apart, and short.
+    /// Each is as large as the others, but for the last one; they are a round trip apart, and
+    /// short.
     pub(crate) fn are_alike(&self, rtt_ms: f64) -> bool {
         let Some((_, whole)) = self.bytes.split_last() else { return false };
         let sizes: Vec<f64> = whole.iter().map(|b| *b as f64).collect();

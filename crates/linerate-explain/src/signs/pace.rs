@@ -1,4 +1,5 @@
-//! Whether calls wait because they follow one another so soon, and whether the server says so itself.
+//! Whether calls wait because they follow one another so soon, and whether the server says so
+//! itself.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use crate::record::Record;
 /// Where a refusal does not say when to come again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The server refuses a call because too many came: 429 (RFC 6585, section 4), or 503 with a time to come again (RFC 9110, section
-/// 15.6.4). When it may be called again.
+/// The server refuses a call because too many came: 429 (RFC 6585, section 4), or 503 with a time
+/// to come again (RFC 9110, section 15.6.4). When it may be called again.
 pub(crate) fn refused(answer: &Answer) -> Option<Duration> {
     let after = answer.field("retry-after");
     let asked = answer.status == 429 || answer.status == 503 && after.is_some();
@@ -42,7 +43,8 @@ fn times(record: &Record, arm: u8) -> Vec<f64> {
     answered.map(|(_, c)| crate::call::ms(c.wait)).collect()
 }
 
-/// Of the calls right after another and of those after a pause: how many failed with 503, of how many.
+/// Of the calls right after another and of those after a pause: how many failed with 503, of how
+/// many.
 pub(crate) fn unavailable(record: &Record) -> [(usize, usize); 2] {
     [0, 1].map(|arm| {
         let calls = record.calls().filter(|(p, _)| p.experiment == Experiment::Paced && p.arm == arm);

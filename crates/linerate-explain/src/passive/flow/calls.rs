@@ -1,4 +1,5 @@
-//! Requests and answers of one connection become calls, with the parts of their time and what cost it.
+//! Requests and answers of one connection become calls, with the parts of their time and what cost
+//! it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +20,8 @@ pub(super) struct Times {
     pub(super) client: usize,
     pub(super) ends: (SocketAddr, SocketAddr),
     pub(super) handshake: Option<Handshake>,
-    /// The shortest time in which the server acknowledged anything: the round trip to it is no longer. For where no handshake tells.
+    /// The shortest time in which the server acknowledged anything: the round trip to it is no
+    /// longer. For where no handshake tells.
     pub(super) rtt_bound: Option<i64>,
 }
 
@@ -120,7 +122,8 @@ impl Calls {
         self.pending.front().map(|p| p.method.as_str())
     }
 
-    /// A request's head. `unseen`: the client has acknowledged bytes of the server that were not seen.
+    /// A request's head. `unseen`: the client has acknowledged bytes of the server that were not
+    /// seen.
     pub(super) fn request(
         &mut self,
         (method, target): (&str, &str),
@@ -242,8 +245,8 @@ impl Calls {
         last.map(|last| last.end = Some(last.head)).is_some()
     }
 
-    /// A hole in the answers. Without pipelining the next answer belongs to the last request; with it, to nobody knows which.
-    /// True when one was being read.
+    /// A hole in the answers. Without pipelining the next answer belongs to the last request; with
+    /// it, to nobody knows which. True when one was being read.
     pub(super) fn answers_lost(&mut self, shared: &mut Shared<'_>) -> bool {
         self.interim = false;
         let open = self.pending.front().is_some_and(|p| p.answer.is_some());
@@ -327,7 +330,8 @@ impl Calls {
 }
 
 impl Pending {
-    /// What was seen of it, and what only the whole call shows. `opening`: of the connection, when it is its first call.
+    /// What was seen of it, and what only the whole call shows. `opening`: of the connection, when
+    /// it is its first call.
     fn notes_into(&mut self, call: &mut Call, opening: Option<Handshake>) {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(opening.filter(|h| h.syns > 1).map(sent_again));

@@ -1,4 +1,5 @@
-//! One TCP connection of a capture: both directions, their bytes in order, the messages in them, and the calls they make.
+//! One TCP connection of a capture: both directions, their bytes in order, the messages in them,
+//! and the calls they make.
 
 use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
 use crate::passive::limits::Limits;
@@ -61,9 +62,11 @@ impl Direction {
     }
 }
 
-/// Segments sent again one after the other, with nothing from the other end, after which a connection is dead.
+/// Segments sent again one after the other, with nothing from the other end, after which a
+/// connection is dead.
 const UNHEARD: u32 = 3;
-/// Time that lost segments take on a connection without a whole call before that is named, nanoseconds.
+/// Time that lost segments take on a connection without a whole call before that is named,
+/// nanoseconds.
 const LOST_NS: i64 = 200_000_000;
 
 /// Segments with data that were sent again, and the time before each.
@@ -94,7 +97,8 @@ pub(super) struct Connection {
     refused: bool,
     /// What was lost on it, within calls and outside of them.
     lost: Lost,
-    /// Data of the client and when it was sent, until it is acknowledged: the round trip to the server is no longer than that takes.
+    /// Data of the client and when it was sent, until it is acknowledged: the round trip to the
+    /// server is no longer than that takes.
     timed: Option<(u32, i64)>,
     /// What each direction sent again, and how often, since anything came from the other.
     unheard: [(u32, u32); 2],
@@ -181,8 +185,8 @@ impl Connection {
         self.ending(dir, s, now, shared);
     }
 
-    /// A SYN is answered by an ACK of what the client did not send (the server still remembers a connection between these ports), or
-    /// the client resets that one (RFC 9293, section 3.10.7.3).
+    /// A SYN is answered by an ACK of what the client did not send (the server still remembers a
+    /// connection between these ports), or the client resets that one (RFC 9293, section 3.10.7.3).
     fn collides(&mut self, dir: usize, s: &Segment<'_>) -> bool {
         let Some(h) = self.handshake.as_mut().filter(|h| h.to_server_ns.is_none()) else { return false };
         if dir == self.client || s.has(flag::SYN) {
@@ -254,7 +258,8 @@ impl Connection {
         }
     }
 
-    /// What bounds the round trip where no handshake tells it, and whether the other end is still heard of.
+    /// What bounds the round trip where no handshake tells it, and whether the other end is still
+    /// heard of.
     fn follow(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, shared: &mut Shared<'_>) {
         let opening = self.handshake.is_some_and(|h| h.to_server_ns.is_none());
         if s.has(flag::RST) && opening && dir != self.client && self.directions[dir].segments == 1 {
@@ -262,7 +267,8 @@ impl Connection {
         }
         let resent = marks.has(Marks::RESENT) && s.len > 0;
         if resent {
-            // Several segments that are sent again one after another repair a burst; the same one again and again is not heard.
+            // Several segments that are sent again one after another repair a burst; the same one
+            // again and again is not heard.
             let (seq, times) = self.unheard[dir];
             self.unheard[dir] = (s.seq, if seq == s.seq { times + 1 } else { 1 });
         }
@@ -283,10 +289,12 @@ impl Connection {
         }
     }
 
-    /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall into.
+    /// Retransmissions, closed windows and delayed ACKs, with what they cost the call they fall
+    /// into.
     fn time_losses(&mut self, dir: usize, s: &Segment<'_>, now: i64, since_last: i64, marks: Marks) {
         let from_client = dir == self.client;
-        // What is sent again into a closed window asks whether it is open; what it held is told by the window's rule.
+        // What is sent again into a closed window asks whether it is open; what it held is told by
+        // the window's rule.
         let closed = self.directions[1 - dir].closed_since.is_some();
         let lost =
             marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0 && !closed;
@@ -475,7 +483,8 @@ impl Connection {
                     self.client = dir;
                     self.client_known = true;
                 }
-                // The client has acknowledged what the capture does not have: the answer before may be in it.
+                // The client has acknowledged what the capture does not have: the answer before may
+                // be in it.
                 let unseen = self.directions[1 - dir].bytes.lacks_acked();
                 self.calls.request((method, target), head.expects, begun, now, unseen, shared);
                 head.request_body()
@@ -537,7 +546,8 @@ impl Connection {
         self.closing = false;
     }
 
-    /// The capture ends, or the connection is to be forgotten: what is open is closed, and all is summed up.
+    /// The capture ends, or the connection is to be forgotten: what is open is closed, and all is
+    /// summed up.
     pub(super) fn finish(mut self, shared: &mut Shared<'_>) {
         let now = self.last_ns;
         shared.record.faults.extend(self.fault(shared.limits.listed, shared.record.faults.len()));

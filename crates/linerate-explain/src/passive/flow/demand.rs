@@ -1,4 +1,5 @@
-//! How many connections of a client are busy at once, and whether calls seem to wait in it for one of them (a pool that is too small).
+//! How many connections of a client are busy at once, and whether calls seem to wait in it for one
+//! of them (a pool that is too small).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,15 +7,17 @@ use std::net::{IpAddr, SocketAddr};
 use crate::passive::limits::{CLIENTS, LEVELS};
 use crate::passive::observation::Pool;
 
-/// A request that leaves so soon after the answer before it on its connection had been waiting: who looks at an answer before making the
-/// next call takes longer. Handing a connection on takes a tenth of a millisecond, on a busy machine a few.
+/// A request that leaves so soon after the answer before it on its connection had been waiting: who
+/// looks at an answer before making the next call takes longer. Handing a connection on takes a
+/// tenth of a millisecond, on a busy machine a few.
 const AT_ONCE_NS: i64 = 3_000_000;
 
-/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst. A load generator that does not get
-/// the processor pauses for some ten milliseconds, too.
+/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst.
+/// A load generator that does not get the processor pauses for some ten milliseconds, too.
 const BETWEEN_NS: i64 = 100_000_000;
 
-/// So many connections busy, or so many a moment ago: answers that come together end before the next requests leave.
+/// So many connections busy, or so many a moment ago: answers that come together end before the
+/// next requests leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     /// Since when, this burst.
@@ -58,8 +61,8 @@ impl Group {
 pub(super) struct Demand(HashMap<(IpAddr, SocketAddr), Group>);
 
 impl Demand {
-    /// A connection's request began; its answer before ended at `last_end`. `to_client_ns`: the round trip from where we capture to the
-    /// client.
+    /// A connection's request began; its answer before ended at `last_end`. `to_client_ns`: the
+    /// round trip from where we capture to the client.
     pub(super) fn begun(
         &mut self,
         (client, server): (SocketAddr, SocketAddr),

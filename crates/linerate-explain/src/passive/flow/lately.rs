@@ -1,12 +1,14 @@
-//! Packets that were captured twice, as where a packet passes two of the interfaces that are captured, or a mirrored port sees it come
-//! and go: the same IP identification and segment within a millisecond. The second copy is no retransmission.
+//! Packets that were captured twice, as where a packet passes two of the interfaces that are
+//! captured, or a mirrored port sees it come and go: the same IP identification and segment within
+//! a millisecond. The second copy is no retransmission.
 
 use std::collections::VecDeque;
 
 use crate::passive::limits::LATELY;
 use crate::passive::packet::{Endpoint, Segment};
 
-/// Copies are no farther apart. Reason: no sender sends the same again so soon, and one that does takes another identification.
+/// Copies are no farther apart. Reason: no sender sends the same again so soon, and one that does
+/// takes another identification.
 const COPY_NS: i64 = 1_000_000;
 
 /// What is the same in both copies.
@@ -19,7 +21,8 @@ pub(in crate::passive) struct Lately(VecDeque<(Key, i64)>);
 impl Lately {
     /// It is a copy of one of the last packets; else it is remembered.
     pub(in crate::passive) fn is_again(&mut self, s: &Segment<'_>, now: i64) -> bool {
-        // Linux numbers nothing that may not be fragmented and has no connection: 0 is no identification.
+        // Linux numbers nothing that may not be fragmented and has no connection: 0 is no
+        // identification.
         if s.id == 0 {
             return false;
         }

@@ -74,7 +74,8 @@ impl Reassembly {
         self.held.is_empty()
     }
 
-    /// The peer acknowledges all before `ack`: a hole before that is one of the capture, not of the network.
+    /// The peer acknowledges all before `ack`: a hole before that is one of the capture, not of the
+    /// network.
     pub(super) fn acked(&mut self, ack: u32) {
         if self.acked.is_none_or(|before_it| before(before_it, ack)) {
             self.acked = Some(ack);
@@ -86,8 +87,8 @@ impl Reassembly {
         self.acked.zip(self.next).is_some_and(|(acked, next)| before(next, acked))
     }
 
-    /// A segment of `len` bytes at `seq`, of which `data` was captured. `each` gets what is now in order. `limit`: bytes this
-    /// direction may hold back.
+    /// A segment of `len` bytes at `seq`, of which `data` was captured. `each` gets what is now in
+    /// order. `limit`: bytes this direction may hold back.
     pub(super) fn segment(
         &mut self,
         seq: u32,
@@ -116,7 +117,8 @@ impl Reassembly {
 
     /// After an acknowledgement: what it covers is not waited for any more.
     pub(super) fn skip_acked(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
-        // Only when it covers a held segment to its end: the packets around an acknowledgement may be captured in disorder.
+        // Only when it covers a held segment to its end: the packets around an acknowledgement may
+        // be captured in disorder.
         while let Some(first) = self.held.first() {
             let (seq, end) = (first.seq, first.seq.wrapping_add(first.len));
             if !self.is_acked(end) {

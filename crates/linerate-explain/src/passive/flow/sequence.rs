@@ -1,5 +1,5 @@
-//! What the sequence numbers tell of each segment: the names and rules are those of Wireshark's TCP analysis
-//! (User's Guide, section 7.5), so that counts can be held against its own.
+//! What the sequence numbers tell of each segment: the names and rules are those of Wireshark's TCP
+//! analysis (User's Guide, section 7.5), so that counts can be held against its own.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,8 @@ macro_rules! marks {
     ($($name:ident $bit:literal $word:literal $words:literal)*) => {
         impl Marks {
             $(#[doc = $words] pub const $name: Marks = Marks(1 << $bit);)*
-            /// All of them, with the name used in machine-readable results and the words for people.
+            /// All of them, with the name used in machine-readable results and the words for
+            /// people.
             pub const ALL: [(Marks, &'static str, &'static str); [$($bit),*].len()] =
                 [$((Marks::$name, $word, $words)),*];
         }
@@ -118,13 +119,14 @@ pub(super) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Without a handshake in the capture, what comes later than this after the highest segment is no disorder.
+/// Without a handshake in the capture, what comes later than this after the highest segment is no
+/// disorder.
 const DISORDER_NS: i64 = 3_000_000;
 /// A repetition so soon after duplicate ACKs is a fast retransmission.
 const FAST_NS: i64 = 20_000_000;
 
-/// What the next segment `s` of direction `me` is, given what was seen of both before it; then it is remembered.
-/// `rtt_ns`: of the handshake, when it was seen.
+/// What the next segment `s` of direction `me` is, given what was seen of both before it; then it
+/// is remembered. `rtt_ns`: of the handshake, when it was seen.
 pub(super) fn analyse(
     me: &mut Side,
     peer: &mut Side,
@@ -214,7 +216,8 @@ fn acked_unseen(me: &Side, peer: &mut Side, s: &Segment<'_>, marks: &mut Marks) 
         marks.add(Marks::WINDOW_UPDATE);
     } else {
         marks.add(Marks::ACK_LOST_SEGMENT);
-        // Told once: the peer has sent it, though we did not see it; and what follows it and was seen.
+        // Told once: the peer has sent it, though we did not see it; and what follows it and was
+        // seen.
         let mut tail = s.ack;
         for (start, end) in &peer.unacked {
             if !before(tail, *start) && before(tail, *end) {

@@ -1,5 +1,6 @@
-//! Delayed acknowledgements that hold back data: the sender's small segment waits (Nagle's algorithm, RFC 896) until the peer
-//! acknowledges what was sent before, and the peer takes its time to (RFC 1122, section 4.2.3.2).
+//! Delayed acknowledgements that hold back data: the sender's small segment waits (Nagle's
+//! algorithm, RFC 896) until the peer acknowledges what was sent before, and the peer takes its
+//! time to (RFC 1122, section 4.2.3.2).
 
 use crate::passive::packet::{Segment, flag};
 
@@ -10,20 +11,22 @@ pub(super) struct Watch {
     sent: Option<i64>,
     /// The bare ACK of all that was sent, with nothing else in between.
     acked: Option<i64>,
-    /// Largest segment this direction may send: by the peer's option and its own (RFC 9293, section 3.7.1, has senders mind both in
-    /// practice).
+    /// Largest segment this direction may send: by the peer's option and its own (RFC 9293, section
+    /// 3.7.1, has senders mind both in practice).
     pub(super) mss: Option<u16>,
     /// Bytes of the last segment of data.
     last: u32,
-    /// Largest segment that was followed by another one before anything came back, and how often one of that size.
+    /// Largest segment that was followed by another one before anything came back, and how often
+    /// one of that size.
     largest: (u32, u32),
 }
 
-/// Acknowledging later than this, the network's part taken off, counts as delayed. Reason: no system in use delays less than 20 ms
-/// on purpose, and an idle one acknowledges within a few.
+/// Acknowledging later than this, the network's part taken off, counts as delayed. Reason: no
+/// system in use delays less than 20 ms on purpose, and an idle one acknowledges within a few.
 const DELAYED_NS: i64 = 15_000_000;
-/// Data that was held back leaves at once when the ACK arrives: this is allowed for the sender's own time. Reason: on a busy
-/// machine a wake-up takes a few hundred microseconds; a server that happens to be ready as late as the ACK rarely hits it.
+/// Data that was held back leaves at once when the ACK arrives: this is allowed for the sender's
+/// own time. Reason: on a busy machine a wake-up takes a few hundred microseconds; a server that
+/// happens to be ready as late as the ACK rarely hits it.
 const AT_ONCE_NS: i64 = 500_000;
 
 /// Bytes of data that a full segment has at least (RFC 9293, section 3.7.1).
@@ -43,8 +46,8 @@ pub(super) struct Stall {
 }
 
 impl Watch {
-    /// New data of this direction; whether it seems to have waited for the ACK. `to_sender_ns`, `to_peer_ns`: round trips from
-    /// where we capture to either end, when known.
+    /// New data of this direction; whether it seems to have waited for the ACK. `to_sender_ns`,
+    /// `to_peer_ns`: round trips from where we capture to either end, when known.
     pub(super) fn data(
         &mut self,
         s: &Segment<'_>,
@@ -57,8 +60,9 @@ impl Watch {
             ack_after: acked - sent,
             data_after: now - acked,
         });
-        // A full segment is never held back. One that was followed by another before anything came back is full, whatever the
-        // handshake said, if its size came again. A small one ends a burst, however often it comes.
+        // A full segment is never held back. One that was followed by another before anything came
+        // back is full, whatever the handshake said, if its size came again. A small one ends a
+        // burst, however often it comes.
         if self.sent.is_some() && self.acked.is_none() {
             match self.last.cmp(&self.largest.0) {
                 std::cmp::Ordering::Greater => self.largest = (self.last, 1),

@@ -1,4 +1,5 @@
-//! What the segments of some servers' connections are, and nothing more: cheap enough to stand beside a run that sends as fast as it can.
+//! What the segments of some servers' connections are, and nothing more: cheap enough to stand
+//! beside a run that sends as fast as it can.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,7 +35,8 @@ struct Tracked {
 #[derive(Debug)]
 pub struct Tally {
     servers: Vec<SocketAddr>,
-    /// Connections that were heard of lately, by the client's end and the server's place in the list.
+    /// Connections that were heard of lately, by the client's end and the server's place in the
+    /// list.
     young: HashMap<(Endpoint, usize), Tracked>,
     /// Those before them: half of all are forgotten at once.
     old: HashMap<(Endpoint, usize), Tracked>,

@@ -1,4 +1,5 @@
-//! The segments of what a connection is doing now: its beginning and its end, the middle as a count.
+//! The segments of what a connection is doing now: its beginning and its end, the middle as a
+//! count.
 
 use std::collections::VecDeque;
 
@@ -56,7 +57,8 @@ impl Trace {
         let left_out_at = segments.len();
         segments.extend(self.tail.iter().filter(from).map(seen));
         call.left_out_at = left_out_at;
-        // What was left out lies before the tail: none of it belongs to a call that began within that.
+        // What was left out lies before the tail: none of it belongs to a call that began within
+        // that.
         let whole = self.head.last().is_some_and(|kept| kept.traced.time_ns >= call.start_ns);
         call.left_out = if whole { self.left_out } else { 0 };
         call.segments = segments;

@@ -1,5 +1,6 @@
-//! The window that one end advertises, and whether the other could not send for it. Near by, a reader that is too slow closes its
-//! window; far away what is on its way fills the buffer first, and the window stays small instead.
+//! The window that one end advertises, and whether the other could not send for it. Near by, a
+//! reader that is too slow closes its window; far away what is on its way fills the buffer first,
+//! and the window stays small instead.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ struct Edge {
     /// After the last byte that may be sent.
     end: u32,
     size: u32,
-    /// The largest that was advertised before it: a window that only grows (receive buffers are sized as they are used) is no slow reader.
+    /// The largest that was advertised before it: a window that only grows (receive buffers are
+    /// sized as they are used) is no slow reader.
     most: u32,
 }
 
@@ -26,12 +28,14 @@ pub(super) struct Window {
     most: u32,
 }
 
-/// A segment without an MSS in the handshake is taken to be no larger than this (RFC 9293, section 3.7.1).
+/// A segment without an MSS in the handshake is taken to be no larger than this (RFC 9293, section
+/// 3.7.1).
 const MSS: u16 = 536;
 
 impl Window {
-    /// A segment of this end. `scale`: of its window, when the handshake told it; `to_sender_ns`: the round trip from where we capture to
-    /// the other end, which knows what was advertised that long ago.
+    /// A segment of this end. `scale`: of its window, when the handshake told it; `to_sender_ns`:
+    /// the round trip from where we capture to the other end, which knows what was advertised that
+    /// long ago.
     pub(super) fn advertised(&mut self, s: &Segment<'_>, now: i64, scale: Option<u8>, to_sender_ns: i64) {
         let Some(scale) = scale.filter(|_| s.has(flag::ACK) && !s.has(flag::SYN | flag::RST)) else { return };
         let size = u32::from(s.window) << scale.min(14);
@@ -41,14 +45,16 @@ impl Window {
             self.edges.pop_front();
         }
         if self.edges.len() >= EDGES {
-            // What is known then is newer than what the sender knew: its room looks larger, and less is said.
+            // What is known then is newer than what the sender knew: its room looks larger, and
+            // less is said.
             self.edges.pop_front();
         }
         self.edges.push_back(edge);
     }
 
-    /// The other end's data up to `end` fills what had been advertised when it was sent, and that was less than half of the largest
-    /// window: the buffer was mostly full of what was not read. The window's size then.
+    /// The other end's data up to `end` fills what had been advertised when it was sent, and that
+    /// was less than half of the largest window: the buffer was mostly full of what was not read.
+    /// The window's size then.
     pub(super) fn filled(&self, end: u32, now: i64, to_sender_ns: i64, mss: Option<u16>) -> Option<u32> {
         let known = self.edges.iter().rev().find(|e| e.at <= now - to_sender_ns)?;
         let room = known.end.wrapping_sub(end);

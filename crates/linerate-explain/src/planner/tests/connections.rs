@@ -12,7 +12,8 @@ fn connections() {
     assert_eq!(syn.causes[1].proof(), Proof::Possible);
     let queue = explained(World { accept: 300.0, ..World::default() });
     assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
-    // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and on kept ones lose nothing, tells.
+    // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and
+    // on kept ones lose nothing, tells.
     for seed in 0..20 {
         let full = World { accept: 150.0, lose_syn: 3, rtt: 40.0, ..World::default() };
         let full = explained_with(full, settings(), seed);
@@ -85,7 +86,8 @@ fn a_connection_that_met_a_busy_worker() {
             }
         }
     }
-    // Of the connections that the first look made some met a busy one, and none of the next six: then six more are made.
+    // Of the connections that the first look made some met a busy one, and none of the next six:
+    // then six more are made.
     let late: fn(usize) -> bool = |which| which == 2 || which > 13;
     for seed in 0..20 {
         let diagnosis = explained_with(World { busy: (60.0, late), ..World::default() }, settings(), seed);

@@ -23,7 +23,8 @@ fn a_path_that_is_too_narrow_is_proved_by_turns() {
     assert_eq!(diagnosis.causes[0].proof(), Proof::Proved, "{diagnosis:#?}");
 }
 
-/// It booted its workers, or collected garbage, while the first calls were made: 43 bytes meet no limit of a path.
+/// It booted its workers, or collected garbage, while the first calls were made: 43 bytes meet no
+/// limit of a path.
 #[test]
 fn a_server_that_hangs_at_first_has_no_narrow_path() {
     for (body, settings) in [(43, settings()), (3000, settings()), (3000, here())] {
