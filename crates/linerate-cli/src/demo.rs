@@ -214,6 +214,7 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         timeout: Duration::from_secs(5),
         warm_up: WARM_UP,
         tag: None,
+        route: Default::default(),
         tls: None,
         throughput: false,
         checks: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::plan::route::Route;
 use crate::plan::{Arrival, Expectation, Io, Order, Pace, Plan, Rate, Request, Resend, Stop, Target, Way};
 
 /// Connections held open.
@@ -36,6 +37,7 @@ impl Plan {
             warm_up: Duration::ZERO,
             tag: None,
             resend: Resend::default(),
+            route: Route::default(),
             tls: None,
             throughput: false,
             checks: Vec::new(),

@@ -11,6 +11,7 @@ mod local;
 pub mod outcome;
 pub mod plan;
 mod preview;
+mod route;
 mod run;
 mod validate;
 mod watch;

@@ -5,6 +5,18 @@ use std::time::Duration;
 /// Bytes kept of a response that nobody asked for.
 pub(crate) const UNSOLICITED_BYTES: usize = 200;
 
+/// Bytes of a proxy's answer to CONNECT. Reason: none needs more, and each connection that is being opened may hold one.
+pub(crate) const CONNECT_HEAD_BYTES: u32 = 16 << 10;
+
+/// Characters of a proxy's own words in an error. Reason: the peer chooses them.
+pub(crate) const REFUSAL_CHARS: usize = 100;
+
+/// Between two lookups of a name that cannot be reached. Reason: name servers are not to be loaded.
+pub(crate) const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Addresses of a name that are used. Reason: more make the turn in which each is tried too long.
+pub(crate) const ADDRESSES: usize = 64;
+
 /// Longest wait in a turn. Reason: snapshots and the order to stop are looked at once a turn.
 pub(crate) const LONGEST_TURN: Duration = Duration::from_millis(50);
 

@@ -16,6 +16,7 @@ use crate::limits::{DEAF_LOOK, INTERVALS};
 use crate::local;
 use crate::outcome::{Core, Interval, Outcome, Segments, Snapshot, TcpEvents};
 use crate::plan::Plan;
+use crate::route::Names;
 use crate::watch::Watch;
 use crate::ways;
 
@@ -53,6 +54,7 @@ pub struct Running {
     warm_up: Duration,
     warning: Option<String>,
     capture: Option<Arc<PcapFile>>,
+    names: Option<Arc<Names>>,
 }
 
 /// Tells how a run is going, from any thread. Neither it nor who asks it ever waits for the network.
@@ -88,7 +90,7 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
-    let ways::Works { works, boards, pinned, own_descriptors, warning, capture } = ways::works(&plan)?;
+    let ways::Works { works, boards, pinned, own_descriptors, warning, capture, names } = ways::works(&plan)?;
     let started = SystemTime::now();
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
@@ -112,7 +114,7 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
             .map_err(|e| StartError::Machine(format!("a thread could not be started: {e}")))?
     };
     let warm_up = plan.warm_up;
-    Ok(Running { boards, workers, collector, plan, done, latest, started, warm_up, warning, capture })
+    Ok(Running { boards, workers, collector, plan, done, latest, started, warm_up, warning, capture, names })
 }
 
 /// Runs a thread's part under its own observation.
@@ -189,6 +191,7 @@ impl Running {
         outcome.started_at = Some(self.started + self.warm_up);
         outcome.series = self.latest.lock().unwrap_or_else(PoisonError::into_inner).series.clone();
         outcome.line = line(&self.plan);
+        outcome.lookups = self.names.map(|names| names.counts()).filter(|counts| counts.again > 0);
         outcome.tidy_samples();
         crate::watch::judge(&self.plan, &mut outcome);
         if let Some(capture) = &self.capture

@@ -44,9 +44,22 @@ impl Plan {
         if let Pace::Open { rate, .. } = &self.pace {
             rate.check()?;
         }
+        self.validate_route()?;
         self.validate_interface()?;
         self.validate_middlewares()?;
         self.validate_requests()
+    }
+
+    fn validate_route(&self) -> Result<(), String> {
+        if self.route.unix.is_some() && self.io == Io::Xdp {
+            return Err(
+                "--io xdp goes past the kernel, and a Unix socket (--unix-socket) is the kernel's".to_owned()
+            );
+        }
+        if self.route.unix.is_some() && !self.from.is_empty() {
+            return Err("--from is about addresses, and --unix-socket connects to none".to_owned());
+        }
+        Ok(())
     }
 
     fn validate_interface(&self) -> Result<(), String> {

@@ -28,6 +28,8 @@ pub enum NetErrorKind {
     Misuse,
     /// A [layer](crate::layer)'s handshake failed (TLS).
     Handshake,
+    /// A proxy on the way to the peer opened no path to it.
+    Proxy,
     /// The peer closed the connection without the end that its protocol has (TLS: without `close_notify`).
     Cut,
     /// Anything else; the message has the kernel's words.
@@ -82,6 +84,7 @@ impl NetError {
             NetErrorKind::NotPermitted => "not permitted",
             NetErrorKind::Misuse => "a call that makes no sense",
             NetErrorKind::Handshake => "the handshake failed",
+            NetErrorKind::Proxy => "the proxy opened no path to the server",
             NetErrorKind::Cut => "connection cut off by the peer",
             NetErrorKind::Other if self.errno == 0 => "failed",
             NetErrorKind::Other => return io::Error::from_raw_os_error(self.errno).to_string(),

@@ -25,6 +25,7 @@ mod closing;
 #[doc(hidden)]
 #[allow(missing_docs)] // the names of the cases say what they hold
 pub mod conformance;
+mod dialing;
 pub mod epoll;
 mod error;
 pub mod file;
@@ -49,6 +50,7 @@ mod time;
 mod transport;
 pub mod uring;
 
+pub use dialing::dial_unix;
 pub use error::{NetError, NetErrorKind};
 pub use flow_info::{FlowInfo, FlowState};
 pub use host_secret::HostSecret;

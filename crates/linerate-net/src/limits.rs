@@ -70,6 +70,10 @@ pub(crate) const ONE_SEGMENT: usize = 500;
 /// it saves in so many.
 pub(crate) const SENDS_BEFORE_DIRECT: u32 = 32;
 
+/// How long a Unix socket whose accept queue is full is left alone. Reason: a server that is busy accepts some within it; asking more
+/// often would take its core from it.
+pub(crate) const DIAL_PAUSE: Duration = Duration::from_millis(1);
+
 /// Connections asked for at once on a listener (io_uring). Reason: each is a request of its own since it brings the
 /// peer's address; one turn accepts no more.
 pub(crate) const ACCEPTS_IN_FLIGHT: usize = 32;

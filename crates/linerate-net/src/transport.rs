@@ -36,6 +36,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,7 +247,7 @@ pub enum Close {
 }
 
 /// How to connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ConnectOptions {
     /// Source address (the port is always the kernel's choice).
     pub from: Option<IpAddr>,
@@ -254,6 +255,8 @@ pub struct ConnectOptions {
     pub short: bool,
     /// What a layer makes of the connection.
     pub profile: Profile,
+    /// Connect to this Unix socket of the kernel instead of an address. Fails where sockets are not the kernel's.
+    pub unix: Option<Arc<Path>>,
 }
 
 /// How to listen.
@@ -321,6 +324,11 @@ pub trait Transport {
     /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established. What fails is
     /// told here or, as far as it is known later, by [`Event::Failed`].
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError>;
+
+    /// Our end of a connection that is established; `None` where it has no such address: on a Unix socket.
+    fn local(&mut self, _conn: Conn) -> Option<SocketAddr> {
+        None
+    }
 
     /// Waits until something happened or `until` has come (`None`: as long as it takes; a time in the past: only
     /// looks), and appends what happened to `events`. It may end early with nothing: after a signal, or for the

@@ -10,6 +10,8 @@ use crate::{figures, units};
 /// Everything the reader should know before believing the figures.
 pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let mut all = outcome.warnings.clone();
+    all.extend(looked_up(outcome));
+    all.extend(proxy_refused(plan, outcome));
     if outcome.unreachable.is_some() {
         return all;
     }
@@ -21,6 +23,35 @@ pub fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     all.extend(mostly_bad(outcome));
     all.extend(hidden_stall(plan, outcome));
     all
+}
+
+/// The name was looked up again since its addresses could not be reached.
+fn looked_up(outcome: &Outcome) -> Option<String> {
+    let lookups = outcome.lookups.as_ref()?;
+    let times = units::several(lookups.again, "time", "times");
+    let mut text = format!("no address could be reached, so the name was looked up again {times}");
+    if lookups.changed > 0 {
+        let now: Vec<String> = lookups.addresses.iter().map(|address| address.ip().to_string()).collect();
+        text += &format!(", addresses changed: {}", now.join(", "));
+    } else if lookups.failed < lookups.again {
+        text += ", addresses did not change";
+    }
+    if lookups.failed > 0 {
+        text += &format!("; {} brought none", units::several(lookups.failed, "lookup", "lookups"));
+    }
+    Some(text)
+}
+
+/// A proxy that forwards requests answers some of them itself.
+fn proxy_refused(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let proxy = plan.route.forwarder()?;
+    let refused = outcome.status.get(&407).filter(|count| **count > 0)?;
+    let advice = match proxy.user {
+        Some(_) => "it does not accept this user and password",
+        None => "it wants a user and a password: --proxy http://USER:PASSWORD@HOST:PORT",
+    };
+    let times = units::several(*refused, "time", "times");
+    Some(format!("the proxy {} ({}) answered 407 {times}: {advice}", proxy.url, proxy.from))
 }
 
 fn few_samples(plan: &Plan, outcome: &Outcome) -> Option<String> {

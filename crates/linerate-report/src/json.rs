@@ -55,6 +55,12 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
         tls: outcome.tls.as_ref().map(|counts| tls(counts, plan)),
+        dns: outcome.lookups.as_ref().map(|lookups| schema::Lookups {
+            looked_up_again: lookups.again,
+            changed: lookups.changed,
+            failed: lookups.failed,
+            addresses: lookups.addresses.iter().map(|address| address.ip().to_string()).collect(),
+        }),
         line: outcome.line.as_ref().map(|line| schema::Line {
             interface: line.interface.clone(),
             bits_per_s: line.bits_per_second,
@@ -329,10 +335,24 @@ fn encoded(l: &outcome::Latency) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
+/// A Unix socket stands for those of a plan that has one.
+fn addresses(plan: &Plan) -> Vec<String> {
+    let all = plan.target.addresses.iter().filter(|_| plan.route.unix.is_none());
+    all.map(ToString::to_string).collect()
+}
+
 fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
     let (loop_kind, rate, arrival) = pace(&plan.pace);
     schema_plan::Plan {
-        addresses: plan.target.addresses.iter().map(ToString::to_string).collect(),
+        addresses: addresses(plan),
+        unix_socket: plan.route.unix.as_ref().map(|path| path.display().to_string()),
+        connect_to: plan.route.instead.clone(),
+        proxy: plan.route.proxy.as_ref().map(|proxy| schema_plan::Proxy {
+            url: proxy.url.clone(),
+            from: proxy.from.clone(),
+            tunnel: proxy.tunnel.is_some(),
+        }),
+        haproxy_protocol: plan.route.haproxy.map(|version| version.name().to_owned()),
         connections: plan.connections,
         pipeline: plan.depth,
         per_connection: plan.per_connection,

@@ -65,6 +65,7 @@ pub(crate) fn plan_closed() -> Plan {
         warm_up: Duration::ZERO,
         tag: None,
         resend: Resend::Idle,
+        route: Default::default(),
         tls: None,
         throughput: false,
         checks: Vec::new(),

@@ -8,6 +8,7 @@ use linerate_load::plan::abort::AbortOn;
 use linerate_load::plan::{self, Check, Rate};
 
 use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
+use super::route::RouteFlags;
 use super::tls::TlsFlags;
 use super::values::{self, Addresses, DataFile, Statuses};
 
@@ -242,6 +243,9 @@ pub(crate) struct LoadArgs {
 
     #[command(flatten)]
     pub(crate) to: AddressFlags,
+
+    #[command(flatten)]
+    pub(crate) route: RouteFlags,
 
     /// Write the results as JSON to FILE, or - for standard output (the summary then goes to standard error)
     #[arg(long, value_name = "FILE", help_heading = RESULTS)]

@@ -7,6 +7,7 @@ pub(crate) mod foreign;
 mod load;
 mod passive;
 mod request;
+pub(crate) mod route;
 pub(crate) mod tls;
 pub(crate) mod values;
 

@@ -213,7 +213,7 @@ pub(crate) struct Resolve {
 }
 
 /// `--resolve`.
-pub(super) fn resolve(text: &str) -> Result<Resolve, String> {
+pub(crate) fn resolve(text: &str) -> Result<Resolve, String> {
     let example = "write HOST:PORT:ADDRESS, for example example.com:80:127.0.0.1";
     // The host itself may be an address in brackets.
     let host_end = match text.strip_prefix('[') {
@@ -235,6 +235,13 @@ pub(super) fn resolve(text: &str) -> Result<Resolve, String> {
         Ok(0) | Err(_) => return Err(format!("port {} is not between 1 and 65535; {example}", quoted(port))),
         Ok(port) => port,
     };
+    if host.starts_with('+') {
+        let hint = "curl's + lets an entry of its cache expire, and here nothing does";
+        return Err(format!("{}: leave out the +: {hint}", quoted(text)));
+    }
+    if host.starts_with('-') {
+        return Err(format!("{}: nothing is kept that could be removed; {example}", quoted(text)));
+    }
     let bare: String = addresses.chars().filter(|c| *c != '[' && *c != ']').collect();
     let addresses = parts::parse_addresses(&bare)?;
     let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
@@ -278,9 +285,19 @@ mod tests {
         assert_eq!(one.addresses, ["127.0.0.1:8080".parse().unwrap()]);
         assert_eq!(resolve("h:80:[::1],127.0.0.1").unwrap().addresses.len(), 2);
         assert_eq!(resolve("[::1]:80:127.0.0.1").unwrap().host, "[::1]");
-        for text in
-            ["", "h", "h:80", "h:0:127.0.0.1", "h:x:127.0.0.1", ":80:127.0.0.1", "h:80:", "h:80:name", "[::1"]
-        {
+        for text in [
+            "",
+            "h",
+            "h:80",
+            "+h:80:127.0.0.1",
+            "-h:80:127.0.0.1",
+            "h:0:127.0.0.1",
+            "h:x:127.0.0.1",
+            ":80:127.0.0.1",
+            "h:80:",
+            "h:80:name",
+            "[::1",
+        ] {
             assert!(resolve(text).is_err(), "{text}");
         }
     }

@@ -42,6 +42,9 @@ pub(super) struct Opened {
 
 /// Begins to capture the packets of a plan's connections; why that cannot be, in words.
 pub(super) fn open(plan: &Plan) -> Result<Opened, String> {
+    if plan.route.unix.is_some() {
+        return Err("a Unix socket has none".to_owned());
+    }
     let servers = plan.target.addresses.clone();
     let Some(first) = servers.first() else { return Err("there is no target".to_owned()) };
     let towards = interface_towards(first.ip());

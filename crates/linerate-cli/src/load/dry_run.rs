@@ -6,10 +6,13 @@ use linerate_http::client::Body;
 use linerate_load::Plan;
 use linerate_load::plan::env;
 use linerate_load::plan::parts::literal;
+use linerate_load::plan::route::Route;
 use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
 use linerate_load::plan::units::shown_duration;
 use linerate_load::plan::{Arrival, Order, Pace, Rate, RateStep, Request};
 use linerate_report::json;
+
+use crate::sources::encode_component;
 
 /// Rows of a data set that are written out; a larger one is only named. Reason: it is a preview.
 const ROWS: usize = 100;
@@ -28,7 +31,11 @@ pub(super) fn to_string(plan: &Plan, first: &[u8]) -> String {
 
 fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     let addresses: Vec<String> = plan.target.addresses.iter().map(ToString::to_string).collect();
-    writeln!(out, "# A dry run: nothing was sent. Connections would go to {}.", addresses.join(", "))?;
+    let to = match &plan.route.unix {
+        Some(path) => path.display().to_string(),
+        None => addresses.join(", "),
+    };
+    writeln!(out, "# A dry run: nothing was sent. Connections would go to {to}.")?;
     writeln!(out, "url = {}", quoted(&plan.target.url))?;
     writeln!(out, "connections = {}", plan.connections)?;
     writeln!(out, "pipeline = {}", plan.depth)?;
@@ -69,6 +76,7 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     if let Some(tag) = &plan.tag {
         writeln!(out, "tag = {}", quoted(tag))?;
     }
+    write_route(out, &plan.route)?;
     if let Some(tls) = &plan.tls {
         write_tls(out, tls)?;
     }
@@ -242,6 +250,30 @@ fn quoted(text: &str) -> String {
 }
 
 /// Whose certificates are believed, and how TLS is spoken.
+fn write_route(out: &mut String, route: &Route) -> std::fmt::Result {
+    if let Some(path) = &route.unix {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        writeln!(out, "unix_socket = {}", quoted(&path.display().to_string()))?;
+    }
+    if let Some(instead) = &route.instead {
+        writeln!(out, "connect_to = {}", quoted(&format!("::{instead}")))?;
+    }
+    if let Some(proxy) = &route.proxy {
+        let place = proxy.url.strip_prefix("http://").unwrap_or(&proxy.url);
+        let user = proxy.user.as_ref().map(|user| {
+            let (name, password) = user.split_once(':').unwrap_or((user, ""));
+            let encoded = [name, password].map(|part| encode_component(part.as_bytes()));
+            format!("{}@", encoded.join(":"))
+        });
+        writeln!(out, "# The proxy is from {}.", proxy.from)?;
+        writeln!(out, "proxy = {}", quoted(&format!("http://{}{place}", user.unwrap_or_default())))?;
+    }
+    if let Some(version) = route.haproxy {
+        writeln!(out, "haproxy_protocol = \"{}\"", version.name())?;
+    }
+    Ok(())
+}
+
 fn write_tls(out: &mut String, tls: &Tls) -> std::fmt::Result {
     let file = |file: &PemFile| {
         let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone().into());

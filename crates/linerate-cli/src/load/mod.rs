@@ -4,8 +4,10 @@ mod capture;
 mod dry_run;
 mod machine;
 mod metrics;
+mod no_proxy;
 pub(crate) mod output;
 pub(crate) mod plan;
+mod route;
 mod saved;
 pub(crate) mod target;
 #[cfg(test)]

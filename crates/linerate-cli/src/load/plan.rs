@@ -1,6 +1,7 @@
 //! From what was typed to what it means: flags over plan file over defaults.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use linerate_load::plan::env;
 use linerate_load::plan::file::{DEFAULT_SEED, PlanFile};
 use linerate_load::plan::form::{FormField, multipart};
 use linerate_load::plan::parts::{has_field, set_field};
+use linerate_load::plan::route::Route;
 use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
 
 use super::machine::Machine;
 use super::target::{Url, Wish};
-use crate::args::LoadArgs;
+use crate::args::{LoadArgs, values};
 use crate::fault::Fault;
 use crate::sources::{Source, curl, har, openapi, replay};
 
@@ -138,8 +140,7 @@ impl Draft<'_> {
         let args = self.args;
         let from =
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
-        let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &from };
-        let (addresses, other_family) = self.url.addresses(&wish)?;
+        let (route, addresses, other_family) = self.way(&from)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
         let tls = args.tls.over(self.in_file(|f| Some(f.tls.clone())).unwrap_or_default());
         let tls = tls.towards(&self.url)?;
@@ -171,6 +172,7 @@ impl Draft<'_> {
             pcap_out: args.pcap_out.clone().or_else(|| self.in_file(|f| f.pcap_out.clone())),
             fault: args.fault.clone().or_else(|| self.in_file(|f| f.fault.clone())),
             from,
+            route,
             tls,
             timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
             warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),
@@ -182,6 +184,20 @@ impl Draft<'_> {
             seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED),
         };
         Ok((plan, other_family))
+    }
+
+    /// How connections get to the target, its addresses, and whether it has some of the other family.
+    fn way(&self, from: &[IpAddr]) -> Result<(Route, Vec<SocketAddr>, bool), Fault> {
+        let args = self.args;
+        let file = self.file.as_ref().map(|f| &f.route);
+        let keys = file.or(self.source.as_ref().map(|s| &s.route)).cloned().unwrap_or_default();
+        let flags = args.route.over(&keys).map_err(Fault::input)?;
+        let parsed = keys.resolve.iter().map(|text| values::resolve(text));
+        let mut resolve =
+            parsed.collect::<Result<Vec<_>, _>>().map_err(|why| Fault::input(format!("resolve: {why}")))?;
+        resolve.extend(args.to.resolve.iter().cloned());
+        let wish = Wish { resolve: &resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from };
+        super::route::to(&self.url, &flags, &wish, &|name| std::env::var(name).ok())
     }
 
     fn in_file<T>(&self, what: impl Fn(&PlanFile) -> Option<T>) -> Option<T> {
@@ -425,6 +441,13 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
     }
     if plan.tls.is_some() && args.explain {
         return Err(Fault::input("--explain does not speak HTTPS yet").hint("leave out --explain"));
+    }
+    if args.explain
+        && (plan.route.unix.is_some() || plan.route.proxy.is_some() || plan.route.haproxy.is_some())
+    {
+        let message =
+            "--explain calls the server over TCP alone, without a proxy and without the PROXY protocol";
+        return Err(Fault::input(message).hint("leave out --explain"));
     }
     if plan.throughput && args.explain {
         return Err(Fault::input("--explain needs latencies, which --throughput does not record")

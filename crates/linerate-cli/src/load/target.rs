@@ -34,9 +34,14 @@ pub(crate) struct Url {
 impl Url {
     /// Takes a URL apart. What has no scheme is taken as `http://`.
     pub(crate) fn parse(text: &str) -> Result<Url, Fault> {
+        Url::parse_with(text, 80)
+    }
+
+    /// As [`Url::parse`], with this port for `http://` without one.
+    pub(crate) fn parse_with(text: &str, usual: u16) -> Result<Url, Fault> {
         let bad = |why: String| Fault::input(format!("URL {}: {why}", quoted(text))).hint(EXAMPLE);
         let (is_https, rest) = after_scheme(text).map_err(bad)?;
-        let usual = if is_https { 443 } else { 80 };
+        let usual = if is_https { 443 } else { usual };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let (user, host_port) = match authority.rsplit_once('@') {
@@ -91,7 +96,43 @@ impl Url {
 
     /// The addresses connections are spread over: of one family, at least one. And whether the other family has some.
     pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<(Vec<SocketAddr>, bool), Fault> {
-        let all = match self.resolved_by_hand(wish.resolve)? {
+        let found = self.place().addresses(wish)?;
+        Ok((found.addresses, found.others))
+    }
+
+    /// Its host and port.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place { host: &self.host, port: self.port, what: "the URL asks for" }
+    }
+}
+
+/// A host and a port to connect to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// A name in ASCII, or an address without brackets.
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    /// What it is, as in "the URL asks for".
+    pub(crate) what: &'static str,
+}
+
+/// What a place was found to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Of one family, at least one.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether the other family has some.
+    pub(crate) others: bool,
+    /// They were looked up by name.
+    pub(crate) is_name: bool,
+}
+
+impl Place<'_> {
+    /// The addresses connections are spread over.
+    pub(crate) fn addresses(&self, wish: &Wish<'_>) -> Result<Found, Fault> {
+        let given = self.resolved_by_hand(wish.resolve)?;
+        let is_name = given.is_none() && self.host.parse::<IpAddr>().is_err();
+        let all = match given {
             Some(given) => given,
             None => self.looked_up()?,
         };
@@ -109,34 +150,37 @@ impl Url {
             return Err(Fault::input(message).hint(wish.family_hint()));
         }
         let others = all.iter().any(|a| a.is_ipv6() != v6);
-        Ok((kept, others))
+        Ok(Found { addresses: kept, others, is_name })
     }
 
     fn resolved_by_hand(&self, resolve: &[Resolve]) -> Result<Option<Vec<SocketAddr>>, Fault> {
         let same = |host: &str| host.trim_matches(['[', ']']) == self.host;
-        if let Some(found) = resolve.iter().find(|r| same(&r.host) && r.port == self.port) {
+        let is_for = |host: &str, r: &Resolve| r.port == self.port && (same(&r.host) || r.host == host);
+        // As in curl, the last one counts, and * is for hosts that have none of their own.
+        let own = resolve.iter().rev().find(|r| is_for("", r));
+        if let Some(found) = own.or_else(|| resolve.iter().rev().find(|r| is_for("*", r))) {
             return Ok(Some(found.addresses.clone()));
         }
         let Some(other) = resolve.first() else { return Ok(None) };
         let message = format!(
-            "--resolve names {}:{}, but the URL asks for {}:{}",
-            other.host, other.port, self.host, self.port
+            "--resolve names {}:{}, but {} {}:{}",
+            other.host, other.port, self.what, self.host, self.port
         );
-        Err(Fault::input(message).hint("host and port must be those of the URL"))
+        Err(Fault::input(message).hint("--resolve has to name the host and port that are connected to"))
     }
 
     fn looked_up(&self) -> Result<Vec<SocketAddr>, Fault> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let found = (self.host, self.port).to_socket_addrs();
         let all: Vec<SocketAddr> = found
             .map_err(|e| {
                 let why = e.to_string();
                 let why = why.strip_prefix("failed to lookup address information: ").unwrap_or(&why);
-                Fault::unreachable(format!("the name {} has no address: {why}", quoted(&self.host)))
+                Fault::unreachable(format!("the name {} has no address: {why}", quoted(self.host)))
                     .hint(format!("--resolve {}:{}:ADDRESS gives it one", self.host, self.port))
             })?
             .collect();
         if all.is_empty() {
-            return Err(Fault::unreachable(format!("the name {} has no address", quoted(&self.host))));
+            return Err(Fault::unreachable(format!("the name {} has no address", quoted(self.host))));
         }
         Ok(all)
     }

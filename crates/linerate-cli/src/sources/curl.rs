@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use linerate_http::client::{Body, BodyPart};
 use linerate_load::plan::body::read_file;
-use linerate_load::plan::file::DEFAULT_SEED;
+use linerate_load::plan::file::{DEFAULT_SEED, RouteKeys};
 use linerate_load::plan::form::{FormField, multipart};
 use linerate_load::plan::parts::{
     COMPRESSED, basic_auth, has_field, is_hop_by_hop, is_token, literal, set_field,
 };
+use linerate_load::plan::route::HaproxyVersion;
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Expectation, Order, Request};
 
@@ -42,6 +43,8 @@ struct Command {
     user: Option<String>,
     upload: Option<String>,
     query: Vec<String>,
+    route: RouteKeys,
+    proxy_user: Option<String>,
     left_out: Vec<String>,
     notes: Vec<String>,
 }
@@ -163,6 +166,13 @@ impl Command {
             Effect::Head => self.head = true,
             Effect::Globoff => self.globoff = true,
             Effect::Compressed => self.compressed = true,
+            Effect::UnixSocket => self.route.unix_socket = Some(value.into()),
+            Effect::ConnectTo => self.route.connect_to.push(value.to_owned()),
+            Effect::Resolve => self.route.resolve.push(value.to_owned()),
+            Effect::Proxy => self.route.proxy = Some(value.to_owned()),
+            Effect::ProxyUser => self.proxy_user = Some(value.to_owned()),
+            Effect::NoProxy => self.route.noproxy = Some(value.to_owned()),
+            Effect::ProxyLine => self.route.haproxy_protocol = Some(HaproxyVersion::V1),
         }
         Ok(())
     }
@@ -225,6 +235,7 @@ impl Command {
         if self.urls.is_empty() {
             return Err("there is no URL in the command".to_owned());
         }
+        self.add_proxy_user()?;
         let upload = self.upload.take();
         if !self.form.is_empty() {
             if self.body.is_some() || upload.is_some() {
@@ -275,7 +286,21 @@ impl Command {
             1 => Order::Weighted,
             n => Order::Listed((0..n as u32).collect()),
         };
-        Ok(Source { url: Some(first_url), requests, order, pace: None, notes: self.notes })
+        Ok(Source { url: Some(first_url), requests, order, pace: None, route: self.route, notes: self.notes })
+    }
+
+    /// `-U NAME:PASSWORD` belongs into the proxy's URL.
+    fn add_proxy_user(&mut self) -> Result<(), String> {
+        let Some(user) = self.proxy_user.take() else { return Ok(()) };
+        let Some(proxy) = &mut self.route.proxy else {
+            return Err("-U is for a proxy, and there is none: add -x http://HOST:PORT".to_owned());
+        };
+        let (name, password) = user.split_once(':').unwrap_or((&user, ""));
+        let encoded = [name, password].map(|part| encode_component(part.as_bytes())).join(":");
+        let (scheme, place) = proxy.split_once("://").unwrap_or(("http", proxy));
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        *proxy = format!("{scheme}://{encoded}@{place}");
+        Ok(())
     }
 
     fn add_own_fields(&mut self, upload: bool) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use linerate_http::client::Body;
+use linerate_load::plan::file::RouteKeys;
 use linerate_load::plan::limits::MAX_REQUESTS;
 use linerate_load::plan::parts::{is_hop_by_hop, is_token, literal};
 use linerate_load::plan::units::quoted;
@@ -111,7 +112,14 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
     }
     let notes = taken.notes(path, &chosen, entries.len());
     let order = Order::Listed((0..taken.requests.len() as u32).collect());
-    Ok(Source { url: Some(chosen), requests: taken.requests, order, pace: None, notes })
+    Ok(Source {
+        url: Some(chosen),
+        requests: taken.requests,
+        order,
+        pace: None,
+        route: RouteKeys::default(),
+        notes,
+    })
 }
 
 /// A JSON error with its place, without repeating it.

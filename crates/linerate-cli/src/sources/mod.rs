@@ -14,6 +14,7 @@ use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
+use linerate_load::plan::file::RouteKeys;
 use linerate_load::plan::units::quoted;
 use linerate_load::plan::{Order, Pace, Request};
 use linerate_net::InputFile;
@@ -29,6 +30,8 @@ pub(crate) struct Source {
     pub(crate) order: Order,
     /// When, for a log.
     pub(crate) pace: Option<Pace>,
+    /// How to get to the server, when the source says so.
+    pub(crate) route: RouteKeys,
     /// What was left out or is different from the source, for the user to read.
     pub(crate) notes: Vec<String>,
 }
@@ -102,7 +105,7 @@ fn said(error: &std::io::Error) -> String {
 }
 
 /// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
-fn encode_component(text: &[u8]) -> String {
+pub(crate) fn encode_component(text: &[u8]) -> String {
     encode(text, |b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
 }
 

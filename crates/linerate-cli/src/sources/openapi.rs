@@ -11,6 +11,7 @@ mod schema;
 
 use std::path::Path;
 
+use linerate_load::plan::file::RouteKeys;
 use linerate_load::plan::limits::MAX_REQUESTS;
 use linerate_load::plan::parts::{encode_target, has_field, literal};
 use linerate_load::plan::units::quoted;
@@ -72,7 +73,14 @@ fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceErro
         return Err(SourceError::file(path, why));
     }
     let notes = taken.notes(path, &document);
-    Ok(Source { url, requests: taken.requests, order: Order::Weighted, pace: None, notes })
+    Ok(Source {
+        url,
+        requests: taken.requests,
+        order: Order::Weighted,
+        pace: None,
+        route: RouteKeys::default(),
+        notes,
+    })
 }
 
 /// The first server's origin, when it has one, and the path that all operations' paths are added to.

@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
+use linerate_load::plan::file::RouteKeys;
 use linerate_load::plan::limits::{MAX_DURATION, MAX_REQUESTS};
 use linerate_load::plan::parts::{encode_target, literal};
 use linerate_load::plan::units::quoted;
@@ -168,6 +169,7 @@ impl Taken {
             requests: self.kinds.iter().zip(names).map(request).collect(),
             order: Order::Listed(self.arrivals.iter().map(|(_, kind)| *kind).collect()),
             pace: Some(Pace::Trace(times)),
+            route: RouteKeys::default(),
             notes,
         })
     }

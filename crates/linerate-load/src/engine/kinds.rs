@@ -90,6 +90,12 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
         fields.push(("Host".to_owned(), plan.target.authority.clone()));
     }
     fields.extend(request.fields.iter().cloned());
+    let mut target = request.path.clone();
+    if let Some(proxy) = plan.route.forwarder() {
+        // RFC 9112 section 3.2.2.
+        target = format!("http://{}{target}", plan.target.authority);
+        fields.extend(proxy.authorization().map(|value| ("Proxy-Authorization".to_owned(), value)));
+    }
     if let Some(tag) = &plan.tag {
         fields.push((tag.clone(), "{{seq}}".to_owned()));
     }
@@ -98,7 +104,7 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
     }
     let spec = RequestSpec {
         method: request.method.clone(),
-        target: request.path.clone(),
+        target,
         fields,
         body: request.body.clone().unwrap_or_default(),
     };

@@ -25,7 +25,8 @@ pub(crate) mod supply;
 mod tests;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ use crate::limits::{
     RESETS, STOP_GRACE,
 };
 use crate::outcome::Outcome;
+use crate::route::Addresses;
 use board::Board;
 use kinds::{Kinds, Rendering};
 use looks::Looks;
@@ -48,7 +50,9 @@ use supply::{Batch, Supply};
 /// What the engine of one core is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Addresses,
+    /// A Unix socket instead of an address.
+    pub(crate) unix: Option<Arc<Path>>,
     pub(crate) from: Vec<IpAddr>,
     /// What a layer over the transport makes of connections.
     pub(crate) profile: linerate_net::Profile,
@@ -209,6 +213,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// TCP is established at the first time, and requests may pass at the second.
     fn connected(&mut self, conn: Conn, (tcp_at, at): (Time, Time), now: Time) {
         let Some(since) = self.pool.established(conn, at) else { return };
+        self.orders.addresses.reached();
         self.reach.opened(now);
         self.board.say_reached();
         self.recorder.connections.opened += 1;

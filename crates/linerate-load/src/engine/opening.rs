@@ -39,9 +39,10 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     fn open_one(&mut self, now: Time) {
         let nth = self.pool.opening.attempt();
-        let to = pick(&self.orders.addresses, nth);
+        let to = self.orders.addresses.pick(nth);
         let from = (!self.orders.from.is_empty()).then(|| pick(&self.orders.from, nth));
-        let options = ConnectOptions { from, short: self.is_short(), profile: self.orders.profile };
+        let (short, profile, unix) = (self.is_short(), self.orders.profile, self.orders.unix.clone());
+        let options = ConnectOptions { from, short, profile, unix };
         let conn = match self.transport.connect(to, &options) {
             Ok(conn) => conn,
             Err(error) => return self.connect_failed(None, error.kind, connect_words(&error), now),
@@ -78,6 +79,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             self.pool.learnt.forget();
         }
         let why = connect_failure(kind);
+        self.orders.addresses.failed(kind, now);
         self.reach.failed(now);
         let mut carried = 0;
         if let Some(mut connection) = connection {

@@ -1,9 +1,20 @@
 //! Merging: what several cores, processes or machines measured becomes one outcome. Counts add up, histograms merge exactly.
 
 use super::{
-    Bad, Bytes, Client, Connections, Failure, Failures, Latency, Named, Outcome, Requests, Segments,
+    Bad, Bytes, Client, Connections, Failure, Failures, Latency, Lookups, Named, Outcome, Requests, Segments,
     Snapshot, Tcp,
 };
+
+impl Lookups {
+    fn merge(&mut self, other: &Lookups) {
+        self.again += other.again;
+        self.changed += other.changed;
+        self.failed += other.failed;
+        if self.addresses.is_empty() {
+            self.addresses.clone_from(&other.addresses);
+        }
+    }
+}
 
 impl Outcome {
     /// Adds what another part of the same run measured. `series` and `duration` belong to the whole run: the longer stays.
@@ -23,6 +34,11 @@ impl Outcome {
         match (&mut self.tls, &other.tls) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (None, theirs) => self.tls.clone_from(theirs),
+            (Some(_), None) => {}
+        }
+        match (&mut self.lookups, &other.lookups) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (None, theirs) => self.lookups.clone_from(theirs),
             (Some(_), None) => {}
         }
         if self.line.is_none() {

@@ -7,6 +7,7 @@ mod samples;
 mod spans;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 pub use linerate_client::Failure;
@@ -39,6 +40,8 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// What became of TLS's handshakes; `None` without TLS.
     pub tls: Option<Handshakes>,
+    /// How often the target's name was looked up again; `None`: never.
+    pub lookups: Option<Lookups>,
     /// The line that they went over, where its speed is real and known.
     pub line: Option<Line>,
     /// Latencies, nanoseconds inside.
@@ -72,6 +75,19 @@ pub struct Outcome {
     pub broken: Option<String>,
     /// Whether not a single connection could be opened: why, in words.
     pub unreachable: Option<String>,
+}
+
+/// Lookups of a name whose addresses could not be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// How often it was looked up again.
+    pub again: u64,
+    /// How often that brought other addresses.
+    pub changed: u64,
+    /// How often that brought none.
+    pub failed: u64,
+    /// The last addresses that were other ones.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// Logical requests: one counts once, however often it went out.

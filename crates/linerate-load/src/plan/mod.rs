@@ -21,6 +21,7 @@ pub mod parts;
 pub mod pick;
 pub mod random;
 mod rate;
+pub mod route;
 pub mod schedule;
 pub mod tls;
 pub mod units;
@@ -63,6 +64,9 @@ pub struct Plan {
     pub fault: Option<String>,
     /// Source addresses to spread connections over; empty: the kernel's choice.
     pub from: Vec<IpAddr>,
+    /// How connections get to the target.
+    #[serde(default)]
+    pub route: route::Route,
     /// TLS towards the target; `None`: plain HTTP.
     pub tls: Option<tls::Tls>,
     /// How long an answer may take before the request counts as failed (`timeout`).

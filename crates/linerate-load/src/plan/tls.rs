@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linerate_net::{Limits, Profile, Transport, layer::Layered};
+use linerate_net::Profile;
 use linerate_tls::{ClientOptions, Identity, Roots, TlsError, TlsLayer, Version};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -122,10 +122,8 @@ pub(crate) struct TlsClient {
 }
 
 impl TlsClient {
-    /// A thread's transport with TLS over it, and the profile of its connections.
-    pub(crate) fn over<T: Transport>(&self, wire: T, limits: Limits) -> (Layered<T, TlsLayer>, Profile) {
-        let mut layer = TlsLayer::new();
-        let profile = layer.add_client(self.config.clone(), self.name.clone());
-        (Layered::new(wire, layer, limits), profile)
+    /// Gives a thread's layer this configuration; the profile of its connections.
+    pub(crate) fn add_to(&self, layer: &mut TlsLayer) -> Profile {
+        layer.add_client(self.config.clone(), self.name.clone())
     }
 }

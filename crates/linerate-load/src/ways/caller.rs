@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use linerate_client::{Decision, End, Stamp, Unanswered, connect_failure, decide, is_farewell, surplus};
 use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
-use linerate_net::{NetError, NetErrorKind, Time, machine};
+use linerate_net::{NetErrorKind, Time, machine};
 
+use super::channel::{NotOpened, Opened};
 use super::outgoing::Outgoing;
 use crate::engine::board::Board;
 use crate::engine::body::BodyView;
@@ -34,6 +35,7 @@ pub(super) struct Desk {
     unreachable: Option<String>,
     reach: Reach,
     resend: Resend,
+    is_https: bool,
     /// When a caller first saw the order to stop.
     stop_seen: Option<Time>,
 }
@@ -49,7 +51,6 @@ pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
         Plan { pace: Pace::Open { .. } | Pace::Trace(_), .. } => refuse("an open loop (--rate)"),
         Plan { throughput: true, .. } => refuse("--throughput"),
         Plan { tag: Some(_), .. } => refuse("--tag"),
-        Plan { tls: Some(_), .. } => refuse("https"),
         Plan { io: Io::Uring, .. } => refuse("--io uring"),
         Plan { io: Io::Xdp, .. } => refuse("--io xdp"),
         Plan { from, .. } if !from.is_empty() => refuse("--from"),
@@ -74,6 +75,7 @@ impl Desk {
             unreachable: None,
             reach: Reach::new(start, measure_from),
             resend: plan.resend,
+            is_https: plan.tls.is_some(),
             stop_seen: None,
         })
     }
@@ -140,7 +142,7 @@ pub(super) enum Next {
 
 /// What bytes led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+enum Heard {
     /// The answer goes on.
     More,
     /// It is whole; whether the connection may carry another request.
@@ -185,15 +187,18 @@ impl Caller {
         }
     }
 
-    /// A connection is open.
-    pub(super) fn connected(&mut self, asked: Time, now: Time) {
+    /// A connection is open: TCP at the first time, and requests may pass at the second.
+    pub(super) fn connected(&mut self, asked: Time, tcp_at: Time, now: Time) {
         self.reader = ResponseReader::new(Limits::default());
         self.on_connection = 0;
         let mut desk = lock(&self.desk);
         desk.reach.opened(now);
         desk.recorder.connections.opened += 1;
         if desk.recorder.measuring(now) {
-            desk.recorder.connect.record(now.nanos_since(asked), 1);
+            desk.recorder.connect.record(tcp_at.nanos_since(asked), 1);
+            if desk.is_https {
+                desk.recorder.tls.record(now.nanos_since(tcp_at), 1);
+            }
         }
     }
 
@@ -240,8 +245,31 @@ impl Caller {
         Next::Send
     }
 
+    /// What a read brought. Says whether the exchange is over and, if so, whether the connection may carry another.
+    pub(super) fn take(&mut self, now: Time, plain: &[u8], opened: Opened) -> Option<bool> {
+        if !plain.is_empty() {
+            match self.handle_bytes(now, plain) {
+                Heard::More => {}
+                Heard::Answered { reusable } => return Some(reusable && matches!(opened, Opened::More)),
+                Heard::Broken => return Some(false),
+            }
+        }
+        match opened {
+            Opened::More => return None,
+            Opened::Ended => {
+                self.lost(now, Failure::ClosedEarly, "the peer closed the connection without an answer");
+            }
+            // A body that lasts until the close has no other end than TLS's own (RFC 9112 section 9.8).
+            Opened::Failed(failed) => {
+                let why = if self.first_byte.is_some() { Failure::Reset } else { Failure::ClosedEarly };
+                self.lost(now, why, &failed.words());
+            }
+        }
+        Some(false)
+    }
+
     /// Bytes of the answer.
-    pub(super) fn handle_bytes(&mut self, now: Time, bytes: &[u8]) -> Heard {
+    fn handle_bytes(&mut self, now: Time, bytes: &[u8]) -> Heard {
         let Some(run) = self.run else { return Heard::Broken };
         let first = *self.first_byte.get_or_insert(now);
         lock(&self.desk).recorder.bytes.received += bytes.len() as u64;
@@ -377,7 +405,8 @@ impl Caller {
     }
 
     /// No connection could be opened: the next request has failed. Says whether to go on.
-    pub(super) fn connect_failed(&mut self, asked: Time, now: Time, error: &NetError) -> bool {
+    pub(super) fn connect_failed(&mut self, asked: Time, now: Time, failed: &NotOpened) -> bool {
+        let (error, words) = (failed.error, failed.words());
         let mut guard = lock(&self.desk);
         let desk = &mut *guard;
         // What was begun behind the end is nobody's failure, and must not go on for ever.
@@ -393,7 +422,7 @@ impl Caller {
         connections.refused += u64::from(error.kind == NetErrorKind::Refused);
         connections.hanging += u64::from(error.kind == NetErrorKind::TimedOut);
         if connections.opened == 0 {
-            desk.unreachable = Some(error.to_string());
+            desk.unreachable = Some(words.clone());
         }
         desk.reach.failed(now);
         let waiting = self.run.take();
@@ -402,7 +431,7 @@ impl Caller {
             desk.reach.victim();
         }
         let why = connect_failure(error.kind);
-        desk.recorder.failed(&run, why, Some(&error.to_string()), &desk.kinds);
+        desk.recorder.failed(&run, why, Some(&words), &desk.kinds);
         desk.tick(now);
         true
     }

@@ -1,7 +1,7 @@
 //! The event loops: an engine for each core, on the transport that was asked for or found best.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{Conversation, H1};
@@ -23,8 +23,8 @@ use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
 use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
-use crate::plan::tls::{Tls, TlsClient};
 use crate::plan::{Io, Pace, Plan};
+use crate::route::{Addresses, Names, RouteTo};
 use crate::run::{StartError, Work};
 
 /// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
@@ -86,12 +86,14 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let plan = Arc::new(plan.clone());
     let start = machine::monotonic_now() + HEAD_START;
     let capture = over.pcap.clone();
-    let tls = plan.tls.as_ref().map(Tls::client).transpose().map_err(|e| StartError::Plan(e.to_string()))?;
+    let route = RouteTo::of(&plan)?;
+    // Past the kernel, the way to an address is looked for before the run.
+    let names = if io == Io::Xdp { None } else { Names::of(&plan) };
     let common = Arc::new(Common::default());
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
         let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
-        let part = Part { core, cores: threads, start, tls: tls.clone() };
+        let part = Part { core, cores: threads, start, route: route.clone(), names: names.clone() };
         Box::new(move || match moving {
             Moving::Uring => {
                 let uring = Uring::with_limits(limits(&plan, &part)).map_err(|e| format!("io_uring: {e}"))?;
@@ -107,7 +109,7 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let works = (0..threads).zip(&boards).zip(moving).map(work).collect();
     // A link was opened by the thread that starts them all, whose descriptors it shares.
     let own_descriptors = io != Io::Xdp;
-    Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture })
+    Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture, names })
 }
 
 /// What goes over the links.
@@ -151,8 +153,10 @@ pub(crate) struct Part {
     pub(crate) core: u32,
     pub(crate) cores: u32,
     pub(crate) start: Time,
-    /// What TLS there is.
-    pub(crate) tls: Option<TlsClient>,
+    /// What goes over connections before HTTP begins.
+    pub(crate) route: Option<RouteTo>,
+    /// The target's name, if it can be looked up again.
+    pub(crate) names: Option<Arc<Names>>,
 }
 
 impl Part {
@@ -185,24 +189,18 @@ impl Part {
         self.run(plan, Stack::new(link, options), board)
     }
 
-    /// Runs this core's part of a plan on a transport, with TLS over it where the plan has some.
+    /// Runs this core's part of a plan on a transport, with what goes over it before HTTP begins.
     pub(crate) fn run<T: Transport>(
         self,
         plan: &Plan,
         transport: T,
         board: Arc<Board>,
     ) -> Result<Outcome, String> {
-        let Some(tls) = self.tls.clone() else { return self.run_engine(plan, transport, PLAIN, board) };
-        let (transport, profile) = tls.over(transport, limits(plan, &self));
+        let Some(route) = self.route.clone() else { return self.run_engine(plan, transport, PLAIN, board) };
+        let (transport, profile) = route.over(transport, limits(plan, &self));
         let counts = transport.layer().counts();
         let mut outcome = self.run_engine(plan, transport, profile, board)?;
-        let counts = counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let c = &outcome.connections;
-        if c.opened + c.failed == 0 && !outcome.interrupted && outcome.broken.is_none() {
-            outcome.unreachable =
-                outcome.unreachable.or(Some("no TLS handshake ended before the run did".to_owned()));
-        }
-        outcome.tls = Some(counts);
+        route.settle(&counts, &mut outcome);
         Ok(outcome)
     }
 
@@ -234,7 +232,8 @@ impl Part {
         let supply = Supply::new(schedule, requests, self.start, measure_from, stop_at);
         let connections = share(u64::from(plan.connections), self.core, self.cores).min(requests.max(1));
         let orders = Orders {
-            addresses: plan.target.addresses.clone(),
+            addresses: Addresses::new(&plan.target, self.names.clone()),
+            unix: plan.route.unix.as_deref().map(Arc::from),
             from: plan.from.clone(),
             profile,
             connections: u32::try_from(connections).unwrap_or(u32::MAX),

@@ -3,13 +3,16 @@
 //! * `event_loop`: the engine, one for each core.
 //! * `threads`: blocking threads, each with one request at a time; with one thread it is "polling".
 //! * `tasks`: tasks on an async runtime, each with one request at a time.
-//! * `caller`: what a thread and a task have in common, sans-IO.
+//! * `caller`: what a thread and a task have in common, sans-IO; `channel`: what their bytes go through.
+//! * `towards`: where their connections go.
 
 mod caller;
+mod channel;
 mod event_loop;
 mod outgoing;
 mod tasks;
 mod threads;
+mod towards;
 
 pub(crate) use event_loop::Part;
 
@@ -22,6 +25,7 @@ use crate::engine::board::Board;
 use crate::engine::kinds::Kinds;
 use crate::outcome::Outcome;
 use crate::plan::{Plan, Way};
+use crate::route::Names;
 use crate::run::{StartError, Work};
 
 /// Threads to be started and the boards they write on.
@@ -36,6 +40,8 @@ pub(crate) struct Works {
     pub(crate) warning: Option<String>,
     /// Where packets are written down.
     pub(crate) capture: Option<Arc<PcapFile>>,
+    /// The target's name, if it can be looked up again.
+    pub(crate) names: Option<Arc<Names>>,
 }
 
 /// What the plan asks for as threads to start.
@@ -51,7 +57,7 @@ pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
 
 /// Runs a plan on one thread and on a transport of one's own, whose clock begins at zero.
 pub(crate) fn run_on<T: Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, tls: None };
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None };
     part.run(plan, transport, Arc::new(Board::default()))
 }
 

@@ -1,20 +1,23 @@
 //! Tasks on an async runtime (tokio, one thread), each with its own connection and one request at a time.
 
-use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linerate_net::{NetError, machine};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use linerate_net::{NetError, NetErrorKind, Time, dial_unix, machine};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::Works;
-use super::caller::{Caller, Desk, Heard, Next, refuse_what_is_not_theirs};
+use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
+use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
+use super::towards::{Place, Towards, Way};
 use crate::engine::board::Board;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Plan;
+use crate::route::Names;
 use crate::run::{StartError, Work};
 
 /// Receive buffer of a task. Reason: a thousand of them must fit.
@@ -28,8 +31,10 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     refuse_what_is_not_theirs(plan)?;
     let board = Arc::new(Board::default());
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
+    let names = Names::of(plan);
+    let way = Way::of(plan, names.clone())?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
-    let work: Work = Box::new(move || run(&plan, desk));
+    let work: Work = Box::new(move || run(&plan, &way, desk));
     Ok(Works {
         works: vec![work],
         boards: vec![board],
@@ -37,10 +42,11 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
         own_descriptors: true,
         warning: None,
         capture: None,
+        names,
     })
 }
 
-fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
+fn run(plan: &Plan, way: &Way, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let stop = Caller::new(Arc::clone(&desk), None);
@@ -48,8 +54,7 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
         let mut tasks = tokio::task::JoinSet::new();
         for i in 0..plan.connections as usize {
             let caller = Caller::new(Arc::clone(&desk), plan.per_connection);
-            let to = plan.target.addresses[i % plan.target.addresses.len()];
-            tasks.spawn(drive(caller, to, plan.timeout));
+            tasks.spawn(drive(caller, way.towards(i as u64), plan.timeout));
         }
         loop {
             match timeout(SLICE, tasks.join_next()).await {
@@ -63,24 +68,46 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>) -> Result<Outcome, String> {
     });
     drop(stop);
     let desk = Arc::into_inner(desk).ok_or("a task is still there")?;
-    Ok(desk.into_inner().unwrap_or_else(|e| e.into_inner()).into_outcome("async"))
+    let mut outcome = desk.into_inner().unwrap_or_else(|e| e.into_inner()).into_outcome("async");
+    way.settle(&mut outcome);
+    Ok(outcome)
 }
 
-async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
+/// An open connection.
+struct Open {
+    stream: Stream,
+    channel: Channel,
+}
+
+/// TCP's, or a Unix one.
+type Stream = Box<dyn Wire>;
+
+/// What is asked of either.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+
+async fn drive(mut caller: Caller, mut towards: Towards, limit: Duration) {
     let mut request = Outgoing::default();
     let mut buffer = vec![0; BUFFER_BYTES];
-    let mut stream: Option<TcpStream> = None;
+    let mut connection: Option<Open> = None;
     loop {
-        let Some(open) = &mut stream else {
+        let Some(open) = &mut connection else {
             let asked = machine::monotonic_now();
-            match connect(to, caller.connect_limit(asked, limit)).await {
-                Ok(s) => {
-                    caller.connected(asked, machine::monotonic_now());
-                    stream = Some(s);
+            let timed_out = |_| NetError::of(NetErrorKind::TimedOut).into();
+            let patience = caller.connect_limit(asked, limit);
+            let opened = timeout(patience, connect(&mut towards, &mut buffer)).await;
+            match opened.map_err(timed_out).and_then(|opened| opened) {
+                Ok((open, tcp_at)) => {
+                    towards.reached();
+                    caller.connected(asked, tcp_at, machine::monotonic_now());
+                    connection = Some(open);
                 }
-                Err(e) => {
+                Err(error) => {
                     sleep(Duration::from_millis(10)).await;
-                    if !caller.connect_failed(asked, machine::monotonic_now(), &e) {
+                    let now = machine::monotonic_now();
+                    towards.failed(error.error.kind, now);
+                    if !caller.connect_failed(asked, now, &error) {
                         return;
                     }
                 }
@@ -98,54 +125,72 @@ async fn drive(mut caller: Caller, to: SocketAddr, limit: Duration) {
             }
         };
         if !reusable {
-            stream = None;
+            connection = None;
             caller.disconnected(machine::monotonic_now());
         }
     }
 }
 
-async fn connect(to: SocketAddr, limit: Duration) -> Result<TcpStream, NetError> {
-    let timed_out = |_| NetError::of(linerate_net::NetErrorKind::TimedOut);
-    let stream = timeout(limit, TcpStream::connect(to)).await.map_err(timed_out)??;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+/// Opens a connection, up to where requests may pass. And when it was established.
+async fn connect(towards: &mut Towards, buffer: &mut [u8]) -> Result<(Open, Time), NotOpened> {
+    let (place, mut channel) = towards.next()?;
+    let (mut stream, local): (Stream, _) = match place {
+        Place::Address(to) => {
+            let stream = TcpStream::connect(to).await?;
+            stream.set_nodelay(true)?;
+            let local = stream.local_addr().ok();
+            (Box::new(stream), local)
+        }
+        Place::Unix(path) => (Box::new(dial(&path).await?), None),
+    };
+    let tcp_at = machine::monotonic_now();
+    channel.begin(local);
+    loop {
+        stream.write_all(&channel.wire()).await.map_err(|e| channel.lost(e.into()))?;
+        if channel.is_ready() {
+            return Ok((Open { stream, channel }, tcp_at));
+        }
+        let n = stream.read(buffer).await.map_err(|e| channel.lost(e.into()))?;
+        channel.shake(&mut buffer[..n])?;
+    }
 }
 
-async fn write(stream: &mut TcpStream, request: &Outgoing) -> std::io::Result<()> {
+/// A Unix socket; while its accept queue is full, it is tried again.
+async fn dial(path: &Path) -> Result<UnixStream, NetError> {
+    loop {
+        match dial_unix(path) {
+            Ok(stream) => return Ok(UnixStream::from_std(stream)?),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => sleep(Duration::from_millis(1)).await,
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+async fn write(open: &mut Open, request: &Outgoing) -> std::io::Result<()> {
     for part in request.slices() {
-        stream.write_all(part).await?;
+        open.stream.write_all(open.channel.seal(part)).await?;
     }
     Ok(())
 }
 
 /// Sends one request and reads its answer. Says whether the connection may carry another.
-async fn exchange(
-    caller: &mut Caller,
-    stream: &mut TcpStream,
-    request: &Outgoing,
-    buffer: &mut [u8],
-) -> bool {
-    let mut step = write(stream, request).await.map(|()| 1);
+async fn exchange(caller: &mut Caller, open: &mut Open, request: &Outgoing, buffer: &mut [u8]) -> bool {
+    let mut failed = write(open, request).await.is_err();
     loop {
-        match step {
-            Ok(0) => {
-                let words = "the peer closed the connection without an answer";
-                caller.lost(machine::monotonic_now(), Failure::ClosedEarly, words);
-                return false;
-            }
-            Ok(_) => {}
-            Err(_) => {
-                caller.lost(machine::monotonic_now(), Failure::Reset, "connection reset by the peer");
-                return false;
-            }
+        if failed {
+            caller.lost(machine::monotonic_now(), Failure::Reset, "connection reset by the peer");
+            return false;
         }
-        step = stream.read(buffer).await;
-        if let Ok(n @ 1..) = step {
-            match caller.handle_bytes(machine::monotonic_now(), &buffer[..n]) {
-                Heard::More => {}
-                Heard::Answered { reusable } => return reusable,
-                Heard::Broken => return false,
+        match open.stream.read(buffer).await {
+            Ok(n) => {
+                let (plain, opened) = open.channel.open(&mut buffer[..n]);
+                if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
+                    return reusable;
+                }
+                // What a session has to say by itself; a connection that takes it no more says so when it is read.
+                let _ = open.stream.write_all(&open.channel.wire()).await;
             }
+            Err(_) => failed = true,
         }
     }
 }

@@ -1,24 +1,32 @@
 //! Blocking threads, each with its own connection and one request at a time.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use linerate_net::{NetError, NetErrorKind, machine};
+use linerate_net::{NetError, NetErrorKind, Time, dial_unix, machine};
 
 use super::Works;
-use super::caller::{Caller, Desk, Heard, Next, refuse_what_is_not_theirs};
+use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
+use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
+use super::towards::{Place, Towards, Way};
 use crate::engine::board::Board;
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
+use crate::route::Names;
 use crate::run::{StartError, Work};
 use crate::watch::Watch;
 
 /// Stack of a thread. Reason: a thousand of them must fit.
 const STACK_BYTES: usize = 128 << 10;
+
+/// ... that checks certificates. Reason: signatures are computed on it.
+const DEEP_STACK_BYTES: usize = 1 << 20;
 
 /// How long a read blocks before the order to stop is looked at.
 const SLICE: Duration = Duration::from_millis(100);
@@ -28,8 +36,10 @@ pub(super) fn works(plan: &Plan, n: u32) -> Result<Works, StartError> {
     refuse_what_is_not_theirs(plan)?;
     let board = Arc::new(Board::default());
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
+    let names = Names::of(plan);
+    let way = Way::of(plan, names.clone())?;
     let (plan, desk) = (plan.clone(), Arc::new(Mutex::new(desk)));
-    let work: Work = Box::new(move || run(&plan, desk, n));
+    let work: Work = Box::new(move || run(&plan, &way, desk, n));
     Ok(Works {
         works: vec![work],
         boards: vec![board],
@@ -37,21 +47,23 @@ pub(super) fn works(plan: &Plan, n: u32) -> Result<Works, StartError> {
         own_descriptors: true,
         warning: None,
         capture: None,
+        names,
     })
 }
 
 /// Starts the threads, waits for them, and gathers what they cost.
-fn run(plan: &Plan, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
+fn run(plan: &Plan, way: &Way, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
     let mut threads = Vec::new();
     for i in 0..n {
         let caller = Caller::new(Arc::clone(&desk), plan.per_connection);
-        let (to, timeout) = (plan.target.addresses[i as usize % plan.target.addresses.len()], plan.timeout);
+        let (towards, timeout) = (way.towards(u64::from(i)), plan.timeout);
         let body = move || {
             let watch = Watch::begin();
-            drive(caller, to, timeout);
+            drive(caller, towards, timeout);
             watch.end()
         };
-        let thread = thread::Builder::new().name(format!("caller-{i}")).stack_size(STACK_BYTES).spawn(body);
+        let stack = if way.is_deep() { DEEP_STACK_BYTES } else { STACK_BYTES };
+        let thread = thread::Builder::new().name(format!("caller-{i}")).stack_size(stack).spawn(body);
         threads.push(thread.map_err(|e| format!("a thread could not be started: {e}"))?);
     }
     let mut client = Client::default();
@@ -61,24 +73,35 @@ fn run(plan: &Plan, desk: Arc<Mutex<Desk>>, n: u32) -> Result<Outcome, String> {
     let desk = Arc::into_inner(desk).ok_or("a calling thread is still there")?;
     let mut outcome = desk.into_inner().unwrap_or_else(|e| e.into_inner()).into_outcome("threads");
     outcome.client.merge(&client);
+    way.settle(&mut outcome);
     Ok(outcome)
 }
 
-fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
+/// An open connection.
+struct Open {
+    stream: TcpStream,
+    channel: Channel,
+}
+
+fn drive(mut caller: Caller, mut towards: Towards, timeout: Duration) {
     let mut request = Outgoing::default();
     let mut buffer = vec![0; 64 << 10];
-    let mut stream: Option<TcpStream> = None;
+    let mut connection: Option<Open> = None;
     loop {
-        let Some(open) = &mut stream else {
+        let Some(open) = &mut connection else {
             let asked = machine::monotonic_now();
-            match connect(to, timeout, caller.connect_limit(asked, timeout)) {
-                Ok(s) => {
-                    caller.connected(asked, machine::monotonic_now());
-                    stream = Some(s);
+            let limit = caller.connect_limit(asked, timeout);
+            match connect(&mut towards, &mut buffer, timeout, limit) {
+                Ok((open, tcp_at)) => {
+                    towards.reached();
+                    caller.connected(asked, tcp_at, machine::monotonic_now());
+                    connection = Some(open);
                 }
-                Err(e) => {
+                Err(error) => {
                     thread::sleep(Duration::from_millis(10));
-                    if !caller.connect_failed(asked, machine::monotonic_now(), &connect_error(e)) {
+                    let now = machine::monotonic_now();
+                    towards.failed(error.error.kind, now);
+                    if !caller.connect_failed(asked, now, &error) {
                         return;
                     }
                 }
@@ -92,7 +115,7 @@ fn drive(mut caller: Caller, to: SocketAddr, timeout: Duration) {
             if caller.is_over(machine::monotonic_now()) {
                 return;
             }
-            stream = None;
+            connection = None;
             caller.disconnected(machine::monotonic_now());
         }
     }
@@ -103,28 +126,71 @@ fn connect_error(error: io::Error) -> NetError {
     if is_late(&error) { NetError::of(NetErrorKind::TimedOut) } else { NetError::from(error) }
 }
 
-fn connect(to: SocketAddr, timeout: Duration, limit: Duration) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&to, limit)?;
-    stream.set_nodelay(true)?;
+/// Opens a connection, up to where requests may pass. And when it was established.
+fn connect(
+    towards: &mut Towards,
+    buffer: &mut [u8],
+    timeout: Duration,
+    limit: Duration,
+) -> Result<(Open, Time), NotOpened> {
+    let until = machine::monotonic_now() + limit;
+    let (place, mut channel) = towards.next()?;
+    let mut stream = match place {
+        Place::Address(to) => {
+            let stream = TcpStream::connect_timeout(&to, limit).map_err(connect_error)?;
+            stream.set_nodelay(true)?;
+            stream
+        }
+        Place::Unix(path) => dial(&path, until)?,
+    };
     stream.set_read_timeout(Some(timeout.min(SLICE)))?;
     stream.set_write_timeout(Some(timeout))?;
-    Ok(stream)
+    let tcp_at = machine::monotonic_now();
+    channel.begin(stream.local_addr().ok());
+    loop {
+        stream.write_all(&channel.wire()).map_err(|e| channel.lost(connect_error(e)))?;
+        if channel.is_ready() {
+            return Ok((Open { stream, channel }, tcp_at));
+        }
+        match stream.read(buffer) {
+            Ok(n) => channel.shake(&mut buffer[..n])?,
+            Err(e) if is_late(&e) && machine::monotonic_now() < until => {}
+            Err(e) => return Err(channel.lost(connect_error(e))),
+        }
+    }
+}
+
+/// A Unix socket, which has no time limit of its own while its accept queue is full. As a `TcpStream`: what reads and writes is the
+/// same for both, and nothing else is asked of it.
+fn dial(path: &Path, until: Time) -> Result<TcpStream, NetError> {
+    loop {
+        match dial_unix(path) {
+            Ok(stream) => {
+                stream.set_nonblocking(false)?;
+                return Ok(TcpStream::from(OwnedFd::from(stream)));
+            }
+            Err(e) if is_late(&e) && machine::monotonic_now() < until => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => return Err(connect_error(e)),
+        }
+    }
 }
 
 /// Sends one request and reads its answer. Says whether the connection may carry another.
 fn exchange(
     caller: &mut Caller,
-    stream: &mut TcpStream,
+    open: &mut Open,
     request: &Outgoing,
     buffer: &mut [u8],
     timeout: Duration,
 ) -> bool {
+    let Open { stream, channel } = open;
     let begun = machine::monotonic_now();
-    let mut step = request.slices().try_for_each(|part| stream.write_all(part)).map(|()| 1);
+    let mut step = request.slices().try_for_each(|part| stream.write_all(channel.seal(part))).map(|()| 1);
     loop {
         let now = machine::monotonic_now();
         match step {
-            Ok(0) => return ended(caller),
             Ok(_) if now - begun < timeout => {}
             Err(ref e) if is_late(e) && now - begun < timeout && !caller.is_over(now) => {}
             Err(ref e) if is_late(e) && caller.is_over(now) => return false,
@@ -136,20 +202,15 @@ fn exchange(
             }
         }
         step = stream.read(buffer);
-        if let Ok(n @ 1..) = step {
-            match caller.handle_bytes(machine::monotonic_now(), &buffer[..n]) {
-                Heard::More => {}
-                Heard::Answered { reusable } => return reusable,
-                Heard::Broken => return false,
+        if let Ok(n) = step {
+            let (plain, opened) = channel.open(&mut buffer[..n]);
+            if let Some(reusable) = caller.take(machine::monotonic_now(), plain, opened) {
+                return reusable;
             }
+            // What a session has to say by itself; a connection that takes it no more says so when it is read.
+            let _ = stream.write_all(&channel.wire());
         }
     }
-}
-
-fn ended(caller: &mut Caller) -> bool {
-    let words = "the peer closed the connection without an answer";
-    caller.lost(machine::monotonic_now(), Failure::ClosedEarly, words);
-    false
 }
 
 fn timed_out(caller: &mut Caller) -> bool {

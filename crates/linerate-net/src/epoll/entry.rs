@@ -25,6 +25,8 @@ pub(super) struct Entry {
     /// What epoll was asked for; `None`: it does not know the descriptor yet.
     pub(super) interest: Option<Interest>,
     pub(super) connecting: bool,
+    /// It is for a Unix socket and not connected: the kernel takes nothing for it, and epoll would call it broken.
+    pub(super) dialing: bool,
     pub(super) paused: bool,
     /// Epoll said that there is something to read, and nothing has shown yet that it is all read.
     pub(super) readable: bool,
@@ -43,6 +45,8 @@ pub(super) struct Entry {
     nodelay: bool,
     /// What the application knows of the bytes that come next.
     ahead: Ahead,
+    /// TCP alone discards bytes without a buffer to copy them to.
+    is_unix: bool,
     /// The low-water mark that the application asked for, and the one that is set.
     floor: usize,
     low_water: usize,
@@ -67,6 +71,7 @@ impl Entry {
             closing: None,
             interest: None,
             connecting: true,
+            dialing: false,
             paused: false,
             readable: false,
             reported: false,
@@ -77,9 +82,15 @@ impl Entry {
             sent: false,
             nodelay: false,
             ahead: Ahead::default(),
+            is_unix: false,
             floor: 1,
             low_water: 1,
         }
+    }
+
+    /// For a Unix socket. Nagle's algorithm is TCP's.
+    pub(super) fn dialing(fd: OwnedFd) -> Entry {
+        Entry { dialing: true, nodelay: true, is_unix: true, ..Entry::connecting(fd) }
     }
 
     /// It inherited TCP_NODELAY. Something may be there to read already, so a read is tried before epoll is asked.
@@ -212,7 +223,7 @@ impl Entry {
             return self.end();
         }
         for _ in 0..reads {
-            let discarded = self.ahead.to_discard(DISCARDED_BY_CALL);
+            let discarded = self.ahead.to_discard(DISCARDED_BY_CALL).filter(|_| !self.is_unix);
             let (asked, got) = match discarded {
                 Some(len) => (len, socket::discard(&self.fd, len)),
                 None => (buffer.len(), socket::recv(&self.fd, buffer)),

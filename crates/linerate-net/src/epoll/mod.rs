@@ -12,6 +12,7 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use self::entry::{Entry, Flushed};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
+use crate::dialing::Dialing;
 use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST, DESCRIPTORS_RESERVED};
 use crate::outbox::LentTable;
 use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
@@ -59,6 +61,7 @@ pub struct Epoll {
     /// Found out between turns.
     pending: Vec<Event>,
     closing: ClosingQueue,
+    dialing: Dialing,
     /// Listeners that may have more to accept, and since when to try again.
     accepting: Vec<Listener>,
     accept_at: Time,
@@ -95,6 +98,7 @@ impl Epoll {
             ready: VecDeque::new(),
             pending: Vec::new(),
             closing: ClosingQueue::default(),
+            dialing: Dialing::default(),
             accepting: Vec::new(),
             accept_at: Time::ZERO,
             accept_trouble: None,
@@ -168,7 +172,8 @@ impl Epoll {
     /// How long this turn may wait.
     fn patience(&self, until: Option<Time>) -> Option<Duration> {
         let accept = if self.accepting.is_empty() { None } else { Some(self.accept_at) };
-        let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
+        let waits = [until, self.closing.next(), self.dialing.next(), accept];
+        let until = waits.into_iter().flatten().min()?;
         if until == Time::NEVER { None } else { Some(until - monotonic()) }
     }
 
@@ -269,6 +274,31 @@ impl Epoll {
         self.accept_later(listener);
     }
 
+    /// A connection to a Unix socket. That of TCP is begun where it is asked for.
+    fn connect_unix(&mut self, path: &Arc<Path>) -> Result<Conn, NetError> {
+        let entry = Entry::dialing(socket::unix()?);
+        let conn = self.table.insert(entry).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
+        self.dialing.push(conn, path);
+        Ok(conn)
+    }
+
+    fn dial(&mut self) {
+        while self.dialing.next().is_some() {
+            let (now, table) = (monotonic(), &self.table);
+            let step = self.dialing.step(now, |conn| table.get(conn).map(|entry| &entry.fd));
+            let Some((conn, result)) = step else { return };
+            let Some(entry) = self.table.get_mut(conn) else { continue };
+            (entry.dialing, entry.connecting) = (false, false);
+            self.pending.push(match result {
+                Ok(()) => {
+                    self.fresh.push(conn);
+                    Event::connected(conn, now)
+                }
+                Err(error) => Event::Failed { conn, error: entry.fail(Some(error)) },
+            });
+        }
+    }
+
     fn accept_later(&mut self, listener: Listener) {
         if !self.accepting.contains(&listener) {
             self.accepting.push(listener);
@@ -363,7 +393,7 @@ impl Epoll {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
         let mut sent = 0;
-        if entry.outbox.is_empty() && !whole.is_empty() {
+        if entry.outbox.is_empty() && !whole.is_empty() && !entry.dialing {
             // While connecting it is tried as well: on a short way the handshake is over already.
             let was_connecting = entry.connecting;
             match entry.send_now(whole) {
@@ -441,6 +471,9 @@ impl Transport for Epoll {
         if self.table.is_full() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
+        if let Some(path) = &options.unix {
+            return self.connect_unix(path);
+        }
         let fd = socket::tcp(to)?;
         if let Some(from) = options.from {
             socket::bind_source(&fd, from)?;
@@ -467,8 +500,13 @@ impl Transport for Epoll {
         }
     }
 
+    fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        socket::local(&self.live(conn)?.fd)
+    }
+
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
+        self.dial();
         self.register_fresh();
         self.report_pending(events);
         let patience = if events.len() > before || !self.ready.is_empty() {

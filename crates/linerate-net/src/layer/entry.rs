@@ -31,6 +31,8 @@ pub(super) struct Entry<S> {
     pub(super) side: Side,
     pub(super) stage: Stage,
     pub(super) tcp_at: Time,
+    /// Bytes of a handshake have come.
+    pub(super) has_heard: bool,
     /// Handed over by the application before the session was ready.
     pub(super) waiting: Vec<u8>,
     /// For the application, received with the end of the handshake.
@@ -53,6 +55,7 @@ impl<S> Entry<S> {
             side,
             stage,
             tcp_at: now,
+            has_heard: false,
             waiting: Vec::new(),
             early: Vec::new(),
             after: After::Open,

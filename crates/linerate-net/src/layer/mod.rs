@@ -141,6 +141,9 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     /// TCP is established.
     fn begin(&mut self, conn: Conn, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get_mut(conn) else { return };
+        if entry.session.wants_local() {
+            entry.session.set_local(self.wire.local(conn));
+        }
         self.sealed.clear();
         entry.session.begin(&mut self.sealed);
         self.flush(conn);
@@ -166,6 +169,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     /// Bytes of a handshake came.
     fn shake(&mut self, conn: Conn, data: Data, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get_mut(conn) else { return };
+        entry.has_heard = true;
         let is_closing = entry.is_closing();
         let Entry { session, early, .. } = entry;
         let after = read(&mut self.wire, session, data, &mut |plain: &mut [u8]| {
@@ -217,7 +221,9 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         entry.stage = Stage::Ready;
         if entry.side == Side::Asked {
-            events.push(Event::Connected { conn, at: now, tcp_at: entry.tcp_at });
+            // A session that waits for nothing is ready when TCP is.
+            let at = if entry.has_heard { now } else { entry.tcp_at };
+            events.push(Event::Connected { conn, at, tcp_at: entry.tcp_at });
         }
         if entry.paused {
             self.wire.pause(conn);
@@ -388,6 +394,10 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
             self.entries.insert(conn, Entry::new(session, Side::Asked, self.wire.now()));
         }
         Ok(conn)
+    }
+
+    fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        self.wire.local(conn)
     }
 
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {

@@ -21,6 +21,14 @@ pub enum Progress {
 ///
 /// A session may shake hands first. Until [`Session::is_ready`], nothing is handed to [`Session::seal`].
 pub trait Session {
+    /// Whether [`Session::set_local`] has to be called before [`Session::begin`].
+    fn wants_local(&self) -> bool {
+        false
+    }
+
+    /// Our end of the connection; `None` where it has no address.
+    fn set_local(&mut self, _local: Option<SocketAddr>) {}
+
     /// TCP is established: appends what leaves first, if this side speaks first.
     fn begin(&mut self, wire: &mut Vec<u8>);
 

@@ -94,7 +94,14 @@ impl Transport for Mem {
     }
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
+        if options.unix.is_some() {
+            return Err(NetError::from_errno(libc::EOPNOTSUPP));
+        }
         self.wire.connect(to, options.from)
+    }
+
+    fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        self.wire.local(conn)
     }
 
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {

@@ -622,6 +622,10 @@ impl Wire {
         self.ends.get_mut(conn).filter(|e| e.owner == Owner::App && e.closing.is_none())
     }
 
+    pub(super) fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        Some(self.live(conn)?.name)
+    }
+
     pub(super) fn is_live(&mut self, conn: Conn) -> bool {
         self.live(conn).is_some()
     }

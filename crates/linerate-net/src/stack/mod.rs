@@ -211,6 +211,9 @@ impl<L: Link> Transport for Stack<L> {
     }
 
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError> {
+        if options.unix.is_some() {
+            return Err(NetError::from_errno(libc::EOPNOTSUPP));
+        }
         if self.core.table.is_full() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
@@ -229,6 +232,10 @@ impl<L: Link> Transport for Stack<L> {
         core.demux.insert(hash, Owner::Flow(conn.slot));
         core.touch(conn);
         Ok(conn)
+    }
+
+    fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        Some(self.core.table.get(conn)?.flow.tuple.own())
     }
 
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {

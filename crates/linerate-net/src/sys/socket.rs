@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockFilter, SockRef, Socket, Type};
@@ -19,6 +20,21 @@ pub(crate) fn tcp(to: SocketAddr) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::socket(domain, kind, libc::IPPROTO_TCP) })?;
     // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A Unix stream socket that does not block.
+pub(crate) fn unix() -> io::Result<OwnedFd> {
+    Ok(Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?.into())
+}
+
+/// Connects to a Unix socket. `WouldBlock`: its accept queue is full.
+pub(crate) fn connect_unix(fd: &OwnedFd, path: &Path) -> io::Result<()> {
+    SockRef::from(fd).connect(&SockAddr::unix(path)?)
+}
+
+/// Our end of a connection, where it has an address.
+pub(crate) fn local(fd: &impl AsFd) -> Option<SocketAddr> {
+    SockRef::from(fd).local_addr().ok()?.as_socket()
 }
 
 /// Binds to a source address and leaves the port to `connect`, which may then share ports between destinations.

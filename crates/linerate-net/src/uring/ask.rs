@@ -19,7 +19,7 @@ impl Uring {
             match entry.link {
                 _ if entry.dying => {}
                 Link::Wanted(to) => Self::ask_connect(&mut self.ring, conn, entry, to, self.turns)?,
-                Link::Connecting => {}
+                Link::Connecting | Link::Dialing => {}
                 Link::Established => {
                     if entry.should_register() {
                         Self::register(&mut self.ring, &mut self.free_direct, entry);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::closing::Closing;
 use crate::limits::{DISCARDED_BY_RING, ONE_SEGMENT, SENDS_BEFORE_DIRECT};
@@ -33,6 +33,8 @@ pub(super) enum Receiving {
 pub(super) enum Link {
     /// Nothing was asked of the kernel yet.
     Wanted(SocketAddr),
+    /// It is for a Unix socket, which is connected without the ring.
+    Dialing,
     /// The handshake is on its way.
     Connecting,
     Established,
@@ -99,6 +101,8 @@ pub(super) struct Entry {
     nodelay: bool,
     /// What the application knows of the bytes that come next.
     ahead: Ahead,
+    /// TCP alone discards bytes without a buffer to copy them to.
+    is_unix: bool,
     /// Large bodies come on it: each receive is one, so that what follows can be discarded.
     pub(super) large: bool,
     /// The low-water mark that the application asked for, and the one that is set.
@@ -141,6 +145,7 @@ impl Entry {
             sends: 0,
             nodelay: false,
             ahead: Ahead::default(),
+            is_unix: false,
             large: false,
             floor: 1,
             low_water: 1,
@@ -150,6 +155,13 @@ impl Entry {
     /// `fd`: `None` when `target` is an own direct descriptor. `short`: see [`ConnectOptions`](crate::ConnectOptions).
     pub(super) fn connecting(target: Target, fd: Option<OwnedFd>, to: SocketAddr, short: bool) -> Entry {
         Entry { asked_for: true, short, watches_end: short, ..Entry::new(target, fd, Link::Wanted(to)) }
+    }
+
+    /// For a Unix socket. Nagle's algorithm is TCP's.
+    pub(super) fn dialing(fd: OwnedFd, short: bool) -> Entry {
+        let target = Target::Plain(fd.as_raw_fd());
+        let entry = Entry::new(target, Some(fd), Link::Dialing);
+        Entry { asked_for: true, short, watches_end: short, nodelay: true, is_unix: true, ..entry }
     }
 
     /// It inherited TCP_NODELAY from its listener.
@@ -231,7 +243,7 @@ impl Entry {
 
     /// Bytes that the next receive discards.
     pub(super) fn to_discard(&self) -> Option<usize> {
-        self.ahead.to_discard(DISCARDED_BY_RING)
+        self.ahead.to_discard(DISCARDED_BY_RING).filter(|_| !self.is_unix)
     }
 
     /// The application knows this of what comes next.

@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use self::accept::Listening;
 use self::entry::{Entry, Link, Receiving};
 use crate::clock::{Clock, monotonic};
 use crate::closing::{Closing, ClosingQueue};
+use crate::dialing::Dialing;
 use crate::limits::DIRECT_DESCRIPTORS;
 use crate::probe::explain_uring;
 use crate::sys::ring::{Ring, RingOptions, Tag, Target};
@@ -78,6 +80,7 @@ pub struct Uring {
     /// They have something to ask of the kernel.
     queued: Vec<Conn>,
     closing: ClosingQueue,
+    dialing: Dialing,
     accept_at: Time,
     accept_trouble: Option<NetError>,
     turns: u64,
@@ -113,6 +116,7 @@ impl Uring {
             free_accepted: 0,
             queued: Vec::new(),
             closing: ClosingQueue::default(),
+            dialing: Dialing::default(),
             accept_at: Time::ZERO,
             accept_trouble: None,
             turns: 0,
@@ -194,9 +198,41 @@ impl Uring {
         }
     }
 
+    /// A connection to a Unix socket. That of TCP is asked of the ring.
+    fn connect_unix(&mut self, path: &Arc<Path>, short: bool) -> Result<Conn, NetError> {
+        // Without room for direct descriptors it stays an ordinary one.
+        let _ = self.make_direct(true);
+        let entry = Entry::dialing(socket::unix()?, short);
+        let conn = self.table.insert(entry).map_err(|_| NetError::of(NetErrorKind::NoMemory))?;
+        self.dialing.push(conn, path);
+        Ok(conn)
+    }
+
+    fn dial(&mut self, events: &mut Vec<Event>) {
+        while self.dialing.next().is_some() {
+            let (now, table) = (monotonic(), &self.table);
+            let step = self.dialing.step(now, |conn| table.get(conn)?.fd.as_ref());
+            let Some((conn, result)) = step else { return };
+            let Some(entry) = self.table.get_mut(conn).filter(|entry| !entry.dying) else { continue };
+            entry.link = Link::Established;
+            events.push(match result {
+                Ok(()) => {
+                    Self::queue(&mut self.queued, conn, entry);
+                    Event::connected(conn, now)
+                }
+                Err(error) => {
+                    entry.fail(error);
+                    (entry.ended, entry.failed) = (true, true);
+                    Event::Failed { conn, error }
+                }
+            });
+        }
+    }
+
     fn patience(&self, until: Option<Time>) -> Option<Duration> {
         let accept = if self.accept_at > Time::ZERO { Some(self.accept_at) } else { None };
-        let until = [until, self.closing.next(), accept].into_iter().flatten().min()?;
+        let waits = [until, self.closing.next(), self.dialing.next(), accept];
+        let until = waits.into_iter().flatten().min()?;
         if until == Time::NEVER { None } else { Some(until - monotonic()) }
     }
 }
@@ -251,6 +287,9 @@ impl Transport for Uring {
         if self.table.is_full() {
             return Err(NetError::of(NetErrorKind::NoMemory));
         }
+        if let Some(path) = &options.unix {
+            return self.connect_unix(path, options.short);
+        }
         let (target, fd) = match self.own_direct(options) {
             Some(index) => (Target::Direct(index), None),
             None => {
@@ -274,10 +313,21 @@ impl Transport for Uring {
         }
     }
 
+    fn local(&mut self, conn: Conn) -> Option<SocketAddr> {
+        let entry = self.table.get_mut(conn).filter(|entry| entry.is_live())?;
+        match (&entry.fd, entry.target) {
+            (Some(fd), _) => socket::local(fd),
+            (None, Target::Direct(index)) => socket::local(&self.ring.install(index)?),
+            (None, Target::Plain(_)) => None,
+        }
+    }
+
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()> {
         self.turns += 1;
+        let before = events.len();
+        self.dial(events);
         self.ask()?;
-        if self.ring.has_completions() {
+        if self.ring.has_completions() || events.len() > before {
             if self.ring.has_requests() {
                 self.ring.enter(0, None)?;
             }

@@ -40,6 +40,9 @@ pub struct Document {
     /// TLS's handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+    /// Lookups of the target's name during the run; absent without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Lookups>,
     /// How much of the line they took; null where its speed is not known, or stands in name alone (loopback, veth, a hypervisor's card).
     #[serde(default)]
     pub line: Option<Line>,
@@ -169,6 +172,19 @@ pub struct Latencies {
     pub tls: Option<Latency>,
     /// From sent to the first byte of the answer; null with `--throughput`.
     pub first_byte: Option<Latency>,
+}
+
+/// Lookups of a name whose addresses could not be reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lookups {
+    /// How often it was looked up again.
+    pub looked_up_again: u64,
+    /// How often that brought other addresses.
+    pub changed: u64,
+    /// How often that brought none.
+    pub failed: u64,
+    /// The last addresses that were other ones.
+    pub addresses: Vec<String>,
 }
 
 /// One latency, microseconds; null where nothing was counted.

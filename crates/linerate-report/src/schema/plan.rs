@@ -7,6 +7,18 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// Addresses connections were spread over.
     pub addresses: Vec<String>,
+    /// The Unix socket that stood for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_socket: Option<String>,
+    /// The host and port that stood for the URL's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_to: Option<String>,
+    /// The proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
+    /// The PROXY protocol's version, "v1" or "v2", if connections began with its line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub haproxy_protocol: Option<String>,
     /// Connections held open.
     pub connections: u32,
     /// Requests in flight on each.
@@ -53,6 +65,17 @@ pub struct Plan {
     pub templates: Vec<Template>,
     /// Data sets by name.
     pub data: Vec<DataSet>,
+}
+
+/// An HTTP proxy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proxy {
+    /// Its URL, without user and password.
+    pub url: String,
+    /// "--proxy", or the variable that named it.
+    pub from: String,
+    /// Whether it connected to the target (CONNECT) instead of forwarding requests.
+    pub tunnel: bool,
 }
 
 /// A step of the rate.

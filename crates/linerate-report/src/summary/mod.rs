@@ -19,8 +19,7 @@ pub fn to_string(report: &Report<'_>, style: Style) -> String {
     headline(&mut page, plan, outcome);
     if let Some(why) = &outcome.unreachable {
         page.blank();
-        let text = format!("{} could not be reached: {why}", plan.target.authority);
-        page.marked(Mark::Bad, &text);
+        page.marked(Mark::Bad, &not_reached(plan, why));
         return page.out;
     }
     if plan.throughput {
@@ -46,7 +45,7 @@ pub fn short(report: &Report<'_>, style: Style) -> String {
     let Report { plan, outcome, checks, .. } = *report;
     headline(&mut page, plan, outcome);
     if let Some(why) = &outcome.unreachable {
-        page.marked(Mark::Bad, &format!("{} could not be reached: {why}", plan.target.authority));
+        page.marked(Mark::Bad, &not_reached(plan, why));
         return page.out;
     }
     if figures::main_latency(plan, outcome).is_some() {
@@ -133,12 +132,17 @@ impl Page {
     }
 }
 
+fn not_reached(plan: &Plan, why: &str) -> String {
+    format!("{}{} could not be reached: {why}", plan.target.authority, plan.route.shown())
+}
+
 fn headline(page: &mut Page, plan: &Plan, outcome: &Outcome) {
     let style = page.style;
     let requests = match plan.requests.as_slice() {
         [one] => format!("{} {}", one.method, plan.target.url),
         several => format!("{} different requests to {}", several.len(), plan.target.url),
     };
+    let requests = format!("{requests}{}", plan.route.shown());
     page.line(&style.bold(&requests));
     page.line(&style.wrapped("", &done(plan, outcome)));
     if outcome.interrupted {

@@ -32,6 +32,13 @@ pub(super) enum Effect {
     Head,
     Globoff,
     Compressed,
+    UnixSocket,
+    ConnectTo,
+    Resolve,
+    Proxy,
+    ProxyUser,
+    NoProxy,
+    ProxyLine,
 }
 
 /// An option by its names.
@@ -56,13 +63,13 @@ const RETRIES: Effect = Effect::Note("failures are counted, not tried again");
 const HTTP_VERSION: Effect = Effect::Note("it is sent as HTTP/1.1");
 const TLS_CHOICE: Effect = Effect::Note("how TLS is spoken is left to linerate");
 const TIME: Effect = Effect::Note("say it with --timeout");
-const PROXY: Effect = Effect::Refuse("linerate sends to the server itself, without a proxy; leave it out");
+const PROXY: Effect =
+    Effect::Refuse("of proxies linerate knows HTTP ones alone (-x http://HOST:PORT); leave it out");
 const HANDSHAKE: Effect = Effect::Refuse(
     "this authentication takes an answer first; only basic authentication and bearer tokens can be sent",
 );
 const CERTIFICATE: Effect =
     Effect::Refuse("give certificates to linerate itself (--cacert, --cert, --key), not in the command");
-const ADDRESS: Effect = Effect::Refuse("put the address into the URL and the name into -H 'Host: NAME'");
 
 /// In the order of curl's manual within each group.
 static OPTIONS: &[CurlOption] = &[
@@ -176,19 +183,27 @@ static OPTIONS: &[CurlOption] = &[
     // Cannot be left out without sending something else, or to somebody else.
     value(Some('F'), "form", Effect::Form),
     value(None, "form-string", Effect::FormString),
-    value(Some('x'), "proxy", PROXY),
+    value(Some('x'), "proxy", Effect::Proxy),
+    value(Some('U'), "proxy-user", Effect::ProxyUser),
+    value(None, "noproxy", Effect::NoProxy),
+    value(None, "unix-socket", Effect::UnixSocket),
+    value(None, "connect-to", Effect::ConnectTo),
+    value(None, "resolve", Effect::Resolve),
+    flag(None, "haproxy-protocol", Effect::ProxyLine),
+    flag(None, "proxy-basic", Effect::None),
     value(None, "preproxy", PROXY),
     value(None, "socks4", PROXY),
     value(None, "socks4a", PROXY),
     value(None, "socks5", PROXY),
     value(None, "socks5-hostname", PROXY),
-    value(Some('U'), "proxy-user", PROXY),
     value(None, "proxy-header", PROXY),
-    flag(Some('p'), "proxytunnel", PROXY),
-    value(None, "unix-socket", Effect::Refuse("linerate sends over TCP only")),
-    value(None, "abstract-unix-socket", Effect::Refuse("linerate sends over TCP only")),
-    value(None, "resolve", ADDRESS),
-    value(None, "connect-to", ADDRESS),
+    flag(Some('p'), "proxytunnel", Effect::Refuse("CONNECT is for https:// URLs alone; leave it out")),
+    value(
+        None,
+        "abstract-unix-socket",
+        Effect::Refuse("name a Unix socket that has a path: --unix-socket PATH"),
+    ),
+    value(None, "haproxy-clientip", Effect::Refuse("the PROXY protocol names our own address; leave it out")),
     value(None, "request-target", Effect::Refuse("write the target into the URL")),
     flag(None, "digest", HANDSHAKE),
     flag(None, "ntlm", HANDSHAKE),

@@ -47,7 +47,7 @@ fn wire() -> MemOptions {
 }
 
 fn part() -> Part {
-    Part { core: 0, cores: 1, start: Time::ZERO, tls: None }
+    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None }
 }
 
 fn board() -> Arc<Board> {

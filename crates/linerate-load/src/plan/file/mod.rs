@@ -2,6 +2,7 @@
 
 mod error;
 mod requests;
+mod route;
 pub mod table;
 mod tls;
 
@@ -15,6 +16,7 @@ use linerate_net::link::fault::FaultOptions;
 use toml::de::DeValue;
 
 pub use error::FileError;
+pub use route::RouteKeys;
 pub use tls::TlsKeys;
 
 use self::table::{Item, Keys, Source, Table};
@@ -65,7 +67,7 @@ const RUN_KEYS: &[&str] = &[
 const DATA_KEYS: &[&str] = &["name", "file", "columns", "rows"];
 
 const TOP: Keys = Keys {
-    known: &[RUN_KEYS, tls::KEYS, requests::SHARED_KEYS],
+    known: &[RUN_KEYS, route::KEYS, tls::KEYS, requests::SHARED_KEYS],
     elsewhere: &[(requests::OWN_KEYS, "belongs to a request: write it below [[request]]")],
 };
 
@@ -126,6 +128,8 @@ pub struct PlanFile {
     pub timeout: Option<Duration>,
     /// `warm_up`.
     pub warm_up: Option<Duration>,
+    /// The keys of the way to the target.
+    pub route: RouteKeys,
     /// The keys of HTTPS.
     pub tls: TlsKeys,
     /// `tag`.
@@ -243,6 +247,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         from: top.read("from", read_addresses)?,
         timeout: top.read("timeout", |i| i.duration(A_NANOSECOND, MAX_TIMEOUT))?,
         warm_up: top.read("warm_up", |i| i.duration(Duration::ZERO, MAX_DURATION))?,
+        route: route::read(top)?,
         tls: tls::read(top)?,
         tag: top.read("tag", read_tag)?,
         throughput: top.read("throughput", Item::flag)?,

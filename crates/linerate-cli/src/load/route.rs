@@ -1,0 +1,240 @@
+//! How connections get to the target: flags over the environment.
+
+use std::net::SocketAddr;
+
+use linerate_load::plan::route::{Lookup, NO_ADDRESS, Proxy, Route};
+use linerate_load::plan::units::quoted;
+
+use super::no_proxy;
+use super::target::{Place, Url, Wish};
+use crate::args::route::{ConnectTo, RouteFlags};
+use crate::fault::Fault;
+use crate::sources::decode_percent;
+
+/// curl's, for a proxy whose URL names none.
+const PROXY_PORT: u16 = 1080;
+
+/// Longest path of a Unix socket: the kernel's structure has 108 bytes, the last of which is 0.
+const LONGEST_PATH: usize = 107;
+
+/// The way to a URL, the addresses that connections go to, and whether there are others of another family.
+pub(super) fn to(
+    url: &Url,
+    flags: &RouteFlags,
+    wish: &Wish<'_>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Route, Vec<SocketAddr>, bool), Fault> {
+    if flags.unix_socket.is_some() {
+        return over_unix(flags, wish).map(|route| (route, vec![NO_ADDRESS], false));
+    }
+    let instead = instead(url, &flags.connect_to)?;
+    let (host, port) = match &instead {
+        Some((host, port)) => (host.as_str(), *port),
+        None => (url.host(), url.port()),
+    };
+    let shown = authority(host, port);
+    let mut route = Route {
+        haproxy: flags.haproxy_protocol.map(Into::into),
+        instead: instead.as_ref().map(|_| shown.clone()),
+        ..Route::default()
+    };
+    let Some(found) = proxy(url, flags, variable)? else {
+        let what = if instead.is_some() { "--connect-to leads to" } else { "the URL asks for" };
+        let place = Place { host, port, what };
+        let found = place.addresses(wish)?;
+        route.lookup = lookup(&place, found.is_name, &found.addresses);
+        return Ok((route, found.addresses, found.others));
+    };
+    let place = Place { host: found.url.host(), port: found.url.port(), what: "the proxy is" };
+    let at =
+        place.addresses(wish).map_err(|fault| fault.hint(format!("the proxy comes from {}", found.from)))?;
+    route.lookup = lookup(&place, at.is_name, &at.addresses);
+    // As curl does it: what a proxy forwards goes to the URL's own host, so another one needs a tunnel.
+    let tunnels = url.is_https() || instead.is_some();
+    route.proxy = Some(Proxy {
+        url: format!("http://{}", authority(place.host, place.port)),
+        from: found.from,
+        user: found.url.user.clone(),
+        tunnel: tunnels.then_some(shown),
+    });
+    Ok((route, at.addresses, at.others))
+}
+
+/// Over a Unix socket there is neither an address nor a proxy.
+fn over_unix(flags: &RouteFlags, wish: &Wish<'_>) -> Result<Route, Fault> {
+    let others = [
+        ("--proxy", flags.proxy.as_ref().is_some_and(|proxy| !proxy.is_empty())),
+        ("--connect-to", !flags.connect_to.is_empty()),
+        ("--resolve", !wish.resolve.is_empty()),
+        ("--from", !wish.from.is_empty()),
+        ("-4", wish.ipv4),
+        ("-6", wish.ipv6),
+    ];
+    if let Some((flag, _)) = others.iter().find(|(_, given)| *given) {
+        let message = format!("{flag} is about addresses, and --unix-socket connects to none");
+        return Err(Fault::input(message).hint("leave out one of the two"));
+    }
+    let path = flags.unix_socket.clone().unwrap_or_default();
+    let len = path.as_os_str().len();
+    if len == 0 || len > LONGEST_PATH {
+        let message =
+            format!("--unix-socket {}: a path has 1 to {LONGEST_PATH} bytes, not {len}", path.display());
+        return Err(Fault::input(message).hint("name it from a folder that is nearer, or by a symbolic link"));
+    }
+    Ok(Route { unix: Some(path), haproxy: flags.haproxy_protocol.map(Into::into), ..Route::default() })
+}
+
+fn instead(url: &Url, rules: &[ConnectTo]) -> Result<Option<(String, u16)>, Fault> {
+    let found = rules.iter().find_map(|rule| rule.instead_of(url.host(), url.port()));
+    if found.is_none() && !rules.is_empty() {
+        let message = format!("no --connect-to is for {}:{}, which the URL asks for", url.host(), url.port());
+        return Err(Fault::input(message).hint("leave HOST1 or PORT1 empty for any: ::HOST2:PORT2"));
+    }
+    Ok(found)
+}
+
+/// A name is looked up again should its addresses fail.
+fn lookup(place: &Place<'_>, is_name: bool, addresses: &[SocketAddr]) -> Option<Lookup> {
+    let ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    is_name.then(|| Lookup { host: place.host.to_owned(), port: place.port, ipv6 })
+}
+
+/// `host:port`, as the request line of CONNECT has it.
+fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// A proxy, and what named it.
+struct Named {
+    url: Url,
+    from: String,
+}
+
+/// The proxy for a URL: the flag's, or that of the variables that curl reads for it.
+fn proxy(
+    url: &Url,
+    flags: &RouteFlags,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Named>, Fault> {
+    let either = |small: &str| {
+        [small.to_owned(), small.to_uppercase()].into_iter().find_map(|name| Some((variable(&name)?, name)))
+    };
+    let (text, from) = match &flags.proxy {
+        Some(text) => (text.clone(), "--proxy".to_owned()),
+        None => {
+            // HTTP_PROXY is what a CGI program gets for a client's field "Proxy:".
+            let own = if url.is_https() {
+                either("https_proxy")
+            } else {
+                variable("http_proxy").map(|text| (text, "http_proxy".to_owned()))
+            };
+            match own.or_else(|| either("all_proxy")) {
+                Some(named) => named,
+                None => return Ok(None),
+            }
+        }
+    };
+    let excepted = flags.noproxy.clone().or_else(|| either("no_proxy").map(|(list, _)| list));
+    if text.is_empty() || excepted.is_some_and(|list| no_proxy::covers(&list, url.host())) {
+        return Ok(None);
+    }
+    parse(&text, &from).map(|url| Some(Named { url, from }))
+}
+
+fn parse(text: &str, from: &str) -> Result<Url, Fault> {
+    const EXAMPLE: &str = "write for example http://USER:PASSWORD@127.0.0.1:3128";
+    // Not the text itself: it may hold a password.
+    let bad = |why: &str| Fault::input(format!("{from}: {why}"));
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" => {}
+        "https" => {
+            return Err(bad("TLS with the proxy itself is not spoken").hint("name its http:// address"));
+        }
+        _ => {
+            let message = format!("a proxy of the kind {} is not spoken to", quoted(scheme));
+            return Err(bad(&message).hint("an HTTP proxy is: http://HOST:PORT"));
+        }
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (user, place) = rest[..end].rsplit_once('@').map_or((None, &rest[..end]), |(u, p)| (Some(u), p));
+    let parsed = Url::parse_with(&format!("http://{place}"), PROXY_PORT);
+    let mut url = parsed.map_err(|_| bad(&format!("{} is no host and port", quoted(place))).hint(EXAMPLE))?;
+    if let Some(user) = user {
+        let decoded = String::from_utf8(decode_percent(user));
+        let user = decoded.map_err(|_| bad("the user is not UTF-8").hint(EXAMPLE))?;
+        url.user = Some(if user.contains(':') { user } else { format!("{user}:") });
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(url: &str, flags: &RouteFlags, variables: &[(&str, &str)]) -> Result<Option<String>, Fault> {
+        let variable =
+            |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let found = proxy(&Url::parse(url)?, flags, &variable)?;
+        Ok(found.map(|n| format!("{} {}:{} {:?}", n.from, n.url.host(), n.url.port(), n.url.user)))
+    }
+
+    fn by_variables(url: &str, variables: &[(&str, &str)]) -> Option<String> {
+        chosen(url, &RouteFlags::default(), variables).expect("sound")
+    }
+
+    #[test]
+    fn variables_as_curl_reads_them() {
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(by_variables("http://h/", &[]), None);
+        assert_eq!(by_variables("http://h/", &[("http_proxy", "p:1")]), some("http_proxy p:1 None"));
+        assert_eq!(by_variables("http://h/", &[("HTTP_PROXY", "p:1")]), None, "small letters only");
+        assert_eq!(by_variables("https://h/", &[("http_proxy", "p:1")]), None);
+        assert_eq!(by_variables("https://h/", &[("HTTPS_PROXY", "p:1")]), some("HTTPS_PROXY p:1 None"));
+        let both = [("HTTPS_PROXY", "big:1"), ("https_proxy", "small:1")];
+        assert_eq!(by_variables("https://h/", &both), some("https_proxy small:1 None"));
+        let all = [("ALL_PROXY", "a:1"), ("http_proxy", "p:1")];
+        assert_eq!(by_variables("http://h/", &all), some("http_proxy p:1 None"));
+        assert_eq!(by_variables("https://h/", &all), some("ALL_PROXY a:1 None"));
+        assert_eq!(
+            by_variables("http://h/", &[("http_proxy", ""), ("all_proxy", "a:1")]),
+            None,
+            "empty: none"
+        );
+        let user = [("http_proxy", "http://ada:p%40ss@[::1]:3128/")];
+        assert_eq!(by_variables("http://h/", &user), some("http_proxy ::1:3128 Some(\"ada:p@ss\")"));
+        assert_eq!(by_variables("http://h/", &[("all_proxy", "http://p")]), some("all_proxy p:1080 None"));
+    }
+
+    #[test]
+    fn exceptions_and_flags() {
+        let one = [("http_proxy", "p:1"), ("NO_PROXY", "g,h")];
+        assert_eq!(by_variables("http://h/", &one), None);
+        assert!(by_variables("http://i/", &one).is_some());
+        let flags = RouteFlags { noproxy: Some(String::new()), ..RouteFlags::default() };
+        assert!(chosen("http://h/", &flags, &one).expect("sound").is_some(), "the flag's list alone counts");
+        let flags = RouteFlags { proxy: Some("q:2".to_owned()), ..RouteFlags::default() };
+        let variables = [("http_proxy", "p:1")];
+        assert_eq!(
+            chosen("http://h/", &flags, &variables).expect("sound").as_deref(),
+            Some("--proxy q:2 None")
+        );
+        let flags = RouteFlags { proxy: Some(String::new()), ..RouteFlags::default() };
+        assert_eq!(chosen("http://h/", &flags, &variables), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_refused_without_its_password() {
+        for (text, expected) in [
+            ("https://p:1", "TLS with the proxy"),
+            ("socks5://p:1", "a proxy of the kind \"socks5\""),
+            ("http://ada:secret@:1", "is no host and port"),
+            ("http://ada:secret@p:x", "is no host and port"),
+        ] {
+            let flags = RouteFlags { proxy: Some(text.to_owned()), ..RouteFlags::default() };
+            let said = chosen("http://h/", &flags, &[]).expect_err(text).to_string();
+            assert!(said.contains("--proxy: ") && said.contains(expected), "{text}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

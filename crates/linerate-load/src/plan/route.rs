@@ -1,0 +1,135 @@
+//! How a plan's connections get to the target: plain data. Without any of it, they go to the target's addresses.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// The way of connections, up to where HTTP begins, or TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// A Unix socket instead of the target's addresses, which are [`NO_ADDRESS`] alone.
+    pub unix: Option<PathBuf>,
+    /// A proxy, whose addresses are the target's.
+    pub proxy: Option<Proxy>,
+    /// A line of the PROXY protocol goes before everything else.
+    pub haproxy: Option<HaproxyVersion>,
+    /// The name that is looked up again when no address can be reached; `None`: addresses were given.
+    pub lookup: Option<Lookup>,
+    /// What stands for the URL's host and port, as `host:port`, if something does (`--connect-to`).
+    pub instead: Option<String>,
+}
+
+/// Stands for the address of a target that has none.
+pub const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// An HTTP proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxy {
+    /// Its URL without user and password.
+    pub url: String,
+    /// What named it: `--proxy`, or a variable of the environment.
+    pub from: String,
+    /// `user:password` for it.
+    pub user: Option<String>,
+    /// It is asked to connect us to this `host:port` (RFC 9110 section 9.3.6). `None`: it forwards requests.
+    pub tunnel: Option<String>,
+}
+
+/// Which form the line of the PROXY protocol has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HaproxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl HaproxyVersion {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            HaproxyVersion::V1 => "v1",
+            HaproxyVersion::V2 => "v2",
+        }
+    }
+}
+
+/// A name, and which of its addresses are used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// The name.
+    pub host: String,
+    /// The port that belongs to its addresses.
+    pub port: u16,
+    /// IPv6 addresses are used, and otherwise IPv4 ones.
+    pub ipv6: bool,
+}
+
+impl Proxy {
+    /// The value of Proxy-Authorization, if there is a user (RFC 7617).
+    pub fn authorization(&self) -> Option<String> {
+        self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
+    }
+}
+
+impl Route {
+    /// Whether connections need something before TLS or HTTP begins on them.
+    pub(crate) fn has_preamble(&self) -> bool {
+        self.haproxy.is_some() || self.tunnel().is_some()
+    }
+
+    /// Where the proxy shall connect us to.
+    pub fn tunnel(&self) -> Option<&str> {
+        self.proxy.as_ref()?.tunnel.as_deref()
+    }
+
+    /// The proxy that forwards requests, which then name the whole URL.
+    pub fn forwarder(&self) -> Option<&Proxy> {
+        self.proxy.as_ref().filter(|proxy| proxy.tunnel.is_none())
+    }
+
+    /// What of it a reader has to know beside the URL, with a space before it; empty: nothing.
+    pub fn shown(&self) -> String {
+        let mut shown = String::new();
+        // Writing into a String cannot fail.
+        if let Some(instead) = &self.instead {
+            let _ = write!(shown, " at {instead}");
+        }
+        if let Some(path) = &self.unix {
+            let _ = write!(shown, " over the Unix socket {}", path.display());
+        }
+        if let Some(proxy) = &self.proxy {
+            let _ = write!(shown, " through the proxy {} ({})", proxy.url, proxy.from);
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_line_says_of_it() {
+        let mut route = Route::default();
+        assert_eq!(route.shown(), "");
+        route.proxy = Some(Proxy {
+            url: "http://p:3128".to_owned(),
+            from: "https_proxy".to_owned(),
+            user: Some("ada:secret".to_owned()),
+            tunnel: None,
+        });
+        assert_eq!(route.shown(), " through the proxy http://p:3128 (https_proxy)");
+        route.instead = Some("127.0.0.1:81".to_owned());
+        assert_eq!(route.shown(), " at 127.0.0.1:81 through the proxy http://p:3128 (https_proxy)");
+        let proxy = route.proxy.expect("set above");
+        assert_eq!(proxy.authorization().as_deref(), Some("Basic YWRhOnNlY3JldA=="));
+        let unix = Route { unix: Some("/run/s".into()), ..Route::default() };
+        assert_eq!(unix.shown(), " over the Unix socket /run/s");
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the connections of a baseline's caller go, and what goes over them first.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use linerate_net::{NetError, NetErrorKind, Time};
+
+use super::channel::Channel;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::route::{Addresses, Names, RouteLayer, RouteTo};
+use crate::run::StartError;
+
+/// What all callers of a run share.
+#[derive(Clone)]
+pub(super) struct Way {
+    addresses: Addresses,
+    unix: Option<Arc<Path>>,
+    route: Option<RouteTo>,
+    layer: Option<Arc<Mutex<RouteLayer>>>,
+}
+
+impl Way {
+    pub(super) fn of(plan: &Plan, names: Option<Arc<Names>>) -> Result<Way, StartError> {
+        let route = RouteTo::of(plan)?;
+        Ok(Way {
+            addresses: Addresses::new(&plan.target, names),
+            unix: plan.route.unix.as_deref().map(Arc::from),
+            layer: route.as_ref().map(|route| Arc::new(Mutex::new(route.layer()))),
+            route,
+        })
+    }
+
+    /// Whether each caller needs the stack of a TLS handshake.
+    pub(super) fn is_deep(&self) -> bool {
+        self.route.is_some()
+    }
+
+    /// That of the caller of this number.
+    pub(super) fn towards(&self, nth: u64) -> Towards {
+        Towards { way: self.clone(), nth }
+    }
+
+    /// Puts into the outcome what became of handshakes.
+    pub(super) fn settle(&self, outcome: &mut Outcome) {
+        if let (Some(route), Some(layer)) = (&self.route, &self.layer) {
+            let counts = layer.lock().unwrap_or_else(PoisonError::into_inner).counts();
+            route.settle(&counts, outcome);
+        }
+    }
+}
+
+/// Where the connections of one caller go.
+pub(super) struct Towards {
+    way: Way,
+    nth: u64,
+}
+
+/// A place to connect to.
+pub(super) enum Place {
+    Address(SocketAddr),
+    Unix(Arc<Path>),
+}
+
+impl Towards {
+    /// Where the next connection goes, and what its bytes go through.
+    pub(super) fn next(&mut self) -> Result<(Place, Channel), NetError> {
+        let to = self.way.addresses.pick(self.nth);
+        let session = match &self.way.layer {
+            Some(layer) => Some(layer.lock().unwrap_or_else(PoisonError::into_inner).session(to)?),
+            None => None,
+        };
+        let place = match &self.way.unix {
+            Some(path) => Place::Unix(path.clone()),
+            None => Place::Address(to),
+        };
+        Ok((place, Channel::new(session)))
+    }
+
+    /// A connection is open.
+    pub(super) fn reached(&mut self) {
+        self.way.addresses.reached();
+    }
+
+    /// None could be opened.
+    pub(super) fn failed(&mut self, kind: NetErrorKind, now: Time) {
+        self.way.addresses.failed(kind, now);
+    }
+}
