@@ -65,6 +65,33 @@ fn all_are_answered_and_handshakes_are_counted() {
 }
 
 #[test]
+fn the_baselines_speak_tls() {
+    let issued = Issued::to("localhost");
+    for way in [
+        "poll",
+        "threads -c 8",
+        "async -c 8",
+        "threads -c 4 --per-connection 1",
+        "async -c 4 --per-connection 1",
+    ] {
+        let flags = format!("-n 300 --way {way}");
+        let Some((document, counted)) = loaded(&issued, "", &flags) else { return };
+        assert_eq!(number(&document, "/requests/answered"), 300, "{flags}: {document}");
+        assert_eq!(counted, 300, "{flags}");
+        let handshakes = number(&document, "/tls/full") + number(&document, "/tls/resumed");
+        assert_eq!(handshakes, number(&document, "/connections/opened"), "{flags}: {document}");
+        assert_eq!(number(&document, "/latency_us/tls/count"), handshakes, "{flags}");
+        assert_eq!(document["tls"]["version"], "TLSv1.3", "{flags}");
+    }
+    let stranger = Issued::to("localhost");
+    let cacert = issued.file("cert.pem");
+    for way in ["threads", "async"] {
+        let Some(said) = refused(&stranger, "", &["--way", way, "--cacert", &cacert]) else { return };
+        assert!(said.contains("could not be reached: TLS: the certificate"), "{way}: {said}");
+    }
+}
+
+#[test]
 fn new_connections_resume_sessions_unless_told_not_to() {
     let issued = Issued::to("localhost");
     let short = "-c 2 --per-connection 1 -n 60";
@@ -220,7 +247,6 @@ fn flags_that_cannot_be_are_refused() {
         (vec!["--cacert", &key, "https://127.0.0.1:9/"], "no certificate"),
         (vec!["--cert", &cacert, "https://127.0.0.1:9/"], "no private key"),
         (vec!["--ciphers", "ROT13", "-k", "https://127.0.0.1:9/"], "no cipher suite ROT13"),
-        (vec!["--way", "threads", "-k", "https://127.0.0.1:9/"], "--way threads can't do https"),
     ] {
         let said = run(&[&["load", "-n", "1"], &flags[..]].concat());
         assert_eq!(said.code, Some(2), "{flags:?}: {}{}", said.out, said.err);

@@ -29,6 +29,9 @@ pub(crate) fn linerate(args: &[&str]) -> Command {
         .env_remove("LC_ALL")
         .env_remove("LC_CTYPE")
         .env_remove("COLUMNS");
+    for name in ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
     command.env("NO_COLOR", "1").timeout(Duration::from_secs(60));
     command
 }

@@ -36,7 +36,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server that listens on `address` and waits until it does.
-    fn start(mut command: Command, address: SocketAddr, dir: tempfile::TempDir) -> Server {
+    pub(crate) fn start(mut command: Command, address: SocketAddr, dir: tempfile::TempDir) -> Server {
         command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let errors = std::fs::File::create(dir.path().join("errors")).expect("a file");
         let child = command.stderr(errors).spawn().expect("it starts");
@@ -50,6 +50,11 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         server
+    }
+
+    /// A file in its folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     /// Its process.
@@ -81,11 +86,11 @@ impl Drop for Server {
 }
 
 /// A port that was free a moment ago: servers that cannot tell which port they got have to be told one.
-fn free_port() -> SocketAddr {
+pub(crate) fn free_port() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port")
 }
 
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
@@ -102,6 +107,11 @@ pub(crate) fn nginx_tls(certificate: &str, key: &str, more: &str) -> Option<Serv
     let versions = if more.contains("ssl_protocols") { "" } else { "ssl_protocols TLSv1.2 TLSv1.3;" };
     let lines = format!("ssl_certificate cert.pem; ssl_certificate_key key.pem; {versions} {more}");
     nginx_in(dir, 1_000_000_000, "ssl", &lines)
+}
+
+/// nginx with this behind `listen ADDRESS`, and more lines for the server.
+pub(crate) fn nginx_with(listen: &str, lines: &str) -> Option<Server> {
+    nginx_in(folder(), 1_000_000_000, listen, lines)
 }
 
 fn nginx_in(dir: tempfile::TempDir, keepalive_requests: u32, listen: &str, lines: &str) -> Option<Server> {
@@ -147,7 +157,7 @@ pub(crate) fn finish_nginx(mut server: Server) -> u64 {
 
 /// A server written in another language: it answers every path with `hello`, except `/count`, where it says how many
 /// of those there were. `{port}` in the source becomes its port.
-fn written(program: &str, arguments: &[&str], file: &str, source: &str) -> Option<Server> {
+pub(crate) fn written(program: &str, arguments: &[&str], file: &str, source: &str) -> Option<Server> {
     let program = find(program)?;
     let (dir, address) = (folder(), free_port());
     let source = source.replace("{port}", &address.port().to_string());

@@ -61,8 +61,9 @@ impl Connect {
             _ => String::new(),
         };
         let more = match (head.status(), self.has_user) {
-            (407, false) => ": it wants a user and a password, --proxy http://USER:PASSWORD@HOST:PORT",
-            (407, true) => ": it does not accept this user and password",
+            // Some proxies say 401.
+            (401 | 407, false) => ": it wants a user and a password, --proxy http://USER:PASSWORD@HOST:PORT",
+            (401 | 407, true) => ": it does not accept this user and password",
             (403, _) => ": it does not connect to this host and port",
             (502..=504, _) => ": it could not reach the server",
             _ => "",

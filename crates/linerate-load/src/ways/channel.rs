@@ -11,8 +11,10 @@ use crate::route::RouteSession;
 #[derive(Default)]
 pub(super) struct Channel {
     session: Option<RouteSession>,
-    /// For the wire.
+    /// What the session itself has to say.
     wire: Vec<u8>,
+    /// A part of a request, for the wire.
+    sealed: Vec<u8>,
     /// For HTTP.
     plain: Vec<u8>,
 }
@@ -47,9 +49,9 @@ impl Channel {
     /// A part of a request as it goes over the wire.
     pub(super) fn seal<'a>(&'a mut self, part: &'a [u8]) -> &'a [u8] {
         let Some(session) = &mut self.session else { return part };
-        self.wire.clear();
-        session.seal(part, &mut self.wire);
-        &self.wire
+        self.sealed.clear();
+        session.seal(part, &mut self.sealed);
+        &self.sealed
     }
 
     /// Bytes of the wire, none of them at the peer's FIN: what of HTTP was in them, and what follows.

@@ -200,8 +200,10 @@ fn errors_name_the_place() {
         "curl http://h/ -d @-",
         "curl http://h/ -b cookies.txt",
         "curl http://h/ -F file=@x",
-        "curl -x http://proxy:3128 http://h/",
-        "curl --resolve h:80:127.0.0.1 http://h/",
+        "curl --socks5 proxy:1080 http://h/",
+        "curl -U a:b http://h/",
+        "curl -p -x http://proxy:3128 http://h/",
+        "curl --abstract-unix-socket s http://h/",
         "curl --digest -u a:b http://h/",
         "curl http://h/ --next http://h/b",
         "curl ftp://h/",
@@ -217,6 +219,21 @@ fn errors_name_the_place() {
     let said: String =
         wrong.iter().map(|c| format!("{}\n  -> {}\n", c.escape_debug(), parse(c).unwrap_err())).collect();
     insta::assert_snapshot!(said);
+}
+
+#[test]
+fn the_way_to_the_server_is_taken_over() {
+    let route = |command: &str| parse(command).expect(command).route;
+    let proxied = route("curl -x p:3128 -U 'ada:p@ss' --noproxy g https://h/");
+    assert_eq!(proxied.proxy.as_deref(), Some("http://ada:p%40ss@p:3128"));
+    assert_eq!(proxied.noproxy.as_deref(), Some("g"));
+    let unix = route("curl --unix-socket /run/s --haproxy-protocol http://h/");
+    assert_eq!(unix.unix_socket, Some("/run/s".into()));
+    assert_eq!(unix.haproxy_protocol, Some(HaproxyVersion::V1));
+    let moved = route("curl --connect-to ::g:81 --connect-to a:1:b:2 --resolve g:81:127.0.0.1 http://h/");
+    assert_eq!(moved.connect_to, ["::g:81", "a:1:b:2"]);
+    assert_eq!(moved.resolve, ["g:81:127.0.0.1"]);
+    assert_eq!(route("curl http://h/"), RouteKeys::default());
 }
 
 #[test]

@@ -49,3 +49,34 @@ pub(super) fn read(top: &Table<'_>) -> Result<RouteKeys, FileError> {
         haproxy_protocol: haproxy.flatten(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::PlanFile;
+    use super::*;
+
+    fn route(text: &str) -> RouteKeys {
+        PlanFile::parse(text, Path::new("plans/plan.toml")).expect(text).route
+    }
+
+    #[test]
+    fn keys_as_the_flags_have_them() {
+        let keys = route(
+            "unix_socket = \"s.sock\"\nconnect_to = [\"::a:1\", \"b:2:c:3\"]\nresolve = \"h:80:::1\"\nproxy = \"p:3128\"\n\
+             noproxy = \"*\"\nhaproxy-protocol = true",
+        );
+        assert_eq!(keys.unix_socket, Some("plans/s.sock".into()));
+        assert_eq!(
+            (keys.connect_to, keys.resolve),
+            (vec!["::a:1".into(), "b:2:c:3".into()], vec!["h:80:::1".into()])
+        );
+        assert_eq!((keys.proxy.as_deref(), keys.noproxy.as_deref()), (Some("p:3128"), Some("*")));
+        assert_eq!(keys.haproxy_protocol, Some(HaproxyVersion::V1));
+        assert_eq!(route("unix_socket = \"/run/s\"").unix_socket, Some("/run/s".into()));
+        assert_eq!(route("haproxy_protocol = \"v2\"").haproxy_protocol, Some(HaproxyVersion::V2));
+        assert_eq!(route("haproxy_protocol = false"), RouteKeys::default());
+        for text in ["haproxy_protocol = \"v3\"", "unix_socket = 1", "connect_to = [1]"] {
+            assert!(PlanFile::parse(text, Path::new("plan.toml")).is_err(), "{text}");
+        }
+    }
+}
