@@ -186,6 +186,18 @@ fn each_reason_for_a_failed_handshake_is_counted_by_itself() {
     }
 }
 
+/// TCP's failures are not TLS's.
+#[test]
+fn a_port_that_nobody_listens_on_is_refused() {
+    let url = format!("https://{}/", common::nobody());
+    for way in [["--io", "epoll"], ["--io", "uring"], ["--way", "threads"], ["--way", "async"]] {
+        let said = run(&[&["load", "-k", "-n", "4", "-c", "2"], &way[..], &[&url]].concat());
+        assert_eq!(said.code, Some(3), "{way:?}: {}", said.out);
+        let page = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.ends_with("could not be reached: connection refused"), "{way:?}: {page}");
+    }
+}
+
 #[test]
 fn insecure_believes_everybody_and_says_so() {
     let issued = Issued::to("elsewhere.example");

@@ -31,6 +31,8 @@ pub(super) struct Entry<S> {
     pub(super) side: Side,
     pub(super) stage: Stage,
     pub(super) tcp_at: Time,
+    /// TCP was established.
+    pub(super) has_begun: bool,
     /// Bytes of a handshake have come.
     pub(super) has_heard: bool,
     /// Handed over by the application before the session was ready.
@@ -55,6 +57,7 @@ impl<S> Entry<S> {
             side,
             stage,
             tcp_at: now,
+            has_begun: false,
             has_heard: false,
             waiting: Vec::new(),
             early: Vec::new(),

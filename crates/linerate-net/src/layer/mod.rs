@@ -141,6 +141,7 @@ impl<T: Transport, L: Layer> Layered<T, L> {
     /// TCP is established.
     fn begin(&mut self, conn: Conn, events: &mut Vec<Event>) {
         let Some(entry) = self.entries.get_mut(conn) else { return };
+        entry.has_begun = true;
         if entry.session.wants_local() {
             entry.session.set_local(self.wire.local(conn));
         }
@@ -600,7 +601,8 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
 
     fn reason(&self, conn: Conn) -> Option<String> {
         match self.entries.get(conn) {
-            Some(entry) if entry.stage == Stage::Connecting => None,
+            // What TCP could not open is not the session's.
+            Some(entry) if !entry.has_begun => None,
             Some(entry) => entry.session.reason(),
             None => self.wire.reason(conn),
         }
