@@ -1,4 +1,4 @@
-//! What a client expects of servers.
+//! The client's expectations of servers.
 
 use std::sync::Arc;
 
@@ -13,37 +13,37 @@ use rustls::{
 use crate::pem::{Identity, TlsError, certificates};
 use crate::{Version, words::describe};
 
-/// Whose certificates are believed.
+/// Which certificates a client trusts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Roots {
-    /// Those of this machine.
+    /// The trusted roots of this machine.
     System,
-    /// Those of a PEM text, with the name that errors use.
+    /// Those in a PEM text, with the name that errors use.
     Pem(String, Vec<u8>),
-    /// Anybody's: nothing is checked.
+    /// All certificates, without any check.
     Insecure,
 }
 
-/// How a client speaks TLS.
+/// The TLS options of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Whose certificates are believed.
+    /// Which certificates it trusts.
     pub roots: Roots,
-    /// The least version.
+    /// The lowest version.
     pub least: Version,
     /// The highest version.
     pub most: Version,
-    /// Cipher suites by their registered names, in the order of preference; empty: the usual ones.
+    /// Cipher suites by their registered names, in order of preference; empty: the defaults.
     pub ciphers: Vec<String>,
-    /// Protocols for ALPN, in the order of preference.
+    /// Protocols for ALPN, in order of preference.
     pub alpn: Vec<Vec<u8>>,
     /// Resume sessions, as browsers do.
     pub resume: bool,
-    /// What the client proves to be, if asked.
+    /// The client certificate, for servers that request one.
     pub identity: Option<Identity>,
-    /// Write secrets to the file that the variable SSLKEYLOGFILE names, if it is set.
+    /// Write secrets to the file in the variable SSLKEYLOGFILE, if it is set.
     pub key_log: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// The configuration for rustls. [`Roots::System`] reads this machine's store.
+    /// Builds the configuration for rustls. [`Roots::System`] reads this machine's store.
     pub fn build(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(provider(&self.ciphers)?);
         let versions = Version::within(self.least, self.most);
@@ -101,7 +101,7 @@ fn no_common(error: &Error) -> TlsError {
     TlsError::Options(format!("these ciphers and versions do not fit together ({})", describe(error)))
 }
 
-/// The provider with the suites that were asked for.
+/// The provider with the configured suites.
 pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
     let mut provider = aws_lc_rs::default_provider();
     if ciphers.is_empty() {
@@ -156,7 +156,7 @@ pub(crate) fn roots_of(place: &str, text: &[u8]) -> Result<RootCertStore, TlsErr
     Ok(roots)
 }
 
-/// Believes everybody.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Nothing(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! What became of handshakes.
+//! The results of handshakes.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,35 @@ use rustls::{CommonState, HandshakeKind};
 use crate::limits::REASONS;
 use crate::x509::Facts;
 
-/// What both sides agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Agreed {
-    /// "TLSv1.3", "TLSv1.2".
+    /// The version, such as "TLSv1.3".
     pub version: String,
-    /// The cipher suite's registered name, as "TLS13_AES_256_GCM_SHA384".
+    /// The cipher suite's registered name, such as "TLS13_AES_256_GCM_SHA384".
     pub cipher: String,
-    /// The protocol chosen by ALPN, as "http/1.1".
+    /// The protocol selected by ALPN, such as "http/1.1".
     pub alpn: Option<String>,
 }
 
-/// What the handshake of one connection came to.
+/// The result of one connection's handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
-    /// What both sides agreed on.
+    /// The negotiated parameters.
     pub agreed: Agreed,
-    /// Resumed from an earlier session.
+    /// Whether it resumed an earlier session.
     pub is_resumed: bool,
-    /// What the client proved to be, where it was asked.
+    /// The client's certificate, if one was requested.
     pub client: Option<ClientCertificate>,
 }
 
-/// The certificate that a client showed. It was checked against the server's `client_roots`.
+/// A certificate from a client, which was checked against the server's `client_roots`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Its subject as RFC 4514 writes it, such as `CN=ann,O=Example`. Control characters are escaped.
+    /// Its subject in the format of RFC 4514, such as `CN=ann,O=Example`. Control characters are
+    /// escaped.
     pub subject: String,
-    /// The certificate in DER, and those behind it that the client sent.
+    /// The certificate in DER, and those that the client sent after it.
     pub chain: Vec<Vec<u8>>,
 }
 
@@ -52,18 +53,18 @@ impl TlsInfo {
 /// Counts of one layer, to be merged with those of other threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handshakes {
-    /// With certificates and a key exchange.
+    /// Handshakes with certificates and a key exchange.
     pub full: u64,
-    /// Resumed from an earlier session.
+    /// Handshakes that resumed an earlier session.
     pub resumed: u64,
-    /// How often what was agreed on.
+    /// Counts by negotiated parameters.
     pub agreed: BTreeMap<Agreed, u64>,
-    /// How often what went wrong, in words.
+    /// Counts of failures, by their description.
     pub failed: BTreeMap<String, u64>,
 }
 
 impl Handshakes {
-    /// What most of them agreed on.
+    /// The most frequent parameters.
     pub fn usual(&self) -> Option<&Agreed> {
         self.agreed.iter().max_by_key(|(_, count)| **count).map(|(agreed, _)| agreed)
     }
@@ -85,7 +86,7 @@ impl Handshakes {
         *self.failed.entry(why).or_default() += 1;
     }
 
-    /// Adds those of another thread.
+    /// Adds another thread's counts.
     pub fn merge(&mut self, other: &Handshakes) {
         self.full += other.full;
         self.resumed += other.resumed;

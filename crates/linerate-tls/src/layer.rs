@@ -1,4 +1,4 @@
-//! Which connections have TLS, and which.
+//! Which connections use TLS, and with which configuration.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,35 +27,35 @@ enum Side {
 /// TLS for the connections of one thread's transport.
 #[derive(Default)]
 pub struct TlsLayer {
-    /// Profile `n` is at `n - 1`.
+    /// Profile `n` is at index `n - 1`.
     sides: Vec<Side>,
-    /// Of a layer that has listeners alone: profile `n` is the n-th of these.
+    /// Of a layer with listeners only: profile `n` is the n-th of these.
     listeners: Option<ServerProfiles>,
     counts: Arc<Mutex<Handshakes>>,
 }
 
 impl TlsLayer {
-    /// Without a configuration: every connection is plain.
+    /// A layer without configurations: every connection is plain.
     pub fn new() -> TlsLayer {
         TlsLayer::default()
     }
 
-    /// The listeners of a server, whose profiles `listeners` gives out.
+    /// A layer for a server's listeners, whose profiles `listeners` assigns.
     pub fn of_server(listeners: ServerProfiles) -> TlsLayer {
         TlsLayer { listeners: Some(listeners), ..TlsLayer::default() }
     }
 
-    /// Connections to a server of this name.
+    /// Adds a profile for connections to a server of this name.
     pub fn add_client(&mut self, config: Arc<ClientConfig>, name: ServerName<'static>) -> Profile {
         self.add(Side::Client(config, name))
     }
 
-    /// Connections of a listener.
+    /// Adds a profile for connections of a listener.
     pub fn add_server(&mut self, tls: &ServerTls) -> Profile {
         self.add(Side::Server(tls.clone()))
     }
 
-    /// Profiles are few: at most one for each host or listener that was configured.
+    /// Profiles are few: at most one for each configured host or listener.
     fn add(&mut self, side: Side) -> Profile {
         self.sides.push(side);
         Profile(u16::try_from(self.sides.len()).unwrap_or(u16::MAX))
@@ -65,7 +65,7 @@ impl TlsLayer {
         self.sides.get(usize::from(profile.0).checked_sub(1)?)
     }
 
-    /// What became of this layer's handshakes; it counts on while sessions live.
+    /// The counts of this layer's handshakes, updated as long as sessions live.
     pub fn counts(&self) -> Arc<Mutex<Handshakes>> {
         self.counts.clone()
     }
@@ -97,7 +97,7 @@ impl Layer for TlsLayer {
             (None, Some(Side::Server(tls))) => tls.config(),
             (None, _) => return None,
         };
-        // It fails for configurations without a version only, which cannot be made.
+        // Fails only for a configuration without versions, which cannot be built.
         let conn = UnbufferedServerConnection::new(config).ok()?;
         Some(self.session(Machine::Server(Box::new(conn))))
     }

@@ -1,8 +1,10 @@
-//! TLS in memory: a [layer](linerate_net::layer) between any transport and the application, driven by rustls (aws-lc-rs).
+//! TLS in memory: a [layer](linerate_net::layer) between any transport and the application, driven
+//! by rustls (aws-lc-rs).
 //!
-//! This crate opens no socket, reads no file and knows no HTTP. [`TlsLayer`] makes a [`TlsSession`] for each connection whose
-//! [`Profile`](linerate_net::Profile) has a configuration, from [`ClientOptions`] or [`ServerOptions`]; connections of
-//! [`PLAIN`] stay as they are. Every session adds what became of its handshake to the layer's [`Handshakes`].
+//! This crate opens no socket, reads no file and knows no HTTP. [`TlsLayer`] makes a [`TlsSession`]
+//! for each connection whose [`Profile`](linerate_net::Profile) has a configuration, from
+//! [`ClientOptions`] or [`ServerOptions`]. Connections of [`PLAIN`] pass unchanged. Every session
+//! adds the result of its handshake to the layer's [`Handshakes`].
 //!
 //! TLS 1.3 is RFC 8446, TLS 1.2 RFC 5246, ALPN RFC 7301, SNI RFC 6066 section 3.
 
@@ -26,7 +28,7 @@ pub use session::TlsSession;
 pub use words::describe;
 pub use x509::Validity;
 
-/// The versions that rustls speaks.
+/// The TLS versions that rustls supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Version {

@@ -1,4 +1,4 @@
-//! One driver for both sides of rustls' connections without buffers.
+//! One driver for both sides of rustls' unbuffered connections.
 
 use std::cell::Cell;
 
@@ -9,15 +9,15 @@ use rustls::{CommonState, Error};
 
 use crate::limits::{RECORD, RECORD_OVERHEAD};
 
-/// A connection of rustls, either side.
+/// A rustls connection, either side.
 pub(crate) enum Machine {
     Client(Box<UnbufferedClientConnection>),
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// What a walk through bytes came to.
+/// The result of processing bytes.
 pub(crate) struct Walk {
-    /// Bytes that are done with, from the front.
+    /// Bytes processed, from the front.
     pub(crate) used: usize,
     /// The peer sent `close_notify`.
     pub(crate) ended: bool,
@@ -32,8 +32,8 @@ impl Machine {
         }
     }
 
-    /// Goes through all records in `bytes` that are whole: what is for the application goes to `take`, what is for the peer to
-    /// `out`.
+    /// Processes all complete records in `bytes`: application data goes to `take`, and replies to
+    /// the peer go to `out`.
     pub(crate) fn walk(
         &mut self,
         bytes: &mut [u8],
@@ -41,7 +41,7 @@ impl Machine {
         take: &mut dyn FnMut(&mut [u8]),
     ) -> Walk {
         let mut walk = Walk { used: 0, ended: false, error: None };
-        // After an error only the alert is still to come; rustls must not go on.
+        // After an error only the alert is still due; rustls must not process more.
         while walk.error.is_none() || self.state().wants_write() {
             let rest = &mut bytes[walk.used..];
             let (discard, step) = match self {
@@ -59,8 +59,8 @@ impl Machine {
         walk
     }
 
-    /// Appends the records of the application's bytes. `held` are the bytes that the last walk left over: rustls keeps places
-    /// in them, and panics without them.
+    /// Appends the records of the application's bytes. `held` are the bytes that the last walk left
+    /// over: rustls keeps offsets into them, and panics without them.
     pub(crate) fn seal(&mut self, held: &mut [u8], bytes: &[u8], out: &mut Vec<u8>) {
         self.write(held, out, sealed_len(bytes.len()), Write::Bytes(bytes));
     }
@@ -70,7 +70,7 @@ impl Machine {
         self.write(held, out, RECORD_OVERHEAD, Write::End);
     }
 
-    /// What rustls itself has to say leaves first; while the handshake lasts nothing of ours can.
+    /// rustls' own messages leave first; during the handshake, application data cannot be sent.
     fn write(&mut self, held: &mut [u8], out: &mut Vec<u8>, room: usize, what: Write<'_>) {
         loop {
             let done = match self {
@@ -84,7 +84,7 @@ impl Machine {
     }
 }
 
-/// Bytes on the wire for so many, at most.
+/// Bytes on the wire for this many bytes of plaintext, at most.
 pub(crate) fn sealed_len(len: usize) -> usize {
     len + len.div_ceil(RECORD).max(1) * RECORD_OVERHEAD
 }
@@ -119,18 +119,19 @@ fn step<D>(
             Step::Again
         }
         Ok(ConnectionState::PeerClosed) => Step::Ended,
-        // Early data is never offered by our servers.
+        // Our servers never offer early data.
         Ok(_) => Step::Enough,
     };
     (status.discard, step)
 }
 
 thread_local! {
-    /// A record's bytes while the application has them. One for all connections of a thread: idle ones hold none.
+    /// A record's bytes while the application reads them. One buffer serves all connections of a
+    /// thread, so idle ones hold none.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// rustls owns the bytes and lends them to be read; the application may write in what it is lent.
+/// rustls lends its bytes read-only, but the application may write to what it is lent.
 fn lend(bytes: &[u8], take: &mut dyn FnMut(&mut [u8])) {
     let mut scratch = SCRATCH.take();
     scratch.clear();
@@ -145,7 +146,7 @@ enum Write<'a> {
     End,
 }
 
-/// Whether nothing is left to do.
+/// Returns whether nothing is left to do.
 fn write<D>(status: UnbufferedStatus<'_, '_, D>, out: &mut Vec<u8>, room: usize, what: Write<'_>) -> bool {
     match status.state {
         Ok(ConnectionState::EncodeTlsData(mut data)) => {
@@ -185,7 +186,8 @@ fn missing_to_encode(error: EncodeError) -> Option<usize> {
     }
 }
 
-/// Lets `fill` write behind the end of `out`. It says how much it wrote, or how much room it needs; `None`: it cannot write.
+/// Lets `fill` write after the end of `out`. It returns how much it wrote, or how much room it
+/// needs; `None`: it cannot write.
 fn append(out: &mut Vec<u8>, room: usize, mut fill: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>) {
     let start = out.len();
     out.resize(start + room, 0);

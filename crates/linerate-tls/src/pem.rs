@@ -1,4 +1,4 @@
-//! Certificates and keys as people have them: PEM (RFC 7468).
+//! Certificates and keys in PEM (RFC 7468).
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use rustls::sign::CertifiedKey;
 use crate::words::describe;
 use crate::x509::{Facts, Validity};
 
-/// Why a configuration cannot be made, in words that name the place and what would be right.
+/// Why a configuration cannot be built, in words that name the place and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file has nothing of what it should hold.
+    /// A file lacks what it should contain.
     #[error("{place}: no {what}\nhint: a PEM file with `-----BEGIN {begin}-----` is expected")]
     Nothing {
         /// The file's name.
         place: String,
         /// "certificate" or "private key".
         what: &'static str,
-        /// What such a block begins with.
+        /// The first line of such a block.
         begin: &'static str,
     },
-    /// A block cannot be read.
+    /// A block cannot be parsed.
     #[error("{place}: {why}")]
     Unreadable {
         /// The file's name.
         place: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The key needs a password.
+    /// The key is encrypted.
     #[error(
         "{place}: the private key is encrypted\nhint: decrypt it with `openssl pkey -in {place} -out key.pem`"
     )]
@@ -39,7 +39,7 @@ pub enum TlsError {
         /// The file's name.
         place: String,
     },
-    /// The key is another certificate's.
+    /// The key does not belong to the certificate.
     #[error("{key}: this key does not belong to the certificate in {certificate}")]
     OtherKey {
         /// The key file's name.
@@ -52,7 +52,7 @@ pub enum TlsError {
     Options(String),
 }
 
-/// A chain of certificates, the own one first, and its key.
+/// A certificate chain, the server's or client's own certificate first, and its key.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub(crate) key: Arc<CertifiedKey>,
@@ -85,14 +85,14 @@ fn private_key(place: &str, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsEr
     }
 }
 
-/// PKCS #8 says so in its label (RFC 7468 section 11), OpenSSL's older form in a header.
+/// PKCS #8 marks it in the label (RFC 7468 section 11), OpenSSL's older form in a header.
 fn is_encrypted(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
     text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
 impl Identity {
-    /// From the texts of two PEM files; `places` are the names that errors use.
+    /// Parses the texts of two PEM files; `places` are the names that errors use.
     pub fn from_pem(
         (chain_place, chain): (&str, &[u8]),
         (key_place, key): (&str, &[u8]),
@@ -112,12 +112,12 @@ impl Identity {
             Err(error @ rustls::Error::InvalidCertificate(_)) => {
                 Err(TlsError::Unreadable { place: chain_place.to_owned(), why: describe(&error) })
             }
-            // Keys that cannot tell are taken as they are.
+            // Keys that cannot be checked are accepted.
             Ok(()) | Err(_) => Ok(Identity { key: Arc::new(certified) }),
         }
     }
 
-    /// With this OCSP response (RFC 6960, in DER) for clients that ask for one.
+    /// Adds this OCSP response (RFC 6960, in DER), for clients that ask for one.
     #[must_use]
     pub fn with_ocsp(self, response: Vec<u8>) -> Identity {
         let mut key = CertifiedKey::clone(&self.key);
@@ -125,7 +125,7 @@ impl Identity {
         Identity { key: Arc::new(key) }
     }
 
-    /// When the own certificate is valid, if that can be read.
+    /// When its own certificate is valid, if that can be parsed.
     pub fn validity(&self) -> Option<Validity> {
         self.key.cert.first().and_then(|certificate| Facts::of(certificate).validity)
     }

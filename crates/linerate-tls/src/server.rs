@@ -1,4 +1,4 @@
-//! What a server shows to clients.
+//! The server's certificates and options.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,34 +15,35 @@ use crate::client::{provider, roots_of};
 use crate::limits::PROFILES;
 use crate::pem::{Identity, TlsError};
 
-/// Sessions of TLS 1.2 clients without tickets that are kept. Reason: some kilobytes each.
+/// Stored sessions of TLS 1.2 clients without tickets. Reason: some kilobytes each.
 const SESSIONS: usize = 4096;
 
-/// How a server speaks TLS.
+/// The TLS options of a server.
 ///
-/// The keys of session tickets are made by [`ServerOptions::build`], and are replaced every six hours. A ticket is taken for six to
-/// twelve hours.
+/// [`ServerOptions::build`] creates the keys of session tickets, which are replaced every six
+/// hours. A ticket is accepted for six to twelve hours.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// The server's certificate and key, for clients that name no host or one that is not among `named`.
+    /// The certificate and key for clients that send no host name, or one that is not in `named`.
     pub identity: Identity,
-    /// Certificates for host names that clients ask for (SNI): `example.org`, or `*.example.org` for all names beneath it.
+    /// Certificates by requested host name (SNI): `example.org`, or `*.example.org` for all names
+    /// beneath it.
     pub named: Vec<(String, Identity)>,
-    /// The least version.
+    /// The lowest version.
     pub least: Version,
     /// The highest version.
     pub most: Version,
-    /// Protocols for ALPN, in the order of preference.
+    /// Protocols for ALPN, in order of preference.
     pub alpn: Vec<Vec<u8>>,
     /// Let clients resume sessions.
     pub resume: bool,
-    /// Clients must show a certificate that these sign: a PEM text, with the name that errors use.
+    /// Require client certificates that these sign: a PEM text, with the name that errors use.
     pub client_roots: Option<(String, Vec<u8>)>,
 }
 
 impl ServerOptions {
-    /// TLS 1.2 and 1.3, sessions resumed, clients not asked who they are.
+    /// TLS 1.2 and 1.3 with resumption, without client certificates.
     pub fn new(identity: Identity) -> ServerOptions {
         ServerOptions {
             identity,
@@ -55,7 +56,8 @@ impl ServerOptions {
         }
     }
 
-    /// What listeners need. All threads should share it: so they share the keys of tickets.
+    /// Builds the configuration of listeners. All threads should share it, so that they share
+    /// ticket keys.
     pub fn build(&self) -> Result<ServerTls, TlsError> {
         let provider = Arc::new(provider(&[])?);
         let versions = Version::within(self.least, self.most);
@@ -87,7 +89,7 @@ impl ServerOptions {
     }
 }
 
-/// TLS for listeners, which can be changed while they listen. Clones are the same.
+/// TLS for listeners, which can be changed while they listen. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ServerTls(Arc<RwLock<State>>);
 
@@ -106,33 +108,36 @@ impl ServerTls {
         self.state().config
     }
 
-    /// Shows other certificates from the next handshake on, as [`ServerOptions`] has them. Connections stay, and sessions are resumed.
+    /// Replaces the certificates from the next handshake on. Connections stay, and sessions are
+    /// resumed.
     pub fn replace(&self, identity: &Identity, named: &[(String, Identity)]) {
         let certificates = Certificates::new(identity, named);
         *self.state().shown.0.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
-    /// Another that speaks the same until it is changed: they share the keys of tickets, and what [`ServerTls::replace`] shows.
+    /// A copy that can be changed separately later. Both share ticket keys, and certificates set by
+    /// [`ServerTls::replace`].
     #[must_use]
     pub fn another(&self) -> ServerTls {
         ServerTls(Arc::new(RwLock::new(self.state())))
     }
 
-    /// Becomes another from the next connection on. Connections stay; sessions from before are not resumed.
+    /// Adopts the configuration of `other` from the next connection on. Connections stay; earlier
+    /// sessions are not resumed.
     pub fn become_as(&self, other: &ServerTls) {
         let state = other.state();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
 
-/// The certificates of the moment.
+/// The current certificates.
 #[derive(Debug)]
 struct Shown(RwLock<Certificates>);
 
 #[derive(Debug)]
 struct Certificates {
     usual: Arc<CertifiedKey>,
-    /// By name in lower case; `*.` stays.
+    /// By lower-case name, including the `*.` of wildcards.
     named: HashMap<String, Arc<CertifiedKey>>,
 }
 
@@ -142,7 +147,7 @@ impl Certificates {
         Certificates { usual: usual.key.clone(), named: named.collect() }
     }
 
-    /// A whole name first, then the longest that has a wildcard.
+    /// An exact name first, then the longest wildcard.
     fn of(&self, name: &str) -> &Arc<CertifiedKey> {
         let name = name.to_ascii_lowercase();
         let wildcards = name.match_indices('.').map(|(at, _)| format!("*{}", &name[at..]));
@@ -162,12 +167,14 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// What the listeners of a server speak. All its threads' layers share it, and more can be added while they run.
+/// The TLS configurations of a server's listeners. The layers of all its threads share them, and
+/// more can be added while they run.
 #[derive(Clone, Debug, Default)]
 pub struct ServerProfiles(Arc<RwLock<Vec<ServerTls>>>);
 
 impl ServerProfiles {
-    /// The profile of listeners that speak this TLS, the same for clones of it; `None`: there are too many.
+    /// The profile of listeners with this TLS, the same for its clones; `None` if there are too
+    /// many.
     pub fn add(&self, tls: &ServerTls) -> Option<Profile> {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().position(|known| Arc::ptr_eq(&known.0, &tls.0));

@@ -12,7 +12,8 @@ use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
 use crate::words::describe;
 
-/// What a server says to a client that speaks HTTP to a TLS port. The bytes are plain, since the client is.
+/// The response to a client that speaks HTTP to a TLS port. It is not encrypted, since the client
+/// is not.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 53\r\n\
 Connection: close\r\n\r\nThis port speaks HTTPS. Use https:// instead of http\n";
 
@@ -20,18 +21,18 @@ Connection: close\r\n\r\nThis port speaks HTTPS. Use https:// instead of http\n"
 pub struct TlsSession {
     machine: Machine,
     counts: Arc<Mutex<Handshakes>>,
-    /// Bytes of a record or a handshake message that is not whole.
+    /// Bytes of an incomplete record or handshake message.
     held: Vec<u8>,
-    /// What is to leave before anything else.
+    /// Bytes that must leave before anything else.
     replies: Vec<u8>,
     /// The handshake was counted, as ready or failed.
     is_counted: bool,
     is_ready: bool,
-    /// Bytes have come.
+    /// Bytes were received.
     has_begun: bool,
-    /// What went wrong; nothing is said any more.
+    /// Why it failed; nothing is sent any more.
     why: Option<String>,
-    /// Bytes of the application have come.
+    /// Application data was received.
     has_carried: bool,
 }
 
@@ -50,7 +51,7 @@ impl TlsSession {
         }
     }
 
-    /// What rustls knows: version, cipher, certificates of the peer.
+    /// rustls' state: version, cipher, certificates of the peer.
     pub fn state(&self) -> &CommonState {
         self.machine.state()
     }
@@ -64,7 +65,8 @@ impl TlsSession {
 
     fn fail(&mut self, why: String) -> Progress {
         self.why = Some(why.clone());
-        // A server of TLS 1.3 refuses a client's certificate after the client's handshake is over (RFC 8446 section 4.4.2.4).
+        // A TLS 1.3 server refuses a client's certificate after the client's handshake is complete
+        // (RFC 8446 section 4.4.2.4).
         if self.has_carried {
             return Progress::Failed(NetError::of(NetErrorKind::Other));
         }
@@ -75,7 +77,8 @@ impl TlsSession {
         Progress::Failed(NetError::of(NetErrorKind::Handshake))
     }
 
-    /// A client that begins with a letter speaks HTTP: a TLS record begins with its type, which is none.
+    /// A client whose first byte is a letter speaks HTTP: a TLS record begins with its type, which
+    /// is not a letter.
     fn is_plain_http(&mut self, wire: &[u8]) -> bool {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         is_first && matches!(self.machine, Machine::Server(_)) && wire[0].is_ascii_uppercase()
@@ -114,7 +117,7 @@ impl Session for TlsSession {
             self.replies.extend_from_slice(PLAIN_HTTP);
             return self.fail("plain HTTP to a TLS port".to_owned());
         }
-        // Records that are whole are opened where they are; only what is left over is kept.
+        // Complete records are decrypted in place; only the rest is kept.
         if self.held.is_empty() {
             let (used, progress) = self.walk(wire, take);
             self.held.extend_from_slice(&wire[used..]);
@@ -161,7 +164,7 @@ impl Session for TlsSession {
         }
         match self.machine {
             Machine::Client(_) => Progress::Failed(NetError::of(NetErrorKind::Cut)),
-            // Requests tell their own end, and a client that has sent its FIN may read still.
+            // Requests have their own end, and a client that has sent its FIN may still read.
             Machine::Server(_) => Progress::Ended,
         }
     }
@@ -192,7 +195,8 @@ impl Session for TlsSession {
 }
 
 impl Drop for TlsSession {
-    /// A server gives a handshake up by closing the connection; a client counts what became of its requests.
+    /// A server gives up a handshake by closing the connection; a client counts what became of its
+    /// requests.
     fn drop(&mut self) {
         if matches!(self.machine, Machine::Server(_)) {
             self.count(|counts, _| {

@@ -1,10 +1,10 @@
-//! What went wrong, for the person who must act.
+//! Explains errors to the person who must act.
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::limits::NAMES_LISTED;
 
-/// An error of rustls in words.
+/// Describes an error of rustls.
 pub fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => certificate(why),
@@ -45,7 +45,7 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "the certificate is not signed by the issuer that it names"
         }
-        // What webpki has no error of its own for comes with its name alone.
+        // An error without a variant in webpki has only its name.
         CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity" => {
             "the certificate is an authority's (CA:TRUE), not a server's; openssl req -x509 makes a server's with -addext basicConstraints=CA:FALSE"
         }

@@ -1,11 +1,11 @@
-//! What this crate reads from a certificate beside what rustls checks: its dates and its subject.
+//! Reads fields of a certificate that rustls does not expose: its dates and its subject.
 //!
-//! A reader of DER (X.690) for these few fields of RFC 5280 section 4.1. What it does not understand it leaves out: rustls decides
-//! whether a certificate is accepted.
+//! A DER parser (X.690) for these few fields of RFC 5280 section 4.1. It skips what it does not
+//! understand: rustls decides whether a certificate is accepted.
 
 use std::fmt::Write;
 
-/// When a certificate is valid, in seconds since 1970.
+/// The validity period of a certificate, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// Not before.
@@ -15,11 +15,12 @@ pub struct Validity {
 }
 
 const DAY: i64 = 86_400;
-/// A certificate that ends sooner is warned of. Reason: time for a person to act, and half of what automatic renewal leaves.
+/// A certificate that expires sooner causes a warning. Reason: a person needs time to act, and it
+/// is half of what automatic renewal leaves.
 const SOON: i64 = 14 * DAY;
 
 impl Validity {
-    /// What is wrong with it at this time: it has expired, is not valid yet, or ends soon.
+    /// Its problem at this time: it has expired, is not valid yet, or expires soon.
     pub fn trouble(self, now: i64) -> Option<String> {
         let date = date(self.until);
         let days = |seconds: i64| match seconds / DAY {
@@ -41,7 +42,7 @@ impl Validity {
 /// Fields of a certificate.
 pub(crate) struct Facts {
     pub(crate) validity: Option<Validity>,
-    /// The subject as RFC 4514 writes it.
+    /// The subject in the format of RFC 4514.
     pub(crate) subject: String,
 }
 
@@ -62,7 +63,7 @@ fn read(certificate: &[u8]) -> Option<Facts> {
     let mut rest = certificate;
     let mut body = Element::of(&mut rest, SEQUENCE)?.content;
     let mut fields = Element::of(&mut body, SEQUENCE)?.content;
-    // The version is left out by certificates of version 1.
+    // Version 1 certificates omit the version.
     if fields.first() == Some(&0xa0) {
         Element::next(&mut fields)?;
     }
@@ -77,7 +78,7 @@ fn read(certificate: &[u8]) -> Option<Facts> {
     Some(Facts { validity, subject })
 }
 
-/// One element: its tag, what it holds, and all its bytes.
+/// One element: its tag, its contents, and all its bytes.
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],
@@ -85,7 +86,7 @@ struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// Takes the next one off the front.
+    /// Removes the next one from the front.
     fn next(rest: &mut &'a [u8]) -> Option<Element<'a>> {
         let bytes = *rest;
         let (&tag, &first) = (bytes.first()?, bytes.get(1)?);
@@ -133,7 +134,7 @@ fn time(rest: &mut &[u8]) -> Option<i64> {
     Some(days_since_1970(year, month, day) * DAY + part(4) * 3600 + part(6) * 60 + part(8))
 }
 
-/// In the Gregorian calendar: years that begin in March end with the leap day.
+/// In the Gregorian calendar, with years that begin in March, so that the leap day is their last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -170,7 +171,7 @@ fn subject(mut name: &[u8]) -> Option<String> {
     Some(parts.join(","))
 }
 
-/// Names of RFC 4514 section 3 and those that certificates use beside them.
+/// Names from RFC 4514 section 3, and others that certificates use.
 const KINDS: &[(&[u8], &str)] = &[
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 4], "SN"),
@@ -206,7 +207,7 @@ fn attribute(kind: &[u8], value: &Element<'_>) -> String {
         (name, _) => {
             let name = name.unwrap_or_else(|| dotted(kind));
             let hex = value.whole.iter().fold(String::new(), |mut hex, byte| {
-                // It never fails on a String.
+                // Writing to a String cannot fail.
                 let _ = write!(hex, "{byte:02x}");
                 hex
             });
@@ -215,7 +216,8 @@ fn attribute(kind: &[u8], value: &Element<'_>) -> String {
     }
 }
 
-/// RFC 4514 section 2.4. Control characters are written as hex too: a subject is one line.
+/// Escapes by RFC 4514 section 2.4. Control characters become hex too, so that a subject stays on
+/// one line.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     let last = text.chars().count().saturating_sub(1);
