@@ -1,8 +1,9 @@
-//! The server's way of a request, over a transport in memory, to be counted in instructions.
+//! The server's path of a request, over a transport in memory, for counting instructions.
 //!
-//! `cargo bench -p linerate-serve --bench icount -- SCENARIO N` answers N requests; under `valgrind --tool=callgrind` the difference
-//! between two N, divided by their difference, is the cost of one, the transport's part included. `-- --list` names the scenarios;
-//! without arguments each runs for a short time.
+//! `cargo bench -p linerate-serve --bench icount -- SCENARIO N` responds to N requests. Under
+//! `valgrind --tool=callgrind`, the difference between two N, divided by their difference, is the
+//! cost of one, including the transport's part. `-- --list` names the scenarios; without arguments
+//! each runs for a short time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +41,7 @@ const SCENARIOS: &[Scenario] = &[
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
 
-/// Sends the next requests when all responses to the last ones have come.
+/// Sends the next requests once all responses to the last ones have arrived.
 struct Client {
     batch: usize,
     length: u64,

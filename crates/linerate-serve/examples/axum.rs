@@ -1,5 +1,6 @@
-//! An axum app, unchanged, on this server: `cargo run -p linerate-serve --example axum 127.0.0.1:8080`. With the name of an interface
-//! behind it, on TCP in user space (docs/XDP.md): `... --example axum 10.0.0.5:8080 eth0`.
+//! An axum app, unchanged, on this server: `cargo run -p linerate-serve --example axum
+//! 127.0.0.1:8080`. With the name of an interface after the address, it runs on user-space TCP
+//! (docs/XDP.md): `... --example axum 10.0.0.5:8080 eth0`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ struct App {
     visits: Arc<AtomicU64>,
 }
 
-/// What one would give to `axum::serve`.
+/// The router, as for `axum::serve`.
 fn router() -> Router {
     Router::new()
         .route("/", get(|| async { "Hello, World!\n" }))

@@ -1,5 +1,6 @@
-//! An axum app with a WebSocket, unchanged but for one thing: on SIGTERM it says goodbye (1001) instead of being cut.
-//! `cargo run -p linerate-serve --example websocket 127.0.0.1:8080`, then any client on `ws://127.0.0.1:8080/echo`.
+//! An axum app with a WebSocket, unchanged but for one thing: on SIGTERM it says goodbye (1001)
+//! instead of being cut. `cargo run -p linerate-serve --example websocket 127.0.0.1:8080`, then any
+//! client on `ws://127.0.0.1:8080/echo`.
 
 use std::pin::pin;
 
@@ -14,7 +15,7 @@ async fn upgrade(ws: WebSocketUpgrade, Extension(draining): Extension<Draining>)
     ws.on_upgrade(move |socket| echo(socket, draining))
 }
 
-/// Gives each message back, until either side has enough.
+/// Echoes each message until either side closes.
 async fn echo(mut socket: WebSocket, draining: Draining) {
     loop {
         let next = match select(pin!(socket.recv()), pin!(draining.begun())).await {
@@ -28,13 +29,13 @@ async fn echo(mut socket: WebSocket, draining: Draining) {
                 }
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-            // It was answered already.
+            // axum has answered it already.
             Some(Ok(Message::Close(_)) | Err(_)) | None => return,
         }
     }
     let goodbye = CloseFrame { code: close_code::AWAY, reason: "the server is going away".into() };
     if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
-        // Until the client has said goodbye as well; the server's drain bounds it.
+        // Until the client has closed too; the server's drain limits the wait.
         while let Some(Ok(_)) = socket.recv().await {}
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Addresses that a server listens on.
 
 use std::fmt;
 use std::net::{AddrParseError, SocketAddr};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Where a server listens: at a TCP address, or at a path of the file system.
+/// An address that a server listens on: TCP, or a path of the file system.
 ///
-/// It is written and read as `127.0.0.1:80` or `unix:/run/app.sock`.
+/// It is written and parsed as `127.0.0.1:80` or `unix:/run/app.sock`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// TCP, over IPv4 or IPv6.

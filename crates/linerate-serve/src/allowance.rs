@@ -1,8 +1,9 @@
-//! What a connection may have on its way: much, until all of a thread together have too much.
+//! How many unsent bytes a connection may have: many, until all connections of a thread together
+//! have too many.
 
 use crate::limits::{UNSENT, UNSENT_SCARCE, UNSENT_TOGETHER};
 
-/// Bytes of all connections' answers that were handed over, take memory and have not left.
+/// Bytes of all connections' responses that were handed over, use memory and have not been sent.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     together: usize,
@@ -16,18 +17,18 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Bytes that one connection may have on their way.
+    /// Unsent bytes that one connection may have.
     pub(crate) fn each(&self) -> usize {
         self.each
     }
 
-    /// One connection had so many, and has so many now.
+    /// Records that one connection's count changed from `before` to `now`.
     pub(crate) fn changed(&mut self, before: usize, now: usize) {
         self.together = self.together + now - before;
         self.each = if self.together < UNSENT_TOGETHER { UNSENT } else { UNSENT_SCARCE };
     }
 
-    /// Bytes of all connections.
+    /// Unsent bytes of all connections.
     pub(crate) fn together(&self) -> usize {
         self.together
     }

@@ -1,4 +1,4 @@
-//! Work that blocks, on a bounded pool of threads.
+//! Blocking work, on a bounded pool of threads.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,25 +10,27 @@ use std::time::Duration;
 
 use crate::Response;
 
-/// Threads of the pool. Reason: work that blocks waits for disks and other machines; more of it at once helps neither.
+/// Threads of the pool. Reason: blocking work waits for disks and other machines; more of it at
+/// once helps neither.
 const THREADS: usize = 16;
-/// Pieces of work that wait for a thread; beyond it, [`blocking`] gives [`BlockingError::Busy`] at once. Reason: an answer
-/// that comes after its client has given up is worth nothing.
+/// Work that waits for a thread; beyond it, [`blocking`] returns [`BlockingError::Busy`] at once.
+/// Reason: a response that arrives after its client has given up is worthless.
 const QUEUE: usize = 256;
-/// Threads that check passwords, unless the machine has fewer cores. Reason: they compute, and on each core a loop has work as well.
+/// Threads that check passwords, unless the machine has fewer cores. Reason: they use CPU, and each
+/// core also runs an event loop.
 const HASHERS: usize = 4;
-/// Checks that wait for one of them. Reason: as above; each takes 50 ms or more.
+/// Password checks that wait for such a thread. Reason: as above; each takes 50 ms or more.
 const HASHES: usize = 64;
-/// A thread without work ends after this.
+/// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Why blocking work gave no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockingError {
-    /// Too much of it waits already. As an answer: 503 with `Retry-After`.
+    /// Too much work waits already. As a response: 503 with `Retry-After`.
     #[error("too much blocking work is waiting already")]
     Busy,
-    /// It panicked. As an answer: 500.
+    /// The work panicked. As a response: 500.
     #[error("the blocking work panicked")]
     Panicked,
 }
@@ -48,17 +50,18 @@ impl From<BlockingError> for Response {
     }
 }
 
-/// Runs `work` on the pool, while the handler that awaits it is parked.
+/// Runs `work` on the pool while the handler that awaits it is parked.
 ///
 /// # Errors
-/// [`BlockingError`] when the pool is full or the work panics; both have an answer: `Err(e) => e.into()`.
+/// [`BlockingError`] if the pool is full or the work panics; both convert to a response: `Err(e) =>
+/// e.into()`.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     static POOL: OnceLock<Pool> = OnceLock::new();
     on(POOL.get_or_init(|| Pool::new("blocking", THREADS, QUEUE)), work)
 }
 
-/// As [`blocking`], for checks of passwords, which have few threads of their own: those of a storm of logins wait for each other, and
-/// files are read meanwhile.
+/// As [`blocking`], for password checks, which have a few threads of their own: in a storm of
+/// logins they wait for each other, while files are still read.
 pub(crate) fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     static POOL: OnceLock<Pool> = OnceLock::new();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -139,7 +142,7 @@ impl Pool {
         Pool { name, threads, queue, state: Mutex::default(), more: Condvar::new() }
     }
 
-    /// Whether there was room.
+    /// Queues a job; false if there was no room.
     fn give(&'static self, job: Job) -> bool {
         let mut state = lock(&self.state);
         if state.queue.len() >= self.queue {
@@ -163,7 +166,7 @@ impl Pool {
         loop {
             if let Some(job) = state.queue.pop_front() {
                 drop(state);
-                // A result that nobody waits for any more is dropped here, and its destructor may panic.
+                // A result that is no longer awaited is dropped here, and its destructor may panic.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = lock(&self.state);
                 continue;
@@ -207,7 +210,7 @@ mod tests {
     fn results_panics_and_a_full_pool() {
         assert_eq!(wait(blocking(|| 2 + 2)), Ok(4));
         assert_eq!(wait(blocking(|| panic!("as the test wants"))), Err::<(), _>(BlockingError::Panicked));
-        // The pool and its queue filled with work that waits for the test.
+        // Fills the pool and its queue with work that waits for the test.
         let gate = Arc::new(Mutex::new(()));
         let closed = lock(&gate);
         let waiting: Vec<_> = (0..THREADS + QUEUE)
@@ -216,7 +219,8 @@ mod tests {
                 blocking(move || drop(lock(&gate)))
             })
             .collect();
-        // Threads take from the queue in their own time: with twice the queue it is certainly full.
+        // Threads take from the queue at their own pace: with twice the queue's size it is
+        // certainly full.
         let more: Vec<_> = (0..QUEUE).map(|_| blocking(|| ())).collect();
         drop(closed);
         let busy = more.into_iter().map(wait).filter(|r| *r == Err(BlockingError::Busy)).count();

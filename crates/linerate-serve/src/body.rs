@@ -12,7 +12,8 @@ use crate::Response;
 use crate::engine::explained;
 use crate::limits::BODY_BUFFERED;
 
-/// The body of a request: all of it, or a stream that is still arriving. Reading it slowly slows its sender down.
+/// The body of a request: complete, or a stream that is still arriving. Reading it slowly slows the
+/// client down.
 #[derive(Debug, Default)]
 pub struct RequestBody(Inner);
 
@@ -27,16 +28,16 @@ enum Inner {
 /// Why a body ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// Its framing is broken, or it is larger than the limit. The peer is answered already.
+    /// Its framing is malformed, or it exceeds the limit. The client has its response already.
     #[error("the body is not well-formed: {0}")]
     Fault(Fault),
-    /// The peer went away, or was too slow.
+    /// The client disconnected, or was too slow.
     #[error("the connection ended before the body")]
     Ended,
-    /// It is larger than the caller would take.
+    /// It is larger than the caller's limit.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
-        /// What the caller would take.
+        /// The caller's limit.
         limit: usize,
     },
 }
@@ -57,17 +58,17 @@ impl RequestBody {
         RequestBody(if bytes.is_empty() { Inner::Empty } else { Inner::Whole(bytes) })
     }
 
-    /// One that is still arriving; `length`: what Content-Length says.
+    /// A body that is still arriving; `length`: its Content-Length.
     pub(crate) fn stream(shared: &Arc<Shared>, length: Option<u64>) -> RequestBody {
         RequestBody(Inner::Stream(Receiver { shared: Arc::clone(shared), left: length }))
     }
 
-    /// Whether there is none, or none left.
+    /// Whether the body is empty, or has been read.
     pub fn is_empty(&self) -> bool {
         matches!(self.0, Inner::Empty)
     }
 
-    /// What is left of it, when that is known.
+    /// The number of bytes left, if known.
     pub(crate) fn known_length(&self) -> Option<u64> {
         match &self.0 {
             Inner::Empty => Some(0),
@@ -81,7 +82,7 @@ impl RequestBody {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// As [`RequestBody::next`], for those who poll.
+    /// As [`RequestBody::next`], for callers that poll.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         match std::mem::take(&mut self.0) {
             Inner::Empty => Poll::Ready(None),
@@ -99,10 +100,10 @@ impl RequestBody {
         }
     }
 
-    /// All of it, at most `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
-    /// [`BodyError`] when it is larger, broken, or ends early.
+    /// [`BodyError`] if it is larger, malformed, or ends early.
     pub async fn collect(&mut self, limit: usize) -> Result<Bytes, BodyError> {
         if let Inner::Whole(bytes) = &self.0 {
             if bytes.len() > limit {
@@ -123,7 +124,8 @@ impl RequestBody {
         Ok(Bytes::from(all))
     }
 
-    /// A handle on the trailer fields: asked for before the body is read, it has them once the end was reached.
+    /// A handle for the trailer fields. Take it before reading the body; it has the fields once the
+    /// body has ended.
     pub fn trailers(&self) -> Trailers {
         Trailers(match &self.0 {
             Inner::Stream(receiver) => Some(Arc::clone(&receiver.shared)),
@@ -132,22 +134,22 @@ impl RequestBody {
     }
 }
 
-/// Where a body's trailers will be once it has ended.
+/// Receives a body's trailers once it has ended.
 #[derive(Debug)]
 pub struct Trailers(Option<Arc<Shared>>);
 
 impl Trailers {
-    /// The fields that came behind the body; empty before its end and when there are none.
+    /// The trailer fields; empty before the body's end, and if there are none.
     pub fn get(&self) -> Vec<(String, Vec<u8>)> {
         self.0.as_ref().map(|shared| shared.lock().trailers.clone()).unwrap_or_default()
     }
 }
 
-/// The handler's end; dropping it says that the rest isn't wanted.
+/// The handler's end; dropping it means that the rest is not needed.
 #[derive(Debug)]
 struct Receiver {
     shared: Arc<Shared>,
-    /// Bytes that are still to be given out, when that is known.
+    /// Bytes left to hand out, if known.
     left: Option<u64>,
 }
 
@@ -159,13 +161,13 @@ impl Drop for Receiver {
         state.buffered = 0;
         let source = state.source.take();
         drop(state);
-        // The connection may have stopped reading, and what comes is of no use to anybody now.
+        // The connection may have stopped reading; what it receives can be dropped now.
         source.inspect(Waker::wake_by_ref);
     }
 }
 
-/// A body between the connection that reads it and the handler that wants it. Locked only ever by one thread at a time,
-/// unless a handler hands its request to another.
+/// A body between the connection that reads it and the handler that consumes it. Only one thread
+/// locks it, unless a handler moves its request to another thread.
 #[derive(Debug, Default)]
 pub(crate) struct Shared(Mutex<State>);
 
@@ -178,7 +180,8 @@ struct State {
     wanted: bool,
     abandoned: bool,
     waker: Option<Waker>,
-    /// Whoever reads the connection: to be woken when there is room again, since the body may be read on another thread.
+    /// Wakes the reader of the connection when there is room again, since another thread may
+    /// consume the body.
     source: Option<Waker>,
 }
 
@@ -205,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Whether the handler has asked for more than was there.
+    /// Whether the handler has asked for more bytes than were there.
     pub(crate) fn is_wanted(&self) -> bool {
         self.lock().wanted
     }
@@ -215,7 +218,7 @@ impl Shared {
         self.lock().abandoned
     }
 
-    /// Who is to be woken when there is room again.
+    /// Sets the waker for when there is room again.
     pub(crate) fn set_source(&self, waker: Option<Waker>) {
         self.lock().source = waker;
     }
@@ -243,7 +246,8 @@ impl Shared {
             None => {
                 let first = !std::mem::replace(&mut state.wanted, true);
                 state.waker = Some(context.waker().clone());
-                // Whoever reads the connection may have to ask for the body, and does not know when another thread wants it.
+                // The connection's reader may have to ask for the body, and does not know when
+                // another thread wants it.
                 let source = state.source.clone().filter(|s| first && !s.will_wake(context.waker()));
                 drop(state);
                 source.inspect(Waker::wake_by_ref);

@@ -1,4 +1,4 @@
-//! What a thread knows of one connection.
+//! The state of one connection.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,43 +17,44 @@ use crate::limits::{BUFFER_KEPT, LOGGED_LINE, PIPELINED};
 use crate::queue::AnswerQueue;
 use crate::response::Streamed;
 
-/// One connection. Small, since most are idle: what a busy one needs besides is in [`Work`].
+/// One connection. Small, because most are idle: [`Work`] has the rest of a busy one's state.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) conn: Conn,
-    /// Where it was accepted.
+    /// The listener that accepted it.
     pub(crate) listener: Listener,
     pub(crate) peer: SocketAddr,
-    /// Known with the first bytes, where TLS is spoken.
+    /// Set with the first bytes, if it uses TLS.
     pub(crate) tls: Option<Arc<TlsInfo>>,
     pub(crate) work: Option<Box<Work>>,
-    /// Requests read.
+    /// Number of requests read.
     pub(crate) requests: u32,
-    /// Nothing more is read; closed like this when the last answer is handed over.
+    /// Nothing more is read; it is closed this way once the last response is handed over.
     pub(crate) closing: Option<Close>,
-    /// What says for whom it was made has not come yet.
+    /// The PROXY preface has not arrived yet.
     pub(crate) preface: bool,
-    /// It counts among those of its client.
+    /// It counts towards its client's connections.
     pub(crate) counted: bool,
     pub(crate) peer_ended: bool,
     pub(crate) paused: bool,
-    /// Its listener is gone: it ends behind the answers that are due.
+    /// Its listener is gone: it closes after the responses that are due.
     pub(crate) leaving: bool,
-    /// What comes behind a request that asks for an upgrade is not looked at before it is answered.
+    /// After a request for an upgrade, further bytes wait for its response.
     pub(crate) held: bool,
-    /// In the list of those whose body is read behind its answer.
+    /// In the list of connections whose body is read after its response.
     pub(crate) read_elsewhere: bool,
-    /// In the list of those to be settled at the end of the turn.
+    /// In the list of connections to settle at the end of the turn.
     pub(crate) dirty: bool,
     pub(crate) waits: Waits,
     pub(crate) since: Time,
-    /// A request was read or an answer given since `since` was set.
+    /// A request was read or a response made since `since` was set.
     pub(crate) progressed: bool,
-    /// Bytes given to the transport, ever; and how many of them had left when `since` was set.
+    /// Bytes given to the transport in total, and how many of them had left when `since` was set.
     pub(crate) handed: u64,
     pub(crate) left_at_since: u64,
     pub(crate) unsent: usize,
-    /// The last of what was handed over is so much of a file that the transport sends by itself: it takes no memory.
+    /// The last so many bytes handed over belong to a file that the transport sends itself, and
+    /// take no memory.
     pub(crate) of_file: usize,
 }
 
@@ -66,17 +67,17 @@ pub(crate) enum Waits {
     Head,
     /// The rest of a body.
     Body,
-    /// A handler of ours.
+    /// One of our handlers.
     Handler,
-    /// The peer, to take an answer.
+    /// The client, to read a response.
     Write,
 }
 
 impl Waits {
-    /// In the order of their numbers.
+    /// All of them, in numeric order.
     pub(crate) const ALL: [Waits; 5] = [Waits::Idle, Waits::Head, Waits::Body, Waits::Handler, Waits::Write];
 
-    /// As metrics name it.
+    /// The name that metrics use.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Waits::Idle => "idle",
@@ -88,23 +89,23 @@ impl Waits {
     }
 }
 
-/// What a busy connection needs.
+/// The additional state of a busy connection.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Bytes received and not used yet.
+    /// Bytes received and not consumed.
     pub(crate) input: Vec<u8>,
-    /// How many of them were looked at before.
+    /// How many of them were examined before.
     pub(crate) seen: usize,
-    /// Answers in the order of their requests.
+    /// Responses in the order of their requests.
     pub(crate) queue: AnswerQueue,
-    /// The body that is arriving.
+    /// The request body that is arriving.
     pub(crate) body: Option<Incoming>,
-    /// Responses that are handed over and have not left.
+    /// Responses that were handed over and have not left.
     pub(crate) unlogged: VecDeque<Box<Unlogged>>,
 }
 
 impl Work {
-    /// As a new one, but for its capacity.
+    /// Whether it equals a new one, except for its capacity.
     #[cfg(test)]
     pub(crate) fn is_pristine(&self) -> bool {
         let Work { input, seen, queue, body, unlogged } = self;
@@ -116,7 +117,8 @@ impl Work {
             && unlogged.is_empty()
     }
 
-    /// As a new one, but for its capacity: the next connection finds nothing of this one, whatever fields there are.
+    /// Resets it to a new one, except for its capacity, so that the next connection finds nothing
+    /// of this one.
     pub(crate) fn reset(&mut self) {
         let Work { mut input, queue, .. } = std::mem::take(self);
         input.clear();
@@ -126,7 +128,8 @@ impl Work {
         *self = Work { input, queue: queue.into_empty(), ..Work::default() };
     }
 
-    /// Empty lines before a request are no part of it (RFC 9112 section 2.2). There are few: the reader refuses more.
+    /// Empty lines before a request do not belong to it (RFC 9112 section 2.2). There are few: the
+    /// reader refuses more.
     fn has_begun_head(&self) -> bool {
         self.input.iter().any(|b| !matches!(b, b'\r' | b'\n'))
     }
@@ -135,30 +138,30 @@ impl Work {
 /// A request body that is arriving.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// `None`: the connection was handed over, and everything that comes is passed on.
+    /// `None`: the connection was handed over, and everything received is passed on.
     pub(crate) reader: Option<BodyReader>,
     pub(crate) shared: Arc<Shared>,
-    /// The client waits for `100 Continue`, and has not been told.
+    /// The client waits for `100 Continue`, which was not sent yet.
     pub(crate) expects_continue: bool,
     pub(crate) received: u64,
-    /// What Content-Length said.
+    /// Its Content-Length.
     pub(crate) announced: Option<u64>,
-    /// Bytes that nobody wanted.
+    /// Bytes dropped because no handler wanted them.
     pub(crate) discarded: u64,
     pub(crate) began: Time,
 }
 
-/// What an answer must know of its request.
+/// What a response must know of its request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// For whom it is asked.
+    /// The client of the request.
     pub(crate) peer: SocketAddr,
-    /// `None`: what came was no request.
+    /// `None`: the bytes were not a request.
     pub(crate) head: Option<Rc<RequestHead>>,
     pub(crate) http10: bool,
     pub(crate) head_only: bool,
     pub(crate) keep: bool,
-    /// The first line of what is no request.
+    /// The first line of bytes that are not a request.
     pub(crate) line: Box<[u8]>,
     /// When its head was read.
     pub(crate) began: Time,
@@ -166,7 +169,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// By bytes that are no request, as far as they came.
+    /// For bytes that are not a request, as far as they were received.
     pub(crate) fn by_none(peer: SocketAddr, bytes: &[u8], began: Time) -> Asked {
         let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
         let line = bytes[begin..].split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
@@ -175,33 +178,34 @@ impl Asked {
     }
 }
 
-/// What the access log says of a response once it has left, or broken off.
+/// The access log line of a response, written once the response has left or broken off.
 #[derive(Debug)]
 pub(crate) struct Unlogged {
     pub(crate) asked: Asked,
     pub(crate) status: u16,
-    /// Where its body begins and ends among the bytes handed over on its connection; `None`: it has not.
+    /// Where the body begins and ends in the bytes handed over on its connection; `None`: not
+    /// begun.
     pub(crate) from: Option<u64>,
     pub(crate) until: Option<u64>,
 }
 
 impl Unlogged {
-    /// Bytes of the body that are among the first `left` handed over.
+    /// Bytes of the body in the first `left` handed over.
     pub(crate) fn bytes(&self, left: u64) -> u64 {
         let until = self.until.unwrap_or(u64::MAX).min(left);
         self.from.map_or(0, |from| until.saturating_sub(from))
     }
 }
 
-/// An answer that has its place in the order.
+/// A response in its place in the order.
 pub(crate) enum Answer {
-    /// Its handler waits.
+    /// Its handler is still running.
     Waiting { task: u32, asked: Asked },
-    /// Ready to leave. `last`: nothing may follow on this connection.
+    /// Ready to send. `last`: nothing may follow on this connection.
     Bytes { bytes: Vec<u8>, last: bool },
-    /// A large body behind it, sent from where it is.
+    /// A head with a large body, sent without copying.
     Large { head: Vec<u8>, body: Bytes, at: usize, last: bool, line: Option<Box<Unlogged>> },
-    /// A body that is made while it is sent.
+    /// A body that is produced while it is sent.
     Stream {
         task: u32,
         head: Vec<u8>,
@@ -210,7 +214,7 @@ pub(crate) enum Answer {
         last: bool,
         line: Option<Box<Unlogged>>,
     },
-    /// Ranges of a file; the task is woken when what was not in memory is.
+    /// Ranges of a file. The task is woken once missing pages are in memory.
     File { task: u32, head: Vec<u8>, body: FileBody, last: bool, line: Option<Box<Unlogged>> },
 }
 
@@ -220,12 +224,12 @@ pub(crate) enum StreamEnd {
     Chunked,
     Length(u64),
     Close,
-    /// HEAD: nothing of it is sent.
+    /// HEAD: no body is sent.
     Nothing,
 }
 
 impl Answer {
-    /// What the access log will say of it.
+    /// Its line for the access log.
     pub(crate) fn line(&mut self) -> Option<&mut Option<Box<Unlogged>>> {
         match self {
             Answer::Large { line, .. } | Answer::Stream { line, .. } | Answer::File { line, .. } => {
@@ -235,7 +239,7 @@ impl Answer {
         }
     }
 
-    /// Bytes of it that are ready and not handed over yet.
+    /// Bytes of it that are ready and not handed over.
     pub(crate) fn ready_bytes(&self) -> usize {
         match self {
             Answer::Waiting { .. } => 0,
@@ -286,7 +290,8 @@ impl Connection {
         }
     }
 
-    /// Nothing of it is kept, nothing is decided about it: there is but what the engine has ready to send.
+    /// Whether it has no state and nothing pending: all there is are the bytes that the engine has
+    /// ready to send.
     pub(crate) fn is_plain(&self) -> bool {
         self.work.is_none() && self.closing.is_none() && !self.peer_ended && !self.held
     }
@@ -304,7 +309,7 @@ impl Connection {
         self.work.as_ref().is_some_and(|w| !w.input.is_empty())
     }
 
-    /// Whether received bytes are of use: until the last request, and its body, are read.
+    /// Whether received bytes are useful: until the last request, and its body, are read.
     pub(crate) fn reads(&self) -> bool {
         self.closing.is_none() || self.is_reading_body()
     }
@@ -313,7 +318,7 @@ impl Connection {
         self.work.as_ref().is_some_and(|w| w.body.is_some())
     }
 
-    /// Whether the next bytes must wait: for answers to leave, or for a handler to read its body.
+    /// Whether reading must wait: for responses to leave, or for a handler to read its body.
     pub(crate) fn is_blocked(&self, about_to_send: usize, allowance: &Allowance) -> bool {
         if self.held {
             return true;
@@ -331,7 +336,8 @@ impl Connection {
             return Waits::Write;
         }
         match self.work.as_deref() {
-            // While it is not read, whoever has the body is waited for, not the peer.
+            // While the body is not read, the connection waits for the body's consumer, not for the
+            // client.
             Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. }) => {
                 if self.is_blocked(0, allowance) { Waits::Handler } else { Waits::Body }
             }
@@ -341,7 +347,7 @@ impl Connection {
         }
     }
 
-    /// The peer sends no more: whoever waits for a body learns it.
+    /// The client sends no more: tells the consumer of the body.
     pub(crate) fn cut_body(&mut self) {
         if let Some(work) = &mut self.work
             && let Some(body) = work.body.take()

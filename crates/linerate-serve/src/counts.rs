@@ -1,4 +1,4 @@
-//! What a server counts.
+//! The counters of a server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::meter::Measured;
 const FIRST: u16 = 100;
 const STATUSES: usize = 500;
 
-/// Counters of one thread: written by it alone, read by anybody.
+/// Counters of one thread, which alone writes them; any thread may read.
 #[derive(Debug)]
 pub(crate) struct ThreadCounts {
     requests: AtomicU64,
@@ -31,15 +31,15 @@ pub(crate) struct ThreadCounts {
     /// Connections by what they wait for.
     states: [AtomicU64; Waits::ALL.len()],
     pub(crate) measured: Measured,
-    /// By which the kernel knows the thread; 0: unknown.
+    /// The thread's id in the kernel; 0: unknown.
     pub(crate) thread: AtomicU32,
-    /// Of a TCP in user space; written some times a second.
+    /// Counters of a user-space TCP; updated several times a second.
     tcp: Mutex<Option<TcpTotals>>,
-    /// What the thread's layer counts, where TLS is spoken.
+    /// Counters of the thread's TLS layer, if it has one.
     tls: OnceLock<Arc<Mutex<Handshakes>>>,
 }
 
-/// One writer: no need for an atomic addition.
+/// With a single writer, no atomic addition is needed.
 pub(crate) fn bump(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
@@ -93,7 +93,7 @@ impl ThreadCounts {
         bump(&self.blocked, 1);
     }
 
-    /// Handlers that wait, and responses that are being made.
+    /// Sets the numbers of waiting handlers and of responses being produced.
     pub(crate) fn set_parked(&self, waiting: usize, streaming: usize) {
         self.parked.store(waiting as u64, Relaxed);
         self.streaming.store(streaming as u64, Relaxed);
@@ -133,38 +133,38 @@ impl ThreadCounts {
     }
 }
 
-/// What a server has done so far.
+/// Totals of a server since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests whose head was read whole; those refused by the reader are not among them.
+    /// Requests whose whole head was read, excluding those the reader refused.
     pub requests: u64,
-    /// Answers by status, the refusals among them.
+    /// Responses by status, including refusals.
     pub by_status: BTreeMap<u16, u64>,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections open now.
+    /// Connections currently open.
     pub open: u64,
     /// Connections closed at once because too many were open.
     pub refused: u64,
-    /// Handlers that wait now.
+    /// Handlers that are currently waiting.
     pub waiting: u64,
-    /// Responses that are being made while they are sent.
+    /// Responses that are currently produced while they are sent.
     pub streaming: u64,
     /// Handlers that panicked.
     pub panics: u64,
-    /// Times that a handler held its loop for longer than the watchdog's patience.
+    /// How often a handler held its loop for longer than the watchdog's limit.
     pub blocked: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
     pub bytes_out: u64,
-    /// What the server's own TCP counts, where it has one (`--io xdp`).
+    /// Counters of the server's own TCP, if it has one (`--io xdp`).
     pub tcp: Option<TcpTotals>,
-    /// TLS handshakes, where TLS is spoken.
+    /// TLS handshakes, if TLS is used.
     pub tls: Option<Handshakes>,
 }
 
-/// Adds counts of TCP that may be there.
+/// Adds optional TCP counters.
 fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
     if let Some(other) = other {
         sum.get_or_insert_default().merge(other);
@@ -203,7 +203,7 @@ impl Counts {
         }
     }
 
-    /// Adds what another server has done.
+    /// Adds another server's counts.
     pub fn merge(&mut self, other: &Counts) {
         self.requests += other.requests;
         self.accepted += other.accepted;
@@ -222,7 +222,7 @@ impl Counts {
         }
     }
 
-    /// As `/stats` shows it.
+    /// The JSON of `/stats`.
     pub fn to_json(&self) -> String {
         let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
         let tcp = self.tcp.as_ref().map(|tcp| {
@@ -257,7 +257,7 @@ fn tls_json(tls: &Handshakes) -> String {
     format!(",\"tls\":{{\"full\":{},\"resumed\":{},\"failed\":{{{failed}}}}}", tls.full, tls.resumed)
 }
 
-/// A string of JSON.
+/// A JSON string.
 fn quoted(text: &str) -> String {
     let mut out = vec![b'"'];
     escaped(&mut out, text.as_bytes());

@@ -1,33 +1,41 @@
-//! A server's end, for whoever holds a connection that does not end by itself.
+//! Notification of a drain, for holders of connections that do not end by themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::sync::watch;
 
-/// Tells that a server drains: it stops accepting, answers what it was asked, and ends within its options' `drain`.
+/// Signals that a server drains: it stops accepting, responds to received requests, and ends within
+/// its options' `drain`.
 ///
-/// Requests need not know. What goes on without an end does: a stream of events ends at an event, a WebSocket says its last words
-/// and a Close frame. Those still there when the time is over are cut.
+/// Ordinary requests need not know. Endless ones should end: a stream of events at an event, a
+/// WebSocket with its last messages and a Close frame. Those still open when the time is over are
+/// cut.
 ///
-/// A service behind [`tower`](crate::tower()) finds it among the extensions of a request that asks for an upgrade, a handler that has taken
-/// a connection in [`Tunnel::draining`](crate::Tunnel::draining); elsewhere it is in [`ServerOptions::draining`](crate::ServerOptions), and a clone of that one goes into a handler. Waiting for it works on any
-/// thread and in any runtime.
+/// There are three ways to get it:
 ///
-/// A WebSocket whose handler has not taken it from its request gets a Close frame of the server: 1001, "going away" (RFC 6455
-/// section 7.4.1), between two frames that the handler writes. What the handler writes behind it is dropped. Where something has asked
-/// the one of the options, that frame comes half a second later, since it may be the handler.
+/// - A service behind [`tower`](crate::tower()) finds it among the extensions of a request for an
+///   upgrade.
+/// - A handler that has taken a connection calls [`Tunnel::draining`](crate::Tunnel::draining).
+/// - Others clone [`ServerOptions::draining`](crate::ServerOptions) into the handler.
+///
+/// Waiting for it works on any thread and in any runtime.
+///
+/// If a WebSocket's handler has not taken it from its request, the server sends a Close frame
+/// between two frames of the handler: 1001, "going away" (RFC 6455 section 7.4.1). Frames that the
+/// handler writes later are dropped. If anything has queried the one in the options, that may be
+/// the handler, so the server waits half a second before it sends the frame.
 #[derive(Debug)]
 pub struct Draining {
     shared: Arc<Shared>,
-    /// Set once the handler of the connection that it was made for has taken it.
+    /// Set once the handler of its connection has taken it.
     taken: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     begun: watch::Sender<bool>,
-    /// One that was made for no connection was asked.
+    /// One without a connection was queried.
     asked: AtomicBool,
 }
 
@@ -39,7 +47,7 @@ impl Default for Draining {
 }
 
 impl Clone for Draining {
-    /// Who takes it from a request, clones it.
+    /// Taking it from a request clones it.
     fn clone(&self) -> Self {
         if let Some(taken) = &self.taken {
             taken.store(true, Relaxed);
@@ -49,13 +57,13 @@ impl Clone for Draining {
 }
 
 impl Draining {
-    /// Whether it has begun.
+    /// Whether the drain has begun.
     pub fn has_begun(&self) -> bool {
         self.asks();
         *self.shared.begun.borrow()
     }
 
-    /// Waits until it begins; at once when it has.
+    /// Waits until the drain begins; returns at once if it has.
     pub async fn begun(&self) {
         self.asks();
         self.shared.begins().await;
@@ -65,12 +73,12 @@ impl Draining {
         self.taken.as_deref().unwrap_or(&self.shared.asked).store(true, Relaxed);
     }
 
-    /// It begins. Several threads may say so.
+    /// Begins the drain. Several threads may call it.
     pub(crate) fn begin(&self) {
         self.shared.begun.send_if_modified(|begun| !std::mem::replace(begun, true));
     }
 
-    /// For the handler of one connection, and what tells the server of it.
+    /// One for the handler of a connection, and the server's view of it.
     pub(crate) fn of_connection(&self) -> (Draining, Watched) {
         let taken: Arc<AtomicBool> = Arc::default();
         let watched = Watched { shared: Arc::clone(&self.shared), taken: Arc::clone(&taken) };
@@ -81,12 +89,12 @@ impl Draining {
 impl Shared {
     async fn begins(&self) {
         let mut told = self.begun.subscribe();
-        // It can't be closed: the sender is here.
+        // The channel cannot be closed: the sender is here.
         let _ = told.wait_for(|begun| *begun).await;
     }
 }
 
-/// The server's side of a connection's.
+/// The server's view of a connection's `Draining`.
 #[derive(Debug)]
 pub(crate) struct Watched {
     shared: Arc<Shared>,
@@ -94,7 +102,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Waits until it begins, which counts as no question.
+    /// Waits until the drain begins, without counting as a query.
     pub(crate) async fn begins(self: Arc<Self>) {
         self.shared.begins().await;
     }
@@ -104,7 +112,7 @@ impl Watched {
         self.taken.load(Relaxed)
     }
 
-    /// Whether a handler may know of it by another way.
+    /// Whether a handler may know of it in another way.
     pub(crate) fn may_be_known(&self) -> bool {
         self.shared.asked.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Fields that a configuration adds to responses: Cache-Control, Strict-Transport-Security, those of CORS.
+//! Fields that a configuration adds to responses: Cache-Control, Strict-Transport-Security, CORS.
 
 use std::sync::Arc;
 
@@ -6,15 +6,16 @@ use linerate_http::server::{BadField, Fields};
 
 use crate::Response;
 
-/// Fields that every response of a site or of a route gets. They replace what the response had under the same names.
+/// Fields added to every response of a site or route. They replace the response's own fields of the
+/// same names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFields(Arc<[(String, String)]>);
 
 impl ExtraFields {
-    /// Names and values; a name may be there more than once.
+    /// Names and values; a name may occur more than once.
     ///
     /// # Errors
-    /// The place of the first that can't be, and why.
+    /// The index of the first invalid field, and why.
     pub fn new(fields: Vec<(String, String)>) -> Result<ExtraFields, (usize, BadField)> {
         for (i, (name, value)) in fields.iter().enumerate() {
             Fields::new().add(name, value).map_err(|e| (i, e))?;
@@ -22,7 +23,7 @@ impl ExtraFields {
         Ok(ExtraFields(fields.into()))
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -35,7 +36,7 @@ impl ExtraFields {
             }
         }
         for (name, value) in self.0.iter() {
-            // It was tried before.
+            // `new` has checked it.
             let _ = response.fields.add(name, value);
         }
     }

@@ -1,5 +1,6 @@
-//! A body that is a file, or ranges of one with text between them. It is handed to the transport by ranges: the bytes need not pass
-//! through this process. What a disk has to be waited for is read on the pool before, so that the loop never waits.
+//! A body made of a file, or of ranges of one with text between them. The transport gets ranges, so
+//! the bytes need not pass through this process. The pool first reads what is not in memory, so
+//! that the loop never blocks on a disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,26 +19,26 @@ use crate::blocking::{Blocking, BlockingError, blocking};
 use crate::limits::{FILE_AHEAD, POOL_BUSY};
 use crate::timers::{Sleep, sleep};
 
-/// A file's bytes, as a body.
+/// A body from a file.
 pub(crate) struct FileBody {
     file: Arc<File>,
     parts: VecDeque<Part>,
-    /// The first part was found in memory, or brought there, up to here.
+    /// The first part is in memory up to here.
     warm: u64,
     warming: Warming,
 }
 
-/// Text, and what of the file follows it.
+/// Text, and the range of the file that follows it.
 struct Part {
     lead: Bytes,
     range: Range<u64>,
 }
 
-/// Bytes being read from a disk into memory.
+/// Bytes that are being read from a disk into memory.
 enum Warming {
     No,
     Reading(u64, Blocking<io::Result<()>>),
-    /// The pool has too much to do: it is asked again.
+    /// The pool is full: try again later.
     Later(Sleep),
 }
 
@@ -54,7 +55,7 @@ impl FileBody {
         FileBody::of_parts(file, [(Bytes::new(), range)])
     }
 
-    /// Texts, and the ranges behind each.
+    /// Texts, each with the range that follows it.
     pub(crate) fn of_parts(file: File, parts: impl IntoIterator<Item = (Bytes, Range<u64>)>) -> FileBody {
         let parts = parts
             .into_iter()
@@ -62,12 +63,13 @@ impl FileBody {
         FileBody { file: Arc::new(file), parts: parts.collect(), warm: 0, warming: Warming::No }
     }
 
-    /// Bytes that are still to be handed over.
+    /// Bytes left to hand over.
     pub(crate) fn len(&self) -> u64 {
         self.parts.iter().map(|part| part.lead.len() as u64 + (part.range.end - part.range.start)).sum()
     }
 
-    /// The next piece, of at most `most` bytes of the file; `None` at the end. It waits for what is not in memory.
+    /// The next slice, with at most `most` bytes of the file; `None` at the end. Pending while
+    /// bytes are not in memory.
     pub(crate) fn poll_slice(
         &mut self,
         most: usize,
@@ -95,7 +97,7 @@ impl FileBody {
         Poll::Ready(Ok(Some(Slice { file: Arc::clone(&self.file), lead, range: from..to })))
     }
 
-    /// Whether all of it was handed over.
+    /// Whether everything was handed over.
     pub(crate) fn is_over(&self) -> bool {
         self.parts.is_empty()
     }
@@ -121,7 +123,7 @@ impl FileBody {
         }
     }
 
-    /// All of it at once, by waiting: for servers that do one thing at a time.
+    /// Reads all of it at once, blocking: for servers with a thread per connection.
     pub(crate) fn read(&self, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         for part in &self.parts {
@@ -138,7 +140,7 @@ impl FileBody {
     }
 }
 
-/// Brings a range into memory.
+/// Reads a range into memory.
 fn warm(file: &Arc<File>, range: Range<u64>) -> Blocking<io::Result<()>> {
     let file = Arc::clone(file);
     blocking(move || {
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(all, [b"a", &source[10..20], b"bc", &source[..3], b"end"].concat());
     }
 
-    /// The disk is waited for elsewhere: the first poll only asks for it.
+    /// Another thread waits for the disk: the first poll only requests it.
     #[test]
     fn what_is_not_in_memory_is_read_on_the_pool() {
         let bytes = vec![7; 3 << 20];
@@ -218,7 +220,7 @@ mod tests {
         assert!(waits > 0);
     }
 
-    /// What is not there any more is no news of the cache: the pool's read says so.
+    /// The cache does not report that bytes are gone; the pool's read does.
     #[test]
     fn a_file_that_has_shrunk_is_an_error() {
         let mut body = FileBody::new(file(b"0123456789"), 0..100_000);

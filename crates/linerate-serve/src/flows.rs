@@ -1,5 +1,6 @@
-//! `/stats/flows`: the connections of a TCP in user space, which no other tool of the machine shows. Each thread looks through its
-//! own table, some places in a turn, when it is asked; without a question it does nothing.
+//! `/stats/flows`: the connections of a user-space TCP, which no other tool of the machine shows.
+//! On request, each thread scans its own table, a few places in each turn; otherwise it does
+//! nothing.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -18,14 +19,14 @@ use crate::{Request, Response, sleep};
 
 const STATES: usize = FlowState::ALL.len();
 
-/// A question to one thread.
+/// A request to one thread.
 pub(crate) struct Ask {
     skip: usize,
     most: usize,
     tell: oneshot::Sender<Seen>,
 }
 
-/// What was seen of one thread, or of several.
+/// What was seen on one or several threads.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     total: usize,
@@ -53,19 +54,19 @@ impl Seen {
     }
 }
 
-/// Questions that one thread works on, one after the other.
+/// Requests that one thread handles, one after the other.
 #[derive(Default)]
 pub(crate) struct Scans(VecDeque<Scan>);
 
 struct Scan {
     ask: Ask,
-    /// The place of the table to go on from.
+    /// The place of the table to continue from.
     place: usize,
     seen: Seen,
 }
 
 impl Scans {
-    /// Beyond the limit whoever asks is told so, by dropping the question.
+    /// Beyond the limit it drops the request, which tells its sender.
     pub(crate) fn add(&mut self, ask: Ask) {
         if self.0.len() < limits::FLOW_ASKERS {
             self.0.push_back(Scan { ask, place: 0, seen: Seen::default() });
@@ -76,7 +77,7 @@ impl Scans {
         self.0.is_empty()
     }
 
-    /// Looks at some places more.
+    /// Scans some more places.
     pub(crate) fn go_on<T: Transport>(&mut self, transport: &T) {
         let Some(mut scan) = self.0.pop_front() else { return };
         if scan.ask.tell.is_closed() {
@@ -89,19 +90,19 @@ impl Scans {
                 if let Some(totals) = transport.totals() {
                     (scan.seen.handshakes, scan.seen.time_wait) = (totals.handshakes, totals.time_wait);
                 }
-                // Who asked may have gone.
+                // The requester may be gone.
                 let _ = scan.ask.tell.send(scan.seen);
             }
         }
     }
 }
 
-/// Where handlers ask all threads.
+/// Lets handlers send requests to all threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Desk(Arc<OnceLock<Vec<Post>>>);
 
 impl Desk {
-    /// All threads are there.
+    /// Connects it once all threads run.
     pub(crate) fn open<'a>(&self, posts: impl Iterator<Item = &'a Post>) {
         // It is opened once.
         let _ = self.0.set(posts.cloned().collect());
@@ -119,7 +120,7 @@ impl Desk {
         }
     }
 
-    /// One thread after the other, so that rows are counted through all of them.
+    /// Asks one thread after the other, so that rows are counted over all of them.
     async fn ask(&self, wanted: &Wanted) -> Option<Seen> {
         let mut all = Seen::default();
         for post in self.0.get()? {
@@ -132,7 +133,7 @@ impl Desk {
     }
 }
 
-/// The answer, if it comes while anybody is patient.
+/// The reply, if it arrives before the timeout.
 async fn in_time(told: oneshot::Receiver<Seen>) -> Option<Seen> {
     let (mut told, mut late) = (pin!(told), pin!(sleep(limits::FLOWS_PATIENCE)));
     poll_fn(|context| match told.as_mut().poll(context) {
@@ -142,7 +143,7 @@ async fn in_time(told: oneshot::Receiver<Seen>) -> Option<Seen> {
     .await
 }
 
-/// What somebody wants to see.
+/// The options of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted {
     skip: usize,
@@ -195,7 +196,7 @@ fn json(seen: &Seen, wanted: &Wanted) -> String {
 
 fn json_row(out: &mut String, flow: &FlowInfo) {
     let tcp = &flow.tcp;
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(
         out,
         "{{\"local\":\"{}\",\"remote\":\"{}\",\"state\":\"{}\",\"unread_bytes\":{},\"unsent_bytes\":{},\
@@ -236,7 +237,7 @@ impl fmt::Display for Known {
     }
 }
 
-/// As `netstat` and `ss` have it.
+/// The table in the style of `netstat` and `ss`.
 fn text(seen: &Seen, wanted: &Wanted) -> String {
     let shown = |state: &FlowState| state.name().to_uppercase().replace('_', "-");
     let mut out = format!("connections {}", seen.total);

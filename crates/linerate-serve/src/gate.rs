@@ -1,4 +1,4 @@
-//! Threads that have bound their addresses, and wait to be let in.
+//! Holds threads that have bound their addresses until they may accept.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

@@ -5,9 +5,9 @@ use std::future::Future;
 
 use crate::{BlockingError, BodyError, Request, Response};
 
-/// What a handler gives.
+/// A value that a handler can return.
 pub trait IntoResponse {
-    /// The response that is sent.
+    /// Converts it to the response to send.
     fn into_response(self) -> Response;
 }
 
@@ -23,7 +23,8 @@ impl<E: Into<Response>> IntoResponse for Result<Response, E> {
     }
 }
 
-/// 500, without a word to the client: what went wrong is an event of `tracing`. This crate's own errors have their status.
+/// 500, without details for the client: an event of `tracing` has them. This crate's own errors
+/// have their own status.
 impl From<Box<dyn Error + Send + Sync>> for Response {
     fn from(error: Box<dyn Error + Send + Sync>) -> Response {
         if let Some(error) = error.downcast_ref::<BodyError>() {
@@ -37,16 +38,18 @@ impl From<Box<dyn Error + Send + Sync>> for Response {
     }
 }
 
-/// Answers requests. Any `Fn(Request) -> impl Future<Output = Response>` is one, and so is one that gives a `Result<Response, E>` whose
-/// error becomes a response. Each thread has its own clone.
+/// Responds to requests. Any `Fn(Request) -> impl Future<Output = Response>` is a handler. So is a
+/// function that returns a `Result<Response, E>` whose error converts to a response. Each thread
+/// has its own clone.
 ///
-/// The future is polled in place as soon as the request is there: one that does not wait costs no scheduling. One that
-/// waits is parked beside its connection, and others go on; answers leave in the order of their requests all the same.
+/// The future is polled inline as soon as the request is there: a handler that never awaits is
+/// never scheduled. One that waits is parked beside its connection, and others continue. Responses
+/// still leave in the order of their requests.
 pub trait Handler: 'static {
-    /// The coroutine.
+    /// The future of a response.
     type Future: Future<Output: IntoResponse> + 'static;
 
-    /// Begins to answer.
+    /// Starts handling a request.
     fn call(&self, request: Request) -> Self::Future;
 }
 

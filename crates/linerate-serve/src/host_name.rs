@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A name such as `example.org`, or `*.example.org` for all beneath it; without a port.
+/// A name such as `example.org`, or `*.example.org` for all names beneath it; without a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
     /// In lower case, without `*.`.
@@ -11,7 +11,7 @@ pub struct HostName {
     wildcard: bool,
 }
 
-/// It is no host name.
+/// Not a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a host is a name such as \"example.org\", or \"*.example.org\" for all names beneath it, without a port"
@@ -43,11 +43,11 @@ impl fmt::Display for HostName {
 }
 
 impl HostName {
-    /// How well it fits the host that a request asks for, as [`without_port`] gives it: the more, the better.
+    /// How well it matches a requested host, as [`without_port`] returns it; higher is better.
     pub(crate) fn fit(&self, host: &str) -> Option<usize> {
         let ends = |host: &str| {
             let at = host.len().checked_sub(self.name.len())?;
-            // Bytes: a foreign host may have letters of more than one.
+            // Compares bytes: a foreign host may have multi-byte characters.
             host.as_bytes()[at..].eq_ignore_ascii_case(self.name.as_bytes()).then_some(at)
         };
         match (self.wildcard, ends(host)?) {
@@ -58,7 +58,7 @@ impl HostName {
     }
 }
 
-/// The name of `host` or `host:port`. A dot at its end means the same name.
+/// The name in `host` or `host:port`. A trailing dot is dropped.
 pub(crate) fn without_port(host: &str) -> &str {
     let name = match host.rsplit_once(':') {
         Some((name, port))

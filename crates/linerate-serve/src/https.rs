@@ -1,4 +1,4 @@
-//! What makes clients come by HTTPS: redirects, and `Strict-Transport-Security` (RFC 6797).
+//! Moves clients to HTTPS: redirects, and `Strict-Transport-Security` (RFC 6797).
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use crate::engine::explained;
 use crate::host_name::without_port;
 use crate::{HostName, Request, Response};
 
-/// The port that `https` has by itself (RFC 9110 section 4.2.2).
+/// The default port of `https` (RFC 9110 section 4.2.2).
 const HTTPS: u16 = 443;
 
-/// The same URL with `https`. Method and body stay as they were (RFC 9110 section 15.4.9).
+/// Redirects to the same URL with `https`. Method and body are kept (RFC 9110 section 15.4.9).
 pub(crate) fn redirect(request: &Request, port: u16) -> Response {
     let host = request.head().host().map(without_port);
     let Some(host) = host.filter(|host| host.parse::<HostName>().is_ok()) else {
@@ -31,11 +31,11 @@ pub(crate) fn redirect(request: &Request, port: u16) -> Response {
     }
 }
 
-/// The value of `Strict-Transport-Security`: browsers use nothing but HTTPS for the host, for so long.
+/// The value of `Strict-Transport-Security`: for how long browsers use only HTTPS for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hsts(String);
 
-/// It is no value of `Strict-Transport-Security`.
+/// Not a value of `Strict-Transport-Security`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write how long, such as \"365d\", or the whole value, such as \"max-age=31536000; includeSubDomains\""
@@ -43,15 +43,15 @@ pub struct Hsts(String);
 pub struct BadHsts;
 
 impl Hsts {
-    /// For so many seconds.
+    /// A value with only `max-age`.
     pub fn seconds(seconds: u64) -> Hsts {
         Hsts(format!("max-age={seconds}"))
     }
 
     pub(crate) fn apply(&self, response: &mut Response) {
-        // The handler's own comes first: browsers read no more than one (RFC 6797 section 8.1).
+        // The handler's own field has precedence: browsers read only one (RFC 6797 section 8.1).
         if response.field("strict-transport-security").is_none() {
-            // Checked when it was made.
+            // It was checked when it was made.
             let _ = response.fields.add("strict-transport-security", &self.0);
         }
     }

@@ -1,4 +1,4 @@
-//! Answers HTTP on an event loop per core, with coroutines as handlers.
+//! An HTTP server with an event loop per core and async handlers.
 //!
 //! ```
 //! use linerate_serve::{Request, Response, ServerOptions, spawn_with};
@@ -13,8 +13,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A handler that does not wait costs no scheduling and no allocation; one that waits is parked beside its connection, and
-//! pipelined answers keep their order. All answers that are ready in a turn of the loop leave in one send.
+//! A handler that never awaits is never scheduled and costs no allocation. One that waits is parked
+//! beside its connection, and pipelined responses keep their order. All responses ready in one loop
+//! turn leave in one send.
 
 mod access_log;
 mod address;
@@ -108,12 +109,12 @@ pub use tower::{Peer, TowerBody, tower, tower_with_peer};
 pub use upgrade::{Tunnel, Upgrade};
 pub use users::{BadUsers, Users};
 
-/// The page's example is compiled with those of this crate.
+/// Compiles the page's examples with those of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/HTTP-SERVER.md")]
 struct HttpServerPage;
 
-/// The examples of the guide too.
+/// Compiles the guide's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/SERVE-LIBRARY.md")]
 struct LibraryGuide;

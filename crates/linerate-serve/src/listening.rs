@@ -1,4 +1,5 @@
-//! Listening sockets that all threads of a server accept from: Unix sockets, and those that somebody else has opened.
+//! Listening sockets that all threads of a server share: Unix sockets, and sockets opened by
+//! others.
 
 use std::fs::File;
 use std::io;
@@ -17,10 +18,11 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use crate::Address;
 use crate::limits::{BINDING_TRIES, BINDING_WAIT};
 
-/// A listening socket that exists already, for [`ServerOptions::sockets`](crate::ServerOptions): one that the caller has bound, or one
-/// that a service manager passed to the process.
+/// An existing listening socket, for [`ServerOptions::sockets`](crate::ServerOptions): one that the
+/// caller has bound, or one that a service manager passed to the process.
 ///
-/// All threads accept from it. It stays open after the server has stopped, for as long as somebody else holds it.
+/// All threads accept from it. After the server has stopped, it stays open as long as another
+/// process holds it.
 #[derive(Clone, Debug)]
 pub struct ListeningSocket {
     fd: Arc<OwnedFd>,
@@ -29,10 +31,10 @@ pub struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Takes a socket over.
+    /// Takes over a socket.
     ///
     /// # Errors
-    /// When it is no stream socket of TCP or Unix that listens.
+    /// It is not a listening TCP or Unix stream socket.
     pub fn new(socket: impl Into<OwnedFd>) -> io::Result<ListeningSocket> {
         let fd: OwnedFd = socket.into();
         let socket = SockRef::from(&fd);
@@ -52,21 +54,23 @@ impl ListeningSocket {
         Ok(ListeningSocket { fd: Arc::new(fd), address, file: None })
     }
 
-    /// Those that a service manager has opened for this process (socket activation, `LISTEN_FDS`); none when it has not. To be
-    /// asked once, at the beginning of the process: later calls give none.
+    /// The sockets that a service manager opened for this process (socket activation,
+    /// `LISTEN_FDS`); empty if there are none. Call it once, when the process starts: later calls
+    /// return none.
     ///
     /// # Errors
-    /// When one of them cannot be accepted from.
+    /// One of them cannot be accepted from.
     pub fn inherited() -> io::Result<Vec<ListeningSocket>> {
         machine::inherited_sockets()?.into_iter().map(ListeningSocket::new).collect()
     }
 
-    /// Where it listens; a Unix socket without a path of the file system has an empty one.
+    /// Its address; for a Unix socket without a path, an empty one.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Binds a Unix socket. A file that a server left behind is replaced; one that a server listens at is not.
+    /// Binds a Unix socket. Replaces a file that a server left behind, but not one that a server
+    /// listens on.
     pub(crate) fn bind(path: &Path) -> io::Result<ListeningSocket> {
         let _alone = lock_folder(path)?;
         remove_stale(path)?;
@@ -79,12 +83,13 @@ impl ListeningSocket {
         ListeningSocket { address: Address::Unix(path.into()), ..self }
     }
 
-    /// One more descriptor of it, for a thread.
+    /// Duplicates its descriptor, for a thread.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.fd.as_fd().try_clone_to_owned()
     }
 
-    /// Removes the file of a Unix socket that [`ListeningSocket::bind`] made: no more connections come.
+    /// Removes the file of a Unix socket that [`ListeningSocket::bind`] made: no more connections
+    /// arrive.
     pub(crate) fn remove_file(&self) {
         if let Some(file) = &self.file {
             file.remove();
@@ -92,18 +97,18 @@ impl ListeningSocket {
     }
 }
 
-/// The file of a Unix socket, removed when nobody needs it any more; not if another is in its place by then.
+/// The file of a Unix socket, removed after its last use, unless another file has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: Box<Path>,
-    /// Device and number of the file.
+    /// Device and inode of the file.
     identity: (u64, u64),
     gone: AtomicBool,
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<SocketFile> {
-        // What a relative path means must not change with the working directory.
+        // A relative path must keep its meaning when the working directory changes.
         let path = std::path::absolute(path)?.into_boxed_path();
         let identity = identity(&path)?;
         Ok(SocketFile { path, identity, gone: AtomicBool::new(false) })
@@ -113,7 +118,7 @@ impl SocketFile {
         if !self.gone.swap(true, Ordering::SeqCst)
             && identity(&self.path).is_ok_and(|found| found == self.identity)
         {
-            // A folder that became read-only keeps it; the next server finds it stale.
+            // If the folder has become read-only, the file stays; the next server finds it stale.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -130,7 +135,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Of two servers that find the same stale file, one must not remove what the other has put in its place.
+/// If two servers find the same stale file, neither must remove the other's new one.
 fn lock_folder(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder)?;
@@ -156,12 +161,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match try_connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // It may be a server's that we may not talk to, or whose backlog is full.
+        // It may belong to a server that refuses us, or whose backlog is full.
         Err(_) | Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
     }
 }
 
-/// Whether somebody listens. Without blocking: a server that has stopped accepting, with a full backlog, would hold us for good.
+/// Whether a server listens. Non-blocking: a server that has stopped accepting, with a full
+/// backlog, would block us forever.
 fn try_connect(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -238,7 +244,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
         std::fs::remove_file(&path).expect("removed");
         let ours = ListeningSocket::bind(&path).expect("bound");
-        // Another server's, meanwhile.
+        // Another server's file took its place.
         std::fs::remove_file(&path).expect("removed");
         let other = UnixListener::bind(&path).expect("bound");
         drop(ours);

@@ -1,4 +1,5 @@
-//! What `linerate top` asks a running server for, beside `/stats`: its loops, and its connections with their queues.
+//! What `linerate top` reads from a running server besides `/stats`: its loops, and its connections
+//! with their queues.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,18 +17,19 @@ use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::{Address, Request, Response};
 
-/// A running server, loop by loop and connection by connection: `/stats/loops` and `/stats/flows` for an address beside its own.
+/// A running server by loops and connections: `/stats/loops` and `/stats/flows`, for an address of
+/// their own.
 #[derive(Clone, Debug)]
 pub struct LiveStats {
     pub(crate) metrics: Metrics,
-    /// Where the kernel listens for it; the connections of these ports are its own.
+    /// The addresses that the kernel listens on for it; connections to these ports belong to it.
     pub(crate) listening: Vec<Address>,
-    /// Of a TCP of its own.
+    /// For a user-space TCP.
     pub(crate) flows: Option<Desk>,
 }
 
 impl LiveStats {
-    /// Answers `/stats/loops` and `/stats/flows`; `None` for everything else.
+    /// Responds to `/stats/loops` and `/stats/flows`; `None` for other paths.
     pub async fn answer(&self, request: Request) -> Option<Response> {
         match request.path() {
             "/stats/loops" => Some(Response::json(self.loops())),
@@ -50,7 +52,7 @@ impl LiveStats {
         let process = Process::now();
         let listening: Vec<String> =
             self.listening.iter().map(|at| format!("{:?}", at.to_string())).collect();
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = writeln!(
             out,
             "],\n\"refused\":{},\"panics\":{},\"blocked\":{},\"listening\":[{}],\n\"process\":{{\"cpu_s\":{},\
@@ -68,7 +70,7 @@ impl LiveStats {
         out
     }
 
-    /// The kernel's sockets at the ports that the server listens at: those with the longest queues first.
+    /// The kernel's sockets at the server's listening ports, the longest queues first.
     fn kernels(&self) -> Response {
         let ports: BTreeSet<u16> = self.listening.iter().filter_map(|at| Some(at.tcp()?.port())).collect();
         let Ok((sockets, more)) = sock_diag::tcp_sockets(SOCKETS_LISTED) else {
@@ -116,7 +118,7 @@ fn loop_json(out: &mut String, thread: &ThreadCounts) {
     let states: Vec<String> =
         Waits::ALL.iter().zip(thread.states()).map(|(s, n)| format!("\"{}\":{n}", s.name())).collect();
     let cpu = machine::sched_stat_of(thread.thread.load(Relaxed));
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(
         out,
         "{{\"requests\":{},\"by_class\":[{},{},{},{}],\"accepted\":{},\"open\":{},\"states\":{{{}}},\"waiting\":{},\

@@ -1,5 +1,6 @@
-//! What a thread measures for the metrics: responses by route, how long they took, how long turns of the loop take. Written by that
-//! thread alone, without a lock; read on request. Without requests it costs a branch.
+//! What a thread measures for metrics: responses by route, their durations, and the durations of
+//! loop turns. Only that thread writes, without a lock; metrics read it on request. Switched off it
+//! costs one branch.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,8 +12,8 @@ use crate::Route;
 use crate::counts::bump;
 use crate::limits::ROUTE_NAMES;
 
-/// Upper ends of the histograms' buckets, in nanoseconds: from a tenth of a millisecond to ten seconds, as Prometheus clients
-/// have them, and finer below.
+/// Upper ends of the histograms' buckets, in nanoseconds: from 0.1 ms to 10 s, as in Prometheus
+/// clients, and finer below.
 pub(crate) const BUCKETS: [u64; 16] = [
     100_000,
     250_000,
@@ -32,10 +33,10 @@ pub(crate) const BUCKETS: [u64; 16] = [
     10_000_000_000,
 ];
 
-/// Statuses by class: 1xx, which no response has, to 5xx.
+/// Status classes 1xx (never used by a response) to 5xx.
 pub(crate) const CLASSES: usize = 5;
 
-/// Durations by bucket; the last has those beyond all.
+/// Durations by bucket; the last bucket has those beyond all ends.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS.len() + 1],
@@ -45,14 +46,14 @@ pub(crate) struct Histogram {
 impl Histogram {
     fn record(&self, took: Duration, count: u64) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        // Most are in the first few.
+        // Most durations are in the first few.
         let bucket = BUCKETS.iter().position(|end| ns <= *end).unwrap_or(BUCKETS.len());
         bump(&self.counts[bucket], count);
         bump(&self.sum_ns, ns.saturating_mul(count));
     }
 }
 
-/// What was read of histograms, of several threads together.
+/// Histograms as read, summed over threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Durations {
     pub(crate) counts: [u64; BUCKETS.len() + 1],
@@ -72,20 +73,20 @@ impl Durations {
     }
 }
 
-/// What was measured of one route.
+/// Measurements of one route.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCounts {
     pub(crate) by_class: [AtomicU64; CLASSES],
     pub(crate) took: Histogram,
 }
 
-/// What a thread has measured.
+/// Measurements of a thread.
 #[derive(Debug)]
 pub(crate) struct Measured {
-    /// By the route's number; there are few.
+    /// Indexed by the route's number; few are used.
     routes: Box<[OnceLock<Box<RouteCounts>>]>,
     pub(crate) turns: Histogram,
-    /// When the turn began that the loop is in, in nanoseconds; 0: it waits.
+    /// When the current turn of the loop began, in nanoseconds; 0: the loop waits.
     turn_began: AtomicU64,
 }
 
@@ -109,7 +110,7 @@ impl Measured {
         self.routes.iter().enumerate().filter_map(|(n, counts)| Some((Route(n as u16), &**counts.get()?)))
     }
 
-    /// For how long the loop has been in its turn.
+    /// How long the current turn has lasted.
     pub(crate) fn in_turn(&self) -> Duration {
         match self.turn_began.load(Relaxed) {
             0 => Duration::ZERO,
@@ -118,10 +119,11 @@ impl Measured {
     }
 }
 
-/// A thread's own end of it.
+/// The writing end, for the thread itself.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Responses of this turn to requests of this turn, by route: at its end it is known how long it was.
+    /// Responses of this turn to requests of this turn, by route: their duration is known when it
+    /// ends.
     at_once: Vec<(Route, u64)>,
 }
 
@@ -130,7 +132,7 @@ impl Meter {
         measured.turn_began.store(now.as_nanos(), Relaxed);
     }
 
-    /// A response to a request that was read in the turn of `began`, in the turn of `now`.
+    /// Records a response in the turn of `now` to a request that was read in the turn of `began`.
     pub(crate) fn answered(
         &mut self,
         measured: &Measured,

@@ -1,5 +1,5 @@
-//! Metrics in the text format of Prometheus (version 0.0.4). Written here: it is a page of code, and the counters stay plain numbers of
-//! their threads.
+//! Metrics in the text format of Prometheus (version 0.0.4). Written without a library: it is a
+//! page of code, and counters stay plain numbers of their threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::meter::{BUCKETS, CLASSES, Durations};
 use crate::process::Process;
 use crate::prometheus::{Page, escaped};
 
-/// What a server tells of itself, for Prometheus. Cheap to clone, for another thread or a handler.
+/// The metrics of a server, for Prometheus. Cheap to clone, for another thread or a handler.
 ///
-/// Responses by route and durations are there when the server's options have `measure`.
+/// Responses by route and durations need `measure` in the server's options.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     threads: Arc<Vec<Arc<ThreadCounts>>>,
 }
 
-/// What was measured of a route on all threads.
+/// Measurements of a route, over all threads.
 #[derive(Default)]
 struct OfRoute {
     by_class: [u64; CLASSES],
@@ -39,7 +39,7 @@ impl Metrics {
     /// The media type of [`Metrics::to_prometheus`].
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// All of them, as they are now.
+    /// All metrics at this moment.
     pub fn to_prometheus(&self) -> String {
         let mut counts = Counts::default();
         self.threads.iter().for_each(|thread| counts.add(thread));
@@ -78,7 +78,7 @@ impl Metrics {
     }
 }
 
-/// What a server tells.
+/// The families of a server.
 impl Page {
     fn durations(&mut self, name: &str, labels: &str, took: &Durations) {
         let buckets = BUCKETS.iter().copied().zip(took.counts);
@@ -166,7 +166,7 @@ impl Page {
         }
         let name = "linerate_tls_connections_total";
         self.family(name, "counter", "TLS connections by version and cipher suite.");
-        // Whatever ALPN said.
+        // Any ALPN protocol.
         let mut agreed: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for (both, n) in &tls.agreed {
             *agreed.entry((&both.version, &both.cipher)).or_default() += n;

@@ -1,4 +1,4 @@
-//! What a server has to say to the people who run it.
+//! Messages of a server to its operators.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,32 +9,32 @@ use linerate_net::{NetError, Time};
 
 use crate::Address;
 
-/// Something the operator should know. Each is said once, not for every request.
+/// Something the operator should know. Reported once, not for every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A handler held the loop: everything else on its thread waited meanwhile.
+    /// A handler held the loop, so everything else on its thread waited.
     Blocked {
         /// Method and path of the request.
         route: String,
-        /// For at least so long.
+        /// For at least this long.
         at_least: Duration,
     },
-    /// Connections can't be accepted: descriptors or memory are used up.
+    /// Connections cannot be accepted: file descriptors or memory are used up.
     AcceptFails(String),
-    /// They can again.
+    /// Connections can be accepted again.
     AcceptWorks,
-    /// The access log can't be written.
+    /// The access log cannot be written.
     AccessLogFails(String),
-    /// It can again.
+    /// The access log can be written again.
     AccessLogWorks,
-    /// It is written more slowly than lines come.
+    /// The access log is written more slowly than lines come.
     AccessLogBehind,
-    /// The interface does not give all that was hoped for: fewer threads, or a slower way.
+    /// The interface does not support everything requested: fewer threads, or a slower mode.
     Interface(String),
-    /// A client spoke TLS to an address that speaks plain HTTP, which `None` does not name.
+    /// A client spoke TLS to an address that speaks plain HTTP; `None`: the address is unknown.
     TlsToPlainPort(Option<Address>),
-    /// Packets are no longer written down: the file has its size, or the disk is full.
+    /// Packets are no longer recorded: the file has reached its size, or the disk is full.
     CaptureEnds(String),
 }
 
@@ -72,16 +72,17 @@ impl fmt::Display for Notice {
     }
 }
 
-/// How long accepting must have worked before that is said. Reason: each connection that ends lets one in, and the next fails
-/// again.
+/// How long accepting must have worked before it is reported. Reason: each connection that ends
+/// lets one in, and the next attempt fails again.
 const CALM: Duration = Duration::from_secs(2);
-/// When it has, it is looked at once more after this long. Reason: a thread that got no processor for seconds could not fail.
+/// After that time it is checked once more. Reason: a thread without a CPU for seconds could not
+/// fail.
 const AGAIN: Duration = Duration::from_millis(500);
-/// What comes again sooner than this needs twice the calm before it is said to be over, this much at most. Reason: a server at its
-/// limit for hours does not fill a log.
+/// A problem that returns sooner than this needs twice the time until its end is reported, up to
+/// this long. Reason: a server at its limit for hours must not fill a log.
 const MOST_CALM: Duration = Duration::from_secs(64);
 
-/// What several threads may lack at once, said once when it begins and once when it is over.
+/// A shortage that several threads may see at once; its begin and its end are each reported once.
 #[derive(Clone, Debug)]
 pub(crate) struct Lack {
     notices: Notices,
@@ -91,13 +92,13 @@ pub(crate) struct Lack {
 
 #[derive(Debug)]
 struct Lacking {
-    /// When it was last felt; `None`: nothing is lacking, as far as anybody was told.
+    /// When it was last seen; `None`: no shortage was reported.
     since: Option<Time>,
-    /// When nobody had felt it for long enough, for the first time.
+    /// When it had first not been seen for long enough.
     calm_at: Option<Time>,
     /// How long that is.
     calm: Duration,
-    /// When it was last said to be over.
+    /// When its end was last reported.
     over: Option<Time>,
 }
 
@@ -107,12 +108,12 @@ impl Lack {
         Lack { notices, state: Arc::new(Mutex::new(state)), is_felt: Arc::default() }
     }
 
-    /// Whether any thread can't accept, or could not a moment ago.
+    /// Whether a thread cannot accept, or recently could not.
     pub(crate) fn is_felt(&self) -> bool {
         self.is_felt.load(Relaxed)
     }
 
-    /// A thread can't accept.
+    /// A thread cannot accept.
     pub(crate) fn felt(&self, now: Time, why: NetError) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_felt.store(true, Relaxed);
@@ -125,7 +126,7 @@ impl Lack {
         self.notices.tell(&Notice::AcceptFails(why.to_string()));
     }
 
-    /// A thread can. Returns when to ask again, while the end of it has not been said.
+    /// A thread can accept. Returns when to call again, until the end has been reported.
     pub(crate) fn over(&self, now: Time) -> Option<Time> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let calm = state.since? + state.calm;
@@ -143,7 +144,7 @@ impl Lack {
     }
 }
 
-/// Clients that speak TLS where plain HTTP is spoken: said once for the whole server.
+/// Clients that speak TLS to a plain HTTP port: reported once for the whole server.
 #[derive(Clone, Debug)]
 pub(crate) struct Misdirected {
     notices: Notices,
@@ -155,7 +156,7 @@ impl Misdirected {
         Misdirected { notices, is_said: Arc::default() }
     }
 
-    /// One came to this address.
+    /// A client connected to this address.
     pub(crate) fn came(&self, at: Option<Address>) {
         if !self.is_said.swap(true, Relaxed) {
             self.notices.tell(&Notice::TlsToPlainPort(at));
@@ -163,7 +164,7 @@ impl Misdirected {
     }
 }
 
-/// Who is told.
+/// The receiver of notices.
 #[derive(Clone)]
 pub struct Notices {
     tell: Arc<dyn Fn(&Notice) + Send + Sync>,
@@ -177,7 +178,7 @@ impl fmt::Debug for Notices {
 }
 
 impl Default for Notices {
-    /// An event of `tracing` each.
+    /// Emits an event of `tracing` for each.
     fn default() -> Self {
         Notices::new(|notice| match notice {
             Notice::AcceptWorks | Notice::AccessLogWorks | Notice::Interface(_) => tracing::info!("{notice}"),
@@ -187,12 +188,12 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Tells `tell`.
+    /// Calls `tell` for each.
     pub fn new(tell: impl Fn(&Notice) + Send + Sync + 'static) -> Notices {
         Notices { tell: Arc::new(tell), collected: Arc::default() }
     }
 
-    /// Keeps them, for tests.
+    /// Collects them, for tests.
     pub fn collecting() -> Notices {
         let collected: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let list = Arc::clone(&collected);
@@ -202,7 +203,7 @@ impl Notices {
         Notices { tell: Arc::new(tell), collected }
     }
 
-    /// Those kept so far by [`Notices::collecting`].
+    /// The notices collected since [`Notices::collecting`].
     pub fn collected(&self) -> Vec<Notice> {
         self.collected.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -232,7 +233,7 @@ mod tests {
             lack.felt(at(ms), why);
         }
         assert_eq!(lack.over(at(2000)), Some(at(3900)));
-        // Nobody ran for seconds: the others get the time to fail once more, and one does.
+        // No thread ran for seconds: they get the time to fail once more, and one does.
         assert_eq!(lack.over(at(9000)), Some(at(9500)));
         lack.felt(at(9100), why);
         assert_eq!(lack.over(at(9500)), Some(at(11_100)));
@@ -247,7 +248,7 @@ mod tests {
         let notices = Notices::collecting();
         let lack = Lack::new(notices.clone());
         let why = NetError::of(NetErrorKind::DescriptorsExhausted);
-        // For an hour: felt once in 10 s, asked ten times a second.
+        // For an hour: seen once in 10 s, checked ten times a second.
         for ms in (0..3_600_000).step_by(100) {
             if ms % 10_000 == 0 {
                 lack.felt(at(ms), why);
@@ -255,7 +256,7 @@ mod tests {
             lack.over(at(ms));
         }
         assert!(notices.collected().len() <= 9, "{:?}", notices.collected());
-        // And after some quiet it is as new.
+        // After a quiet time it starts over.
         lack.over(at(3_700_000));
         assert_eq!(lack.over(at(3_701_000)), None);
         lack.felt(at(3_800_000), why);

@@ -1,10 +1,11 @@
-//! What the kernel says of this process, for the metrics: the names and meanings are those of Prometheus' own clients.
+//! What the kernel reports about this process, for metrics. Names and meanings are those of
+//! Prometheus' own clients.
 
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
-/// Figures of this process. What the kernel does not say is not there.
+/// Figures of this process. `None` where the kernel does not report one.
 #[derive(Debug, Default)]
 pub struct Process {
     /// User and system CPU time.
@@ -19,12 +20,12 @@ pub struct Process {
     pub threads: Option<u64>,
     /// Open file descriptors.
     pub open_files: Option<u64>,
-    /// Most that may be open.
+    /// Limit on open file descriptors.
     pub most_files: Option<u64>,
 }
 
 impl Process {
-    /// As they are now.
+    /// The current figures.
     pub fn now() -> Process {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let limits = text("/proc/self/limits");
@@ -32,15 +33,16 @@ impl Process {
             limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
         Process {
             open_files: open_files(),
-            // "unlimited" is no number.
+            // "unlimited" is not a number.
             most_files: most_files.and_then(|n| n.parse().ok()),
             ..Process::of(&text("/proc/self/stat"), &text("/proc/stat"))
         }
     }
 
-    /// From what `/proc/self/stat` and `/proc/stat` say.
+    /// Parses the contents of `/proc/self/stat` and `/proc/stat`.
     fn of(own: &str, all: &str) -> Process {
-        // Behind the name, which may have anything in it; the first number there is the third of proc_pid_stat(5).
+        // After the name, which may contain anything; the first number there is field 3 of
+        // proc_pid_stat(5).
         let fields: Vec<&str> =
             own.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         let number = |nth: usize| fields.get(nth - 3)?.parse::<u64>().ok();
@@ -57,7 +59,8 @@ impl Process {
     }
 }
 
-/// Open descriptors. The directory's size says it at once since Linux 6.2; before, they are counted.
+/// Number of open descriptors. Since Linux 6.2 the directory's size has it; before, they are
+/// counted.
 fn open_files() -> Option<u64> {
     let folder = fs::metadata("/proc/self/fd").ok()?;
     match folder.len() {

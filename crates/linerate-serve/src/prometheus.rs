@@ -4,12 +4,12 @@ use std::fmt::{Display, Write};
 
 use crate::process::Process;
 
-/// A label's value: what would end it is escaped.
+/// Escapes a label's value.
 pub(crate) fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A page of metrics as it grows: each family with its help and its type before its samples.
+/// A page of metrics: each family has its help and type before its samples.
 #[derive(Clone, Debug, Default)]
 pub struct Page(String);
 
@@ -19,36 +19,36 @@ impl Page {
         self.0
     }
 
-    /// The head of a family; its samples follow.
+    /// Writes the head of a family; its samples follow.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to memory does not fail, here and below.
+        // Writing to memory cannot fail, here and below.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// A sample of the family before it. `labels`: `name="value"`, with commas between several; values have neither quotation marks
-    /// nor line breaks.
+    /// Writes a sample of the current family. `labels`: `name="value"`, separated by commas; values
+    /// must not contain quotes or line breaks.
     pub fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
     }
 
-    /// A family of one sample.
+    /// Writes a family of one sample.
     pub fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    /// A counter.
+    /// Writes a counter.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.one(name, "counter", help, value);
     }
 
-    /// A gauge.
+    /// Writes a gauge.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.one(name, "gauge", help, value);
     }
 
-    /// The samples of a histogram of times. `labels`: those it has beside the bucket's end, with a comma behind. `buckets`: their ends in
-    /// nanoseconds, and how many samples each has alone.
+    /// Writes the samples of a histogram of times. `labels`: the labels besides the bucket's end,
+    /// with a trailing comma. `buckets`: their ends in nanoseconds, each with its own count.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -68,7 +68,7 @@ impl Page {
         let _ = writeln!(self.0, "{name}_sum{braced} {}\n{name}_count{braced} {count}", seconds(sum_ns));
     }
 
-    /// What the kernel says of this process, by the names of Prometheus' own clients.
+    /// Writes the kernel's figures of this process, named as in Prometheus' own clients.
     pub fn process(&mut self, process: &Process) {
         let help = "User and system CPU time of the process.";
         if let Some(seconds) = process.cpu_seconds {
@@ -92,7 +92,7 @@ impl Page {
     }
 }
 
-/// Exact: nine digits behind the point, without zeros at the end.
+/// Exact: nine decimals, without trailing zeros.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! A running server is told something else: addresses, limits, log. All threads do it, or none.
+//! Changes a running server: addresses, limits, log. Either all threads change, or none.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -11,22 +11,23 @@ use crate::server::Server;
 use crate::spawn::{Handle, ServerOptions, Thread, bind_all};
 use crate::{Address, Handler, ListeningSocket};
 
-/// How long a thread may take to obey. Reason: a handler that holds its loop must not hold whoever reloads for ever.
+/// Timeout of a thread. Reason: a handler that holds its loop must not block the reload forever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a thread is told.
+/// An order to a thread.
 pub(crate) enum Order {
-    /// Listen at these addresses as well, all or none, and say where. The Unix sockets among them are bound already.
+    /// Listen on these addresses too, all or none, and reply with them. Their Unix sockets are
+    /// bound already.
     Open(Vec<(Address, Profile)>, Vec<ListeningSocket>, Sender<io::Result<Vec<Address>>>),
-    /// Stop listening at these: they were opened a moment ago, and not everywhere.
+    /// Stop listening on these: another thread failed to open them.
     Abandon(Vec<Address>),
-    /// From now on: these options. Addresses that are not among theirs are drained.
+    /// Use these options from now on. Addresses that they do not name are drained.
     Settle(Box<ServerOptions>),
-    /// Show connections.
+    /// Report connections.
     Flows(Ask),
 }
 
-/// Where a thread gets its orders.
+/// Sends orders to a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) orders: Sender<Order>,
@@ -35,7 +36,7 @@ pub(crate) struct Post {
 
 impl Post {
     pub(crate) fn send(&self, order: Order) {
-        // A thread that has ended obeys nothing.
+        // A thread that has ended ignores it.
         let _ = self.orders.send(order);
         self.waker.wake();
     }
@@ -48,15 +49,22 @@ impl Post {
 }
 
 impl Handle {
-    /// Goes on with other options: new addresses are listened on, those that are gone are drained as [`Server::unlisten`] does
-    /// it, limits and the access log hold from the next request on, `defer_accept` from the next connection on. `threads`, `cores`, `io`,
-    /// `share_port`, `sockets`, `runtime`, `watchdog`, `notices` and `draining` stay as they were. `tls` and `tls_at` are for new
-    /// addresses, of a server that began with TLS; what others speak is changed by [`ServerTls`](crate::ServerTls) itself. An address that was asked for with port 0 and is asked for again stays the same.
+    /// Changes the options of a running server:
+    ///
+    /// - It listens on new addresses and drains removed ones as [`Server::unlisten`] does.
+    /// - Limits and the access log apply from the next request on, `defer_accept` from the next
+    ///   connection on.
+    /// - `tls` and `tls_at` apply to new addresses of a server that started with TLS.
+    ///   [`ServerTls`](crate::ServerTls) itself changes what the others speak.
+    /// - `threads`, `cores`, `io`, `share_port`, `sockets`, `runtime`, `watchdog`, `notices` and
+    ///   `draining` do not change.
+    ///
+    /// An address with port 0 that is given again stays the same.
     ///
     /// # Errors
-    /// When a new address can't be listened on; then nothing has changed.
+    /// A new address cannot be listened on. Then nothing has changed.
     pub fn reload(&mut self, options: &ServerOptions) -> io::Result<()> {
-        // Port 0 may be asked for more than once.
+        // Port 0 may occur more than once.
         let known = |(i, at): (usize, &Address)| {
             let nth = options.listen[..i].iter().filter(|a| *a == at).count();
             let mut same = self.asked.iter().zip(&self.addresses).filter(|(asked, _)| *asked == at);
@@ -86,7 +94,8 @@ impl Handle {
         Ok(())
     }
 
-    /// All threads listen at these addresses as well, or none. The ports are chosen then, and Unix sockets bound.
+    /// Makes all threads listen on these addresses too, or none. Chooses the ports and binds Unix
+    /// sockets.
     fn open(&self, mut new: Vec<(Address, Profile)>) -> io::Result<(Vec<Address>, Vec<ListeningSocket>)> {
         let mut opened: Vec<Address> = new.iter().map(|(at, _)| at.clone()).collect();
         let bound = bind_all(&opened)?;
@@ -108,7 +117,7 @@ impl Handle {
 }
 
 impl Thread {
-    /// Stops listening where it just began to.
+    /// Stops listening on addresses that were just opened.
     fn abandon<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>, addresses: &[Address]) {
         addresses.iter().for_each(|at| server.unlisten(at, Duration::ZERO));
         self.bound.retain(|socket| !addresses.contains(socket.address()));
@@ -128,7 +137,7 @@ impl Thread {
                         }
                     }
                 }
-                // Who asked may have lost patience, and says so.
+                // The requester may have timed out, and reports that itself.
                 let _ = tell.send(Ok(opened));
             }
             Order::Abandon(addresses) => self.abandon(server, &addresses),

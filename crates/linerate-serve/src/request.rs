@@ -1,4 +1,4 @@
-//! A request, as a handler gets it.
+//! A request as a handler receives it.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::Address;
 use crate::body::RequestBody;
 use crate::upgrade::{Offer, Upgrade};
 
-/// A request: its head, its body, who sent it.
+/// A request: its head, its body, and its client.
 #[derive(Debug)]
 pub struct Request {
     head: Rc<RequestHead>,
@@ -19,7 +19,7 @@ pub struct Request {
     peer: SocketAddr,
     listener: Option<Address>,
     tls: Option<Arc<TlsInfo>>,
-    /// Asks to go on with another protocol, and the connection can be handed over.
+    /// It asks for another protocol, and the connection can be handed over.
     offer: Option<Box<Offer>>,
 }
 
@@ -28,29 +28,30 @@ impl Request {
         Request { head, body, peer, listener: None, tls: None, offer: None }
     }
 
-    /// It came by this address.
+    /// Sets the address that accepted it.
     pub(crate) fn by(self, listener: Option<Address>) -> Request {
         Request { listener, ..self }
     }
 
-    /// It came over TLS.
+    /// Sets its TLS connection.
     pub(crate) fn over_tls(self, tls: Option<Arc<TlsInfo>>) -> Request {
         Request { tls, ..self }
     }
 
-    /// Its connection can be handed over.
+    /// Makes its connection available for a takeover.
     pub(crate) fn offering(self, offer: Option<Box<Offer>>) -> Request {
         Request { offer, ..self }
     }
 
-    /// Whether it asks to go on with another protocol, and the connection can be handed over.
+    /// Whether it asks for another protocol and the connection can be handed over.
     pub(crate) fn offer(&self) -> Option<&Offer> {
         self.offer.as_deref()
     }
 
-    /// The right to take the connection over: CONNECT asks for that (RFC 9110 section 9.3.6), and so does a request with
-    /// `Connection: upgrade` (section 7.8) that has no body. There is one of it; a handler that does not
-    /// [accept](Upgrade::accept) it answers as it answers other requests.
+    /// The right to take over the connection. CONNECT asks for that (RFC 9110 section 9.3.6), and
+    /// so does a request without a body that has `Connection: upgrade` (section 7.8). Only the
+    /// first call returns it. A handler that does not [accept](Upgrade::accept) it responds as to
+    /// other requests.
     pub fn upgrade(&mut self) -> Option<Upgrade> {
         Upgrade::of(&self.head, *self.offer.take()?)
     }
@@ -60,7 +61,7 @@ impl Request {
         &self.head
     }
 
-    /// The head as it is shared with the reader that found it, the body, and who sent it.
+    /// The head as shared with its reader, the body, and the client's address.
     pub(crate) fn into_parts(self) -> (Rc<RequestHead>, RequestBody, SocketAddr) {
         (self.head, self.body, self.peer)
     }
@@ -80,7 +81,7 @@ impl Request {
         self.head.query()
     }
 
-    /// The first field of that name, when it is text.
+    /// The first field of that name, if it is text.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.field_text(name)
     }
@@ -95,18 +96,20 @@ impl Request {
         self.body
     }
 
-    /// The client's address. None by a Unix socket, whose clients have none.
+    /// The client's address; `None` for a Unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         (!self.peer.ip().is_unspecified()).then_some(self.peer)
     }
 
-    /// What TLS's handshake came to, with the client's certificate if one was asked for. None: it came over plain HTTP.
+    /// The result of the TLS handshake, with the client's certificate if one was requested. `None`
+    /// for plain HTTP.
     pub fn tls(&self) -> Option<&Arc<TlsInfo>> {
         self.tls.as_ref()
     }
 
-    /// The address by which it came, as it is listened on: `0.0.0.0:80` stands for all that the machine has. None where the
-    /// server listens by other means than [`Server::listen`](crate::Server::listen).
+    /// The address that accepted it, as listened on: `0.0.0.0:80` stands for all addresses of the
+    /// machine. `None` if the server listens by other means than
+    /// [`Server::listen`](crate::Server::listen).
     pub fn listener(&self) -> Option<&Address> {
         self.listener.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Requests for tests.
+//! Builds requests for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::body::{RequestBody, Shared};
 use crate::upgrade::{self, Offer};
 use crate::{Address, Draining, Request};
 
-/// Why there is no such request.
+/// Why a request cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// A server refuses it, as it does one from a client.
+    /// A server would refuse it from a client.
     #[error("a server refuses this request with {}: {}", .0.status(), .0)]
     Refused(Fault),
-    /// A part of the head would end its line.
+    /// A part of the head contains a line end or another control character.
     #[error("there is a control character in {0:?}")]
     Control(String),
 }
 
-/// Makes a [`Request`] as a client would send it.
+/// Builds a [`Request`] as a client would send it.
 #[derive(Debug)]
 #[must_use = "it makes a request when it is built"]
 pub struct RequestBuilder {
@@ -37,8 +37,8 @@ pub struct RequestBuilder {
 }
 
 impl Request {
-    /// Begins a request for a test of a handler, from `127.0.0.1`. It is read as one from a client is: what a server would refuse
-    /// before a handler sees it can't be built.
+    /// Begins a request for a test of a handler, from `127.0.0.1`. It is parsed like one from a
+    /// client: requests that a server would refuse cannot be built.
     pub fn builder(method: &str, target: &str) -> RequestBuilder {
         RequestBuilder {
             line: format!("{method} {target} HTTP/1.1"),
@@ -54,40 +54,42 @@ impl Request {
 }
 
 impl RequestBuilder {
-    /// With one more field. `Host` is `localhost` unless it is given; `Content-Length` and `Transfer-Encoding` follow from the body.
+    /// Adds a field. `Host` is `localhost` by default; `Content-Length` and `Transfer-Encoding`
+    /// follow from the body.
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.fields.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// With this body, of known length.
+    /// Sets a body of known length.
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = vec![body.into()];
         self.is_chunked = false;
         self
     }
 
-    /// With a body that comes in these pieces, and whose length is not known before.
+    /// Sets a body that arrives in these pieces, with unknown length.
     pub fn body_in_pieces(mut self, pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         self.body = pieces.into_iter().map(Into::into).collect();
         self.is_chunked = true;
         self
     }
 
-    /// With what the client sends once its connection is a tunnel: behind the head of a CONNECT or of a request for an upgrade. What the
-    /// handler writes into the [`Tunnel`](crate::Tunnel) is then the body of its response.
+    /// Sets what the client sends once its connection is a tunnel: after the head of a CONNECT or
+    /// of an upgrade request. The bytes that the handler writes into the [`Tunnel`](crate::Tunnel)
+    /// are then the body of its response.
     pub fn tunnelled(mut self, pieces: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         self.behind = pieces.into_iter().map(Into::into).collect();
         self
     }
 
-    /// From this client.
+    /// Sets the client's address.
     pub fn peer(mut self, peer: SocketAddr) -> Self {
         self.peer = peer;
         self
     }
 
-    /// By this address of the server.
+    /// Sets the server's address.
     pub fn listener(mut self, listener: Address) -> Self {
         if listener.tcp().is_none() {
             // Clients of a Unix socket have no address.
@@ -97,16 +99,16 @@ impl RequestBuilder {
         self
     }
 
-    /// Over TLS, after this handshake.
+    /// Sends it over TLS, after this handshake.
     pub fn tls(mut self, info: TlsInfo) -> Self {
         self.tls = Some(Arc::new(info));
         self
     }
 
-    /// The request.
+    /// Builds the request.
     ///
     /// # Errors
-    /// [`BadRequest`] when a server would not take it.
+    /// [`BadRequest`] if a server would refuse it.
     pub fn build(mut self) -> Result<Request, BadRequest> {
         if !self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             self.fields.push(("host".to_owned(), b"localhost".to_vec()));
@@ -126,7 +128,7 @@ impl RequestBuilder {
         }
         head.extend_from_slice(b"\r\n\r\n");
         let read = HeadReader::new(Limits::default()).read(&head, 0).map_err(BadRequest::Refused)?;
-        // A head that ends is read whole, or refused.
+        // A head that ends is either complete or refused.
         let (head, _) = read.ok_or(BadRequest::Control(self.line))?;
         let body = if self.is_chunked {
             RequestBody::stream(&arrived(self.body), None)
@@ -146,7 +148,7 @@ fn plain(bytes: &[u8]) -> Result<&[u8], BadRequest> {
     }
 }
 
-/// A body whose pieces have all come.
+/// A body whose pieces have all arrived.
 fn arrived(pieces: Vec<Bytes>) -> Arc<Shared> {
     let shared = Arc::new(Shared::default());
     pieces.into_iter().for_each(|piece| shared.push(piece));

@@ -1,4 +1,4 @@
-//! An answer, as a handler makes it.
+//! A response as a handler makes it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +19,8 @@ use crate::limits::FIELDS_KEPT;
 use crate::tower::FromBody;
 use crate::upgrade::HandOver;
 
-/// An answer. `Date`, `Content-Length`, `Transfer-Encoding` and `Connection` are the server's business.
+/// A response. The server itself sets `Date`, `Content-Length`, `Transfer-Encoding` and
+/// `Connection`.
 #[derive(Debug)]
 pub struct Response {
     pub(crate) status: u16,
@@ -27,25 +28,25 @@ pub struct Response {
     pub(crate) fields: Fields,
     pub(crate) body: ResponseBody,
     pub(crate) close: bool,
-    /// What Content-Length says in an answer to HEAD that has no body to measure.
+    /// The Content-Length of a response to HEAD that has no body to measure.
     pub(crate) announced: Option<u64>,
-    /// The connection is handed over: what it receives from now on goes there, and the body is what it says.
+    /// The connection is handed over: this receives its bytes, and the body is what it sends.
     pub(crate) tunnel: Option<Box<HandOver>>,
-    /// What metrics count it as.
+    /// The route that metrics count it under.
     pub(crate) route: Route,
 }
 
 thread_local! {
-    /// Where an answer's fields were, for those of the next.
+    /// The buffer of the last response's fields, for the next one.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Fields in the buffer that was used last, when there is one.
+/// Empty fields, in the last buffer if there is one.
 pub(crate) fn fields() -> Fields {
     Fields::in_buffer(BUFFER.take())
 }
 
-/// These were written.
+/// Keeps the buffer of written fields.
 pub(crate) fn keep_buffer(fields: Fields) {
     let buffer = fields.into_buffer();
     if (1..=FIELDS_KEPT).contains(&buffer.capacity()) {
@@ -54,7 +55,7 @@ pub(crate) fn keep_buffer(fields: Fields) {
 }
 
 impl Response {
-    /// An answer of this status (200 to 599; anything else becomes 500) without a body.
+    /// A response with this status (200 to 599; anything else becomes 500), without a body.
     pub const fn status(status: u16) -> Response {
         Response {
             status: final_status(status),
@@ -78,12 +79,12 @@ impl Response {
         Response::status(200).with_content_type("application/json").with_body(body)
     }
 
-    /// The status it has.
+    /// The status code.
     pub fn code(&self) -> u16 {
         self.status
     }
 
-    /// The first field of that name, when it is text: those that the handler gave, without the server's own.
+    /// The first field of that name, if it is text; only fields that the handler set.
     pub fn field(&self, name: &str) -> Option<&str> {
         if name.eq_ignore_ascii_case("content-type") && self.content_type.is_some() {
             return self.content_type;
@@ -92,16 +93,16 @@ impl Response {
         std::str::from_utf8(value).ok()
     }
 
-    /// All fields that the handler gave, names and values.
+    /// All fields that the handler set, names and values.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let kind = self.content_type.map(|kind| (&b"content-type"[..], kind.as_bytes()));
         kind.into_iter().chain(self.fields.iter())
     }
 
-    /// Takes the body out, a streamed one to its end.
+    /// Takes the body, reading a streamed one to its end.
     ///
     /// # Errors
-    /// When the stream fails, or the body is larger than `limit` bytes.
+    /// The stream fails, or the body is larger than `limit` bytes.
     pub async fn collect(&mut self, limit: usize) -> Result<Bytes, Failure> {
         let too_large = || Failure::from(format!("the body is larger than {limit} bytes"));
         let mut stream = match std::mem::take(&mut self.body) {
@@ -126,7 +127,7 @@ impl Response {
         Ok(all.into())
     }
 
-    /// With this body.
+    /// Sets the body.
     #[must_use]
     pub fn with_body(mut self, body: impl Into<Bytes>) -> Response {
         self.give_up_tunnel();
@@ -134,7 +135,7 @@ impl Response {
         self
     }
 
-    /// With a body that is made while it is sent, at the pace at which the peer takes it.
+    /// Sets a body that is produced while it is sent, as fast as the client reads it.
     #[must_use]
     pub fn with_stream(mut self, stream: impl BodyStream + 'static) -> Response {
         self.give_up_tunnel();
@@ -142,9 +143,9 @@ impl Response {
         self
     }
 
-    /// With a range of a file as its body. On epoll the bytes go from the kernel's memory to the wire (sendfile); what is not in
-    /// memory is read on the pool of [`blocking`](crate::blocking()), not on the loop. A file that turns out to be shorter cuts the
-    /// connection.
+    /// Sets a range of a file as the body. On epoll the bytes go from the page cache to the wire
+    /// (sendfile). The pool of [`blocking`](crate::blocking()) reads missing pages, so the loop
+    /// does not block. If the file is too short, the connection is cut.
     #[must_use]
     pub fn with_file(mut self, file: File, range: Range<u64>) -> Response {
         self.give_up_tunnel();
@@ -152,8 +153,8 @@ impl Response {
         self
     }
 
-    /// With a body of the crate `http-body`, in the same way: what hyper's client and reqwest give, and what `StreamBody` of
-    /// `http-body-util` makes of a stream. Its trailers are sent too.
+    /// Sets a body of the crate `http-body`, in the same way: those of hyper's client and reqwest,
+    /// and `StreamBody` of `http-body-util`. Its trailers are sent too.
     #[must_use]
     pub fn with_http_body<B>(self, body: B) -> Response
     where
@@ -163,7 +164,7 @@ impl Response {
         self.with_stream(FromBody::new(body))
     }
 
-    /// With another status (200 to 599; anything else becomes 500).
+    /// Sets the status (200 to 599; anything else becomes 500).
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Response {
         let tunnels = |status| matches!(status, 200..300);
@@ -175,14 +176,14 @@ impl Response {
         self
     }
 
-    /// It gets something that no response has with which a handler takes a connection.
+    /// The handler set something that a response which takes over the connection must not have.
     fn give_up_tunnel(&mut self) {
         if self.tunnel.take().is_some() {
             self.status = 500;
         }
     }
 
-    /// With this Content-Type, whichever it had.
+    /// Sets the Content-Type, replacing an existing one.
     #[must_use]
     pub fn with_content_type(mut self, kind: &'static str) -> Response {
         self.fields.remove("content-type");
@@ -190,10 +191,10 @@ impl Response {
         self
     }
 
-    /// With one more field. A `Content-Type` takes the place of the one it had, since there can only be one.
+    /// Adds a field. A `Content-Type` replaces an existing one, because a response has only one.
     ///
     /// # Errors
-    /// [`BadField`] when name or value would break the message, or the field is the server's own.
+    /// [`BadField`] if name or value would break the message, or the server itself sets this field.
     pub fn with_field(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Response, BadField> {
         let kind = name.eq_ignore_ascii_case("content-type");
         if kind {
@@ -206,7 +207,7 @@ impl Response {
         Ok(self)
     }
 
-    /// What goes over the wire before its body.
+    /// The head to send before the body.
     pub(crate) fn head(&self, persistence: Persistence, framing: AnswerFraming) -> AnswerHead<'_> {
         AnswerHead {
             status: self.status,
@@ -217,14 +218,14 @@ impl Response {
         }
     }
 
-    /// Counted as a response of this route in the metrics.
+    /// Makes metrics count it as a response of this route.
     #[must_use]
     pub fn with_route(mut self, route: Route) -> Response {
         self.route = route;
         self
     }
 
-    /// Closes the connection behind it.
+    /// Closes the connection after it.
     #[must_use]
     pub fn closing(mut self) -> Response {
         self.close = true;
@@ -236,18 +237,18 @@ const fn final_status(status: u16) -> u16 {
     if status < 200 || status > 599 { 500 } else { status }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) enum ResponseBody {
-    /// All of it; sent with Content-Length, and without a copy where it is large.
+    /// A complete body; sent with Content-Length, and without a copy if it is large.
     Whole(Bytes),
-    /// Made while it is sent: chunked, or by length when the stream knows it.
+    /// Produced while it is sent: chunked, or with Content-Length if the stream knows it.
     Stream(Streamed),
-    /// Ranges of a file; sent with Content-Length.
+    /// Ranges of a file, sent with Content-Length.
     File(FileBody),
 }
 
 impl Default for ResponseBody {
-    /// None.
+    /// No body.
     fn default() -> Self {
         ResponseBody::Whole(Bytes::new())
     }
@@ -263,8 +264,8 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
-/// What a channel's other end sends, until it is dropped: an end that comes by a panic looks like any other.
-/// A receiver of results can say that something is missing.
+/// Everything sent into a channel, until its sender is dropped. A panic in the sending task is
+/// indistinguishable from a normal end. A receiver of results can report an error.
 impl BodyStream for Receiver<Bytes> {
     fn poll_next(
         self: Pin<&mut Self>,
@@ -274,7 +275,8 @@ impl BodyStream for Receiver<Bytes> {
     }
 }
 
-/// What a channel's other end sends, until it is dropped or an error is sent, which cuts the connection.
+/// Everything sent into a channel, until its sender is dropped, or sends an error, which cuts the
+/// connection.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> BodyStream for Receiver<Result<Bytes, E>> {
     fn poll_next(
         self: Pin<&mut Self>,
@@ -286,7 +288,8 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> BodyStream for Receiver<
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A handler's stream. Its code may panic as the handler's may, its destructor too: that ends the answer, and nobody else notices.
+/// A handler's stream. Its code and its destructor may panic as a handler may: that ends the
+/// response and affects no other.
 pub(crate) struct Streamed(Option<Pin<Box<dyn BodyStream>>>);
 
 impl Streamed {
@@ -314,7 +317,7 @@ impl Streamed {
 
 impl Drop for Streamed {
     fn drop(&mut self) {
-        // It was printed already.
+        // The panic was printed already.
         let _ = caught(|| drop(self.0.take()));
     }
 }
@@ -323,7 +326,7 @@ fn caught<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|_| "the stream panicked".into())
 }
 
-/// A body that is made while it is sent. Polled only while the peer takes what it makes.
+/// A body that is produced while it is sent. It is polled only while the client reads.
 ///
 /// The receiver of a channel is one:
 ///
@@ -345,18 +348,19 @@ fn caught<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
 /// }
 /// ```
 pub trait BodyStream {
-    /// The next piece; `None` at the end. An error cuts the connection, so that the peer can tell a part from the whole.
+    /// The next piece; `None` at the end. An error cuts the connection, so that the client notices
+    /// an incomplete body.
     fn poll_next(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>>;
 
-    /// Its length, when that is known before.
+    /// Its length, if known in advance.
     fn length(&self) -> Option<u64> {
         None
     }
 
-    /// Fields to send behind it, asked for at the end (chunked bodies only).
+    /// Trailer fields, requested at the end (chunked bodies only).
     fn trailers(self: Pin<&mut Self>) -> Option<Fields> {
         None
     }

@@ -1,4 +1,4 @@
-//! Route patterns: by what the metrics tell requests apart.
+//! Route patterns, by which metrics distinguish requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use crate::limits::ROUTE_NAMES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route(pub(crate) u16);
 
-/// All names there are, and the numbers they have.
+/// All names, and their numbers.
 #[derive(Default)]
 struct Names {
     by_number: Vec<Arc<str>>,
@@ -39,16 +39,16 @@ struct Names {
 
 static NAMES: Mutex<Option<Names>> = Mutex::new(None);
 
-/// What responses have that were given no route.
+/// The route of responses that were given none.
 const OTHER: &str = "other";
 
 thread_local! {
-    /// Those that this thread has used, which takes no lock.
+    /// The names that this thread has used, found without a lock.
     static KNOWN: RefCell<HashMap<Arc<str>, u16>> = RefCell::default();
 }
 
 impl Route {
-    /// The route of this pattern. There can be 1023 in a process; all beyond are `other`.
+    /// The route of this pattern. A process can have 1023; further ones become `other`.
     pub fn new(pattern: &str) -> Route {
         if let Some(number) = KNOWN.with_borrow(|known| known.get(pattern).copied()) {
             return Route(number);

@@ -1,4 +1,5 @@
-//! The routes that `linerate serve` and the demo answer: what load generators, suites and people ask for.
+//! The built-in routes of `linerate serve` and the demo, as load generators, test suites and people
+//! use them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,16 +16,18 @@ use crate::flows::Desk;
 use crate::response::BodyStream;
 use crate::{Request, Response, Route, sleep};
 
-/// Largest body that `/bytes/N` gives, in bytes. Reason: a terabyte asked for by mistake keeps a wire busy for hours.
+/// Largest body of `/bytes/N`, bytes. Reason: a terabyte requested by mistake keeps a wire busy for
+/// hours.
 const BYTES: u64 = 1 << 33;
-/// Bodies of `/bytes/N` up to this size share one block of memory. Reason: it is made once per server.
+/// Bodies of `/bytes/N` up to this size share one block of memory. Reason: it is made once per
+/// server.
 const BLOCK: usize = 1 << 20;
-/// Longest wait of `/delay/MS`. Reason: a handler that waits for ever is a leak.
+/// Longest wait of `/delay/MS`. Reason: a handler that waits forever is a leak.
 const DELAY: u64 = 3_600_000;
-/// Lines of `/stream/N`. Reason: as for bytes.
+/// Longest `/stream/N`, in lines. Reason: as for bytes.
 const LINES: u64 = 1 << 30;
 
-/// Where the connections of a TCP of our own are shown.
+/// The path that shows the connections of a user-space TCP.
 const FLOWS: &str = "/stats/flows";
 
 const ALLOW: &str = "GET, HEAD, POST, OPTIONS";
@@ -80,7 +83,7 @@ impl Patterns {
 }
 
 impl Routes {
-    /// `counts` is what `/stats` shows.
+    /// `counts` provides the figures of `/stats`.
     pub fn new(counts: Arc<dyn Fn() -> Counts + Send + Sync>) -> Routes {
         let block: Vec<u8> = (0..BLOCK)
             .map(|i| b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n"[i % 64])
@@ -88,17 +91,17 @@ impl Routes {
         Routes { block: Bytes::from(block), counts, flows: None, patterns: Patterns::new() }
     }
 
-    /// With connections that `/stats/flows` can show.
+    /// Adds connections for `/stats/flows`.
     pub(crate) fn with_flows(self, flows: Desk) -> Routes {
         Routes { flows: Some(flows), ..self }
     }
 
-    /// Answers.
+    /// Responds to a request.
     pub async fn answer(self, request: Request) -> Response {
         self.answer_shared(request).await
     }
 
-    /// The same where the routes are held elsewhere: nothing is counted up and down for it.
+    /// The same for shared routes, without changing a reference count.
     pub(crate) async fn answer_shared(&self, request: Request) -> Response {
         let route = self.patterns.of(request.path());
         self.respond(request).await.with_route(route)
@@ -141,7 +144,7 @@ impl Routes {
                 .with_stream(Lines { next: 0, end: n }),
             ("stats", None) => Response::json((self.counts)().to_json()),
             ("", None) if path == FLOWS => match &self.flows {
-                // Boxed: what every request carries along must not grow by it.
+                // Boxed, so that the future of every request stays small.
                 Some(desk) => Box::pin(desk.answer(request)).await,
                 None => explained(404, "TCP is the kernel's here: ss -tine shows its connections"),
             },
@@ -186,7 +189,7 @@ fn split(path: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// What was sent, or what became of it.
+/// Echoes the body, or reports what became of it.
 async fn echo(mut request: Request, upper: bool) -> Response {
     match request.body().collect(usize::MAX).await {
         Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
@@ -196,7 +199,7 @@ async fn echo(mut request: Request, upper: bool) -> Response {
     }
 }
 
-/// The head as it was understood, a field per line.
+/// The parsed head, one field per line.
 fn head_dump(request: &Request) -> Response {
     let head = request.head();
     let mut dump = format!("{} {}\n", head.method_name(), head.target()).into_bytes();
@@ -248,7 +251,7 @@ impl BodyStream for Lines {
     }
 }
 
-/// A block, again and again.
+/// Repeats a block.
 struct Repeat {
     block: Bytes,
     left: u64,

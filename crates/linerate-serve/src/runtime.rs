@@ -1,31 +1,34 @@
-//! tokio, for handlers that use its timers, channels, sockets and the crates built on them.
+//! tokio, for handlers that use its timers, channels, sockets and crates built on them.
 //!
-//! The loops don't run inside tokio. A tokio runtime stands beside them, with threads of its own, and each serving thread is in its
-//! context: what a handler asks of tokio is registered there, and when it is ready it wakes the handler, as anything else does. A
-//! handler that needs nothing of tokio pays nothing for it: its threads sleep.
+//! The loops do not run inside tokio. A tokio runtime with threads of its own runs beside them, and
+//! each serving thread is in its context. So tokio registers a handler's timers and sockets there,
+//! and wakes the handler as anything else does. A handler that uses nothing of tokio pays nothing:
+//! the runtime's threads sleep.
 //!
-//! A server with one loop has a runtime with one thread, which costs handlers that wait least: with 1000 of them in tokio's sleep
-//! 0.84 x hyper's CPU per request at its rate (`cargo xtask bench serve --only wait10`). Several loops have as many workers, so that a
-//! task which computes does not keep every other task waiting.
+//! A server with one loop has a runtime with one thread, which is the cheapest for handlers that
+//! wait. With 1000 of them in tokio's sleep it uses 0.84 x hyper's CPU per request at its rate
+//! (`cargo xtask bench serve --only wait10`). Several loops have as many workers, so that a
+//! computing task does not block all others.
 
 use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// Where what handlers ask of tokio runs: timers, sockets, `tokio::spawn`.
+/// The runtime for handlers' timers, sockets and `tokio::spawn`.
 ///
-/// Tasks that still run on a runtime of the server's own are dropped once it has stopped.
+/// If the server owns the runtime, tasks still running are dropped once the server has stopped.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum TokioRuntime {
-    /// A runtime of the server's own, with as many workers as the server has loops.
+    /// A runtime owned by the server, with as many workers as loops.
     #[default]
     PerLoop,
-    /// A runtime of the server's own with so many workers; 0 counts as 1. A task that computes keeps its worker from everything
-    /// else.
+    /// A runtime owned by the server, with this many workers; 0 counts as 1. A computing task
+    /// blocks its worker for everything else.
     Workers(usize),
-    /// The caller's. It must be driven: one of `new_current_thread` runs only inside its `block_on`.
+    /// The caller's. It must be driven: a `new_current_thread` runtime runs only inside its
+    /// `block_on`.
     Handle(Handle),
 }
 
@@ -38,7 +41,7 @@ pub(crate) struct Beside {
 
 #[derive(Debug)]
 enum Kept {
-    /// It is the caller's.
+    /// It belongs to the caller.
     No,
     /// It has workers, or a thread drives it until this is dropped.
     Workers(Option<Runtime>),
@@ -46,10 +49,10 @@ enum Kept {
 }
 
 impl Beside {
-    /// The runtime of a server with so many loops.
+    /// Starts the runtime of a server with this many loops.
     ///
     /// # Errors
-    /// When its threads or its descriptors can't be had.
+    /// Its threads or descriptors cannot be created.
     pub(crate) fn start(wanted: &TokioRuntime, loops: usize) -> io::Result<Beside> {
         let workers = match wanted {
             TokioRuntime::Handle(handle) => return Ok(Beside { handle: handle.clone(), kept: Kept::No }),
@@ -66,7 +69,7 @@ impl Beside {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
         std::thread::Builder::new().name("tokio".to_owned()).spawn(move || {
-            // It is over when nobody holds the other end.
+            // It ends when the other end of the channel is dropped.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
@@ -80,7 +83,7 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Without waiting for its tasks: the code that drops the server may be one of them.
+        // Does not wait for its tasks: one of them may be dropping the server.
         if let Kept::Workers(runtime) = &mut self.kept
             && let Some(runtime) = runtime.take()
         {

@@ -1,4 +1,4 @@
-//! TLS between the transport and the loop: which listener speaks what.
+//! TLS between the transport and the loop: which listener uses which configuration.
 
 use std::io;
 
@@ -8,14 +8,15 @@ use linerate_tls::{PLAIN, ServerProfiles, ServerTls, TlsLayer};
 use crate::spawn::ServerOptions;
 
 impl ServerOptions {
-    /// What connections to the address at this place of `listen` speak.
+    /// The TLS of the address at this index of `listen`.
     pub(crate) fn tls_of(&self, index: usize) -> Option<&ServerTls> {
         let own = self.tls_at.iter().find(|(at, _)| *at == index);
         own.map_or(self.tls.as_ref(), |(_, own)| own.as_ref())
     }
 }
 
-/// What the listeners of a server speak. A server that began with plain HTTP alone has no layer for more.
+/// The profiles of a server's listeners. A server that started with plain HTTP only has no TLS
+/// layer, and cannot add one.
 #[derive(Clone, Debug)]
 pub(crate) struct Spoken(Option<ServerProfiles>);
 
@@ -39,7 +40,7 @@ impl Spoken {
         }
     }
 
-    /// For one thread.
+    /// The layer of one thread.
     pub(crate) fn layer(&self) -> Option<TlsLayer> {
         self.0.clone().map(TlsLayer::of_server)
     }

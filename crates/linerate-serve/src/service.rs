@@ -1,4 +1,4 @@
-//! What a service manager is told (sd_notify(3)), as far as it asked for it.
+//! Notifications to a service manager (sd_notify(3)), if it asked for them.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -8,25 +8,26 @@ use std::time::Duration;
 
 use linerate_net::machine;
 
-/// How long the service manager may take to hear it. Reason: one that stands still must not hold the server.
+/// Timeout of the notification. Reason: a hanging service manager must not block the server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A state that a service manager waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceState {
-    /// It has started, or has read its configuration again.
+    /// It has started, or has reloaded its configuration.
     Ready,
-    /// It reads its configuration again.
+    /// It is reloading its configuration.
     Reloading,
-    /// It ends.
+    /// It is stopping.
     Stopping,
 }
 
 impl ServiceState {
-    /// Tells the service manager that `NOTIFY_SOCKET` names; whether there is one (systemd: `Type=notify` or `notify-reload`).
+    /// Notifies the service manager that `NOTIFY_SOCKET` names; returns whether there is one
+    /// (systemd: `Type=notify` or `notify-reload`).
     ///
     /// # Errors
-    /// When it cannot be reached.
+    /// It cannot be reached.
     pub fn notify(self) -> io::Result<bool> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(false);
@@ -45,7 +46,7 @@ impl ServiceState {
         match self {
             ServiceState::Ready => "READY=1\n".to_owned(),
             ServiceState::Stopping => "STOPPING=1\n".to_owned(),
-            // The time tells a reload that was asked for from the one before.
+            // The time distinguishes this reload from the previous one.
             ServiceState::Reloading => {
                 let micros = machine::monotonic_now().as_nanos() / 1000;
                 format!("RELOADING=1\nMONOTONIC_USEC={micros}\n")

@@ -1,4 +1,4 @@
-//! What `linerate serve` answers: files where there are some, the built-in routes else.
+//! What `linerate serve` serves: files if configured, otherwise the built-in routes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,29 +17,29 @@ use crate::table::{OwnTable, RouteTable, What};
 use crate::users::{Known, Users};
 use crate::{Address, Request, Response, Route};
 
-/// What a site consists of.
+/// The content of a site.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// The directory whose files come first.
+    /// The directory whose files have precedence.
     pub root: Option<FileRoot>,
-    /// Whether the built-in routes are answered as well.
+    /// Whether the built-in routes are served too.
     pub routes: bool,
-    /// Routes by prefix, which come before both.
+    /// Routes by prefix, which precede both.
     pub table: RouteTable,
-    /// Fields of every response. Those of a route come on top.
+    /// Fields of every response. A route adds its own.
     pub fields: ExtraFields,
     /// Files of the directory that are the body of responses with these statuses.
     pub error_pages: Vec<(u16, String)>,
-    /// Who may ask anything of it. A route may have others.
+    /// The users that have access. A route may have others.
     pub users: Option<Users>,
-    /// Requests by plain HTTP are redirected to the same URL with `https` and this port.
+    /// Redirects plain HTTP requests to the same URL with `https` and this port.
     pub redirect_to_https: Option<u16>,
-    /// What responses over HTTPS say of that (`Strict-Transport-Security`).
+    /// The `Strict-Transport-Security` of responses over HTTPS.
     pub hsts: Option<Hsts>,
 }
 
 impl Default for Content {
-    /// The built-in routes alone.
+    /// Only the built-in routes.
     fn default() -> Self {
         Content {
             root: None,
@@ -54,25 +54,25 @@ impl Default for Content {
     }
 }
 
-/// Content by the address that a request came by, and by the host it asks for.
+/// Content by listening address and by requested host.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    /// Of all addresses that have none of their own.
+    /// For all addresses without content of their own.
     pub usual: Content,
-    /// Of these: each is a listener's whole address, as [`Request::listener`] says it.
+    /// For these addresses: each is a listener's full address, as [`Request::listener`] returns it.
     pub places: Vec<(Address, Content)>,
-    /// Of host names. Requests for other hosts get what is at the address.
+    /// For host names. Requests for other hosts get the content of their address.
     pub hosts: Vec<Host>,
 }
 
-/// A site by the host name that requests ask for.
+/// A site by the host name of a request.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// An address of [`Contents::places`], or `None` for all that are not among them.
+    /// An address in [`Contents::places`], or `None` for all others.
     pub at: Option<Address>,
-    /// A name as it is comes before one with a wildcard, and of these the longest.
+    /// An exact name precedes one with a wildcard; of those, the longest wins.
     pub names: Vec<HostName>,
-    /// What is answered.
+    /// The site's content.
     pub content: Content,
 }
 
@@ -82,7 +82,7 @@ impl From<Content> for Contents {
     }
 }
 
-/// The content that all threads of a site answer with; it can be replaced while they run.
+/// The content that all threads of a site share; it can be replaced while they run.
 #[derive(Clone, Debug, Default)]
 pub struct SharedContent(Arc<Shared>);
 
@@ -93,12 +93,12 @@ struct Shared {
 }
 
 impl SharedContent {
-    /// This content, until it is replaced.
+    /// Begins with this content.
     pub fn new(content: impl Into<Contents>) -> SharedContent {
         SharedContent(Arc::new(Shared { contents: Mutex::new(content.into()), version: AtomicU64::new(0) }))
     }
 
-    /// Requests from now on are answered with this.
+    /// Uses this content for requests from now on.
     pub fn replace(&self, content: impl Into<Contents>) {
         *self.0.contents.lock().unwrap_or_else(PoisonError::into_inner) = content.into();
         self.0.version.fetch_add(1, Ordering::Release);
@@ -108,13 +108,14 @@ impl SharedContent {
         self.0.version.load(Ordering::Acquire)
     }
 
-    /// What it is now.
+    /// The current content.
     pub fn get(&self) -> Contents {
         self.0.contents.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Files and built-in routes together; can be sent to the threads that will each make a [`Site`] of it.
+/// Files and built-in routes together. It can be sent to the threads, which each make a [`Site`] of
+/// it.
 #[derive(Clone)]
 pub struct SitePlan {
     routes: Routes,
@@ -122,12 +123,12 @@ pub struct SitePlan {
 }
 
 impl SitePlan {
-    /// `content`: where the files are.
+    /// `content` includes the files.
     pub fn new(routes: Routes, content: SharedContent) -> SitePlan {
         SitePlan { routes, content }
     }
 
-    /// For one thread.
+    /// The site of one thread.
     pub fn site(&self) -> Site {
         let version = self.content.version();
         let pages = Pages::new(&self.content.get());
@@ -137,7 +138,7 @@ impl SitePlan {
     }
 }
 
-/// One thread's.
+/// The state of one thread.
 #[derive(Clone)]
 pub struct Site(Rc<Own>);
 
@@ -145,7 +146,7 @@ struct Own {
     plan: SitePlan,
     version: Cell<u64>,
     pages: RefCell<Pages>,
-    /// What metrics count files of the directory as.
+    /// The route that metrics count the directory's files under.
     files_route: Route,
     known: Known,
 }
@@ -166,7 +167,7 @@ impl Pages {
         Pages { usual: page(&contents.usual), places: places.collect(), hosts: hosts.collect() }
     }
 
-    /// What this request is answered with.
+    /// The page for this request.
     fn of(&self, request: &Request) -> &Rc<Page> {
         let listener = request.listener();
         let place = self.places.iter().find(|(at, _)| Some(at) == listener);
@@ -183,7 +184,7 @@ impl Pages {
     }
 }
 
-/// One thread's view of a content.
+/// One thread's view of one content.
 struct Page {
     files: Option<Files>,
     routes: bool,
@@ -211,7 +212,7 @@ impl Page {
 }
 
 impl Site {
-    /// What this request is answered with, as it is now.
+    /// The current page for this request.
     fn page(&self, request: &Request) -> Rc<Page> {
         let (own, shared) = (&self.0, &self.0.plan.content);
         let version = shared.version();
@@ -222,7 +223,7 @@ impl Site {
         Rc::clone(own.pages.borrow().of(request))
     }
 
-    /// Answers.
+    /// Responds to a request.
     pub async fn answer(self, request: Request) -> Response {
         let page = self.page(&request);
         let is_plain = request.tls().is_none();
@@ -235,7 +236,7 @@ impl Site {
         let route = routed.as_ref().map(|routed| routed.route);
         let users = routed.as_ref().and_then(|routed| routed.users.as_ref()).or(page.users.as_ref());
         let refused = match users {
-            // Boxed: what every request carries along must not grow by it.
+            // Boxed, so that the future of every request stays small.
             Some(users) => Box::pin(users.refuse(&self.0.known, &request)).await,
             None => None,
         };
@@ -267,21 +268,21 @@ impl Site {
         response
     }
 
-    /// What no route of the table is for.
+    /// Handles a request that matches no route of the table.
     async fn unrouted(&self, page: &Page, request: Request) -> Response {
         let reads = matches!(request.method(), Method::Get | Method::Head);
         let routes = &self.0.plan.routes;
         if page.files.is_none() && !page.routes {
             return explained(404, "nothing is here");
         }
-        // What is sent to a file is told that files are only read.
+        // Another method on a file's path gets a response that files are read-only.
         let known = Routes::knows(request.path());
         let files = match &page.files {
             Some(files) if reads || !page.routes => files,
             Some(files) if request.path() != "/" && !known && files.has(&request).await => files,
             _ => return routes.answer_shared(request).await,
         };
-        // A file's name may be a route's too: the file is what was put there.
+        // A file may have the name of a route: the file has precedence, because it was put there.
         if page.routes && request.path() != "/" && known && !files.has(&request).await {
             return routes.answer_shared(request).await;
         }

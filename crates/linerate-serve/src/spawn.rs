@@ -1,4 +1,4 @@
-//! Servers on threads of their own.
+//! Runs servers on threads of their own.
 
 use std::future::Future;
 use std::io;
@@ -39,17 +39,17 @@ use crate::site::{SharedContent, SitePlan};
 use crate::watch::Watchdog;
 use crate::{Address, Draining, Handler, ListeningSocket};
 
-/// What moves the bytes.
+/// The I/O of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Io {
-    /// epoll, which every kernel has and which memory per idle connection favours.
+    /// epoll, which every kernel has and which uses less memory per idle connection.
     #[default]
     Auto,
     /// epoll.
     Epoll,
     /// `io_uring`.
     Uring,
-    /// TCP in user space over AF_XDP, on the options' `interface`.
+    /// User-space TCP over AF_XDP, on the options' `interface`.
     Xdp,
 }
 
@@ -67,64 +67,68 @@ impl std::str::FromStr for Io {
     }
 }
 
-/// How long TCP_DEFER_ACCEPT waits for first bytes. Reason: beyond it the connection is accepted, and has its time for a head.
+/// How long TCP_DEFER_ACCEPT waits for the first bytes. Reason: afterwards the connection is
+/// accepted, and its timeout for a head begins.
 const DEFER: Duration = Duration::from_secs(3);
 
-/// What a server is told.
+/// The options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where to listen; port 0 picks one. A Unix socket's file is removed when the server stops.
+    /// The addresses to listen on; port 0 picks one. A Unix socket's file is removed when the
+    /// server stops.
     pub listen: Vec<Address>,
-    /// Sockets that listen already, beside those of `listen`.
+    /// Existing listening sockets, in addition to `listen`.
     pub sockets: Vec<ListeningSocket>,
-    /// Speak TLS on all of them (HTTPS); `None`: plain HTTP.
+    /// TLS on all of them (HTTPS); `None`: plain HTTP.
     pub tls: Option<ServerTls>,
-    /// What single addresses speak instead, by their place in `listen`, or behind it in `sockets`; `None`: plain HTTP.
+    /// Exceptions from `tls`, by index in `listen`, continued in `sockets`; `None`: plain HTTP.
     pub tls_at: Vec<(usize, Option<ServerTls>)>,
     /// Threads, each with its own loop, listeners and connections; 0 counts as 1.
     pub threads: usize,
     /// CPUs to pin the threads to, in turn; none: not pinned.
     pub cores: Vec<usize>,
-    /// What moves the bytes.
+    /// The I/O to use.
     pub io: Io,
-    /// The interface of [`Io::Xdp`]: packets to the addresses listened on are taken from it. Those that come by another way
-    /// (from this machine itself, for one) are not seen.
+    /// The interface of [`Io::Xdp`]: it takes packets to the listening addresses from there.
+    /// Packets by other ways (for instance from this machine itself) are not seen.
     pub interface: Option<String>,
-    /// With [`Io::Xdp`]: the interface's queues are polled by the threads that work, for so long at a time.
+    /// For [`Io::Xdp`]: the working threads poll the interface's queues, for this long at a time.
     pub busy_poll: Option<Duration>,
-    /// With [`Io::Xdp`]: every packet is written into this file, as pcap, up to a gibibyte.
+    /// For [`Io::Xdp`]: records every packet in this pcap file, up to 1 GiB.
     pub pcap_out: Option<PathBuf>,
-    /// With [`Io::Xdp`]: what goes wrong with packets on purpose.
+    /// For [`Io::Xdp`]: faults to inject.
     pub fault: Option<FaultOptions>,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
-    /// Accept a connection only when its first bytes are there (TCP_DEFER_ACCEPT): cheaper for short connections.
+    /// Accept a connection only once its first bytes have arrived (TCP_DEFER_ACCEPT): cheaper for
+    /// short connections.
     pub defer_accept: bool,
-    /// Other processes may listen at the same addresses (SO_REUSEPORT), when they say so as well and run as the same user: the kernel
-    /// spreads new connections over all of them by a hash of their addresses. Without it that is an error.
+    /// Other processes may listen on the same addresses (SO_REUSEPORT), if they set this too and
+    /// run as the same user. The kernel distributes new connections over all of them by a hash of
+    /// the addresses. Without it that is an error.
     pub share_port: bool,
-    /// What is granted to connections.
+    /// Limits of connections.
     pub limits: Limits,
-    /// What is granted to each client, and which proxies may speak for others.
+    /// Limits of each client, and the proxies that may name clients.
     pub clients: ClientRules,
-    /// The addresses are bound, and no connection is accepted before [`Handle::accept`]: what needs privileges is done, and they can be
-    /// dropped before the first request.
+    /// Binds the addresses, but accepts no connection before [`Handle::accept`]. The privileged
+    /// work is then done, and privileges can be dropped before the first request.
     pub held: bool,
-    /// A line per answer.
+    /// Writes a log line per response.
     pub access_log: Option<AccessLog>,
-    /// Whether responses are counted and timed by route, and turns of the loops timed, for [`Handle::metrics`]. It costs a clock's
-    /// reading for each turn.
+    /// Whether to count and time responses by route, and time turns of the loops, for
+    /// [`Handle::metrics`]. Costs one reading of the clock per turn.
     pub measure: bool,
-    /// Whether handlers that hold their loop are noticed and named.
+    /// Whether to detect and name handlers that hold their loop.
     pub watchdog: bool,
-    /// Who is told of what the operator should know.
+    /// The receiver of messages for the operator.
     pub notices: Notices,
-    /// How long a stopped server waits for answers on their way.
+    /// How long a stopped server waits for responses in flight.
     pub drain: Duration,
-    /// Where what handlers ask of tokio runs.
+    /// The tokio runtime for handlers.
     pub runtime: TokioRuntime,
-    /// Is told when the server is stopped: what goes on without an end should end then. Servers whose options are clones of the same
-    /// share it, unless they are given their own.
+    /// Signals that the server stops: endless responses should end then. Servers with clones of
+    /// these options share it unless they are given their own.
     pub draining: Draining,
 }
 
@@ -160,7 +164,7 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// For how long the kernel keeps connections that have sent nothing.
+    /// How long the kernel keeps connections that have sent nothing.
     pub(crate) fn deferred(&self) -> Option<Duration> {
         self.defer_accept.then_some(DEFER)
     }
@@ -169,24 +173,24 @@ impl ServerOptions {
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Handle {
-    /// Of `listen`, as far as it still is one; then those of `sockets`.
+    /// The current addresses of `listen`, then those of `sockets`.
     pub(crate) addresses: Vec<Address>,
     counts: Arc<Vec<Arc<ThreadCounts>>>,
     stop: Arc<AtomicBool>,
     gate: Arc<Gate>,
     threads: Vec<Running>,
-    /// Ends when the last thread has.
+    /// Ends with the last thread.
     ending: Mutex<Option<mpsc::Receiver<()>>>,
-    /// How long it waits for them at its end.
+    /// How long stopping waits for the threads.
     pub(crate) drain: Duration,
-    /// What each address was asked as: port 0 stands for the one that was chosen.
+    /// The address as requested for each address: port 0 means a chosen port.
     pub(crate) asked: Vec<Address>,
     /// The Unix sockets among them.
     pub(crate) bound: Vec<ListeningSocket>,
-    /// What the caller supplied.
+    /// The sockets from the caller.
     pub(crate) sockets: Vec<ListeningSocket>,
     pub(crate) spoken: Spoken,
-    /// TCP is not the kernel's.
+    /// It uses a user-space TCP.
     own_tcp: bool,
     _tokio: Beside,
 }
@@ -199,7 +203,7 @@ struct Running {
 }
 
 impl Handle {
-    /// The first TCP address it listens on; `0.0.0.0:0` when there is none.
+    /// The first TCP address it listens on; `0.0.0.0:0` if there is none.
     pub fn addr(&self) -> SocketAddr {
         let first = self.addresses.iter().find_map(Address::tcp);
         first.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
@@ -210,23 +214,23 @@ impl Handle {
         &self.addresses
     }
 
-    /// What it has done so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         sum(&self.counts)
     }
 
-    /// What gives the counts, for another thread or a handler.
+    /// A function that returns the counts, for another thread or a handler.
     pub fn counter(&self) -> impl Fn() -> Counts + Clone + Send + Sync + use<> {
         let counts = Arc::clone(&self.counts);
         move || sum(&counts)
     }
 
-    /// What gives its metrics, for another thread or a handler.
+    /// Its metrics, for another thread or a handler.
     pub fn metrics(&self) -> Metrics {
         Metrics::new(Arc::clone(&self.counts))
     }
 
-    /// What shows its loops and connections while it runs, for an address beside its own.
+    /// Its loops and connections while it runs, for an address of their own.
     pub fn live_stats(&self) -> LiveStats {
         let flows = self.own_tcp.then(Desk::default);
         if let Some(desk) = &flows {
@@ -235,24 +239,25 @@ impl Handle {
         LiveStats { metrics: self.metrics(), listening: self.addresses.clone(), flows }
     }
 
-    /// Stops: no request that was received is lost, connections are told to close. Waits until all is done, at most for the
-    /// options' `drain`, and returns the final counts. A thread that a handler holds beyond that is left behind.
+    /// Stops the server: no received request is lost, and responses close their connections. Waits
+    /// until that is done, at most for the options' `drain`, and returns the final counts. A thread
+    /// that a handler holds beyond that is abandoned.
     pub fn stop(mut self) -> Counts {
         self.shut_down();
         sum(&self.counts)
     }
 
-    /// Waits for `shutdown`, and stops then, as [`Handle::stop`] does, without blocking the thread that polls it. It needs no
-    /// runtime of its own; a future that is dropped before its end stops the server at once.
+    /// Waits for `shutdown`, then stops as [`Handle::stop`] does, without blocking the polling
+    /// thread. It needs no runtime. Dropping the future early stops the server at once.
     pub async fn stop_when(self, shutdown: impl Future<Output = ()>) -> Counts {
         shutdown.await;
         let (tell, told) = oneshot::channel();
         let counts = Arc::clone(&self.counts);
         let stopping = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-            // The waiting side may have gone.
+            // The receiver may be gone.
             let _ = tell.send(self.stop());
         });
-        // Without a thread to wait on, dropping the handle has stopped it here.
+        // If no thread could be started, dropping the handle has stopped it here.
         if stopping.is_ok()
             && let Ok(counts) = told.await
         {
@@ -261,18 +266,19 @@ impl Handle {
         sum(&counts)
     }
 
-    /// Whether all its threads have ended by themselves, which they only do when the transport fails.
+    /// Whether all its threads have ended by themselves, which only happens if the transport fails.
     pub fn is_dead(&self) -> bool {
         self.threads.iter().all(|running| running.thread.is_finished())
     }
 
-    /// Does this when all its threads have ended by themselves (once: the first call has it). It is not done when the server is stopped.
+    /// Runs `act` when all its threads have ended by themselves (only the first call counts).
+    /// Stopping the server does not run it.
     pub fn when_dead(&mut self, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Some(ending) = ending else { return Ok(()) };
         let stop = Arc::clone(&self.stop);
         let wait = move || {
-            // Nobody sends: it fails when the last of them has gone.
+            // Nothing is ever sent: it fails when the last thread has ended.
             let _ = ending.recv();
             if !stop.load(Ordering::SeqCst) {
                 act();
@@ -285,12 +291,12 @@ impl Handle {
         self.threads.iter().map(|running| &running.post)
     }
 
-    /// Accepts connections from now on, where [`ServerOptions::held`] was asked for.
+    /// Starts to accept connections, if [`ServerOptions::held`] was set.
     pub fn accept(&self) {
         self.gate.open();
     }
 
-    /// All its threads listen.
+    /// All its threads listen now.
     fn begin(&mut self, desk: &Desk, ending: mpsc::Receiver<()>, held: bool) {
         self.addresses.extend(self.sockets.iter().map(|socket| socket.address().clone()));
         desk.open(self.posts());
@@ -301,7 +307,8 @@ impl Handle {
     }
 
     fn shut_down(&mut self) {
-        // From now on clients of a Unix socket find that nobody is there; those that have connected are accepted.
+        // From now on clients cannot connect to a Unix socket; those that have connected are
+        // accepted.
         self.bound.iter().for_each(ListeningSocket::remove_file);
         self.stop.store(true, Ordering::SeqCst);
         self.gate.open();
@@ -310,12 +317,12 @@ impl Handle {
         }
         let until = Instant::now() + self.drain + limits::DRAIN_GRACE;
         for running in self.threads.drain(..) {
-            // Nothing can wait for a thread with a limit; its end is seen soon enough.
+            // A join has no timeout; polling sees its end soon enough.
             while !running.thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if running.thread.is_finished() {
-                // It can only have panicked, which was printed already.
+                // It can only fail by a panic, which was printed already.
                 let _ = running.thread.join();
             }
         }
@@ -339,7 +346,7 @@ fn sum(counts: &[Arc<ThreadCounts>]) -> Counts {
 /// Starts a server with the built-in routes ([`Routes`]).
 ///
 /// # Errors
-/// When an address can't be listened on, or the kernel lacks a facility.
+/// An address cannot be listened on, or the kernel lacks a feature.
 pub fn spawn(options: ServerOptions) -> io::Result<Handle> {
     spawn_site(options, SharedContent::default())
 }
@@ -444,13 +451,13 @@ where
     Ok(handle)
 }
 
-/// Sums what the threads have counted, each time it is called.
+/// Sums the threads' counts at each call.
 fn summing(counts: &Arc<Vec<Arc<ThreadCounts>>>) -> CountsFn {
     let counts = Arc::clone(counts);
     Arc::new(move || sum(&counts))
 }
 
-/// What the kernel alone can give is refused elsewhere.
+/// Refuses options that only the kernel's TCP supports.
 fn kernels_alone(options: &ServerOptions) -> io::Result<()> {
     let sockets = !options.sockets.is_empty() || options.listen.iter().any(|at| at.tcp().is_none());
     if options.io == Io::Xdp && sockets {
@@ -460,7 +467,7 @@ fn kernels_alone(options: &ServerOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Binds the Unix sockets among these addresses: once for all threads. The error names the address.
+/// Binds the Unix sockets among these addresses, once for all threads. The error names the address.
 pub(crate) fn bind_all(addresses: &[Address]) -> io::Result<Vec<ListeningSocket>> {
     let unix =
         addresses.iter().filter_map(|at| if let Address::Unix(path) = at { Some((at, path)) } else { None });
@@ -481,14 +488,14 @@ pub(crate) struct Thread {
     lack: Lack,
     misdirected: Misdirected,
     inbox: mpsc::Receiver<Order>,
-    /// Who waits to be shown connections.
+    /// Pending requests for connections.
     pub(crate) scans: Scans,
     link: Option<Xdp>,
     over: Middlewares,
     /// Unix sockets, bound for all threads.
     pub(crate) bound: Vec<ListeningSocket>,
     spoken: Spoken,
-    /// Gone with the thread.
+    /// Dropped with the thread.
     _alive: mpsc::Sender<()>,
 }
 
@@ -499,7 +506,7 @@ enum Moving {
     Watched(Box<Stack<Pcap<Fault<Xdp>>>>),
 }
 
-/// What goes over each link.
+/// The stages on top of each link.
 fn middlewares(options: &ServerOptions) -> io::Result<Middlewares> {
     let asked = options.pcap_out.is_some() || options.fault.is_some();
     if asked && options.io != Io::Xdp {
@@ -514,7 +521,7 @@ fn middlewares(options: &ServerOptions) -> io::Result<Middlewares> {
     Ok(Middlewares { fault: options.fault, pcap: options.pcap_out.as_ref().map(create).transpose()? })
 }
 
-/// For [`Io::Xdp`]: a link for each thread. There may be fewer threads then, and ports are chosen.
+/// For [`Io::Xdp`]: opens a link for each thread. It may reduce the threads, and chooses ports.
 fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
     if options.io != Io::Xdp {
         return Ok(Vec::new());
@@ -537,7 +544,7 @@ fn take_interface(options: &mut ServerOptions) -> io::Result<Vec<Xdp>> {
     Ok(opened.links)
 }
 
-/// What a later server says of itself goes on where this one ends.
+/// Sequence numbers of a later server continue where this one ends.
 fn of_this_machine() -> StackOptions {
     StackOptions { host: HostSecret::of_this_machine(), ..StackOptions::default() }
 }
@@ -572,13 +579,13 @@ impl Thread {
             Ok(Moving::Xdp(stack)) => self.serve_over(*stack, make(), tell),
             Ok(Moving::Watched(stack)) => self.serve_over(*stack, make(), tell),
             Err(error) => {
-                // Nobody listens any more only when the caller is gone.
+                // Sending fails only if the caller is gone.
                 let _ = tell.send(Err(error));
             }
         }
     }
 
-    /// With TLS over the transport, if there is some.
+    /// Serves with TLS over the transport, if any is configured.
     fn serve_over<T: Transport, H: Handler>(self, wire: T, handler: H, tell: &mpsc::Sender<Told>) {
         let Some(layer) = self.spoken.layer() else { return self.serve(wire, handler, tell) };
         self.counts.set_tls(layer.counts());
@@ -587,7 +594,7 @@ impl Thread {
 
     fn serve<T: Transport, H: Handler>(mut self, transport: T, handler: H, tell: &mpsc::Sender<Told>) {
         if let Some(&core) = self.options.cores.get(self.index % self.options.cores.len().max(1)) {
-            // Unpinned it is slower, not wrong.
+            // Without pinning it is slower, not wrong.
             let _ = machine::pin_to_core(core);
         }
         self.counts.thread.store(machine::thread_id().unwrap_or(0), Ordering::Relaxed);
@@ -625,7 +632,7 @@ impl Thread {
         Ok(addresses)
     }
 
-    /// Listens at one more address; the error names it.
+    /// Listens on one more address; the error names it.
     pub(crate) fn listen<T: Transport, H: Handler>(
         &self,
         server: &mut Server<T, H>,
@@ -654,7 +661,8 @@ impl Thread {
         // With xdp the port is reserved already.
         let alone = listen.reuse_port && !self.options.share_port;
         if self.index == 0 && alone && at.port() != 0 && self.options.io != Io::Xdp {
-            // Another server of the same user, with threads as well, would share the port with us unnoticed.
+            // Another multi-threaded server of the same user would share the port with us
+            // unnoticed.
             drop(std::net::TcpListener::bind(at).map_err(named)?);
         }
         server.listen(at, &listen).map(Address::Tcp).map_err(|e| match e.errno {
@@ -663,7 +671,7 @@ impl Thread {
         })
     }
 
-    /// A TCP of our own is asked for its counts now and then, also when nothing happens.
+    /// When to wake for the counters of a user-space TCP, even if nothing happens.
     fn until(&self) -> Option<Time> {
         if !self.scans.is_empty() {
             return Some(Time::ZERO);
@@ -685,7 +693,7 @@ impl Thread {
         }
     }
 
-    /// Orders, if there are some. Whoever is about to end only shows what it waits for.
+    /// Handles pending orders. A server that is about to end only reports connections.
     fn hear<T: Transport, H: Handler>(&mut self, server: &mut Server<T, H>, ending: bool) {
         if server.take_woken() {
             while let Ok(order) = self.inbox.try_recv() {
@@ -708,7 +716,7 @@ impl Thread {
             }
             self.hear(server, false);
         }
-        // Those whose handshake is over and who wait to be accepted may have sent their request.
+        // Clients in the accept queue may have sent their request already.
         for _ in 0..limits::LAST_ACCEPTS {
             let before = server.counts().accepted;
             server.turn(Some(Time::ZERO))?;
@@ -718,7 +726,7 @@ impl Thread {
         }
         server.drain();
         let until = machine::monotonic_now() + self.options.drain;
-        // Last answers, too, are still on their way when no connection is open any more.
+        // The last responses may still be in flight after the last connection has ended.
         while (server.unfinished() > 0 || server.is_closing_listeners()) && machine::monotonic_now() < until {
             server.turn(if self.scans.is_empty() { Some(until) } else { Some(Time::ZERO) })?;
             self.hear(server, true);

@@ -1,4 +1,5 @@
-//! A table of routes by prefix, in front of what a site answers else: other directories, redirects, a plain status.
+//! A table of routes by prefix, which precedes a site's other content: directories, redirects,
+//! plain statuses.
 
 use std::fmt;
 
@@ -8,54 +9,55 @@ use crate::files::{FileRoot, Files, file_name};
 use crate::users::Users;
 use crate::{Request, Response, Route};
 
-/// Most rules of a table. Reason: they are tried one after the other, and a table that long should be a handler.
+/// Rules of a table, at most. Reason: they are tried in sequence, and a longer table should be a
+/// handler.
 const RULES: usize = 256;
 
 /// One route: everything at and beneath a prefix of the path.
 #[derive(Clone, Debug)]
 pub struct Rule {
     prefix: String,
-    /// The prefix ends in a slash: it stands for a directory.
+    /// The prefix ends in a slash, so it means a directory.
     open: bool,
     action: Action,
-    /// What metrics count its responses as.
+    /// The route that metrics count its responses under.
     route: Route,
     fields: ExtraFields,
     users: Option<Users>,
 }
 
-/// What is done with the requests of a route.
+/// What to do with the requests of a route.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Files of this directory; what stands behind the prefix is their name.
+    /// Serve files of this directory; the rest of the path is their name.
     Dir(FileRoot),
-    /// Another address, with a status of 301, 302, 303, 307 or 308. Where prefix and address both end in a slash, what stands
-    /// behind the prefix, and the query, is carried over.
+    /// Redirect to another address, with status 301, 302, 303, 307 or 308. If prefix and address
+    /// both end in a slash, the rest of the path and the query are appended.
     Redirect {
         /// An absolute URL, or a path.
         to: String,
         /// The status.
         status: u16,
     },
-    /// Nothing but a status, 200 to 599.
+    /// Respond with only a status, 200 to 599.
     Status(u16),
 }
 
-/// Why a rule can't be.
+/// Why a rule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRule {
-    /// The prefix is no path.
+    /// The prefix is not a path.
     #[error(
         "a prefix is the beginning of a path as it is once decoded, such as /static/: with a slash in front, and without empty segments, .. and hidden names"
     )]
     Prefix,
-    /// The status does not fit.
+    /// The status is not one of a redirect.
     #[error("a redirect has the status 301, 302, 303, 307 or 308")]
     RedirectStatus,
-    /// The status is none.
+    /// The status is out of range.
     #[error("a status is a number from 200 to 599")]
     Status,
-    /// Where to is no address.
+    /// The target of a redirect is invalid.
     #[error(
         "a redirect goes to a path that begins with one slash, or to a URL that begins with http:// or https://, without spaces"
     )]
@@ -63,14 +65,15 @@ pub enum BadRule {
 }
 
 impl Rule {
-    /// A rule for `prefix` and what is beneath it: `/old` is for `/old` and `/old/a`, not for `/older`.
+    /// A rule for `prefix` and everything beneath it: `/old` matches `/old` and `/old/a`, not
+    /// `/older`.
     ///
     /// # Errors
-    /// [`BadRule`] when prefix, target or status can't be.
+    /// [`BadRule`] if prefix, target or status is invalid.
     pub fn new(prefix: &str, action: Action) -> Result<Rule, BadRule> {
         let name = prefix.strip_prefix('/').ok_or(BadRule::Prefix)?;
         let plain = name.strip_suffix('/').unwrap_or(name);
-        // As requests' paths are read, so that no other spelling of one passes by.
+        // Normalized like the paths of requests, so that no other spelling of a path bypasses it.
         let literal = plain.replace('%', "%25");
         if name == "/"
             || plain.contains(['?', '#'])
@@ -93,25 +96,25 @@ impl Rule {
                 }
             }
         }
-        // Bounded by the configuration, whatever clients ask for.
+        // The configuration limits their number, whatever clients request.
         let route = Route::new(&format!("{prefix}*"));
         let (prefix, open) = (plain.to_owned(), prefix.ends_with('/'));
         Ok(Rule { prefix, open, action, route, fields: ExtraFields::default(), users: None })
     }
 
-    /// With fields that its responses get, on top of those of the site.
+    /// Adds fields to its responses, in addition to the site's.
     #[must_use]
     pub fn with_fields(self, fields: ExtraFields) -> Rule {
         Rule { fields, ..self }
     }
 
-    /// For these users alone, in place of those of the site.
+    /// Restricts it to these users, in place of the site's.
     #[must_use]
     pub fn with_users(self, users: Option<Users>) -> Rule {
         Rule { users, ..self }
     }
 
-    /// What stands behind the prefix in a decoded name, if it is there.
+    /// The rest of a decoded name after the prefix, if it matches.
     fn rest<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
         let rest = name.strip_prefix(self.prefix.as_bytes())?;
         if self.prefix.is_empty() {
@@ -121,26 +124,27 @@ impl Rule {
     }
 }
 
-/// Rules; of those that fit, the longest prefix counts.
+/// Rules, of which the longest matching prefix wins.
 #[derive(Clone, Debug, Default)]
 pub struct RouteTable {
     rules: Vec<Rule>,
 }
 
-/// A table that can't be.
+/// Why a table is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTable {
-    /// Two rules are for the same.
+    /// Two rules have the same prefix.
     #[error("two routes are for the same prefix")]
     Twice(usize),
-    /// They are too many.
+    /// There are too many rules.
     #[error("more than {RULES} routes")]
     TooMany,
 }
 
 impl RouteTable {
     /// # Errors
-    /// [`BadTable`] when a prefix is there twice, with the place of the second, or the rules are too many.
+    /// [`BadTable`] if a prefix occurs twice (with the index of the second), or there are too many
+    /// rules.
     pub fn new(mut rules: Vec<Rule>) -> Result<RouteTable, BadTable> {
         if rules.len() > RULES {
             return Err(BadTable::TooMany);
@@ -154,7 +158,7 @@ impl RouteTable {
         Ok(RouteTable { rules })
     }
 
-    /// For one thread; `None` when there are no rules.
+    /// The table of one thread; `None` if there are no rules.
     pub(crate) fn own(&self) -> Option<OwnTable> {
         let own = |rule: &Rule| {
             let files = if let Action::Dir(root) = &rule.action { Some(root.files()) } else { None };
@@ -173,27 +177,27 @@ impl fmt::Debug for OwnTable {
     }
 }
 
-/// What the rule that fits says to a request.
+/// The result of the matching rule.
 pub(crate) struct Routed {
     pub(crate) what: What,
-    /// What its responses get besides.
+    /// Additional fields of its responses.
     pub(crate) fields: Option<ExtraFields>,
     pub(crate) route: Route,
     pub(crate) users: Option<Users>,
 }
 
-/// What is answered.
+/// How to respond.
 pub(crate) enum What {
-    /// The answer.
+    /// With this response.
     Answer(Response),
-    /// The file of this name.
+    /// With the file of this name.
     File(Files, Vec<u8>),
 }
 
 impl OwnTable {
-    /// What the first rule that fits says.
+    /// The result of the first matching rule.
     pub(crate) fn route(&self, request: &Request) -> Option<Routed> {
-        // A path that can't be decoded is no rule's; neither files nor routes have it.
+        // A path that cannot be decoded matches no rule, file or route.
         let name = file_name(request.path()).ok()?;
         let (rule, files, rest) =
             self.0.iter().find_map(|(rule, files)| Some((rule, files, rule.rest(&name)?)))?;
@@ -218,7 +222,7 @@ fn plain(status: u16) -> Response {
 fn redirect(rule: &Rule, to: &str, status: u16, request: &Request) -> Response {
     let mut place = to.to_owned();
     if rule.open && to.ends_with('/') {
-        // As it was asked for, still encoded: as many segments are dropped as the prefix has.
+        // From the path as requested, still encoded: drops as many segments as the prefix has.
         let depth = rule.prefix.split('/').filter(|s| !s.is_empty()).count();
         let segments = request.path().split('/').filter(|s| !s.is_empty() && *s != ".");
         let rest: Vec<&str> = segments.skip(depth).collect();

@@ -1,4 +1,4 @@
-//! Handlers' coroutines: polled in place, parked when they wait, woken from anywhere.
+//! Handlers' coroutines: polled inline, parked while they wait, woken from any thread.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,10 +13,10 @@ use crate::Response;
 use crate::handler::IntoResponse;
 use crate::limits::TASKS_KEPT;
 
-/// Tasks that were woken, and how to wake the thread that runs them.
+/// The woken tasks, and how to wake their thread.
 pub(crate) struct Ready {
     woken: Mutex<Vec<u32>>,
-    /// The loop is about to wait, or waits.
+    /// The loop waits, or is about to.
     asleep: AtomicBool,
     thread: linerate_net::Waker,
 }
@@ -33,13 +33,13 @@ impl Ready {
         }
     }
 
-    /// Takes the woken tasks, in the order in which they were woken.
+    /// Takes the woken tasks, in the order they were woken.
     pub(crate) fn take(&self, into: &mut Vec<u32>) {
         into.clear();
         std::mem::swap(into, &mut self.woken.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Says that the loop is going to wait; `false`: it must not, there is work.
+    /// Announces that the loop will wait; `false`: it must not, because there is work.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         let idle = self.woken.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
@@ -49,16 +49,17 @@ impl Ready {
         idle
     }
 
-    /// Says that the loop runs.
+    /// Announces that the loop runs.
     pub(crate) fn wake_up(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-/// In place of a task's number: somebody who reads a body behind its answer, where no task is left, has made room.
+/// Stands for a task's number if a body was read after its response, when no task is left, and has
+/// room again.
 pub(crate) const ROOM_MADE: u32 = u32::MAX;
 
-/// A task's own waker: remembers that it is queued already.
+/// A task's own waker, which remembers whether the task is queued already.
 struct Signal {
     task: u32,
     queued: AtomicBool,
@@ -77,9 +78,9 @@ impl Wake for Signal {
     }
 }
 
-/// What a poll gave.
+/// The result of a poll.
 pub(crate) enum Polled {
-    /// The answer.
+    /// The response.
     Ready(Response),
     /// It waits.
     Pending,
@@ -88,7 +89,7 @@ pub(crate) enum Polled {
 }
 
 struct Task<F> {
-    /// Its box stays when the future is gone, for the next one.
+    /// Its box outlives the future, for the next one.
     future: Pin<Box<Option<F>>>,
     signal: Arc<Signal>,
     waker: Waker,
@@ -114,17 +115,17 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         Tasks { table: Vec::new(), free: Vec::new(), ready, parked: 0, streaming: 0, room_made }
     }
 
-    /// Handlers that wait.
+    /// Number of waiting handlers.
     pub(crate) fn parked(&self) -> usize {
         self.parked - self.streaming
     }
 
-    /// Responses that are being made.
+    /// Number of responses being produced.
     pub(crate) fn streaming(&self) -> usize {
         self.streaming
     }
 
-    /// Makes a coroutine and polls it at once. The number is the task's when it waits.
+    /// Creates a coroutine and polls it at once. The number is valid if the task is pending.
     pub(crate) fn start(&mut self, make: impl FnOnce() -> F) -> (u32, Polled) {
         let id = self.take();
         let Some(task) = self.table[id as usize].as_mut() else { return (id, Polled::Panicked) };
@@ -135,7 +136,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         (id, self.settle(id, polled))
     }
 
-    /// Notes for whom a task works that waits.
+    /// Records the connection of a pending task.
     pub(crate) fn park(&mut self, id: u32, owner: Conn) {
         if let Some(task) = self.table[id as usize].as_mut() {
             task.owner = Some(owner);
@@ -143,7 +144,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         }
     }
 
-    /// For whom it works; `None` when it is over.
+    /// The connection it works for; `None` once it has ended.
     pub(crate) fn owner(&self, id: u32) -> Option<Conn> {
         self.table.get(id as usize)?.as_ref()?.owner
     }
@@ -155,7 +156,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         self.settle(id, polled)
     }
 
-    /// Allows a task to be woken again; before it is polled, or when its wake-up came too late.
+    /// Allows a task to be woken again; call it before polling, or if the wakeup came too late.
     pub(crate) fn unqueue(&self, id: u32) {
         if id == ROOM_MADE {
             self.room_made.queued.store(false, Ordering::Release);
@@ -165,17 +166,17 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         }
     }
 
-    /// The waker of a task, for what else is polled in its name.
+    /// The waker of a task, for other things polled in its name.
     pub(crate) fn waker(&self, id: u32) -> Option<Waker> {
         Some(self.table.get(id as usize)?.as_ref()?.waker.clone())
     }
 
-    /// The waker of those who read a body behind its answer.
+    /// The waker for readers of a body after its response.
     pub(crate) fn room_made(&self) -> Waker {
         Waker::from(Arc::clone(&self.room_made))
     }
 
-    /// A task without a coroutine: something else is polled in its name.
+    /// Creates a task without a coroutine, in whose name something else is polled.
     pub(crate) fn reserve(&mut self, owner: Conn) -> u32 {
         let id = self.take();
         self.park(id, owner);
@@ -226,7 +227,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
         self.free.push(id);
     }
 
-    /// A free task, from before or new.
+    /// Takes a free task, or creates one.
     fn take(&mut self) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
@@ -247,7 +248,7 @@ impl<F: Future<Output: IntoResponse>> Tasks<F> {
     }
 }
 
-/// Polls, and clears up behind what is over: whoever calls catches the panics of both.
+/// Polls a task, and frees it once it is ready. The caller catches panics of both.
 fn poll<F: Future<Output: IntoResponse>>(task: &mut Task<F>) -> Poll<Response> {
     let Some(future) = task.future.as_mut().as_pin_mut() else { return Poll::Pending };
     let polled = future.poll(&mut Context::from_waker(&task.waker));

@@ -33,9 +33,9 @@ use crate::runtime::{Beside, TokioRuntime};
 use crate::timers::{self, Timers};
 use crate::{Request, Response};
 
-/// How long nothing may wake what is waited for. Reason: a test that hangs says less than one that fails.
+/// Timeout without a wakeup. Reason: a failing test says more than one that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Most bytes that [`body`] takes. Reason: a stream without an end must not fill the memory.
+/// Bytes that [`body`] reads, at most. Reason: an endless stream must not fill the memory.
 const BODY: usize = 64 << 20;
 
 /// Calls a handler and waits for its response, on this thread.
@@ -49,7 +49,7 @@ pub fn call<H: Handler>(handler: &H, request: Request) -> Response {
 /// Reads the body of a response, a streamed one to its end.
 ///
 /// # Errors
-/// When the stream fails, or has more than 64 MiB.
+/// The stream fails, or has more than 64 MiB.
 ///
 /// # Panics
 /// As [`block_on`].
@@ -57,16 +57,16 @@ pub fn body(response: &mut Response) -> Result<Bytes, Box<dyn Error + Send + Syn
     block_on(response.collect(BODY))
 }
 
-/// Runs a future of a handler's kind to its end: [`sleep`](crate::sleep) passes at once, in the order of the times; tokio's timers,
-/// sockets and tasks run in the runtime that it is called in, or in one of its own.
+/// Runs a handler's future to its end. [`sleep`](crate::sleep) returns at once, in the order of the
+/// times. tokio's timers, sockets and tasks use the current runtime, or a new one.
 ///
 /// # Panics
-/// When nothing wakes the future for a minute.
+/// Nothing wakes the future for a minute.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let own = if Handle::try_current().is_ok() {
         None
     } else {
-        // Without threads for a runtime the future has none, and says so if it needs one.
+        // If no runtime can be started the future has none, and fails if it needs one.
         Beside::start(&TokioRuntime::PerLoop, 1).ok()
     };
     let _inside = own.as_ref().map(|runtime| runtime.handle().enter());
@@ -91,7 +91,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The timers of this call, and whichever there were before it.
+/// The timers of this call, and those active before it.
 struct Entered(Option<Rc<RefCell<Timers>>>);
 
 impl Entered {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use linerate_net::Time;
 
-/// What waits for a time.
+/// The waiters, by time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     now: Time,
@@ -48,7 +48,7 @@ impl Timers {
         self.waiting.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Sets the time and wakes what is due.
+    /// Sets the time and wakes everything due.
     pub(crate) fn advance(&mut self, now: Time) {
         self.now = now;
         while self.next().is_some_and(|at| at <= now) {
@@ -60,11 +60,11 @@ impl Timers {
 }
 
 thread_local! {
-    /// The timers of the server whose turn it is on this thread.
+    /// The timers of the server that currently runs on this thread.
     static CURRENT: RefCell<Option<Rc<RefCell<Timers>>>> = const { RefCell::new(None) };
 }
 
-/// Makes `timers` those that [`sleep`] uses on this thread.
+/// Makes [`sleep`] use `timers` on this thread.
 pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
     CURRENT.with_borrow_mut(|current| {
         if !current.as_ref().is_some_and(|c| Rc::ptr_eq(c, timers)) {
@@ -73,20 +73,21 @@ pub(crate) fn enter(timers: &Rc<RefCell<Timers>>) {
     });
 }
 
-/// The same; those before come back.
+/// The same; returns the previous ones.
 pub(crate) fn replace(timers: Option<Rc<RefCell<Timers>>>) -> Option<Rc<RefCell<Timers>>> {
     CURRENT.replace(timers)
 }
 
-/// The time of the server whose turn it is on this thread.
+/// The time of the server that currently runs on this thread.
 pub(crate) fn now() -> Option<Time> {
     CURRENT.with_borrow(|current| current.as_ref().map(|timers| timers.borrow().now))
 }
 
-/// Waits, as a coroutine, on the server's own clock. Only inside a handler.
+/// Sleeps on the server's own clock. Only for use inside a handler.
 ///
-/// That clock is read when a turn of the loop begins: so a request's wait counts from when the request was there, not from when those
-/// before it were read. It never ends early by this clock; what a handler computes in the turn before it sleeps counts too.
+/// A turn of the loop reads that clock once, when it begins. So a request's sleep counts from its
+/// arrival, not from when earlier requests were handled. It never ends early by this clock; time
+/// that a handler computes in the turn before the sleep counts too.
 ///
 /// # Panics
 /// When polled outside of a handler of this crate.
@@ -125,18 +126,18 @@ impl Future for Sleep {
     }
 }
 
-/// Buckets of the wheel and the time each stands for. Reason: deadlines of connections are seconds; an eighth of one is
-/// exact enough, and 1024 of them reach beyond two minutes (later ones go around).
+/// Buckets of the wheel and the time of each. Reason: deadlines of connections are seconds; 1/8 s
+/// is exact enough, and 1024 buckets reach beyond two minutes (later ones wrap around).
 const BUCKETS: usize = 1024;
 const TICK_NS: u64 = 125_000_000;
 
-/// One deadline per slot. Moving it later costs nothing: a slot found early in its bucket is asked and put in again.
+/// One deadline per slot. Postponing it is free: a slot that is examined too early is put in again.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     buckets: Vec<Vec<u32>>,
-    /// Per slot: the tick at which it will be looked at; 0: none.
+    /// Per slot: the tick at which it is examined; 0: none.
     armed: Vec<u64>,
-    /// All ticks up to this one have been looked at.
+    /// All ticks up to this one were examined.
     done: u64,
     count: usize,
 }
@@ -146,7 +147,7 @@ impl Deadlines {
         Deadlines { buckets: vec![Vec::new(); BUCKETS], armed: Vec::new(), done: 0, count: 0 }
     }
 
-    /// Sees to it that `slot` is looked at no later than a tick behind `at`.
+    /// Makes sure that `slot` is examined at most one tick after `at`.
     pub(crate) fn arm(&mut self, slot: usize, at: Time) {
         if at == Time::NEVER {
             return;
@@ -163,25 +164,26 @@ impl Deadlines {
         self.count += 1;
     }
 
-    /// When to look again, `None` when nothing is armed.
+    /// The next time to call `advance`; `None` if nothing is armed.
     pub(crate) fn next(&self) -> Option<Time> {
         (self.count > 0).then(|| Time::from_nanos((self.done + 1) * TICK_NS))
     }
 
-    /// Gives the slots whose time may have come; those that are not done are to be armed again.
+    /// Returns the slots whose time may have come; those not done must be armed again.
     pub(crate) fn advance(&mut self, now: Time, due: &mut Vec<u32>) {
         let tick = now.as_nanos() / TICK_NS;
         if self.count == 0 {
             self.done = self.done.max(tick);
         }
-        // Nothing is armed beyond one turn of the wheel: after a long pause one turn sees everything.
+        // Nothing is armed beyond one turn of the wheel: after a long pause one turn covers
+        // everything.
         self.done = self.done.max(tick.saturating_sub(BUCKETS as u64));
         while self.done < tick {
             self.done += 1;
             let bucket = &mut self.buckets[(self.done % BUCKETS as u64) as usize];
             self.count -= bucket.len();
             for slot in bucket.drain(..) {
-                // An entry that was replaced by an earlier one is no longer the slot's.
+                // An entry that an earlier one replaced no longer belongs to the slot.
                 let armed = &mut self.armed[slot as usize];
                 if *armed != 0 && *armed <= self.done {
                     *armed = 0;
@@ -214,7 +216,7 @@ mod tests {
         due.clear();
         wheel.advance(at(120_000), &mut due);
         assert!(due.is_empty());
-        // Beyond the horizon it is looked at early and armed again.
+        // Beyond the horizon it is examined early and armed again.
         wheel.advance(at(200_000), &mut due);
         assert_eq!(due, [4]);
         assert_eq!(wheel.next(), None);

@@ -30,15 +30,16 @@ use crate::{Draining, Handler, Request, Response};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The client's address, as an extension of the requests that services behind [`tower_with_peer`] get. Requests that come by a Unix
-/// socket have none: take it as `Option<Extension<Peer>>` where there is one.
+/// The client's address, an extension of requests to services behind [`tower_with_peer`]. Requests
+/// by a Unix socket have none: if you listen on one, extract `Option<Extension<Peer>>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Makes a handler of a service. Its errors become 500; a service that is not ready makes its requests wait.
+/// Turns a service into a handler. Its errors become 500; while the service is not ready, its
+/// requests wait.
 ///
-/// Give it an axum `Router` as `app.with_state(())`, as `axum::serve` does for itself: its handlers then become services once, and not for
-/// each request.
+/// Pass an axum `Router` as `app.with_state(())`, as `axum::serve` does internally: its handlers
+/// then become services once instead of for each request.
 pub fn tower<S, B>(service: S) -> impl Handler<Future: Future<Output = Response>>
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
@@ -84,7 +85,7 @@ where
     Bridge::handler(service, true)
 }
 
-/// What a service is told of a request's connection.
+/// What a service learns about a request's connection.
 #[derive(Clone, Default)]
 struct Told {
     peer: Option<Peer>,
@@ -102,23 +103,24 @@ impl Told {
     }
 }
 
-/// What one thread's requests have in common.
+/// What the requests of one thread share.
 struct Bridge<S, F, B> {
     service: RefCell<S>,
     tells_peer: bool,
     last: RefCell<Translated>,
-    /// Where answers are waited for, and where their bodies are polled. Most are there at once, and leave their place to the next.
+    /// Places for pending responses, and for their bodies. Most are ready at once and free their
+    /// place.
     calls: Places<F>,
     bodies: Places<B>,
 }
 
 type Place<T> = Pin<Box<Option<T>>>;
 
-/// Places that are free.
+/// Free places.
 struct Places<T>(RefCell<Vec<Place<T>>>);
 
 impl<T> Places<T> {
-    /// Inlined, since contents are large and would be copied once more.
+    /// Inlined, because contents are large and would be copied once more.
     #[inline(always)]
     fn put(&self, content: T) -> Place<T> {
         let mut place = self.0.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
@@ -127,7 +129,7 @@ impl<T> Places<T> {
     }
 
     fn free(&self, mut place: Place<T>) {
-        // Destructors are the service's, and may come here again.
+        // The service's destructors may call this again.
         place.set(None);
         let mut places = self.0.borrow_mut();
         if places.len() < TOWER_PLACES_KEPT {
@@ -136,20 +138,20 @@ impl<T> Places<T> {
     }
 }
 
-/// The head translated last. Clients repeat themselves, and the reader then hands out the very same head: while it is held here
-/// it cannot become another.
+/// The head translated last. Clients repeat themselves, and the reader then returns the same head.
+/// While it is held here, its memory cannot become another head.
 struct Translated {
     head: Rc<RequestHead>,
     parts: http::request::Parts,
 }
 
 impl Translated {
-    /// Of a head that no reader hands out.
+    /// Translates a head that no reader returns.
     fn nothing() -> Translated {
         Translated { head: Rc::default(), parts: http::Request::new(()).into_parts().0 }
     }
 
-    /// A request with this head. Inlined, since it is large and would be copied once more.
+    /// A request with this head. Inlined, because it is large and would be copied once more.
     #[inline(always)]
     fn request(&self, body: RequestBody, told: Told) -> http::Request<TowerBody> {
         let mut request = http::Request::from_parts(self.parts.clone(), TowerBody::new(body));
@@ -220,7 +222,7 @@ where
             Err(error) => return State::failed(400, &error),
         };
         let mut service = self.service.borrow_mut();
-        // Who waits here is polled again at once, with the waker of its own.
+        // A pending request is polled again at once, with its own waker.
         match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => {
                 let request = same.request(body, told);
@@ -229,7 +231,8 @@ where
             }
             Poll::Ready(Err(error)) => State::failed(500, &error),
             Poll::Pending => {
-                // The one that was asked has its place in the queue: it belongs to this request.
+                // The instance that was polled has the place in the service's queue, so it serves
+                // this request.
                 let fresh = service.clone();
                 let asked = std::mem::replace(&mut *service, fresh);
                 State::Unready(Box::new((asked, same.request(body, told))))
@@ -246,21 +249,21 @@ where
     }
 }
 
-/// A request on its way through the service.
+/// A request in the service.
 struct Answering<S, F, B> {
     bridge: Rc<Bridge<S, F, B>>,
     state: State<S, F, B>,
 }
 
-/// How far it is. What is rare is boxed, so that the rest is small.
+/// The progress of a request. Rare states are boxed, to keep the others small.
 enum State<S, F, B> {
     /// The service is not ready for it.
     Unready(Box<(S, http::Request<TowerBody>)>),
     /// The service works on it.
     Called(Place<F>),
-    /// The answer's head is there, nothing of its body is.
+    /// The response's head is there, nothing of its body.
     Begun(Box<(Response, Housed<B>)>),
-    /// It never came to the service, or all is said.
+    /// It never reached the service, or everything was returned.
     Failed(Option<Box<Response>>),
     HandedOver(Pin<Box<dyn Future<Output = Response>>>),
 }
@@ -270,7 +273,7 @@ impl<S, F, B> State<S, F, B> {
         State::Failed(Some(Box::new(explained(status, &why.to_string()))))
     }
 
-    /// Takes what is here; nothing is left.
+    /// Takes the state and leaves nothing.
     fn take(&mut self) -> State<S, F, B> {
         std::mem::replace(self, State::Failed(None))
     }
@@ -312,7 +315,7 @@ where
                 return Poll::Ready(answer);
             }
             let mut body = Housed(bridge.bodies.put(body));
-            // Most bodies are one piece that is there already: it leaves beside its head.
+            // Most bodies are one piece that is ready: it leaves with its head.
             return match body.poll_frame(context) {
                 Poll::Ready(first) => Poll::Ready(with_body(&bridge.bodies, answer, body, first)),
                 Poll::Pending => {
@@ -337,15 +340,15 @@ where
 
 /// A request whose connection is handed over.
 struct Taken {
-    /// Its bytes.
+    /// The bytes of its head.
     begun: Bytes,
     told: Told,
     draining: Draining,
     websocket: bool,
 }
 
-/// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper reads the request again, and ends
-/// the connection behind an answer that is no upgrade.
+/// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper
+/// parses the request again, and closes the connection after a response that is not an upgrade.
 async fn hand_over<S, B>(service: S, upgrade: Taken) -> Response
 where
     S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
@@ -357,7 +360,7 @@ where
 {
     let Taken { begun, told, draining, websocket } = upgrade;
     let (draining, watched) = draining.of_connection();
-    // Not cloned: that would count as taken by the handler.
+    // Not cloned: a clone would count as taken by the handler.
     let draining = Cell::new(Some(draining));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let mut service = service.clone();
@@ -375,7 +378,7 @@ where
             let taken = response.status() == http::StatusCode::SWITCHING_PROTOCOLS
                 || connects && response.status().is_success();
             if !taken {
-                // The next request deserves our own reader again.
+                // The next request should get our own reader again.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, io::Error>(response)
@@ -398,26 +401,28 @@ where
     response
 }
 
-/// The head of an answer, as ours.
+/// Converts the head of a response.
 fn head_of(parts: &http::response::Parts) -> Response {
     let mut answer = Response::status(parts.status.as_u16());
     answer.fields = fields();
     answer.route = parts.extensions.get().copied().unwrap_or_default();
     for (name, value) in &parts.headers {
         if name == header::CONTENT_LENGTH {
-            // A service that answers HEAD says how long the answer would have been; and one may know it of a body that does not.
+            // To HEAD, a service sends the length that the body would have; and it may know the
+            // length of a body that does not.
             answer.announced = value.to_str().ok().and_then(|v| v.parse().ok());
         } else if name == header::CONNECTION {
             answer.close |= value.as_bytes().eq_ignore_ascii_case(b"close");
         } else {
-            // Framing and date are the server's own, which is refused.
+            // The server itself sets framing and date, so those are refused.
             let _ = answer.fields.add_token(name.as_str(), value.as_bytes());
         }
     }
     answer
 }
 
-/// An answer with its body, whose first frame is there: whole when that was all, else as it comes.
+/// A response with its body, whose first frame is ready: complete if that was all, otherwise
+/// streamed.
 fn with_body<B>(places: &Places<B>, mut answer: Response, body: Housed<B>, first: Framed<B>) -> Response
 where
     B: Body + 'static,
@@ -469,7 +474,7 @@ fn to_bytes(mut data: impl Buf) -> Bytes {
     data.copy_to_bytes(data.remaining())
 }
 
-/// A service's body as a stream of ours.
+/// Adapts a service's body to our streams.
 pub(crate) struct FromBody<B> {
     body: Housed<B>,
     first: Option<Bytes>,
@@ -519,14 +524,14 @@ where
     fn trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
         let mut fields = Fields::new();
         for (name, value) in &self.trailers.take()? {
-            // Those that must not come here are left out.
+            // Fields that are forbidden here are left out.
             let _ = fields.add(name.as_str(), value.as_bytes());
         }
         Some(fields)
     }
 }
 
-/// The body of a request, as services get it.
+/// The body of a request, as services receive it.
 #[derive(Debug)]
 pub struct TowerBody(Source);
 

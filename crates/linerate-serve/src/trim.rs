@@ -1,5 +1,6 @@
-//! When freed memory goes back to the system: once a thread's unsent responses fell far below their peak and stay there. The heap
-//! would keep it for good, since it keeps what its threads have freed.
+//! Decides when freed memory is returned to the system: once a thread's unsent responses have
+//! fallen far below their peak and stay there. The heap would otherwise keep the freed memory
+//! forever.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,18 +9,18 @@ use linerate_net::{Time, machine};
 use crate::blocking::blocking;
 use crate::limits::{TRIM_CALM, TRIM_EVERY, TRIM_WORTH};
 
-/// Decides it for one thread.
+/// The decision for one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Trim {
-    /// Most bytes held at once since memory was given back.
+    /// Most bytes held at once since memory was last returned.
     peak: usize,
-    /// Less than half of the peak is held since then.
+    /// Since when less than half of the peak has been held.
     low_since: Option<Time>,
     not_before: Time,
 }
 
 impl Trim {
-    /// So many bytes are held now. `true`: memory is to be given back.
+    /// Records how many bytes are held now. `true`: return memory.
     pub(crate) fn is_due(&mut self, now: Time, held: usize) -> bool {
         self.peak = self.peak.max(held);
         if self.peak < TRIM_WORTH || held > self.peak / 2 {
@@ -34,18 +35,18 @@ impl Trim {
         true
     }
 
-    /// When to ask again, whatever happens until then.
+    /// When to call again, even if nothing happens.
     pub(crate) fn next(&self) -> Option<Time> {
         Some((self.low_since? + TRIM_CALM).max(self.not_before))
     }
 }
 
-/// Gives it back, on a thread of the pool: that of a peak of 150 MB takes milliseconds.
+/// Returns it, on a thread of the pool: after a peak of 150 MB that takes milliseconds.
 pub(crate) fn return_free_memory() {
-    // It is for the memory of all threads; one at a time will do.
+    // One call covers the memory of all threads.
     if !RUNS.swap(true, Ordering::AcqRel) {
         let turn = Turn;
-        // When the pool has too much to do, the next peak is soon enough.
+        // If the pool is full, the next peak is soon enough.
         drop(blocking(move || {
             let _turn = turn;
             machine::return_free_memory()
@@ -55,7 +56,7 @@ pub(crate) fn return_free_memory() {
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Ends also where the pool has no room for it.
+/// Also reset if the pool has no room for the work.
 struct Turn;
 
 impl Drop for Turn {
@@ -87,7 +88,7 @@ mod tests {
         assert!(!trim.is_due(at(1100), 32 << 20));
         assert!(!trim.is_due(at(2099), 0));
         assert!(trim.is_due(at(2100), 0));
-        // Said once.
+        // Reported once.
         assert_eq!(trim.next(), None);
         assert!(!trim.is_due(at(9000), 0));
     }

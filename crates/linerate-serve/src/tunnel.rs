@@ -1,8 +1,9 @@
-//! Connections handed over whole: to a handler that takes one ([`Upgrade`](crate::Upgrade)), or to hyper, which alone can make the
-//! `OnUpgrade` that services built on it want (WebSocket).
+//! Connections handed over as a whole: to a handler that takes one ([`Upgrade`](crate::Upgrade)),
+//! or to hyper, which alone can make the `OnUpgrade` that services built on it need (WebSocket).
 //!
-//! What the connection receives arrives here as a request body without an end would, and what is written here leaves as a streamed
-//! answer without a head: back-pressure, limits on what waits and the peer's end are those of every other body.
+//! Received bytes arrive here as an endless request body, and written bytes leave as a streamed
+//! response without a head. So back-pressure, limits and the client's end work as for every other
+//! body.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,32 +22,32 @@ use crate::response::BodyStream;
 use crate::timers::{Sleep, sleep};
 use crate::websocket::{self, Frames};
 
-/// The connection as whoever got it sees it. May be used from other threads.
+/// The connection as its new owner sees it. May be used from other threads.
 #[derive(Debug)]
 pub(crate) struct TunnelIo {
     incoming: Arc<Mutex<Incoming>>,
     outgoing: Arc<Mutex<Outgoing>>,
 }
 
-/// What came and was not read.
+/// Bytes received and not read.
 #[derive(Debug, Default)]
 struct Incoming {
     unread: VecDeque<Bytes>,
     unread_bytes: usize,
     body: RequestBody,
-    /// Nothing more comes.
+    /// No more bytes will arrive.
     ended: bool,
-    /// Nothing more is kept: the handler does not read.
+    /// Further bytes are dropped: the handler does not read.
     unwanted: bool,
-    /// Of a WebSocket, what frames have come.
+    /// For a WebSocket: the frames received so far.
     frames: Frames,
     reader: Option<Waker>,
-    /// The loop reads, whether the handler does or not.
+    /// The loop reads, even if the handler does not.
     read_by_loop: bool,
 }
 
 impl Incoming {
-    /// Nothing is no piece: read, it would be the end.
+    /// Empty pieces are skipped: a read of zero bytes would mean the end.
     fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.unread_bytes += piece.len();
@@ -54,11 +55,11 @@ impl Incoming {
         }
     }
 
-    /// Takes a piece from the body; whether there was one.
+    /// Takes a piece from the body; returns whether there was one.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.body.poll_next(context).map(|piece| {
             let Some(Ok(piece)) = piece else {
-                // The peer has ended, or is gone: what is written tells which.
+                // The client has ended, or is gone: a write will show which.
                 self.ended = true;
                 return false;
             };
@@ -71,15 +72,15 @@ impl Incoming {
     }
 }
 
-/// What is written until the loop sends it.
+/// Written bytes, until the loop sends them.
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
-    /// Nothing more will be written.
+    /// No more bytes will be written.
     ended: bool,
-    /// Nobody sends it any more.
+    /// The loop sends no more of it.
     gone: bool,
-    /// What is written is dropped.
+    /// Written bytes are dropped.
     muted: bool,
     sender: Option<Waker>,
     writer: Option<Waker>,
@@ -103,18 +104,18 @@ fn wake<T>(mut state: MutexGuard<'_, T>, whom: impl FnOnce(&mut T) -> Option<Wak
     }
 }
 
-/// The loop's end: polled as the connection's answer, it runs `driver` and gives what was written.
+/// The loop's end: polled as the connection's response, it runs `driver` and returns written bytes.
 pub(crate) struct TunnelBody<D> {
     driver: Option<Pin<Box<D>>>,
     incoming: Arc<Mutex<Incoming>>,
     outgoing: Arc<Mutex<Outgoing>>,
-    /// Taken out already, to look at.
+    /// Taken out early, to inspect it.
     first: Option<Bytes>,
     going_away: Option<GoingAway>,
 }
 
 impl<D: Future> TunnelBody<D> {
-    /// A tunnel whose other end `drive` gets; `begun`: bytes that come before those of `incoming`.
+    /// A tunnel whose other end goes to `drive`; `begun`: bytes that precede those of `incoming`.
     pub(crate) fn new(
         begun: Bytes,
         incoming: &Arc<Shared>,
@@ -127,13 +128,13 @@ impl<D: Future> TunnelBody<D> {
         TunnelBody { driver: Some(Box::pin(driver)), incoming, outgoing, first: None, going_away: None }
     }
 
-    /// It is a WebSocket, which is closed when the server drains and its handler does not know of that. `frames`: where they begin
-    /// in what is written.
+    /// Marks it as a WebSocket, which the server closes on a drain if its handler does not know of
+    /// the drain. `frames`: where they begin in the written bytes.
     pub(crate) fn close_on_drain(&mut self, drain: Watched, frames: websocket::Outgoing) {
         self.going_away = Some(GoingAway::new(drain, frames));
     }
 
-    /// Waits for the first bytes that are written; they stay the first that are sent.
+    /// Waits for the first written bytes, which remain the first to be sent.
     pub(crate) fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let polled = self.poll_out(context);
         if let Poll::Ready(Some(bytes)) = &polled {
@@ -164,7 +165,7 @@ impl<D: Future> TunnelBody<D> {
         Poll::Pending
     }
 
-    /// As [`TunnelBody::poll_out`], with the server's Close frame when it is due.
+    /// As [`TunnelBody::poll_out`], with the server's Close frame once it is due.
     fn poll_websocket(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let due = self.going_away.as_mut().is_some_and(|going| going.poll_due(context).is_ready());
         let polled = self.poll_out(context);
@@ -186,7 +187,8 @@ impl<D: Future> TunnelBody<D> {
         polled
     }
 
-    /// Behind the server's Close frame: what the peer still sends is read until its own one, or its end.
+    /// After the server's Close frame: reads what the client still sends, up to its own Close frame
+    /// or its end.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut incoming = lock(&self.incoming);
         while !incoming.ended && !incoming.frames.is_closed() {
@@ -211,7 +213,7 @@ impl<D> Drop for TunnelBody<D> {
         state.bytes = Vec::new();
         wake(state, |s| s.writer.take());
         let mut incoming = lock(&self.incoming);
-        // Else nobody would read it.
+        // Otherwise it would never be read.
         incoming.ended |= incoming.read_by_loop;
         wake(incoming, |incoming| incoming.reader.take());
     }
@@ -231,7 +233,7 @@ impl<D: Future> BodyStream for TunnelBody<D> {
     }
 }
 
-/// When the server closes a WebSocket itself, and where.
+/// When and where the server closes a WebSocket itself.
 struct GoingAway {
     drain: Arc<Watched>,
     wait: Wait,
@@ -240,7 +242,7 @@ struct GoingAway {
 
 enum Wait {
     Drain(Pin<Box<dyn Future<Output = ()>>>),
-    /// The handler may know of it.
+    /// The handler may know of the drain.
     Handler(Sleep),
     Over,
 }
@@ -258,7 +260,7 @@ impl GoingAway {
             let over = match &mut self.wait {
                 Wait::Drain(begins) => begins.as_mut().poll(context),
                 Wait::Handler(sleep) => Pin::new(sleep).poll(context),
-                // One that knows sees to it itself.
+                // A handler that knows of the drain closes by itself.
                 Wait::Over if self.drain.is_taken() => return Poll::Pending,
                 Wait::Over => return Poll::Ready(()),
             };
@@ -274,7 +276,7 @@ impl GoingAway {
 }
 
 impl TunnelIo {
-    /// Hands at most `most` of the bytes that came to `put`, none at the end.
+    /// Passes at most `most` received bytes to `put`; none at the end.
     pub(crate) fn poll_take(
         &self,
         context: &mut Context<'_>,
@@ -324,7 +326,7 @@ impl TunnelIo {
         Poll::Ready(Ok(n))
     }
 
-    /// Nothing more will be written.
+    /// No more bytes will be written.
     pub(crate) fn end(&self) {
         end(&self.outgoing);
     }
@@ -345,7 +347,7 @@ impl Write for TunnelIo {
         self.poll_put(context, bytes)
     }
 
-    /// What is written is on its way; when it has left is the loop's business.
+    /// Written bytes are sent without flushing; the loop does that.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -361,7 +363,7 @@ impl Drop for TunnelIo {
         end(&self.outgoing);
         let mut incoming = lock(&self.incoming);
         if !incoming.read_by_loop {
-            // Nothing more of it is wanted.
+            // The rest of it is not needed.
             let body = std::mem::take(&mut incoming.body);
             drop(incoming);
             drop(body);

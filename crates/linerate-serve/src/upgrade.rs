@@ -16,7 +16,8 @@ use crate::{Draining, Response, websocket};
 
 /// Whether a request's connection can be handed over.
 pub(crate) fn is_offered(head: &RequestHead) -> bool {
-    // HTTP/2 by Upgrade is no more (RFC 9113 section 3.1); a request with a body can be asked again without.
+    // HTTP/2 by Upgrade is obsolete (RFC 9113 section 3.1). A request with a body can be repeated
+    // without it.
     let upgrades = head.upgrade() && head.field("upgrade").is_some_and(|to| !to.eq_ignore_ascii_case(b"h2c"));
     (upgrades || head.method() == Method::Connect) && head.framing() == Framing::None
 }
@@ -25,7 +26,7 @@ pub(crate) fn is_offered(head: &RequestHead) -> bool {
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) draining: Draining,
-    /// What it will receive.
+    /// The bytes it will receive.
     pub(crate) incoming: Arc<Shared>,
 }
 
@@ -35,11 +36,11 @@ impl Offer {
     }
 }
 
-/// A connection that is handed over, beside the response that says so.
+/// A connection that is handed over, with the response that announces it.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     incoming: Option<Arc<Shared>>,
-    /// The response's head is not among what is written into the tunnel.
+    /// The handler does not write the response's head into the tunnel itself.
     pub(crate) needs_head: bool,
 }
 
@@ -48,7 +49,7 @@ impl HandOver {
         Box::new(HandOver { incoming: Some(incoming), needs_head })
     }
 
-    /// Where what the connection receives goes.
+    /// Where received bytes go.
     pub(crate) fn take(mut self) -> Arc<Shared> {
         self.incoming.take().unwrap_or_default()
     }
@@ -56,7 +57,7 @@ impl HandOver {
 
 impl Drop for HandOver {
     fn drop(&mut self) {
-        // The response is not sent: nothing will come.
+        // The response is not sent, so no bytes will arrive.
         if let Some(incoming) = self.incoming.take() {
             incoming.end(Err(BodyError::Ended), Vec::new());
         }
@@ -84,14 +85,14 @@ impl Drop for HandOver {
 /// ```
 #[derive(Debug)]
 pub struct Upgrade {
-    /// Those that the client offers; none: it asks for a tunnel.
+    /// The protocols that the client offers; empty: it asks for a tunnel.
     protocols: Vec<String>,
     chosen: usize,
     offer: Offer,
 }
 
 impl Upgrade {
-    /// `None`: it names no protocol.
+    /// `None`: the client names no protocol.
     pub(crate) fn of(head: &RequestHead, offer: Offer) -> Option<Upgrade> {
         if head.method() == Method::Connect {
             return Some(Upgrade { protocols: Vec::new(), chosen: 0, offer });
@@ -103,24 +104,26 @@ impl Upgrade {
         (!protocols.is_empty()).then_some(Upgrade { protocols, chosen: 0, offer })
     }
 
-    /// The protocols that the client offers, the one it likes best first. None of CONNECT.
+    /// The protocols that the client offers, its preferred one first; empty for CONNECT.
     pub fn protocols(&self) -> impl Iterator<Item = &str> {
         self.protocols.iter().map(String::as_str)
     }
 
-    /// Chooses one of these; the first is chosen already. `false`: the client does not offer it.
+    /// Selects a protocol; the first one is the default. `false`: the client does not offer it.
     pub fn choose(&mut self, protocol: &str) -> bool {
         let place = self.protocols.iter().position(|offered| offered.eq_ignore_ascii_case(protocol));
         self.chosen = place.unwrap_or(self.chosen);
         place.is_some()
     }
 
-    /// Takes the connection. The response that says so (200 to CONNECT, else 101 with the protocol that was chosen) may get more
-    /// fields; with another status or a body it takes no connection any more.
+    /// Takes the connection. The returned response (200 to CONNECT, otherwise 101 with the selected
+    /// protocol) may get more fields. With another status or a body it no longer takes the
+    /// connection.
     ///
-    /// The future of `drive` is polled by the connection's event loop, as handlers are, and may use tokio as they do. It need not be
-    /// `Send`. The connection ends when the [`Tunnel`] is shut down or dropped, wherever it is then; a future that still runs is
-    /// dropped with its connection, so what must not stop in the middle belongs into a task.
+    /// The connection's event loop polls the future of `drive`, as it polls handlers, and it may
+    /// use tokio as they do. It need not be `Send`. The connection ends when the [`Tunnel`] is shut
+    /// down or dropped, wherever it is then. A future that still runs is dropped with its
+    /// connection, so work that must not stop in the middle belongs in a task.
     pub fn accept<F>(self, drive: impl FnOnce(Tunnel) -> F) -> Response
     where
         F: Future<Output = ()> + 'static,
@@ -131,7 +134,7 @@ impl Upgrade {
         let (mut status, mut fields) = (200, Fields::new());
         if let Some(protocol) = protocols.get(chosen) {
             status = 101;
-            // A part of a field's value is one.
+            // Part of a valid value is a valid value.
             let _ = fields.add("upgrade", protocol);
             if protocol.eq_ignore_ascii_case("websocket") {
                 body.close_on_drain(watched, websocket::Outgoing::behind_head());
@@ -144,12 +147,14 @@ impl Upgrade {
     }
 }
 
-/// A connection that a handler has taken: what the client sends is read from it, beginning with what came in the same segment as the
-/// head, and what is written to it is sent. It may be used from other threads and runtimes.
+/// A connection that a handler has taken. Reading returns what the client sends, beginning with the
+/// bytes that followed the head in the same segment. Writing sends to the client. It may be used
+/// from other threads and runtimes.
 ///
-/// Both directions are bounded, so that a slow end slows the other one down. Reads end when the client has ended, and when the
-/// connection is lost; writes then fail with [`BrokenPipe`](io::ErrorKind::BrokenPipe). A client that takes nothing for
-/// [`Limits::write_time`](crate::Limits) is cut. A tunnel without traffic has no limit of time.
+/// Both directions are bounded, so that a slow end slows the other one down. Reads end when the
+/// client has ended, and when the connection is lost; writes then fail with
+/// [`BrokenPipe`](io::ErrorKind::BrokenPipe). A client that reads nothing for
+/// [`Limits::write_time`](crate::Limits) is cut. A tunnel without traffic has no timeout.
 #[derive(Debug)]
 pub struct Tunnel {
     io: TunnelIo,
@@ -157,7 +162,8 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Tells that the server drains. The tunnel may go on until the time for that is over, then it is cut.
+    /// Signals that the server drains. The tunnel may continue until the drain's time is over, then
+    /// it is cut.
     pub fn draining(&self) -> &Draining {
         &self.draining
     }
@@ -178,12 +184,12 @@ impl AsyncWrite for Tunnel {
         self.io.poll_put(context, bytes)
     }
 
-    /// The loop sends what is written without being asked.
+    /// The loop sends written bytes without being asked.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// What was written is sent, then the connection ends.
+    /// Sends the written bytes, then ends the connection.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.end();
         Poll::Ready(Ok(()))

@@ -1,4 +1,5 @@
-//! Names and passwords of a site (RFC 7617, Basic), checked without telling by the time it takes which of both was wrong.
+//! Names and passwords of a site (RFC 7617, Basic). The time of a check does not reveal which of
+//! both was wrong.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -15,10 +16,11 @@ use crate::{Request, Response};
 
 /// Largest cost of a hash. Reason: each step doubles the time of a check; 14 takes a second.
 const COST: u32 = 14;
-/// Most users of a file. Reason: it is a list in memory; more of them belong to a handler with a database.
+/// Users of a file, at most. Reason: it is a list in memory; more belong in a handler with a
+/// database.
 const USERS: usize = 10_000;
-/// Checks that succeeded and are remembered by a thread. Reason: a browser sends its password with every request, and a check takes
-/// 50 ms on purpose.
+/// Successful checks that a thread remembers. Reason: a browser sends its password with every
+/// request, and a check takes 50 ms on purpose.
 const REMEMBERED: usize = 1024;
 
 /// Users and their passwords' hashes, as `htpasswd -B` writes them.
@@ -26,9 +28,9 @@ const REMEMBERED: usize = 1024;
 pub struct Users {
     realm: Arc<str>,
     hashes: Arc<HashMap<String, String>>,
-    /// Checked in place of those of users that are not there.
+    /// Checked for unknown users.
     nobody: Arc<str>,
-    /// What is remembered is of no use elsewhere.
+    /// Makes the remembered digests useless elsewhere.
     salt: [u8; 16],
 }
 
@@ -38,33 +40,34 @@ impl fmt::Debug for Users {
     }
 }
 
-/// Why a list of users can't be.
+/// Why a list of users is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUsers {
     /// A line is not `name:hash`.
     #[error("line {0}: a line is name:hash, as `htpasswd -B` writes it")]
     Line(usize),
-    /// Another kind of hash.
+    /// The hash is of another kind.
     #[error(
         "line {0}: only bcrypt hashes are taken ($2y$, $2b$, $2a$), with a cost of at most {COST}: `htpasswd -B` makes them"
     )]
     Hash(usize),
-    /// A name is there twice.
+    /// A name occurs twice.
     #[error("line {0}: this user is there already")]
     Twice(usize),
-    /// Nobody could come in.
+    /// There are no users, so access would be impossible.
     #[error("there is no user")]
     None,
-    /// Too many.
+    /// There are too many users.
     #[error("more than {USERS} users")]
     TooMany,
-    /// The realm would break the field it stands in.
+    /// The realm would break its field.
     #[error("a realm is plain text without quotes and backslashes")]
     Realm,
 }
 
 impl Users {
-    /// Reads a list of `name:hash`; empty lines and those that begin with `#` are skipped. `realm`: what browsers show.
+    /// Parses a list of `name:hash`; skips empty lines and those that begin with `#`. `realm`: the
+    /// text that browsers show.
     ///
     /// # Errors
     /// [`BadUsers`] with the line.
@@ -92,13 +95,14 @@ impl Users {
         if hashes.is_empty() {
             return Err(BadUsers::None);
         }
-        // Salt and digest of nothing in particular: what counts is that checking it takes as long as the others.
+        // An arbitrary salt and digest: only the time of the check matters, which must equal that
+        // of the others.
         let nobody = format!("$2b${most:02}$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01232");
         let salt = rand();
         Ok(Users { realm: realm.into(), hashes: Arc::new(hashes), nobody: nobody.into(), salt })
     }
 
-    /// `None`: the request may go on.
+    /// `None`: the request may proceed.
     pub(crate) async fn refuse(&self, known: &Known, request: &Request) -> Option<Response> {
         let Some((user, password)) = request.field("authorization").and_then(credentials) else {
             return Some(self.ask());
@@ -142,8 +146,8 @@ impl Users {
     }
 }
 
-/// What one thread remembers of the checks that succeeded. What is looked up is a digest with a secret salt, so the time of the look-up
-/// tells nothing of passwords.
+/// The successful checks that one thread remembers. The key is a digest with a secret salt, so the
+/// time of a look-up reveals nothing about passwords.
 #[derive(Default)]
 pub(crate) struct Known(RefCell<HashSet<[u8; 32]>>);
 
@@ -156,7 +160,7 @@ fn rand() -> [u8; 16] {
     salt
 }
 
-/// The cost that a bcrypt hash names; `None` when it is none.
+/// The cost in a bcrypt hash; `None` if it is not one.
 fn cost(hash: &str) -> Option<u32> {
     let rest = ["$2y$", "$2b$", "$2a$"].iter().find_map(|kind| hash.strip_prefix(kind))?;
     let (cost, digest) = rest.split_once('$')?;
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!(users("bob:$apr1$x$y"), Err(BadUsers::Hash(1)));
         assert_eq!(users(&format!("bob:{hash}\nbob:{hash}")), Err(BadUsers::Twice(2)));
         assert_eq!(Users::parse(&format!("bob:{hash}"), "a\"b").err(), Some(BadUsers::Realm));
-        // An unknown user takes as long to refuse: the hash in its place is one, and as costly.
+        // An unknown user takes as long to refuse: the substitute is a hash of the same cost.
         let users =
             Users::parse(&format!("bob:{hash}\nann:{}", hash.replace("$04$", "$05$")), "r").expect("sound");
         assert_eq!(cost(&users.nobody), Some(5));

@@ -13,14 +13,15 @@ use linerate_net::machine;
 
 use crate::notice::{Notice, Notices};
 
-/// How long a handler may hold its loop unnoticed.
+/// How long a handler may hold its loop unreported.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
-/// Looks in a row at which nothing had happened before the watchdog sleeps until something does. Reason: an idle server must not wake a
-/// core two hundred times a second.
+/// Consecutive checks without activity before the watchdog sleeps until there is some. Reason: an
+/// idle server must not wake a core two hundred times a second.
 const QUIET_LOOKS: u32 = 40;
-/// It looks once in so long all the same. Reason: a handler that begins in the moment in which it falls asleep may go unheard.
+/// Interval of checks while it sleeps. Reason: a handler that begins at the moment it falls asleep
+/// may go unnoticed.
 const DOZE: Duration = Duration::from_secs(1);
-/// Routes named before it falls silent. Reason: paths with numbers in them are many.
+/// Routes named, at most. Reason: there are many paths with numbers in them.
 const NAMED: usize = 64;
 
 /// Whether the watchdog sleeps, and how it is woken.
@@ -41,17 +42,18 @@ impl Doze {
     }
 }
 
-/// What a loop shows of itself: two plain stores per handler.
+/// The state that a loop publishes: two plain stores per handler.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// Which handler it is in or was in last; odd: it is.
+    /// The number of the current or last handler; odd while it runs.
     inside: AtomicU64,
     /// The watchdog saw the same handler twice.
     held: AtomicBool,
-    /// When it saw it first, and how long the thread had waited for its CPU until then, in nanoseconds.
+    /// When it saw it first, and how long the thread had waited for its CPU until then, in
+    /// nanoseconds.
     seen_at: AtomicU64,
     waited_before: AtomicU64,
-    /// By which the kernel knows the thread; 0: unknown.
+    /// The thread's id in the kernel; 0: unknown.
     thread: u32,
     doze: Arc<Doze>,
 }
@@ -64,13 +66,13 @@ impl Watch {
         }
     }
 
-    /// Whether it took too long.
+    /// Ends a handler; returns whether it took too long.
     pub(crate) fn leave(&self) -> bool {
         self.inside.store(self.inside.load(Relaxed) & !1, Relaxed);
         self.held.load(Relaxed) && self.held.swap(false, Relaxed) && self.is_to_blame()
     }
 
-    /// Time for which others had the CPU is not the handler's.
+    /// Time without the CPU is not the handler's fault.
     fn is_to_blame(&self) -> bool {
         let elapsed = machine::monotonic_now().as_nanos().saturating_sub(self.seen_at.load(Relaxed));
         let before = self.waited_before.load(Relaxed);
@@ -78,14 +80,14 @@ impl Watch {
         is_long(elapsed, waited)
     }
 
-    /// The watchdog looks; `before` is what it saw the last time. Whether anything happens.
+    /// One check of the watchdog; `before` is what it saw last. Returns whether there was activity.
     fn look(&self, before: &mut u64) -> bool {
         let inside = self.inside.load(Relaxed);
         let (is_inside, is_news) = (inside & 1 == 1, inside != *before);
         if is_inside && !is_news {
             self.held.store(true, Relaxed);
         } else if is_inside {
-            // Where the kernel does not say, all of the time counts.
+            // If the kernel does not say, all of the time counts.
             let waited = machine::sched_stat_of(self.thread).map_or(u64::MAX, |s| s.waiting_ns);
             self.waited_before.store(waited, Relaxed);
             self.seen_at.store(machine::monotonic_now().as_nanos(), Relaxed);
@@ -95,12 +97,13 @@ impl Watch {
     }
 }
 
-/// Whether a handler held its loop that took `elapsed` while its thread waited `waited` nanoseconds for the CPU.
+/// Whether a handler that took `elapsed` held its loop, given that its thread waited `waited`
+/// nanoseconds for the CPU.
 fn is_long(elapsed: u64, waited: u64) -> bool {
     Duration::from_nanos(elapsed.saturating_sub(waited)) >= PATIENCE
 }
 
-/// Looks at loops until they are gone.
+/// Checks loops until they are gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Watchdog {
     watches: Arc<Mutex<Vec<Weak<Watch>>>>,
@@ -109,7 +112,8 @@ pub(crate) struct Watchdog {
     doze: Arc<Doze>,
 }
 
-/// Whether anything happens in any of the loops; `None` when they are gone. `before` is what was seen of each.
+/// Whether there was activity in any loop; `None` if all are gone. `before` is what was seen of
+/// each.
 fn look_at_all(watches: &Weak<Mutex<Vec<Weak<Watch>>>>, before: &mut Vec<u64>) -> Option<bool> {
     let watches = watches.upgrade()?;
     let mut list = watches.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +129,7 @@ impl Watchdog {
         let (watches, doze) = (Arc::downgrade(&dog.watches), Arc::clone(&dog.doze));
         thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             let (mut before, mut quiet) = (Vec::new(), 0);
-            // Nobody else sets it.
+            // Nothing else sets it.
             let _ = doze.dog.set(thread::current());
             while let Some(happens) = look_at_all(&watches, &mut before) {
                 quiet = if happens { 0 } else { quiet + 1 };
@@ -133,7 +137,8 @@ impl Watchdog {
                     thread::sleep(PATIENCE);
                     continue;
                 }
-                // Said first, looked at once more then: who begins now either wakes it or is seen.
+                // Announced first and checked once more afterwards: a handler that begins now
+                // either wakes it or is seen.
                 doze.asleep.store(true, SeqCst);
                 match look_at_all(&watches, &mut before) {
                     Some(false) => thread::park_timeout(DOZE),
@@ -146,7 +151,7 @@ impl Watchdog {
         Ok(dog)
     }
 
-    /// For the calling thread.
+    /// The watch of the calling thread.
     pub(crate) fn watch(&self) -> Arc<Watch> {
         let (thread, doze) = (machine::thread_id().unwrap_or(0), Arc::clone(&self.doze));
         let watch = Arc::new(Watch { thread, doze, ..Watch::default() });

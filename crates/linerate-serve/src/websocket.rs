@@ -1,5 +1,5 @@
-//! Where frames of a WebSocket begin and end (RFC 6455 section 5.2), however their bytes are cut; and a Close frame of the server's own
-//! between those that a handler writes.
+//! Finds where WebSocket frames begin and end (RFC 6455 section 5.2), however their bytes are cut,
+//! and inserts a Close frame of the server between those of a handler.
 
 use bytes::Bytes;
 
@@ -9,23 +9,24 @@ const HEADER: usize = 14;
 /// Opcode of the Close frame (RFC 6455 section 5.5.1).
 const CLOSE: u8 = 8;
 
-/// A whole Close frame of a server: 1001, "going away" (RFC 6455 section 7.4.1).
+/// A complete Close frame of a server: 1001, "going away" (RFC 6455 section 7.4.1).
 pub(crate) const GOING_AWAY: &[u8] = &[0x80 | CLOSE, 2, 0x03, 0xe9];
 
 /// Follows the frames of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     header: [u8; HEADER],
-    /// Bytes of the header that are there.
+    /// Bytes received of the header.
     have: usize,
-    /// Bytes of the payload that are still to come.
+    /// Bytes left of the payload.
     left: u64,
-    /// A Close frame has begun: it is the last.
+    /// A Close frame has begun, which is the last frame.
     closes: bool,
 }
 
 impl Frames {
-    /// The next bytes. Gives the last place among them, their end included, where a frame may begin.
+    /// Handles the next bytes. Returns the last position in them, their end included, where a frame
+    /// may begin.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut boundary = self.is_between().then_some(0);
         let mut at = 0;
@@ -58,12 +59,12 @@ impl Frames {
         self.closes
     }
 
-    /// Whether a Close frame has come.
+    /// Whether a complete Close frame has been seen.
     pub(crate) fn is_closed(&self) -> bool {
         self.closes && self.is_between()
     }
 
-    /// Length of the payload, once the whole header is there.
+    /// Length of the payload, once the header is complete.
     fn payload(&self) -> Option<u64> {
         let header = self.header.get(..self.have)?;
         let &[_, second, ref rest @ ..] = header else { return None };
@@ -80,23 +81,24 @@ impl Frames {
     }
 }
 
-/// What a handler writes on a connection that was handed over, from the head of its response on.
+/// What a handler writes on a connection that was handed over, from its response's head on.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// Bytes of the empty line behind the head that have come in a row: 4 once the frames begin.
+    /// Bytes seen in a row of the empty line after the head: 4 once the frames begin.
     head: usize,
     frames: Frames,
-    /// The server's own Close frame is written.
+    /// The server's own Close frame was written.
     closed: bool,
 }
 
 impl Outgoing {
-    /// The head is written elsewhere.
+    /// For a connection whose head is written elsewhere.
     pub(crate) fn behind_head() -> Outgoing {
         Outgoing { head: 4, ..Outgoing::default() }
     }
 
-    /// What leaves of the next bytes; `due`: a Close frame of the server, where it may stand, with nothing behind it.
+    /// The part of the next bytes to send. `due`: insert the server's Close frame where possible,
+    /// with nothing after it.
     pub(crate) fn pass(&mut self, bytes: Bytes, due: bool) -> Bytes {
         let mut head = 0;
         while self.head < 4
@@ -119,7 +121,7 @@ impl Outgoing {
         }
     }
 
-    /// Nothing is written now: a Close frame of the server, where it may stand.
+    /// The handler writes nothing now: the server's Close frame, if it may be inserted here.
     pub(crate) fn close(&mut self) -> Option<Bytes> {
         let may = self.may_close() && self.frames.is_between();
         self.closed |= may;
@@ -131,7 +133,7 @@ impl Outgoing {
         self.closed
     }
 
-    /// Not before the frames begin, nor behind the handler's own Close frame.
+    /// Not before the frames begin, nor after the handler's own Close frame.
     fn may_close(&self) -> bool {
         self.head == 4 && !self.frames.closes() && !self.closed
     }
@@ -157,7 +159,7 @@ mod tests {
                 frame.extend((payload as u64).to_be_bytes());
             }
         }
-        // Bytes that would be a Close frame if they were taken for a header.
+        // Bytes that would be a Close frame if they were mistaken for a header.
         frame.extend(vec![0x88; payload + if masked { 4 } else { 0 }]);
         frame
     }
@@ -209,7 +211,7 @@ mod tests {
             assert_eq!(first, [&all[..HEAD.len() + whole * text.len()], GOING_AWAY].concat(), "{cut}");
             assert!(outgoing.is_closed() && outgoing.close().is_none());
         }
-        // In the middle of a frame, when the time comes: behind its end.
+        // If the drain comes in the middle of a frame, after the frame's end.
         let mut outgoing = Outgoing::default();
         let (begin, rest) = all.split_at(HEAD.len() + 5);
         assert_eq!(outgoing.pass(Bytes::copy_from_slice(begin), false), begin);

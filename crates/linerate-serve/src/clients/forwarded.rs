@@ -1,20 +1,22 @@
-//! `Forwarded` (RFC 7239) and `X-Forwarded-For`: addresses that proxies have written down, each behind the last.
+//! `Forwarded` (RFC 7239) and `X-Forwarded-For`: addresses that proxies append, each after the
+//! last.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use linerate_http::server::RequestHead;
 
-/// Most addresses that are looked at, from the last one on. Reason: each proxy adds one; clients can add as many as they like.
+/// How many addresses are examined, from the last one on. Reason: each proxy adds one; clients can
+/// add any number.
 const HOPS: usize = 32;
 
-/// The last address that is not a trusted proxy's. What is written before it may have been made up, so it counts for nothing; nor does
-/// anything behind which something stands that is no address.
+/// The last address that does not belong to a trusted proxy. Entries before it may be forged, so
+/// they are ignored. So is everything before an entry that is not an address.
 ///
-/// Proxies write `Forwarded` or `X-Forwarded-For`, and pass the other on as the client has sent it. Where both are there and name
-/// different clients, one of them may have been made up, so neither counts.
+/// Proxies write `Forwarded` or `X-Forwarded-For`, and pass the other one on as the client sent it.
+/// If both exist and name different clients, one of them may be forged, so neither is used.
 pub(super) fn client(head: &RequestHead, trusted: impl Fn(IpAddr) -> bool) -> Option<SocketAddr> {
-    // Bytes that are no text stay in their place, as what is no address.
+    // Bytes that are not text keep their place, as an entry that is not an address.
     let lines = |name: &str| -> Vec<Cow<'_, str>> {
         let fields = head.fields().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         fields.map(|(_, value)| String::from_utf8_lossy(value)).collect()
@@ -55,8 +57,8 @@ fn split_unquoted(text: &str, at: u8) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the `for` of an element says. Nothing of an element that is not well formed counts: a client that leaves a quote open would
-/// make what proxies write behind it part of its own.
+/// The address in the `for` of an element. A malformed element gives nothing: a client that leaves
+/// a quote open could otherwise absorb what proxies append.
 fn for_of(element: &str) -> Option<SocketAddr> {
     let mut found = None;
     for pair in split_unquoted(element, b';') {
@@ -69,7 +71,7 @@ fn for_of(element: &str) -> Option<SocketAddr> {
     address(found?)
 }
 
-/// What stands in quotes, or a value without any.
+/// The contents of quotes, or a value without quotes.
 fn unquoted(value: &str) -> Option<&str> {
     let Some(quoted) = value.strip_prefix('"') else { return (!value.contains('"')).then_some(value) };
     let inner = quoted.strip_suffix('"')?;
@@ -83,11 +85,12 @@ fn unquoted(value: &str) -> Option<&str> {
     (!escaped).then_some(inner)
 }
 
-/// An address, with a port or without, an IPv6 one with brackets or without.
+/// An address, with or without a port; IPv6 with or without brackets.
 fn address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
     let ip = bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0));
-    // The unspecified address is nobody's; elsewhere it stands for a Unix socket, which is not limited.
+    // The unspecified address belongs to no client; elsewhere it stands for a Unix socket, which is
+    // not limited.
     ip.or_else(|| text.parse().ok()).filter(|at| !at.ip().is_unspecified())
 }
 

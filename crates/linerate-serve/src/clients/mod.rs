@@ -1,4 +1,5 @@
-//! Who asks: limits for each client's address, and proxies that say for whom they ask.
+//! Client identity: limits for each client's address, and proxies that name the client they act
+//! for.
 
 mod forwarded;
 mod network;
@@ -15,38 +16,40 @@ use linerate_net::Time;
 pub use self::network::{BadNetwork, Network};
 pub(crate) use self::proxy::{Preface, preface};
 
-/// Clients that are remembered at a time. Reason: an entry takes 50 bytes; who comes beyond is not limited, and finds the limits of
-/// all.
+/// Clients remembered at a time. Reason: an entry takes 50 bytes. Further clients have no limits of
+/// their own, only the server's.
 const CLIENTS: usize = 1 << 16;
-/// Tables they are spread over. Reason: threads seldom want the same at the same moment.
+/// Shards of the table. Reason: threads then rarely contend for the same lock.
 const SHARDS: usize = 16;
-/// How long a full table is not searched again. Reason: a search takes microseconds, and a flood of addresses would have one for each.
+/// How long a full table is not searched again. Reason: a search takes microseconds, and a flood of
+/// addresses would cause one for each.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Seconds after which a client may ask as one that is not known, however slow the rate.
+/// Seconds after which a client is treated as unknown again, however slow the rate.
 const LONGEST_REST: f64 = 86_400.0;
 
-/// What is granted to each client, and whom a proxy may speak for. A client is an IPv4 address, or the /64 of an IPv6 address.
+/// Limits for each client, and the proxies that may name clients. A client is an IPv4 address, or
+/// the /64 of an IPv6 address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientRules {
-    /// Connections open at once; those beyond are closed at once. Trusted proxies are not limited; clients that the PROXY protocol
-    /// names are.
+    /// Concurrent connections; more are closed at once. Trusted proxies are not limited; clients
+    /// that the PROXY protocol names are.
     pub connections: Option<u32>,
-    /// Requests per second; as many may come at once. Those beyond are answered with 429.
+    /// Requests per second, and the size of a burst. Further requests get 429.
     pub rate: Option<f64>,
-    /// Proxies whose `Forwarded` and `X-Forwarded-For` count: the client is the last address of them that is not trusted. Where both
-    /// are there and name different clients, neither counts.
+    /// Proxies whose `Forwarded` and `X-Forwarded-For` are used: the client is the last address in
+    /// them that is not trusted. If both exist and name different clients, neither is used.
     pub trusted: Vec<Network>,
     /// Connections of trusted proxies begin with the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
 }
 
 impl ClientRules {
-    /// Whether this peer may speak for others.
+    /// Whether this peer may name other clients.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(peer))
     }
 
-    /// For whom a request is asked.
+    /// The client of a request.
     pub(crate) fn client(&self, head: &RequestHead, peer: SocketAddr) -> SocketAddr {
         if self.trusted.is_empty() || !self.trusts(peer.ip()) {
             return peer;
@@ -64,21 +67,21 @@ pub(crate) struct Clients {
 #[derive(Debug, Default)]
 struct Shard {
     clients: HashMap<IpAddr, Client>,
-    /// All had something open, or had asked just now: until then nobody is looked for who can be forgotten.
+    /// All entries were in use: until then no search for a free one.
     full_until: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Client {
     open: u32,
-    /// Requests that may come now, and when that was so.
+    /// Requests allowed now, and when that was computed.
     tokens: f64,
     at: Time,
-    /// From then on it may ask as one that is not known.
+    /// From then on the client can be treated as unknown.
     rested: Time,
 }
 
-/// Whether a connection may stay.
+/// Whether a connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// [`Clients::closed`] must follow.
@@ -89,7 +92,7 @@ pub(crate) enum Admission {
 }
 
 impl Clients {
-    /// A connection is there.
+    /// A connection was accepted.
     pub(crate) fn open(&self, peer: IpAddr, most: u32, now: Time) -> Admission {
         self.with(peer, now, |client| {
             if client.open >= most {
@@ -101,7 +104,7 @@ impl Clients {
         .unwrap_or(Admission::Uncounted)
     }
 
-    /// One that was counted is over.
+    /// A counted connection has ended.
     pub(crate) fn closed(&self, peer: IpAddr) {
         let key = key(peer);
         if let Some(client) = self.shard(key).clients.get_mut(&key) {
@@ -109,13 +112,14 @@ impl Clients {
         }
     }
 
-    /// Whether a request may be handled. The error: in how many seconds one may be.
+    /// Whether a request may be handled. The error is the number of seconds until one may.
     pub(crate) fn may_ask(&self, peer: IpAddr, rate: f64, now: Time) -> Result<(), u64> {
         let burst = rate.max(1.0);
         self.with(peer, now, |client| {
             let gained = (now - client.at).as_secs_f64() * rate;
             client.tokens = (client.tokens + gained).min(burst);
-            // Threads read the clock once a turn: what one has granted, another that lags must not grant again.
+            // Threads read the clock once per turn: a thread whose clock lags must not grant a
+            // request twice.
             client.at = client.at.max(now);
             let granted = client.tokens >= 1.0;
             client.tokens -= if granted { 1.0 } else { 0.0 };
@@ -126,7 +130,7 @@ impl Clients {
         .unwrap_or(Ok(()))
     }
 
-    /// `None`: nothing is known of this client, and there is no room to remember it.
+    /// `None`: this client is unknown, and there is no room to remember it.
     fn with<T>(&self, peer: IpAddr, now: Time, then: impl FnOnce(&mut Client) -> T) -> Option<T> {
         let key = key(peer);
         let Shard { clients, full_until } = &mut *self.shard(key);
@@ -154,7 +158,7 @@ impl Clients {
     }
 }
 
-/// What belongs to one client: of IPv6 everybody has 2^64 addresses.
+/// The key of one client: an IPv6 user has 2^64 addresses.
 fn key(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(ip) => {
@@ -229,7 +233,7 @@ mod tests {
         let clients = Clients::default();
         let (of, now) =
             (|n: u32| IpAddr::from((n << 8).to_be_bytes()), |s| Time::ZERO + Duration::from_secs(s));
-        // All in one shard, at 0.1 requests per second: ten seconds of rest.
+        // All in one shard, at 0.1 requests per second: ten seconds until they are forgotten.
         for n in 0..(CLIENTS / SHARDS) as u32 {
             assert_eq!(clients.may_ask(of(n), 0.1, now(0)), Ok(()));
         }

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// An address, or all that begin with the same bits.
+/// An address, or all addresses with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u8,
 }
 
-/// It is no network.
+/// The text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address or a network is needed, as in 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32")]
 pub struct BadNetwork;
@@ -40,7 +40,7 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// An IPv4 address that is written as an IPv6 one is itself.
+    /// An IPv4-mapped IPv6 address counts as IPv4.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
         match (self.address, ip.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(ip)) => {

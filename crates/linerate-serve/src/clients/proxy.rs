@@ -1,25 +1,28 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: a preface that says for whom a connection was made.
+//! The PROXY protocol of HAProxy, versions 1 and 2: a preface that names the client of a
+//! connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The longest line of version 1.
 const LINE: usize = 107;
-/// The longest preface of version 2 that is taken. Reason: addresses take 36 bytes, and what else proxies add some hundred.
+/// The longest accepted preface of version 2. Reason: addresses take 36 bytes, and proxies add some
+/// hundred more.
 const MOST: usize = 2048;
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// What a connection begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preface {
-    /// It may become one.
+    /// The beginning of a preface.
     Partial,
-    /// So many bytes, and for whom; `None` when the proxy speaks for itself, or does not know.
+    /// A preface of this length, and the client; `None` if the proxy speaks for itself, or does not
+    /// know the client.
     Whole(usize, Option<SocketAddr>),
-    /// It is none.
+    /// No preface.
     Wrong,
 }
 
-/// Reads a preface from the beginning of what has come.
+/// Parses a preface at the beginning of the received bytes.
 pub(crate) fn preface(bytes: &[u8]) -> Preface {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if begins(SIGNATURE) {
@@ -35,7 +38,7 @@ pub(crate) fn preface(bytes: &[u8]) -> Preface {
     }
 }
 
-/// `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443`; the outer `None`: it is wrong.
+/// `PROXY TCP4 192.0.2.1 192.0.2.2 56324 443`; the outer `None`: malformed.
 fn first(line: &[u8]) -> Option<Option<SocketAddr>> {
     let line = std::str::from_utf8(line.strip_suffix(b"\r\n")?).ok()?;
     let mut words = line.split(' ').skip(1);
@@ -54,7 +57,8 @@ fn first(line: &[u8]) -> Option<Option<SocketAddr>> {
     (fits && words.next().is_none()).then(|| somebody(SocketAddr::new(from, from_port)))
 }
 
-/// The unspecified address is nobody's; elsewhere it stands for a Unix socket, which is not limited.
+/// The unspecified address belongs to no client; elsewhere it stands for a Unix socket, which is
+/// not limited.
 fn somebody(client: SocketAddr) -> Option<SocketAddr> {
     (!client.ip().is_unspecified()).then_some(client)
 }
@@ -69,7 +73,7 @@ fn second(bytes: &[u8]) -> Preface {
     let Some(body) = bytes.get(16..whole) else { return Preface::Partial };
     let port = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
     let client = match family {
-        // LOCAL: a health check of the proxy's own.
+        // LOCAL: a health check by the proxy itself.
         _ if command & 15 == 0 => None,
         0x11 if len >= 12 => {
             let ip = Ipv4Addr::new(body[0], body[1], body[2], body[3]);
@@ -81,7 +85,7 @@ fn second(bytes: &[u8]) -> Preface {
             somebody(SocketAddr::new(Ipv6Addr::from(ip).into(), port(32)))
         }
         0x11 | 0x21 => return Preface::Wrong,
-        // Unix sockets and what is not known: nobody to name.
+        // Unix sockets and unknown families: no client to name.
         _ => None,
     };
     Preface::Whole(whole, client)

@@ -1,6 +1,7 @@
-//! From received bytes to answers in order: everything that needs no transport.
+//! From received bytes to responses in order: everything that needs no transport.
 //!
-//! read makes requests of bytes, handle has them answered, answer makes bytes of what they said.
+//! read turns bytes into requests, handle runs their handlers, and answer turns responses into
+//! bytes.
 
 mod answer;
 mod handle;
@@ -26,48 +27,49 @@ use crate::tasks::{Ready, Tasks};
 use crate::watch::{Watch, Watchdog};
 use crate::{Address, Draining, Handler};
 
-/// One thread's HTTP: reads requests, runs handlers, keeps answers in order.
+/// One thread's HTTP: reads requests, runs handlers, keeps responses in order.
 pub(crate) struct Engine<H: Handler> {
     handler: H,
     reader: HeadReader,
     writer: HeadWriter,
     pub(crate) tasks: Tasks<H::Future>,
-    /// What the connection that has its turn will send.
+    /// Bytes that the current connection will send.
     pub(crate) out: Vec<u8>,
     pub(crate) limits: Limits,
     pub(crate) allowance: Allowance,
-    /// Bodies up to this size leave as a copy beside their head.
+    /// Bodies up to this size are copied behind their head.
     pub(crate) copied: usize,
     pub(crate) counts: Arc<ThreadCounts>,
     pub(crate) date: HttpDate,
     pub(crate) now: Time,
-    /// Which address each listener has, also those that are gone while a connection of theirs may be left.
+    /// The address of each listener, including removed ones that may still have connections.
     pub(crate) places: Vec<(Listener, Address)>,
-    /// Each further answer says that the connection ends.
+    /// Every further response closes its connection.
     pub(crate) draining: bool,
-    /// Who is told that this has begun.
+    /// Signals the drain to handlers.
     pub(crate) goodbye: Draining,
-    /// And the next one is the last, even with bytes received behind its request.
+    /// And the next response is the last, even if more bytes were received after its request.
     pub(crate) draining_hard: bool,
-    /// What is granted to each client, and what all threads know of them.
+    /// Limits for each client, and what all threads know of the clients.
     pub(crate) rules: ClientRules,
     pub(crate) clients: Arc<Clients>,
     /// Requests after which a connection is closed.
     pub(crate) close_after: Option<u32>,
-    // Boxed, since they move between here and their connections.
+    // Boxed, because they move between here and their connections.
     #[allow(clippy::vec_box)]
     pub(crate) spare: Vec<Box<Work>>,
-    /// Connections whose body is read behind its answer, by somebody who is no task of ours. Each is here once.
+    /// Connections whose body is read after its response by code that is not one of our tasks. Each
+    /// is listed once.
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
     pub(crate) misdirected: Option<Misdirected>,
-    /// For metrics, where somebody reads them.
+    /// For metrics, if they are read.
     pub(crate) meter: Option<Meter>,
-    /// Connections by what they wait for.
+    /// Number of connections by what they wait for.
     pub(crate) states: [u32; Waits::ALL.len()],
     serial: u64,
-    /// Received bytes behind the request that is worked on.
+    /// Received bytes after the current request.
     behind: usize,
 }
 
@@ -104,18 +106,19 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Grants something else from now on.
+    /// Changes the limits.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.reader = HeadReader::new(limits.request);
         self.limits = limits;
     }
 
-    /// Where a connection was accepted. The newest first: a transport may use a listener's number again.
+    /// The address that accepted a connection. Searches the newest first: a transport may reuse a
+    /// listener's number.
     pub(crate) fn place(&self, c: &Connection) -> Option<Address> {
         self.places.iter().rev().find(|(listener, _)| *listener == c.listener).map(|(_, at)| at.clone())
     }
 
-    /// Ends the newest request's handler, if it still runs.
+    /// Cancels the newest request's handler, if it still runs.
     fn cancel_last(&mut self, c: &mut Connection) -> Option<Asked> {
         let work = c.work.as_mut()?;
         let Some(Answer::Waiting { task, .. }) = work.queue.back() else { return None };
@@ -126,7 +129,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Ends everything that works for a connection, or for what stands in its queue from `from` on.
+    /// Cancels all tasks of a connection, or those in its queue from `from` on.
     pub(crate) fn cancel_from(&mut self, c: &mut Connection, from: usize) {
         let Some(work) = &mut c.work else { return };
         while work.queue.len() > from
@@ -143,12 +146,12 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// The work area of a connection, from those kept when it has none.
+    /// The work area of a connection; takes a spare one if it has none.
     pub(crate) fn work<'c>(&mut self, c: &'c mut Connection) -> &'c mut Work {
         c.work.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }
 
-    /// Takes the work area of a connection back when there is nothing in it.
+    /// Takes back the work area of a connection if it is empty.
     pub(crate) fn rest(&mut self, c: &mut Connection) {
         let idle =
             |w: &Work| w.input.is_empty() && w.queue.is_empty() && w.body.is_none() && w.unlogged.is_empty();
@@ -163,7 +166,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// For whom a task works.
+    /// The connection that a task works for.
     pub(crate) fn owner(&self, task: u32) -> Option<Conn> {
         self.tasks.owner(task)
     }

@@ -1,4 +1,4 @@
-//! Received bytes become requests and bodies.
+//! Turns received bytes into requests and bodies.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::clients::{Preface, preface};
 use crate::connection::{Asked, Connection, Incoming};
 use crate::{Handler, limits};
 
-/// How TLS begins: a handshake record of version 3.x (RFC 8446 section 5.1).
+/// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
 fn is_client_hello(bytes: &[u8]) -> bool {
     bytes.starts_with(&[22, 3])
 }
 
 impl<H: Handler> Engine<H> {
-    /// Takes received bytes: what can't be used yet is kept.
+    /// Takes received bytes, and keeps those that cannot be used yet.
     pub(crate) fn input(&mut self, c: &mut Connection, bytes: &[u8]) {
         self.counts.received(bytes.len());
         if !c.reads() {
@@ -38,7 +38,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Goes on with bytes that were kept.
+    /// Continues with bytes that were kept.
     pub(crate) fn advance(&mut self, c: &mut Connection) {
         if c.preface && !self.take_preface(c) {
             return;
@@ -57,7 +57,7 @@ impl<H: Handler> Engine<H> {
         }
     }
 
-    /// Reads for whom a proxy has made the connection; whether that is known now.
+    /// Reads the PROXY preface; returns whether it is complete.
     fn take_preface(&mut self, c: &mut Connection) -> bool {
         let Some(work) = &mut c.work else { return false };
         match preface(&work.input) {
@@ -84,8 +84,8 @@ impl<H: Handler> Engine<H> {
         false
     }
 
-    /// Reads requests and bodies until bytes or patience end. Returns how many bytes were used, and how many of the rest were
-    /// looked at.
+    /// Reads requests and bodies until the bytes run out or the connection must wait. Returns how
+    /// many bytes were consumed, and how many of the rest were examined.
     fn consume(&mut self, c: &mut Connection, bytes: &[u8], mut seen: usize) -> (usize, usize) {
         let mut at = 0;
         while at < bytes.len() && c.reads() && !c.is_blocked(self.out.len(), &self.allowance) {
@@ -107,7 +107,7 @@ impl<H: Handler> Engine<H> {
         (at, 0)
     }
 
-    /// A client speaks TLS, and this address does not.
+    /// The client speaks TLS, but this address does not.
     fn refuse_tls(&mut self, c: &mut Connection) {
         if let Some(misdirected) = &self.misdirected {
             misdirected.came(self.place(c));
@@ -121,7 +121,7 @@ impl<H: Handler> Engine<H> {
         );
     }
 
-    /// A body that isn't all there, or comes in chunks.
+    /// A body that is incomplete, or chunked.
     pub(super) fn incoming(
         &mut self,
         c: &mut Connection,
@@ -150,7 +150,7 @@ impl<H: Handler> Engine<H> {
         Ok((RequestBody::stream(&shared, announced), used))
     }
 
-    /// Received bytes belong to a body that is arriving.
+    /// Handles bytes of a body that is arriving.
     fn body_bytes(&mut self, c: &mut Connection, bytes: &[u8]) -> usize {
         match self.feed(c, bytes) {
             Ok(used) => used,

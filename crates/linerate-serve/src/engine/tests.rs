@@ -25,7 +25,8 @@ fn engine<H: Handler>(mem: &Mem, handler: H) -> Engine<H> {
     Engine::new(handler, Limits::default(), Arc::default(), Ready::new(mem.waker()))
 }
 
-/// The promise of the hot path: no allocation per request, pipelined or one by one, for a handler that does not wait.
+/// The promise of the hot path: no allocation per request, pipelined or one by one, for a handler
+/// that never waits.
 #[test]
 fn a_request_like_those_before_allocates_nothing() {
     let (mem, mut c) = accepted();
@@ -56,7 +57,7 @@ fn a_request_like_those_before_allocates_nothing() {
     assert!(c.work.is_none(), "an idle connection keeps nothing");
 }
 
-/// There can only be one.
+/// A response has only one Content-Type.
 #[test]
 fn the_content_type_set_last_is_the_only_one() {
     let (mem, mut c) = accepted();
@@ -75,7 +76,7 @@ fn the_content_type_set_last_is_the_only_one() {
     }
 }
 
-/// What an idle connection costs on this side of the transport.
+/// The memory of an idle connection, without the transport's part.
 #[test]
 fn an_idle_connection_is_small() {
     assert!(size_of::<Option<Connection>>() <= 160, "{} bytes", size_of::<Option<Connection>>());

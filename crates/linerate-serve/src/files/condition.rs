@@ -9,7 +9,7 @@ use super::negotiate::Encoding;
 use super::ranges::{self, Ranges};
 use crate::Request;
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 pub(super) struct Validators {
     pub(super) etag: String,
     pub(super) modified: HttpDate,
@@ -24,7 +24,7 @@ impl Validators {
     ) -> Validators {
         let coding = encoding.map_or("", Encoding::name);
         let (seconds, nanos) = modified;
-        // What is compressed on the fly need not be the same bytes each time.
+        // Compression on the fly need not give the same bytes each time.
         let weak = if on_the_fly { "W/" } else { "" };
         Validators {
             etag: format!("{weak}\"{seconds:x}.{nanos:x}-{size:x}{coding}\""),
@@ -33,11 +33,11 @@ impl Validators {
     }
 }
 
-/// What a request with these conditions gets.
+/// The outcome of a conditional or range request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Whole,
-    /// One or several, none of them empty.
+    /// One or several ranges, none of them empty.
     Parts(Vec<Range<u64>>),
     NotModified,
     Failed,

@@ -1,6 +1,6 @@
-//! Media types by the end of a name.
+//! Media types by file extension.
 
-/// A media type, and whether it gets smaller by compression.
+/// A media type, and whether compression makes it smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) name: &'static str,

@@ -1,4 +1,4 @@
-//! A directory as a page.
+//! A page that lists a directory.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -10,10 +10,11 @@ use linerate_http::server::HttpDate;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
 use rustix::io::Errno;
 
-/// Most entries of a page. Reason: a directory of millions must fill neither our memory nor a browser's.
+/// Entries of a page, at most. Reason: a directory of millions must fill neither our memory nor a
+/// browser's.
 const MOST: usize = 10_000;
 
-/// An entry that may be asked for.
+/// An entry that can be requested.
 struct Entry {
     name: Vec<u8>,
     is_dir: bool,
@@ -21,7 +22,8 @@ struct Entry {
     modified: u64,
 }
 
-/// The page of a directory beneath `root`; `path` is what was asked for, still encoded. It waits for the disk.
+/// The page of a directory beneath `root`; `path` is the requested path, still encoded. Blocks on
+/// the disk.
 pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<String, Errno> {
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let name = if name.is_empty() { b"." } else { name };
@@ -31,7 +33,7 @@ pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<Strin
     for entry in Dir::read_from(&dir)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        // As files are served: `.` and `..` are among these.
+        // Hidden files are not served, `.` and `..` included.
         if name.starts_with(b".") && name != b".well-known" {
             continue;
         }
@@ -39,7 +41,7 @@ pub(super) fn page(root: &Arc<OwnedFd>, name: &[u8], path: &str) -> Result<Strin
             more = true;
             break;
         }
-        // What a link leads to is asked of the kernel when it is asked for; the page shows the link.
+        // The page shows the link itself; the kernel resolves it when it is requested.
         let Ok(meta) = statat(&dir, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let kind = FileType::from_raw_mode(meta.st_mode);
         let is_dir = match kind {
@@ -71,7 +73,7 @@ fn html(path: &str, entries: &[Entry], more: bool) -> String {
     for entry in entries {
         let slash = if entry.is_dir { "/" } else { "" };
         let size = if entry.is_dir { String::new() } else { entry.size.to_string() };
-        // `./`: else a name with a colon would be a scheme.
+        // `./`: otherwise a name with a colon would be read as a scheme.
         let (href, name) = (encoded(&entry.name), escaped(&entry.name));
         let date = HttpDate::from_unix(entry.modified);
         let date = std::str::from_utf8(date.as_bytes()).unwrap_or_default();
@@ -86,7 +88,7 @@ fn html(path: &str, entries: &[Entry], more: bool) -> String {
     page + "</table>\n</body>\n</html>\n"
 }
 
-/// As a segment of a path.
+/// Encodes a name as a segment of a path.
 fn encoded(name: &[u8]) -> String {
     let mut text = String::new();
     for &b in name {
@@ -99,7 +101,8 @@ fn encoded(name: &[u8]) -> String {
     text
 }
 
-/// As text of a page. Names need not be UTF-8; control characters could hide or turn around what is beside them.
+/// Escapes a name as text of a page. Names need not be UTF-8; control characters could hide or
+/// reverse the text beside them.
 fn escaped(name: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(name).chars() {

@@ -1,4 +1,5 @@
-//! Names beneath a directory become open files: at once as far as the kernel has the way to them in memory, else on the pool.
+//! Opens files by name beneath a directory: at once if the kernel has the path cached, otherwise on
+//! the pool.
 
 use std::borrow::Cow;
 use std::fs::{File, Metadata};
@@ -15,50 +16,50 @@ use super::{Found, found, refuse};
 use crate::Response;
 use crate::blocking::{BlockingError, blocking};
 
-/// How often a path is looked up anew because something was renamed meanwhile. Reason: renaming without end hits a few lookups in a
-/// hundred, never so many in a row.
+/// How often a lookup is repeated because of a rename at the same time. Reason: renames without a
+/// pause affect a few lookups in a hundred, never this many in a row.
 const LOOKUPS: usize = 32;
 
-/// `f_type` of file systems that have all names in memory, and none that is not there.
+/// `f_type` of file systems that have all names in memory, including which do not exist.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A directory that files are looked up beneath.
+/// A directory beneath which files are looked up.
 #[derive(Clone, Debug)]
 pub(super) struct Root {
     fd: Arc<OwnedFd>,
-    /// Nothing beneath it has to be waited for.
+    /// Nothing beneath it can block.
     in_memory: bool,
 }
 
-/// Looks up what is beneath a root.
+/// Looks up names beneath a root.
 pub(super) struct Beneath {
     root: Arc<OwnedFd>,
-    /// What is not in memory is `EAGAIN`.
+    /// A name that is not cached gives `EAGAIN`.
     cached: bool,
 }
 
-/// What a request asks for.
+/// The file that a request wants.
 #[derive(Clone)]
 pub(super) struct Wanted<'a> {
     pub(super) name: Cow<'a, [u8]>,
     /// Its path ends with a slash.
     pub(super) slash: bool,
-    /// Codings in which the file may come.
+    /// Codings that the client accepts.
     pub(super) encodings: [Option<Encoding>; 2],
-    /// Names that are tried where there is no such file.
+    /// Names to try if the file does not exist.
     pub(super) others: Cow<'a, [String]>,
 }
 
-/// What is at a name.
+/// The result of a lookup.
 pub(super) enum Place {
     File(Found, Vec<u8>),
-    /// One that was asked for without its slash.
+    /// A directory requested without its slash.
     Directory,
-    /// One without an index.
+    /// A directory without an index.
     Unlisted,
 }
 
-/// Why something can't be looked up.
+/// Why a lookup failed.
 pub(super) enum Failed {
     Lookup(Errno),
     Pool(BlockingError),
@@ -74,7 +75,7 @@ impl From<Failed> for Response {
 }
 
 impl Root {
-    /// Opens it. What it says of errors is true of each file beneath it, too.
+    /// Opens the directory. Its errors would also affect each file beneath it.
     pub(super) fn open(path: &Path) -> Result<Root, Errno> {
         let fd = openat(CWD, path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let in_memory = fstatfs(&fd).is_ok_and(|fs| IN_MEMORY.contains(&fs.f_type));
@@ -111,7 +112,7 @@ impl Root {
         self.waiting(move |beneath| beneath.open(&name)).await
     }
 
-    /// A disk has to be waited for. Boxed, since that is rare.
+    /// Blocks on a disk. Boxed, because that is rare.
     async fn waiting<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Beneath) -> Result<T, Errno> + Send + 'static,
@@ -135,7 +136,7 @@ impl Wanted<'_> {
 }
 
 impl Beneath {
-    /// What a request wants, or the first of the other names that is a file.
+    /// The wanted file, or the first of the other names that is a file.
     fn find(&self, wanted: &Wanted<'_>) -> Result<Place, Errno> {
         let found = self.at(wanted);
         if !matches!(found, Err(Errno::NOENT | Errno::NOTDIR) | Ok(Place::Unlisted)) {
@@ -177,7 +178,7 @@ impl Beneath {
         self.variant(file, &meta, name, wanted)
     }
 
-    /// The file, or what lies beside it in a coding that the client takes.
+    /// The file, or a compressed one beside it that the client accepts.
     fn variant(
         &self,
         file: File,
@@ -197,13 +198,14 @@ impl Beneath {
         Ok(Place::File(found(file, meta, None), name))
     }
 
-    /// Opens a name. Without waiting for more than a disk: a named pipe must not hold the thread. While anything is renamed anywhere,
-    /// the kernel can't say for sure that a link's `..` stays beneath, and says `EAGAIN`.
+    /// Opens a name without blocking on anything but a disk: a named pipe must not hold the thread.
+    /// During a rename anywhere, the kernel cannot be sure that a link's `..` stays beneath the
+    /// directory, and returns `EAGAIN`.
     fn open(&self, name: &[u8]) -> Result<(File, Metadata), Errno> {
         let fd = match self.cached && !NO_CACHED.load(Relaxed) {
             true => match self.openat2(name, ResolveFlags::CACHED) {
                 Err(Errno::INVAL) => {
-                    // Linux has it since 5.12.
+                    // Linux 5.12 and later has it.
                     let found = self.openat2(name, ResolveFlags::empty());
                     NO_CACHED.fetch_or(!matches!(found, Err(Errno::INVAL)), Relaxed);
                     found
@@ -227,10 +229,10 @@ impl Beneath {
     }
 }
 
-/// The kernel does not know `RESOLVE_CACHED`.
+/// The kernel lacks `RESOLVE_CACHED`.
 static NO_CACHED: AtomicBool = AtomicBool::new(false);
 
-/// A pattern with the path in it, as a name beneath the root.
+/// Inserts the path into a pattern; the result is a name beneath the root.
 fn filled_in(pattern: &str, name: &[u8]) -> Vec<u8> {
     let mut filled = Vec::new();
     for (i, text) in pattern.split("$uri").enumerate() {
@@ -254,7 +256,7 @@ mod tests {
         Wanted { name, slash: false, encodings: [None; 2], others }
     }
 
-    /// On a disk, where the kernel knows of names only once they were looked up.
+    /// On a disk, where the kernel caches names only after a lookup.
     fn on_disk() -> Option<(tempfile::TempDir, Root)> {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
         std::fs::write(folder.path().join("there"), "yes").expect("written");
@@ -280,7 +282,7 @@ mod tests {
         let Some((_folder, root)) = on_disk() else { return };
         let mut context = Context::from_waker(Waker::noop());
         for encodings in [[None; 2], [Some(Encoding::Brotli), None]] {
-            // The file's own name is known, that of its variant is not.
+            // The file's own name is cached, its variant's is not.
             let name = if encodings[0].is_some() { "there" } else { "not there" };
             let wanted = Wanted { encodings, ..wanted(name) };
             assert!(matches!(root.beneath(true).find(&wanted), Err(Errno::AGAIN)), "{name}");

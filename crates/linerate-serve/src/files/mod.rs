@@ -1,7 +1,7 @@
-//! Files of a directory, as a web server gives them.
+//! Serves the files of a directory.
 //!
-//! The kernel keeps every path beneath the directory (`openat2` with `RESOLVE_BENEATH`, Linux 5.6): neither `..` nor a
-//! symbolic link, changed at whatever moment, leads out of it.
+//! The kernel keeps every path beneath the directory (`openat2` with `RESOLVE_BENEATH`, Linux 5.6).
+//! Neither `..` nor a symbolic link leads out of it, even if it changes at that moment.
 
 mod condition;
 mod kind;
@@ -39,17 +39,20 @@ use crate::file_body::FileBody;
 use crate::response::ResponseBody;
 use crate::{Request, Response};
 
-/// Files up to this size are read at once and leave beside their head. Reason: one read, one send; the copies cost less than what
-/// larger ones need.
+/// Files up to this size are read at once and sent with their head. Reason: one read, one send; the
+/// copies cost less than what larger files need.
 const WHOLE: u64 = 16 << 10;
-/// Texts of these sizes are compressed on the fly. Reason: smaller ones don't gain, larger ones should lie there compressed.
+/// Sizes of texts that are compressed on the fly. Reason: smaller ones do not gain, and larger ones
+/// should be stored compressed.
 const COMPRESSED: std::ops::RangeInclusive<u64> = 256..=1 << 20;
-/// Bytes of compressed texts that each thread keeps. Reason: compressing once is slow, every time is waste.
+/// Bytes of compressed texts that each thread keeps. Reason: compression is too slow to repeat for
+/// each request.
 const CACHE: usize = 16 << 20;
-/// Largest page in place of an error. Reason: it is read whole for each of them.
+/// Largest error page. Reason: each use reads it whole.
 const PAGE: u64 = 1 << 20;
-/// How often each thread looks whether its directory is still the one of that name. Reason: a new version of a site is mostly put
-/// where the old one was, by a rename or a turned link; a system call per request for that would be waste.
+/// How often each thread checks that the path still names its directory. Reason: a new version of a
+/// site usually replaces the old one by a rename or a changed link; a system call for each request
+/// would be waste.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A directory to serve files from. [`FileRoot::files`] gives each thread its own [`Files`].
@@ -60,36 +63,36 @@ pub struct FileRoot {
     options: Arc<FileOptions>,
 }
 
-/// What is done beside giving the file that a path names.
+/// Options besides serving the file that a path names.
 #[derive(Clone, Debug, Default)]
 pub struct FileOptions {
-    /// A directory without `index.html` is shown as a page with its entries.
+    /// A directory without `index.html` is listed as a page.
     pub list: bool,
-    /// Names beneath the directory that are tried in this order where a path names no file; `$uri` in them stands for the path.
-    /// The first that is a file is given, with status 200.
+    /// Names beneath the directory to try, in order, if a path names no file; `$uri` in them stands
+    /// for the path. The first existing file is served, with status 200.
     pub try_files: Vec<String>,
 }
 
 impl FileRoot {
-    /// Opens it. What is beneath is looked up anew for each request, the directory itself about once a second: when another one
-    /// has its name, that one is served from then on.
+    /// Opens it. Files are looked up for each request, the directory itself about once a second: if
+    /// another directory has its name by then, that one is served.
     ///
     /// # Errors
-    /// When it is no directory, can't be read, or the kernel lacks `openat2`.
+    /// It is not a directory, cannot be read, or the kernel lacks `openat2`.
     pub fn open(directory: &Path) -> io::Result<FileRoot> {
-        // Whoever changes the working directory later means another one.
+        // Must stay the same if the working directory changes later.
         let path: PathBuf = std::path::absolute(directory)?;
         let root = Root::open(&path)?;
         Ok(FileRoot { path: path.into(), root, options: Arc::default() })
     }
 
-    /// With these options.
+    /// Sets the options.
     #[must_use]
     pub fn with_options(self, options: FileOptions) -> FileRoot {
         FileRoot { options: Arc::new(options), ..self }
     }
 
-    /// For one thread.
+    /// Creates the handler of one thread.
     pub fn files(&self) -> Files {
         Files(Rc::new(Own {
             path: Arc::clone(&self.path),
@@ -101,11 +104,11 @@ impl FileRoot {
     }
 }
 
-/// Answers GET and HEAD with files.
+/// Responds to GET and HEAD with files.
 #[derive(Clone, Debug)]
 pub struct Files(Rc<Own>);
 
-/// One thread's.
+/// The state of one thread.
 #[derive(Debug)]
 struct Own {
     path: Arc<Path>,
@@ -116,7 +119,7 @@ struct Own {
 }
 
 impl Own {
-    /// The directory as it is now.
+    /// The current directory.
     fn root(&self) -> Root {
         let now = crate::timers::now();
         match (self.looked.get(), now) {
@@ -124,14 +127,14 @@ impl Own {
                 self.looked.set(Some(now));
                 self.look();
             }
-            // Just opened.
+            // It was just opened.
             (None, Some(_)) => self.looked.set(now),
             _ => {}
         }
         self.root.borrow().clone()
     }
 
-    /// While nothing has that name, or nothing that can be served, what was there is kept.
+    /// If nothing usable has that name, the old directory stays.
     fn look(&self) {
         let is = |found: Result<rustix::fs::Stat, Errno>| found.map(|s| (s.st_dev, s.st_ino));
         let (here, there) = (is(fstat(self.root.borrow().fd())), is(stat(&*self.path)));
@@ -150,7 +153,7 @@ struct Compressed {
     bytes: usize,
 }
 
-/// A file found.
+/// A file that was found.
 struct Found {
     file: File,
     size: u64,
@@ -160,7 +163,7 @@ struct Found {
 }
 
 impl Files {
-    /// Answers, with the file that the path names, or says why not.
+    /// Responds with the file that the path names, or with an error.
     pub async fn answer(self, request: Request) -> Response {
         match file_name(request.path()) {
             Ok(name) => self.answer_with(&name, request).await,
@@ -171,7 +174,7 @@ impl Files {
         }
     }
 
-    /// Answers with the file of this name.
+    /// Responds with the file of this name.
     pub(crate) async fn answer_with(self, name: &[u8], request: Request) -> Response {
         match request.method() {
             Method::Get | Method::Head => {}
@@ -191,7 +194,7 @@ impl Files {
 
     async fn find(&self, name: &[u8], request: &Request) -> Result<Place, Failed> {
         let mut encodings = [None; 2];
-        // A part of a compressed file is no part of the file that was asked for.
+        // A range of the compressed file is not a range of the requested file.
         if request.field("range").is_none() {
             encodings.iter_mut().zip(negotiate::accepted(request)).for_each(|(e, taken)| *e = Some(taken));
         }
@@ -199,13 +202,13 @@ impl Files {
         self.0.root().find(Wanted { name: Cow::Borrowed(name), slash, encodings, others }).await
     }
 
-    /// A directory's entries.
+    /// The entries of a directory.
     async fn list(&self, name: &[u8], request: &Request) -> Response {
         let (root, name, path) = (self.0.root(), name.to_owned(), request.path().to_owned());
         match blocking(move || listing::page(root.fd(), &name, &path)).await {
             Ok(Ok(page)) => {
                 let mut response = Response::status(200).with_content_type("text/html; charset=utf-8");
-                // Names are escaped; should one ever not be, nothing of it runs.
+                // Names are escaped; if one ever were not, nothing in it would run.
                 let policy = "default-src 'none'; style-src 'unsafe-inline'";
                 let _ = response.fields.add("content-security-policy", policy);
                 response.with_body(page)
@@ -215,7 +218,7 @@ impl Files {
         }
     }
 
-    /// `response` with this file as its page, if it can be had.
+    /// `response` with this file as its page, if the file can be read.
     pub(crate) async fn in_place_of(&self, response: Response, name: &str) -> Response {
         let name = name.trim_start_matches('/').as_bytes();
         let Ok((file, meta)) = self.0.root().get(name).await else { return response };
@@ -232,7 +235,7 @@ impl Files {
         }
     }
 
-    /// Whether there is something of that name.
+    /// Whether a file or directory of that name exists.
     pub(crate) async fn has(&self, request: &Request) -> bool {
         let Ok(name) = file_name(request.path()) else { return false };
         self.0.root().get(&name).await.is_ok()
@@ -310,8 +313,9 @@ fn found(file: File, meta: &std::fs::Metadata, encoding: Option<Encoding>) -> Fo
     Found { file, size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()), encoding }
 }
 
-/// The name beneath the root that a path means, as bytes, which need not be UTF-8: without empty and `.` segments, percent-decoded, without `..`, hidden files
-/// (except `.well-known`, RFC 8615), and encoded separators.
+/// The name beneath the root that a path means, as bytes, which need not be UTF-8. It drops empty
+/// and `.` segments and decodes percent-encoding. It refuses `..`, hidden files (except
+/// `.well-known`, RFC 8615) and encoded separators.
 pub(crate) fn file_name(path: &str) -> Result<Vec<u8>, u16> {
     let mut name = Vec::new();
     for segment in path.split('/').filter(|s| !s.is_empty() && *s != ".") {
@@ -362,7 +366,7 @@ fn refuse(error: Errno) -> Response {
     }
 }
 
-/// A directory is named with a slash, or links in it would go astray.
+/// A directory needs a trailing slash, or relative links in it would break.
 fn redirect(request: &Request) -> Response {
     let query = request.query().map(|q| format!("?{q}")).unwrap_or_default();
     // Only one slash in front: two would name another server.
@@ -374,7 +378,7 @@ fn redirect(request: &Request) -> Response {
     }
 }
 
-/// A list that may stand on several lines (RFC 9110 section 5.3).
+/// A list that may span several field lines (RFC 9110 section 5.3).
 fn list<'r>(request: &'r Request, name: &str) -> Option<Cow<'r, str>> {
     let fields = request.head().fields().filter(|(n, _)| n.eq_ignore_ascii_case(name));
     let mut lines = fields.filter_map(|(_, value)| std::str::from_utf8(value).ok());
@@ -410,7 +414,7 @@ async fn body(file: File, part: Range<u64>, response: Response, method: Method) 
     if matches!(read_cached(&file, &mut bytes, part.start), Ok(n) if n == bytes.len()) {
         return response.with_body(bytes);
     }
-    // A disk has to be waited for.
+    // This may block on a disk.
     let read = blocking(move || file.read_exact_at(&mut bytes, part.start).map(|()| bytes));
     match read.await {
         Ok(Ok(bytes)) => response.with_body(bytes),
@@ -431,7 +435,7 @@ mod tests {
             ("//a/./b/", b"a/b"),
             ("/a%20b", b"a b"),
             ("/%C3%A9", "\u{e9}".as_bytes()),
-            // Linux' names are bytes.
+            // Linux file names are bytes.
             ("/lat%E9", b"lat\xe9"),
             ("/.well-known/x", b".well-known/x"),
         ];

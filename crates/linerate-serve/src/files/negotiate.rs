@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 
 use crate::Request;
 
-/// A coding, the preferred ones first.
+/// A content coding, the preferred ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Brotli,
@@ -33,7 +33,7 @@ impl Encoding {
     }
 }
 
-/// The codings that the client takes, what it likes best first, then the smallest.
+/// The codings that the client accepts, by its preference and then by size.
 pub(super) fn accepted(request: &Request) -> impl Iterator<Item = Encoding> + use<> {
     let list = super::list(request, "accept-encoding").unwrap_or_default();
     preferred(&list).into_iter().flatten()
@@ -42,12 +42,12 @@ pub(super) fn accepted(request: &Request) -> impl Iterator<Item = Encoding> + us
 fn preferred(list: &str) -> [Option<Encoding>; 2] {
     let mut codings = [Encoding::Brotli, Encoding::Gzip].map(|e| (e, weight(list, e.name()).unwrap_or(0)));
     codings.sort_by_key(|(_, weight)| Reverse(*weight));
-    // Who prefers the file as it is says so by its name; a `*` does not.
+    // A client that prefers the plain file names `identity`; a `*` does not.
     let plain = named(list, "identity").unwrap_or(0).max(1);
     codings.map(|(encoding, weight)| (weight >= plain).then_some(encoding))
 }
 
-/// What a coding is worth to the client, in thousandths; `None`: nothing is said of it.
+/// The client's weight of a coding, in thousandths; `None` if it does not mention the coding.
 fn weight(list: &str, name: &str) -> Option<u16> {
     named(list, name).or_else(|| named(list, "*"))
 }
@@ -60,7 +60,7 @@ fn named(list: &str, name: &str) -> Option<u16> {
     Some(q.map_or(1000, |q| (q.clamp(0.0, 1.0) * 1000.0).round() as u16))
 }
 
-/// A file, compressed quickly.
+/// Compresses a file, at a fast level.
 pub(super) fn gzip(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let mut text = vec![0; size as usize];
     file.read_exact_at(&mut text, 0)?;

@@ -1,4 +1,4 @@
-//! Parts of a file (RFC 9110 section 14): which are asked for, and several of them as one body.
+//! Ranges of a file (RFC 9110 section 14): parsing the request, and several ranges in one body.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -6,29 +6,29 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Most ranges of a request. Reason: each costs a head of its own and a call; whoever wants more gets the whole file, as RFC 9110
-/// section 14.2 allows.
+/// Ranges of a request, at most. Reason: each costs a head of its own and a call. A request for
+/// more gets the whole file, as RFC 9110 section 14.2 allows.
 const MOST: usize = 16;
 
-/// What a Range field means for a file of some size.
+/// The meaning of a Range field for a file of some size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ranges {
-    /// Nothing: it is not understood, or an attack.
+    /// None: it is malformed, or an attack.
     Ignored,
-    /// All ranges lie behind the end.
+    /// All ranges begin behind the end.
     Unsatisfiable,
-    /// These, in the order of the request; none is empty.
+    /// These ranges, in the order of the request; none is empty.
     Parts(Vec<Range<u64>>),
 }
 
-/// Reads `bytes=0-4,10-`. A field that is wrong anywhere is ignored as a whole.
+/// Parses `bytes=0-4,10-`. A field with any error is ignored as a whole.
 pub(super) fn parse(field: &str, size: u64) -> Ranges {
     let Some((unit, set)) = field.split_once('=') else { return Ranges::Ignored };
     if !unit.trim().eq_ignore_ascii_case("bytes") || set.split(',').count() > MOST {
         return Ranges::Ignored;
     }
     let mut parts = Vec::new();
-    // Empty elements of a list mean nothing (RFC 9110 section 5.6.1.2).
+    // Empty list elements are ignored (RFC 9110 section 5.6.1.2).
     for spec in set.split(',').map(str::trim).filter(|spec| !spec.is_empty()) {
         match range(spec, size) {
             None => return Ranges::Ignored,
@@ -42,13 +42,14 @@ pub(super) fn parse(field: &str, size: u64) -> Ranges {
     match parts.len() {
         0 => Ranges::Unsatisfiable,
         1 => Ranges::Parts(parts),
-        // Overlapping ranges make a small request a large response (RFC 9110 section 17.15).
+        // Overlapping ranges would turn a small request into a large response (RFC 9110 section
+        // 17.15).
         _ if overlapping(&parts) => Ranges::Ignored,
         _ => Ranges::Parts(parts),
     }
 }
 
-/// One range; an empty one can't be satisfied, `None` is no range.
+/// Parses one range; an empty one cannot be satisfied, and `None` is not a range.
 fn range(spec: &str, size: u64) -> Option<Range<u64>> {
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
     let (first, last) = spec.split_once('-').filter(|(a, b)| digits(a) && digits(b))?;
@@ -69,14 +70,14 @@ fn overlapping(parts: &[Range<u64>]) -> bool {
     sorted.windows(2).any(|pair| pair[1].start < pair[0].end)
 }
 
-/// What goes before each of several parts, and behind the last; the boundary is for Content-Type.
+/// The text before each part and after the last; the boundary is for Content-Type.
 pub(super) struct Multipart {
     pub(super) boundary: String,
     pub(super) parts: Vec<(Bytes, Range<u64>)>,
 }
 
 impl Multipart {
-    /// RFC 9110 section 14.6. `kind`: the Content-Type of the file.
+    /// RFC 9110 section 14.6. `kind`: the file's Content-Type.
     pub(super) fn new(parts: Vec<Range<u64>>, size: u64, kind: &str) -> Multipart {
         let boundary = boundary();
         let lead = |(i, part): (usize, Range<u64>)| {
@@ -93,7 +94,7 @@ impl Multipart {
     }
 }
 
-/// It must not occur in the file, which nobody reads for that: 128 bits that nobody can foresee.
+/// It must not occur in the file, which is not searched for it: 128 unpredictable bits.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

@@ -79,7 +79,7 @@ fn the_document_is_json_and_the_table_has_a_line_each() {
     assert_eq!(lines[5], "... 1 more: ?text&skip=4");
 }
 
-/// A stack with so many connections to itself.
+/// A stack with this many connections to itself.
 fn crowd(connections: usize) -> Stack<linerate_net::link::sim::SimEnd> {
     let options = StackOptions { addresses: vec![HOST.into()], seed: Some(1), ..StackOptions::default() };
     let mut net = Stack::new(Sim::alone(SimOptions::default()).expect("a descriptor"), options);
@@ -114,7 +114,7 @@ fn a_large_table_is_looked_through_in_turns_and_askers_are_bounded() {
     }
     assert!(asked.pop().expect("the last").try_recv().is_err(), "one too many is told at once");
     assert_eq!(scans.0.len(), limits::FLOW_ASKERS);
-    // Both ends are in the table, so that each question takes two turns.
+    // Both ends are in the table, so each request takes two turns.
     scans.go_on(&net);
     assert!(asked[0].try_recv().is_err(), "half of it");
     scans.go_on(&net);
@@ -122,7 +122,7 @@ fn a_large_table_is_looked_through_in_turns_and_askers_are_bounded() {
     assert_eq!(first.total, 2 * limits::FLOW_PLACES);
     assert_eq!(first.by_state[FlowState::Established as usize], first.total);
     assert_eq!(first.shown.len(), 5);
-    // Whoever is gone costs nothing.
+    // A requester that has gone costs nothing.
     asked.truncate(3);
     asked.remove(1);
     for _ in 0..1 + 2 + limits::FLOW_ASKERS - 3 {

@@ -1,4 +1,4 @@
-//! One connection of the server that misbehaves, by blocking reads and writes.
+//! One connection of the misbehaving server, with blocking reads and writes.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::routes::Routes;
 use crate::timers::{self, Timers};
 use crate::{Request, Response};
 
-/// How long a read waits before it is looked whether the server stops.
+/// How long a read waits before it checks whether the server stops.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a connection may stay silent.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -80,11 +80,11 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// Reads something; `false` at the end.
+    /// Reads more bytes; `false` at the end.
     fn more(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 16 << 10];
         let since = Instant::now();
-        // Between requests, not within one.
+        // Only between requests, not within one.
         let silence = self.shared.how.idle_close.filter(|_| self.input.is_empty()).unwrap_or(SILENCE);
         loop {
             match self.stream.read(&mut buffer) {
@@ -124,7 +124,7 @@ impl Connection<'_> {
         }
     }
 
-    /// All of the body, slowly if that is asked for.
+    /// Reads the whole body, slowly if that is configured.
     fn body(&mut self, head: &RequestHead) -> io::Result<Result<Bytes, linerate_http::server::Fault>> {
         if head.framing() == Framing::None {
             return Ok(Ok(Bytes::new()));
@@ -167,7 +167,8 @@ impl Connection<'_> {
         self.shared.count(|c| c.answered(response.code()));
         self.answer(&RequestHead::default(), response, false)?;
         self.stream.shutdown(Shutdown::Write)?;
-        // Read on a little, so that what is unread does not destroy the answer by a reset.
+        // Reads a little more, so that unread bytes do not cause a reset that destroys the
+        // response.
         let _ = self.more();
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes, with a pause in the middle if that is asked for.
+    /// Writes, with a pause in the middle if that is configured.
     fn halves(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(time) = self.shared.how.stall else { return self.write(bytes) };
         let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -239,7 +240,7 @@ fn now() -> HttpDate {
     HttpDate::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
 }
 
-/// All of a body, made at once. Reason for the limit: it lives in memory; longer ones are cut there.
+/// Collects a body. It lives in memory, so a longer one is truncated at the limit.
 fn gather(body: ResponseBody) -> Bytes {
     const LARGEST: usize = 64 << 20;
     match body {
@@ -257,7 +258,7 @@ fn gather(body: ResponseBody) -> Bytes {
     }
 }
 
-/// Runs a coroutine to its end on this thread; its sleeps block it.
+/// Runs a future to its end on this thread; its sleeps block the thread.
 fn wait_for<F: Future>(future: F) -> F::Output {
     struct Nothing;
     impl Wake for Nothing {

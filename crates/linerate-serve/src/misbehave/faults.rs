@@ -1,4 +1,4 @@
-//! What can be done wrong, and how it looks from outside.
+//! The faults, and their symptoms from outside.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,60 +6,70 @@ use std::time::Duration;
 /// One kind of misbehaviour, as `--misbehave NAME[=VALUE]` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `nagle-split`: head and body of an answer are written apart with Nagle's algorithm on. Symptom: the first call of a
-    /// connection is fast, the others take about 40 ms more, the client's delayed ACK; with the client's QUICKACK it is gone.
+    /// `nagle-split`: head and body of a response are written separately with Nagle's algorithm on.
+    /// Symptom: the first call of a connection is fast, the others take about 40 ms more (the
+    /// client's delayed ACK). With the client's QUICKACK the delay is gone.
     NagleSplit,
-    /// `tiny-chunks[=BYTES]` (1): bodies leave in chunks of so many bytes, each with its own write. Symptom: a packet per chunk;
-    /// large answers take long at full CPU.
+    /// `tiny-chunks[=BYTES]` (1): bodies leave in chunks of this size, each with its own write.
+    /// Symptom: a packet per chunk; large responses take long at full CPU.
     TinyChunks(usize),
-    /// `close-after=N`: the connection ends after N requests. Symptom: new connections all the time; pipelined requests
-    /// behind the N-th get no answer.
+    /// `close-after=N`: the connection ends after N requests. Symptom: constantly new connections;
+    /// pipelined requests after the N-th get no response.
     CloseAfter(u32),
-    /// `stall=MS`: half of each answer, a pause, the other half. Symptom: the first byte is early, the last late.
+    /// `stall=MS`: half of each response, a pause, the other half. Symptom: the first byte is
+    /// early, the last late.
     Stall(Duration),
-    /// `slow-read[=BYTES_PER_S]` (65536): bodies are read slowly through a small window. Symptom: an upload waits on a zero
-    /// window (`tcpi_rwnd_limited`).
+    /// `slow-read[=BYTES_PER_S]` (65536): bodies are read slowly through a small window. Symptom:
+    /// an upload waits on a zero window (`tcpi_rwnd_limited`).
     SlowRead(u64),
-    /// `accept-delay=MS`: a pause after each accepted connection, with a queue of one. Symptom: under several connections at
-    /// once, connecting takes 1, 2, 3 ... seconds: SYNs are lost at a full queue.
+    /// `accept-delay=MS`: a pause after each accepted connection, with a backlog of one. Symptom:
+    /// with several connections at once, connecting takes 1, 2, 3 ... seconds, because SYNs are
+    /// lost at a full queue.
     AcceptDelay(Duration),
-    /// `no-100-continue`: never says `100 Continue`. Symptom: clients that wait for it send their body a second late.
+    /// `no-100-continue`: never sends `100 Continue`. Symptom: clients that wait for it send their
+    /// body a second late.
     No100Continue,
-    /// `think=MS`: works so long on each request. Symptom: the first byte is late by that, whatever the network.
+    /// `think=MS`: works this long on each request. Symptom: the first byte is late by that,
+    /// whatever the network.
     Think(Duration),
-    /// `think=MIN-MAX`: works between so many milliseconds, evenly spread. Symptom: as `think`, and no two calls alike.
+    /// `think=MIN-MAX`: works for a uniformly distributed number of milliseconds. Symptom: as
+    /// `think`, with varying times.
     ThinkBetween(Duration, Duration),
-    /// `think=exp:MS`: works so long on average, exponentially distributed. Symptom: most calls are quick, some take several times as
-    /// long.
+    /// `think=exp:MS`: works this long on average, exponentially distributed. Symptom: most calls
+    /// are quick, some take several times as long.
     ThinkAbout(Duration),
-    /// `late-body=MS`: the head of an answer leaves at once, its body after so much work. Symptom: the first byte is early and the
-    /// rest late, as with a stalled second write, but no acknowledgement makes it come earlier.
+    /// `late-body=MS`: the head of a response leaves at once, its body after this much work.
+    /// Symptom: the first byte is early and the rest late, as with a stalled second write, but no
+    /// acknowledgement makes it come earlier.
     LateBody(Duration),
-    /// `lanes=N`: at most N requests are worked on at once. Symptom: with `think`, the time grows with the concurrency.
+    /// `lanes=N`: works on at most N requests at once. Symptom: with `think`, the time grows with
+    /// the concurrency.
     Lanes(usize),
-    /// `workers=N`: at most N connections are served at once; the others are accepted and wait until one ends. Symptom: while N
-    /// connections are held open, a call on a new one waits for as long as they live.
+    /// `workers=N`: serves at most N connections at once; others are accepted and wait until one
+    /// ends. Symptom: while N connections are held open, a call on a new one waits as long as they
+    /// live.
     Workers(usize),
-    /// `idle-close=MS`: a connection that was silent so long is closed, and no answer says so before. Symptom: requests on connections
-    /// that rested fail by a reset or a close, and succeed on new ones.
+    /// `idle-close=MS`: closes a connection that was silent this long, without announcing it in a
+    /// response. Symptom: requests on reused connections fail by a reset or a close, and succeed on
+    /// new ones.
     IdleClose(Duration),
-    /// `no-keep-alive`: closes behind every answer. Symptom: each call pays for a connection.
+    /// `no-keep-alive`: closes after every response. Symptom: each call pays for a connection.
     NoKeepAlive,
 }
 
-/// A `--misbehave` that is not understood.
+/// A `--misbehave` that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFaultError {
-    /// No such name.
+    /// The name is unknown.
     #[error("there is no misbehaviour {name:?}; known are {KNOWN}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// It needs a value, or a better one.
+    /// The value is missing or invalid.
     #[error("{name} needs {wanted}, as in {example}")]
     Value {
-        /// The misbehaviour.
+        /// The name of the fault.
         name: String,
         /// What would be right.
         wanted: &'static str,
@@ -73,7 +83,7 @@ pub const KNOWN: &str = "nagle-split, tiny-chunks[=BYTES], close-after=N, stall=
                          no-100-continue, think=MS, think=MS-MS, think=exp:MS, late-body=MS, lanes=N, workers=N, idle-close=MS, \
                          no-keep-alive";
 
-/// Longest pause of any of them. Reason: a test that waits for an hour by mistake should say so instead.
+/// The longest pause. Reason: a test that waits for an hour by mistake should report that instead.
 const LONGEST: u64 = 600_000;
 
 impl FromStr for Fault {
@@ -140,7 +150,7 @@ fn think(value: &str) -> Option<Fault> {
     }
 }
 
-/// How long a request is worked on.
+/// How long to work on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Think {
     Always(Duration),
@@ -149,7 +159,7 @@ pub(crate) enum Think {
 }
 
 impl Think {
-    /// The time of one request, from a number between 0 and 1.
+    /// The time for one request, from a number between 0 and 1.
     pub(crate) fn time(self, chance: f64) -> Duration {
         match self {
             Think::Always(time) => time,
@@ -159,7 +169,7 @@ impl Think {
     }
 }
 
-/// Several of them together.
+/// A combination of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misbehaviour {
     pub(crate) nagle_split: bool,
@@ -233,7 +243,7 @@ mod tests {
         }
         assert_eq!("think=40".parse(), Ok(Fault::Think(Duration::from_millis(40))));
         assert_eq!("think=exp:20".parse(), Ok(Fault::ThinkAbout(Duration::from_millis(20))));
-        // Whatever the list of names promises is understood.
+        // Every listed name can be parsed.
         for name in KNOWN.split(", ") {
             let text = name.replace(['[', ']'], "").replace("=BYTES_PER_S", "=5").replace("=BYTES", "=5");
             let text = text.replace("MS", "5").replace("=N", "=5");

@@ -1,7 +1,7 @@
 //! A server that does on purpose what slow servers do by mistake, for teaching and for tests.
 //!
-//! It is a plain one: a blocking thread per connection, so that every `write` is visible in the code. The fast server has
-//! none of this in its way. Each [`Fault`] says which symptom it causes.
+//! It has a blocking thread per connection, so that every `write` is visible in the code. The fast
+//! server contains none of it. Each [`Fault`] documents its symptom.
 
 mod connection;
 mod faults;
@@ -20,14 +20,15 @@ pub use faults::{Fault, KNOWN, Misbehaviour, ParseFaultError};
 use crate::counts::{Counts, ThreadCounts};
 use crate::routes::Routes;
 
-/// Connections served at once. Reason: each has a thread.
+/// Concurrent connections. Reason: each has a thread.
 const CONNECTIONS: usize = 1024;
-/// How often a thread that waits looks whether it should end.
+/// How often a waiting thread checks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the end waits for answers on their way. Reason: a client that takes nothing would hold it for ever.
+/// How long stopping waits for responses in flight. Reason: a client that reads nothing would hold
+/// it forever.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// A running server that misbehaves. Dropping it stops it.
+/// A running misbehaving server. Dropping it stops it.
 #[derive(Debug)]
 pub struct MisbehavingServer {
     address: SocketAddr,
@@ -43,15 +44,15 @@ struct Shared {
     stop: AtomicBool,
     lanes: Lanes,
     workers: Lanes,
-    /// What the times of thinking are drawn from.
+    /// Random state for the times of `think`.
     chance: AtomicU64,
 }
 
 impl MisbehavingServer {
-    /// Listens at `at` and misbehaves.
+    /// Listens on `at` and misbehaves.
     ///
     /// # Errors
-    /// When the address can't be listened on.
+    /// The address cannot be listened on.
     pub fn spawn(at: SocketAddr, how: Misbehaviour) -> io::Result<MisbehavingServer> {
         let listener = listen(at, &how)?;
         let address = listener.local_addr()?;
@@ -71,12 +72,12 @@ impl MisbehavingServer {
         Ok(MisbehavingServer { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has done so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.shared.sum()
     }
@@ -86,7 +87,7 @@ impl Drop for MisbehavingServer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed already.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
         for _ in 0..DRAIN.as_millis() / LOOK.as_millis() {
@@ -99,7 +100,7 @@ impl Drop for MisbehavingServer {
 }
 
 impl Shared {
-    /// Its threads are many and slow: they share one set of counters behind a lock.
+    /// Its threads are many and slow, so they share one set of counters behind a lock.
     fn count<R>(&self, f: impl FnOnce(&ThreadCounts) -> R) -> R {
         f(&self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -114,7 +115,7 @@ impl Shared {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// A number from 0 up to 1, another one each time: SplitMix64 of a counter.
+    /// A number from 0 up to 1, a new one each time: SplitMix64 of a counter.
     fn chance(&self) -> f64 {
         let z = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -122,7 +123,7 @@ impl Shared {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Sleeps, unless it is told to stop.
+    /// Sleeps, unless the server stops.
     fn pause(&self, time: Duration) {
         let mut left = time;
         while !left.is_zero() && !self.stopping() {
@@ -137,11 +138,11 @@ fn listen(at: SocketAddr, how: &Misbehaviour) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if how.slow_read.is_some() {
-        // Inherited by its connections: their window closes soon.
+        // Its connections inherit it: their window closes soon.
         socket.set_recv_buffer_size(4096)?;
     }
     socket.bind(&at.into())?;
-    // A queue of one is full at once when nobody takes from it.
+    // A backlog of one is full as soon as no thread accepts.
     socket.listen(if how.accept_delay.is_some() { 1 } else { 1024 })?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
@@ -166,7 +167,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let (mine, routes) = (Arc::clone(shared), routes.clone());
         let spawned = std::thread::Builder::new().spawn(move || {
-            // How a connection ends concerns only its peer, who knows.
+            // The end of a connection concerns only its client, which knows it.
             let _ = connection::serve(stream, peer, &mine, &routes);
             mine.count(ThreadCounts::closed);
             mine.open.fetch_sub(1, Ordering::SeqCst);
@@ -181,7 +182,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// At most so many requests are worked on at once; the others wait in the order in which they came.
+/// Limits how many requests are worked on at once; the others wait in the order they came.
 #[derive(Debug)]
 struct Lanes {
     line: Mutex<Line>,
@@ -191,9 +192,9 @@ struct Lanes {
 #[derive(Debug)]
 struct Line {
     free: usize,
-    /// The place of who comes next.
+    /// The number of the next request.
     last: u64,
-    /// The place of whose turn it is.
+    /// The number whose turn it is.
     first: u64,
 }
 
@@ -213,7 +214,7 @@ impl Lanes {
         line.first += 1;
         line.free -= 1;
         drop(line);
-        // There may be a lane for the next one, too.
+        // There may be a lane for the next one too.
         self.moved.notify_all();
         let result = work();
         self.line.lock().unwrap_or_else(PoisonError::into_inner).free += 1;

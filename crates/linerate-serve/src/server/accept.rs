@@ -1,4 +1,4 @@
-//! Connections that come, and the lack of descriptors for them.
+//! Accepts connections, and handles the lack of file descriptors.
 
 use std::net::SocketAddr;
 
@@ -9,10 +9,10 @@ use crate::connection::{Connection, Waits};
 use crate::{Address, Handler, ListeningSocket, limits};
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// Listens; the address comes back with the port chosen.
+    /// Listens on an address, and returns it with the chosen port.
     ///
     /// # Errors
-    /// As the transport says.
+    /// As the transport reports.
     pub fn listen(&mut self, at: SocketAddr, options: &ListenOptions) -> Result<SocketAddr, NetError> {
         let (listener, address) = self.transport.listen(at, options)?;
         self.remember(listener, Address::Tcp(address));
@@ -20,15 +20,16 @@ impl<T: Transport, H: Handler> Server<T, H> {
         Ok(address)
     }
 
-    /// Accepts from a socket that listens already. All servers that were given the same socket share its connections.
+    /// Accepts from an existing listening socket. All servers that were given the same socket share
+    /// its connections.
     ///
     /// # Errors
-    /// As the transport says: those whose TCP is not the kernel's can't.
+    /// As the transport reports: user-space TCP cannot.
     pub fn adopt(&mut self, socket: &ListeningSocket) -> Result<(), NetError> {
         self.adopt_with(socket, Profile::default())
     }
 
-    /// The same with what a layer makes of its connections.
+    /// The same, with a profile of the layer for its connections.
     pub(crate) fn adopt_with(&mut self, socket: &ListeningSocket, profile: Profile) -> Result<(), NetError> {
         let listener = self.transport.adopt(socket.duplicate()?)?;
         self.transport.set_profile(listener, profile);
@@ -45,7 +46,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.listeners.push((address, listener));
     }
 
-    /// Where it listens.
+    /// The listening addresses.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.listeners.iter().map(|(at, _)| at)
     }
@@ -76,8 +77,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.states[Waits::Idle as usize] += 1;
     }
 
-    /// Says it when descriptors are used up, and when they are there again. Meanwhile idle connections make room: whoever waits to
-    /// be accepted has something to ask.
+    /// Reports when file descriptors are used up and when they are available again. Meanwhile idle
+    /// connections are closed to make room: a waiting client probably has a request.
     pub(super) fn look_at_accepting(&mut self) {
         let trouble = self.transport.accept_trouble();
         let (Some(lack), now) = (&self.lack, self.engine.now) else { return };

@@ -1,4 +1,4 @@
-//! What a connection waits for has a time by which it must have come.
+//! Timeouts of connections, by what they wait for.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn expired(&mut self, mut c: Connection) {
         match c.waits {
             Waits::Idle => self.close(c, Close::Now),
-            // A peer that has ended may wait for its answer, or be gone, which only sending tells.
+            // A client that has sent its FIN may wait for its response, or be gone, which only a
+            // send reveals.
             Waits::Handler if c.peer_ended && c.handed == c.left_at_since => self.close(c, Close::Abort),
             Waits::Handler => {
                 c.progressed = true;
@@ -66,7 +67,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.settle(c);
             }
             Waits::Write => {
-                // What has left since something was handed over is told only once all of it has.
+                // Progress after a hand-over is reported only once everything has left, so ask.
                 self.look_at_unsent(&mut c);
                 let left = c.handed - c.unsent as u64;
                 let elapsed = self.engine.now - c.since;

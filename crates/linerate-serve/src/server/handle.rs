@@ -1,4 +1,4 @@
-//! Handlers that waited and were woken go on.
+//! Continues handlers that waited and were woken.
 
 use linerate_net::Transport;
 
@@ -24,7 +24,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             let Some(mut c) = self.take(conn) else { continue };
             self.engine.poll_task(&mut c, task);
             if self.engine.out.is_empty() {
-                // Several of one connection may be woken in one turn: it sends once.
+                // Several handlers of one connection may wake in one turn: it sends once.
                 if !c.dirty {
                     c.dirty = true;
                     self.dirty.push(conn);
@@ -36,7 +36,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// Somebody has read some of a body behind its answer: that connection goes on, and which it is is not known.
+    /// A body was read after its response. Its connection must continue, but it is not known which
+    /// one that is.
     fn go_on_reading(&mut self) {
         for conn in std::mem::take(&mut self.engine.read_elsewhere) {
             let Some(mut c) = self.take(conn) else { continue };
@@ -48,7 +49,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// Whether handlers that were woken wait for their turn.
+    /// Whether woken handlers wait for their turn.
     pub(super) fn has_woken(&self) -> bool {
         self.woken_at < self.woken.len()
     }

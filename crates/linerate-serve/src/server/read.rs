@@ -1,4 +1,4 @@
-//! Bytes that come: the engine makes requests of them, and has the answers of all that need not wait.
+//! Received bytes: the engine turns them into requests, and runs the handlers that need not wait.
 
 use linerate_net::{After, Close, Conn, Data, Transport};
 

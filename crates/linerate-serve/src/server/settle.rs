@@ -1,4 +1,4 @@
-//! What a connection does next: send, go on with what it has received, wait, or end.
+//! What a connection does next: send, continue with received bytes, wait, or end.
 
 use linerate_net::{Close, Transport};
 
@@ -7,16 +7,16 @@ use super::answer::Gone;
 use crate::connection::Connection;
 use crate::{Handler, limits};
 
-/// What one turn may hand over for one connection, in bytes, before others have theirs.
+/// Bytes of one connection that one turn may hand over before others get their turn.
 const TURN_BYTES: usize = 1 << 20;
-/// How often a connection's kept input is gone on with in one turn.
+/// How often one turn continues with a connection's kept input.
 const TURN_ROUNDS: usize = 8;
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// Sends what can be sent, goes on with what can go on, and decides what the connection waits for next.
+    /// Sends and continues as far as possible, and decides what the connection waits for next.
     pub(super) fn settle(&mut self, mut c: Connection) {
         if c.is_plain() {
-            // The commonest by far: all that came is answered, and the answers are in `out`.
+            // By far the most common case: all requests have responses, and those are in `out`.
             return match self.flush(&mut c) {
                 Ok(()) => self.keep(c),
                 Err(Gone) => self.close(c, Close::Abort),
@@ -33,7 +33,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             }
             let stuck = !c.reads() || c.is_blocked(0, &self.engine.allowance) || !has_news(&c);
             if budget == 0 || round >= TURN_ROUNDS {
-                // Others have their turn first; while the wire is full there is nothing to come back for.
+                // Others get their turn first; while the wire is full there is no reason to return.
                 let more = !stuck || (!c.queue_is_empty() && c.unsent < self.engine.allowance.each());
                 if more && !c.dirty {
                     c.dirty = true;
@@ -53,17 +53,18 @@ impl<T: Transport, H: Handler> Server<T, H> {
         if let Some(how) = c.closing
             && c.queue_is_empty()
             && c.unsent <= limits::UNSENT_CLOSED
-            // A reset would destroy what has not left.
+            // A reset would destroy unsent bytes.
             && (how != Close::Abort || c.unsent == 0)
         {
-            // A body that nobody reads to its end is still arriving: do not let it destroy the answer.
+            // A body that no handler reads to its end is still arriving: it must not destroy the
+            // response.
             let how = if c.is_reading_body() && !c.peer_ended { Close::Lingering } else { how };
             return self.close(c, how);
         }
         self.keep(c);
     }
 
-    /// Puts a connection back, with its reading and its deadline as they should be.
+    /// Puts a connection back, with the right reading state and deadline.
     pub(super) fn keep(&mut self, mut c: Connection) {
         let pause = c.reads() && c.is_blocked(0, &self.engine.allowance);
         if pause != c.paused {
@@ -92,7 +93,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 }
 
-/// Whether input is kept that was not looked at yet.
+/// Whether kept input was not examined yet.
 fn has_news(c: &Connection) -> bool {
     c.work.as_ref().is_some_and(|w| w.seen < w.input.len())
 }

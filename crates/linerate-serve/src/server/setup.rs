@@ -1,4 +1,4 @@
-//! What a server is told before it runs, and while it does.
+//! The settings of a server, before it runs and while it does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,40 +20,41 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self
     }
 
-    /// With another wall clock.
+    /// Sets another wall clock.
     #[must_use]
     pub fn with_wall(mut self, wall: Wall) -> Self {
         self.wall = wall;
         self
     }
 
-    /// Closes each connection after so many requests, as `keepalive_requests` does elsewhere.
+    /// Closes each connection after this many requests, like `keepalive_requests` in nginx.
     #[must_use]
     pub fn with_close_after(mut self, requests: Option<u32>) -> Self {
         self.engine.close_after = requests;
         self
     }
 
-    /// Writes a line per answer.
+    /// Writes a log line per response.
     #[must_use]
     pub fn with_access_log(mut self, log: Option<AccessLog>) -> Self {
         self.engine.log = log.map(LogBuffer::new);
         self
     }
 
-    /// Measures responses by route and turns of the loop, as [`ServerOptions::measure`](crate::ServerOptions) says.
+    /// Measures responses by route and turns of the loop, as
+    /// [`ServerOptions::measure`](crate::ServerOptions) describes.
     #[must_use]
     pub fn with_measure(mut self, on: bool) -> Self {
         self.set_measure(on);
         self
     }
 
-    /// The same for one that runs.
+    /// The same for a running server.
     pub(crate) fn set_measure(&mut self, on: bool) {
         self.engine.meter = on.then(|| self.engine.meter.take().unwrap_or_default());
     }
 
-    /// Tells this one as well when it drains.
+    /// Signals drains of this server to `draining` too.
     #[must_use]
     pub fn with_draining(mut self, draining: Draining) -> Self {
         self.engine.goodbye = draining;
@@ -75,7 +76,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self
     }
 
-    /// Grants something else from now on, to connections that are open as well.
+    /// Changes the limits, for open connections too.
     pub fn set_limits(&mut self, limits: Limits) {
         self.engine.set_limits(limits);
         for c in self.connections.iter().flatten() {
@@ -83,37 +84,39 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// Says of all listeners whether connections are accepted before they have sent something (TCP_DEFER_ACCEPT).
+    /// Sets for all listeners whether connections are accepted only once they have sent bytes
+    /// (TCP_DEFER_ACCEPT).
     pub(crate) fn set_defer(&mut self, defer: Option<Duration>) {
         for (_, listener) in &self.listeners {
             self.transport.set_defer(*listener, defer);
         }
     }
 
-    /// Grants this to each client from the next connection and request on.
+    /// Sets the rules for clients, from the next connection and request on.
     #[must_use]
     pub fn with_client_rules(mut self, rules: ClientRules) -> Self {
         self.engine.rules = rules;
         self
     }
 
-    /// With what other threads know of the clients.
+    /// Shares what other threads know of the clients.
     pub(crate) fn with_clients(mut self, clients: Arc<Clients>) -> Self {
         self.engine.clients = clients;
         self
     }
 
-    /// As [`Server::with_client_rules`], for one that runs.
+    /// As [`Server::with_client_rules`], for a running server.
     pub fn set_client_rules(&mut self, rules: ClientRules) {
         self.engine.rules = rules;
     }
 
-    /// As [`Server::with_close_after`], for one that runs.
+    /// As [`Server::with_close_after`], for a running server.
     pub fn set_close_after(&mut self, requests: Option<u32>) {
         self.engine.close_after = requests;
     }
 
-    /// As [`Server::with_access_log`], for one that runs: lines of the log before are handed over.
+    /// As [`Server::with_access_log`], for a running server: lines of the previous log are handed
+    /// over first.
     pub fn set_access_log(&mut self, log: Option<AccessLog>) {
         self.engine.log = log.map(LogBuffer::new);
     }

@@ -1,4 +1,4 @@
-//! Answers of several connections that leave one behind the other.
+//! Sends the responses of several connections in a row.
 
 use linerate_net::Transport;
 
@@ -8,7 +8,8 @@ use crate::connection::{Answer, Connection};
 use crate::limits;
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// Answers to a pipeline leave together with those of other connections, all of a turn's one behind the other.
+    /// Holds responses to a pipeline until those of the turn's other connections, so that all leave
+    /// in a row.
     pub(super) fn hold(&mut self, mut c: Connection) {
         let bytes = self.engine.out.len();
         if !c.queue_is_empty() || c.closing.is_some() || bytes == 0 || bytes > limits::HELD_EACH {
@@ -28,7 +29,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// What was held back leaves.
+    /// Sends what was held.
     pub(super) fn let_go(&mut self) {
         self.held_bytes = 0;
         let mut held = std::mem::take(&mut self.held);

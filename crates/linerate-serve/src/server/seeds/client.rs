@@ -1,4 +1,4 @@
-//! Clients that ask, and what they got.
+//! Random clients, and what they received.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,21 +9,21 @@ use linerate_net::mem::{Peer, PeerActions, PeerConn};
 use super::Random;
 use super::requests::{self, Ask, Ends, Shape};
 
-/// What becomes of a client.
+/// How a client ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Stays until it has all responses, and closes then.
+    /// Stays until it has all responses, then closes.
     Stays,
-    /// Says that it sends no more behind its last request, and stays.
+    /// Sends a FIN after its last request, and keeps reading.
     HalfCloses,
-    /// Resets once it has so many bytes.
+    /// Resets once it has this many bytes.
     ResetsAt(usize),
-    /// Resets or closes so many milliseconds after it connected.
+    /// Resets or closes this many milliseconds after it connected.
     ResetsAfter(u64),
     ClosesAfter(u64),
-    /// Says that it sends no more, wherever it is, and reads on.
+    /// Sends a FIN at an arbitrary moment, and keeps reading.
     EndsAfter(u64),
-    /// Reads nothing from then on, and never says why.
+    /// Stops reading at this time, without closing.
     Vanishes(u64),
 }
 
@@ -43,30 +43,30 @@ impl Fate {
         }
     }
 
-    /// Whether its last request may break off.
+    /// Whether its last request may be truncated.
     fn cuts_itself(self) -> bool {
         matches!(self, Fate::EndsAfter(_) | Fate::ClosesAfter(_))
     }
 
-    /// Whether it has a right to all its responses.
+    /// Whether it must get all its responses.
     pub(super) fn stays(self) -> bool {
         matches!(self, Fate::Stays | Fate::HalfCloses)
     }
 }
 
-/// What a client saw.
+/// What a client received.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) bytes: Vec<u8>,
     pub(super) ended: bool,
     pub(super) failed: bool,
-    /// Behind the last response that is whole.
+    /// The end of the last complete response.
     parsed: usize,
-    /// How many are.
+    /// The number of complete responses.
     whole: usize,
-    /// The last of them was the connection's last.
+    /// The last of them ended the connection.
     closes: bool,
-    /// What was wrong with one.
+    /// The error in one of them.
     wrong: Option<String>,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Seen {
 pub(super) struct Client {
     pub(super) asks: Arc<Vec<Ask>>,
     pub(super) fate: Fate,
-    /// What it sends when, in milliseconds.
+    /// The bytes to send and when, in milliseconds.
     pieces: Vec<(u64, Vec<u8>)>,
-    /// Reads something, then nothing for so long; a few times.
+    /// Reads something, then nothing for this long; several times.
     pauses: Option<Duration>,
     left: u32,
     gone: bool,
@@ -118,7 +118,8 @@ impl Client {
         seen.failed || seen.ended || seen.wrong.is_some() || (seen.whole == self.asks.len())
     }
 
-    /// What is wrong with what it got, if anything; `drains`: the server ended meanwhile, so that any response may be the last.
+    /// The error in what it received, if any. `drains`: the server stopped meanwhile, so any
+    /// response may be the last.
     pub(super) fn judge(&self, drains: bool) -> Result<(), String> {
         let seen = self.seen.lock().unwrap();
         if let Some(wrong) = &seen.wrong {
@@ -126,7 +127,7 @@ impl Client {
         }
         let (whole, left) = (seen.whole, &seen.bytes[seen.parsed..]);
         if self.fate.cuts_itself() && head(left).is_some_and(|(_, status, _)| status == 400) {
-            // What broke off is told so.
+            // The connection was cut, as announced.
             return Ok(());
         }
         let Some(next) = self.asks.get(whole).filter(|_| !seen.closes) else {
@@ -148,7 +149,7 @@ impl Client {
         Err(format!("response {whole} is missing (ended, failed: {how:?}): {} to {asked}", show(left)))
     }
 
-    /// Takes the responses that are whole out of what came.
+    /// Takes the complete responses out of the received bytes.
     fn parse(&self) {
         let mut seen = self.seen.lock().unwrap();
         while let Some(ask) = self.asks.get(seen.whole)
@@ -171,7 +172,7 @@ impl Client {
     }
 }
 
-/// Cuts the text anywhere, with pauses.
+/// Cuts the text at random, with pauses.
 fn cut(random: &mut Random, text: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let (mut pieces, mut at, mut rest) = (Vec::new(), 0, text);
     let most = [10, 200, 5_000, 1 << 20][random.below(4) as usize];
@@ -200,7 +201,7 @@ impl Peer for Client {
             Fate::EndsAfter(at) => out.end_after(ms(at), conn),
             Fate::Vanishes(at) => out.call_after(ms(at), conn),
             Fate::ResetsAt(0) => out.reset(conn),
-            // A connection that was handed over has no timeout: the application that took it has its own.
+            // A connection that was handed over has no timeout: its application has its own.
             Fate::ResetsAt(_) if self.has_tunnel() => out.reset_after(Duration::from_secs(100), conn),
             // A tunnel has no other end.
             Fate::Stays if self.has_tunnel() => {
@@ -248,13 +249,13 @@ impl Peer for Client {
     }
 }
 
-/// A response that is whole.
+/// A complete response.
 struct Got {
     len: usize,
     closes: bool,
 }
 
-/// The head behind interim ones: where it ends, its status and its text.
+/// The final head after interim ones: its end, its status and its text.
 fn head(bytes: &[u8]) -> Option<(usize, u16, String)> {
     let mut from = 0;
     loop {
@@ -268,7 +269,7 @@ fn head(bytes: &[u8]) -> Option<(usize, u16, String)> {
     }
 }
 
-/// Finds the response to `ask` at the beginning of `bytes`, if all of it is there.
+/// Finds the response to `ask` at the start of `bytes`, if it is complete.
 fn response(bytes: &[u8], ask: &Ask, ended: bool) -> Result<Option<Got>, String> {
     let Some((at, status, text)) = head(bytes) else { return Ok(None) };
     if status != ask.status {

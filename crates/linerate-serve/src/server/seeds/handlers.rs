@@ -1,4 +1,5 @@
-//! What the server under test answers: every kind of handler, each response predictable from its request.
+//! The handlers of the server under test: every kind, with responses that follow from their
+//! requests.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -16,11 +17,12 @@ use crate::{BodyStream, Handler, IntoResponse, Request, RequestBody, Response, S
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Job = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Reason of every panic here, so that the hook can keep quiet about it.
+/// The message of every intended panic, so that the hook can hide it.
 pub(super) const WANTED: &str = "as the test wants";
 
 thread_local! {
-    /// Jobs that are no tasks of the server, as tokio's would be: they are polled between its turns.
+    /// Jobs that are not tasks of the server, as tokio's would be. They are polled between its
+    /// turns.
     static ELSEWHERE: RefCell<Vec<Job>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -28,7 +30,7 @@ fn spawn(job: impl Future<Output = ()> + 'static) {
     ELSEWHERE.with_borrow_mut(|jobs| jobs.push(Box::pin(job)));
 }
 
-/// Polls all jobs once; how many are left.
+/// Polls all jobs once; returns how many are left.
 pub(super) fn work_elsewhere() -> usize {
     let mut jobs = ELSEWHERE.take();
     let mut context = Context::from_waker(Waker::noop());
@@ -39,7 +41,7 @@ pub(super) fn work_elsewhere() -> usize {
     })
 }
 
-/// The bytes of a body: of request `id`, so many.
+/// The body of request `id`, with this length.
 pub(super) fn pattern(id: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| b'a' + ((id.wrapping_mul(7) + at + at / 251) % 26) as u8).collect()
 }
@@ -53,7 +55,8 @@ pub(super) fn said_of(id: u64, body: &[u8]) -> Vec<u8> {
     format!("read {id}: {} bytes, {}\n", body.len(), sum(body)).into_bytes()
 }
 
-/// The handler: a coroutine for most, a tower service for connections that are handed over.
+/// The handler: a coroutine for most requests, a tower service for connections that are handed
+/// over.
 pub(super) fn handler() -> impl Handler {
     let service = Rc::new(tower(tower_service_fn()));
     move |request: Request| -> Pin<Box<dyn Future<Output = Response>>> {
@@ -74,7 +77,7 @@ fn tower_service_fn() -> impl tower_service::Service<
     Tunnels
 }
 
-/// Takes the connection, and says everything that it receives back.
+/// Takes the connection, and echoes everything it receives.
 #[derive(Clone)]
 struct Tunnels;
 
@@ -100,7 +103,7 @@ impl tower_service::Service<http::Request<crate::TowerBody>> for Tunnels {
     }
 }
 
-/// Says everything that comes back, until the peer has ended.
+/// Echoes everything until the client has ended.
 async fn say_back(mut io: impl AsyncRead + AsyncWrite + Unpin) {
     let mut buffer = [0; 1500];
     while let Ok(n @ 1..) = io.read(&mut buffer).await {
@@ -108,7 +111,7 @@ async fn say_back(mut io: impl AsyncRead + AsyncWrite + Unpin) {
             return;
         }
     }
-    // The peer may have gone.
+    // The client may be gone.
     let _ = io.shutdown().await;
 }
 
@@ -193,7 +196,7 @@ async fn answer(mut request: Request) -> Response {
     }
 }
 
-/// Reads a body that nobody's answer waits for, or gives it up after a piece.
+/// Reads a body whose response is already sent, or drops it after a piece.
 async fn read_elsewhere(mut body: RequestBody, pieces: u64, gives_up: bool) {
     let mut read = 0;
     while let Some(Ok(_)) = body.next().await {
@@ -215,7 +218,7 @@ async fn yield_now() {
     .await;
 }
 
-/// Pieces of a body, with waits before them.
+/// Pieces of a body, with a wait before each.
 struct Pieces {
     id: u64,
     each: u64,
@@ -249,12 +252,12 @@ impl BodyStream for Pieces {
     }
 }
 
-/// What [`Pieces`] says.
+/// The bytes of [`Pieces`].
 pub(super) fn pieces(id: u64, each: u64, count: u64) -> Vec<u8> {
     (0..count).rev().flat_map(|left| pattern(id + left, each as usize)).collect()
 }
 
-/// Gives a request's body back while it comes.
+/// Echoes a request's body while it arrives.
 struct GiveBack(RequestBody);
 
 impl BodyStream for GiveBack {

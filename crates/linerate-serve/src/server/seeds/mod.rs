@@ -1,9 +1,10 @@
-//! A server under clients that do anything at any moment: random requests to every kind of handler, random cuts, pipelining, slow
-//! readers, disconnects, half-closes and resets, in memory and in virtual time. Every client that stays gets exactly its responses,
-//! nobody stalls, and nothing is left of those who went.
+//! A server under clients that do anything at any moment: random requests to every kind of handler,
+//! random cuts, pipelining, slow readers, disconnects, half-closes and resets, in memory and in
+//! virtual time. Every client that stays gets exactly its responses, none stalls, and the ones that
+//! left leave nothing behind.
 //!
-//! A seed is a bug report: `LINERATE_SEED=n` runs one alone. `LINERATE_SEEDS=n` runs so many (`cargo xtask soak serve-mem`:
-//! 10,000), from seed `LINERATE_FROM` on.
+//! A seed is a bug report: `LINERATE_SEED=n` runs one. `LINERATE_SEEDS=n` runs this many (`cargo
+//! xtask soak serve-mem`: 10,000), starting at `LINERATE_FROM`.
 
 mod client;
 mod handlers;
@@ -20,14 +21,15 @@ use super::{Server, Wall};
 use crate::{Handler, Limits};
 
 const SEEDS: u64 = 200;
-/// In virtual time: clients say their last within a second or two, and slow readers take a few more.
+/// Timeout in virtual time: clients send their last bytes within one or two seconds, and slow
+/// readers take a few more.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a server holds at most for a client that is gone without a word: its longest time-out, and some.
+/// How long a server may keep a client that vanished: a bit more than its longest timeout.
 const FORGETS: Duration = Duration::from_secs(200);
-/// Turns of one seed. Reason: what spins without time going on would hang.
+/// Turns of one seed. Reason: a loop in which time stands still would hang.
 const TURNS: u32 = 2_000_000;
 
-/// Splitmix64.
+/// SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -42,19 +44,19 @@ impl Random {
         self.next() % n.max(1)
     }
 
-    /// Nothing half of the time, below `most` else.
+    /// Zero half of the time, otherwise below `most`.
     fn few(&mut self, most: u64) -> u64 {
         if self.next() & 1 == 0 { 0 } else { self.below(most) }
     }
 }
 
-/// One seed's world.
+/// The world of one seed.
 struct Run<H: Handler> {
     server: Server<Mem, H>,
     /// When each client connects, the latest first.
     coming: Vec<(Duration, Client)>,
     clients: Vec<Client>,
-    /// When the server is told to end, if it is.
+    /// When the server is told to stop, if it is.
     drains_at: Option<Duration>,
     drains: bool,
 }
@@ -88,7 +90,7 @@ impl<H: Handler> Run<H> {
         Duration::from_nanos(self.server.transport().now().as_nanos())
     }
 
-    /// One turn, and what happens beside the server.
+    /// Runs one turn, and what happens besides the server.
     fn turn(&mut self, busy: bool) {
         let now = self.elapsed();
         while let Some((_, client)) = self.coming.pop_if(|(at, _)| *at <= now) {
@@ -103,7 +105,7 @@ impl<H: Handler> Run<H> {
         self.server.turn(Some(until)).unwrap();
     }
 
-    /// Runs until all have what they will get, and then until nothing is left.
+    /// Runs until every client has what it will get, and then until nothing is left.
     fn play(mut self) -> Result<(), String> {
         let mut busy = false;
         for turns in 0.. {
@@ -130,7 +132,7 @@ impl<H: Handler> Run<H> {
         self.leftovers()
     }
 
-    /// What is left when everybody has gone: nothing.
+    /// Checks that nothing is left once all clients have gone.
     fn leftovers(&self) -> Result<(), String> {
         let (server, engine) = (&self.server, &self.server.engine);
         let counts = server.counts();
@@ -162,7 +164,7 @@ fn run(seed: u64) -> Result<(), String> {
     })
 }
 
-/// Handlers' panics are part of the test; all others are told.
+/// Hides intended panics of handlers; others are printed.
 fn quiet_about_wanted_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! Random requests, and what has to come for each.
+//! Random requests, and the expected response of each.
 
 use super::Random;
 use super::handlers::{pattern, pieces, said_of};
@@ -16,13 +16,13 @@ pub(super) enum Ends {
 pub(super) enum Shape {
     /// By its framing.
     Framed,
-    /// It breaks off behind some of its body.
+    /// It breaks off within its body.
     Broken,
-    /// None: what follows is another protocol.
+    /// It has no end: another protocol follows.
     Tunnel,
 }
 
-/// A request and the response to it.
+/// A request and its expected response.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) text: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Ask {
     pub(super) head_only: bool,
     pub(super) ends: Ends,
     pub(super) shape: Shape,
-    /// The client sends nothing behind it.
+    /// The client sends nothing after it.
     pub(super) is_last: bool,
 }
 
@@ -59,10 +59,10 @@ impl Ask {
     }
 }
 
-/// How much a client asks for.
+/// Sizes that clients request.
 const LARGE: [u64; 6] = [10, 300, 3_000, 30_000, 100_000, 300_000];
 
-/// A random request with the number `id`.
+/// A random request with number `id`.
 pub(super) fn random(random: &mut Random, id: u64) -> Ask {
     let ms = random.few(40);
     match random.below(20) {
@@ -103,7 +103,7 @@ fn stream(random: &mut Random, id: u64, ms: u64) -> Ask {
     Ask::get(&format!("/{path}?{id},{n},{k},{}", ms / 4), pieces(id, n, k))
 }
 
-/// A response that is the last of its connection.
+/// A response that is the last on its connection.
 fn ending(random: &mut Random, id: u64, ms: u64) -> Ask {
     let ask = match random.below(5) {
         0 => Ask::get(&format!("/bye?{id},0,0,{ms}"), format!("bye {id}\n")),
@@ -122,14 +122,14 @@ fn ending(random: &mut Random, id: u64, ms: u64) -> Ask {
     ask.ending(Ends::Always)
 }
 
-/// HTTP/1.0: the end of the connection is the end of the response.
+/// HTTP/1.0: the end of the connection ends the response.
 fn old(random: &mut Random, id: u64, ms: u64) -> Ask {
     let ask = if random.below(2) == 0 { large(random, id, ms) } else { stream(random, id, ms) };
     let text = String::from_utf8_lossy(&ask.text).replace("HTTP/1.1", "HTTP/1.0").into_bytes();
     Ask { text, is_last: true, ends: Ends::Always, ..ask }
 }
 
-/// The connection is taken over by somebody who says everything back.
+/// The connection is taken over by an echo.
 fn tunnel(random: &mut Random, id: u64) -> Ask {
     let said = pattern(id, random.below(60_000) as usize);
     let path = if random.below(2) == 0 { "/tunnel" } else { "/taken" };
@@ -144,7 +144,7 @@ fn tunnel(random: &mut Random, id: u64) -> Ask {
     }
 }
 
-/// One with a body, which is read, refused, tasted, given back or read by somebody else.
+/// A request with a body that the server reads, refuses, reads in part, echoes or reads elsewhere.
 fn with_body(random: &mut Random, id: u64, ms: u64) -> Ask {
     let most = [20, 1_000, 20_000, 150_000][random.below(4) as usize];
     let body = pattern(id, random.below(most) as usize);
