@@ -1,5 +1,5 @@
-//! Which software answered, by what it says of itself or by what only it says so; and what of the
-//! advice is for it. Pure functions.
+//! Identifies the software that responded, by its own fields or by peculiarities, and selects the
+//! advice for it. Pure functions.
 
 use crate::call::Answer;
 use crate::causes::{Fix, find};
@@ -7,7 +7,7 @@ use crate::outside_in::Place;
 
 /// A piece of software: how it is recognised, and by which names advice is for it.
 struct Known {
-    /// What its `Server`, `X-Powered-By` or an error page holds, in lower case.
+    /// Text in its `Server`, `X-Powered-By` or an error page, in lower case.
     says: &'static [&'static str],
     /// Names in [`Fix::software`], in lower case.
     names: &'static [&'static str],
@@ -23,7 +23,7 @@ const fn known(
     Known { says, names, process }
 }
 
-/// What is recognised. What is more special stands before what it is made of.
+/// The known software. A special product precedes the one it is based on.
 const KNOWN: &[Known] = &[
     known(&["nginx", "openresty"], &["nginx"], &["nginx"]),
     known(
@@ -69,7 +69,7 @@ const CALLERS: [&str; 8] = [
     "http/1.0 servers",
 ];
 
-/// What stands between callers and servers, by its `Server`.
+/// Proxies between callers and servers, by their `Server`.
 const PROXIES: [&str; 12] = [
     "akamai",
     "ats",
@@ -84,33 +84,33 @@ const PROXIES: [&str; 12] = [
     "squid",
     "varnish",
 ];
-/// What serves by itself, or passes calls on.
+/// Software that serves by itself, or forwards calls.
 const MAY_BE_PROXIES: [&str; 4] = ["nginx", "openresty", "caddy", "apache"];
 
 /// The field that [`crate::driver`] adds for software that a head's or an error page's form gives
 /// away; no field can have that name.
 pub(crate) const LOOKS_LIKE: &str = ":looks-like";
 
-/// What answered.
+/// The software that responded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Software {
     /// Names by which advice is for it, in lower case.
     names: Vec<&'static str>,
-    /// What shows that a proxy passed the call on: `Via: 1.1 varnish`.
+    /// The field that shows that a proxy forwarded the call: `Via: 1.1 varnish`.
     proxy: Option<String>,
     /// A server that may be a proxy: `nginx`.
     perhaps: Option<String>,
 }
 
 impl Software {
-    /// What an answer says, and the name of the server's process where that is known.
+    /// The software that a response names, and the server's process if it is known.
     pub fn of(answer: Option<&Answer>, process: Option<&str>) -> Software {
         let field = |name: &str| answer.and_then(|a| a.field(name)).unwrap_or_default();
         let server = field("server").to_ascii_lowercase();
         let powered = field("x-powered-by").to_ascii_lowercase();
         let said = [server.as_str(), &powered, &field(LOOKS_LIKE).to_ascii_lowercase()].join("\n");
         let mut names: Vec<&'static str> = Vec::new();
-        // What passes calls on and what made the answer are both named.
+        // Both the proxy and the software that made the response are named.
         for known in KNOWN {
             let process = process.is_some_and(|p| known.process.contains(&p));
             let coyote = known.names == ["apache httpd"] && said.contains("coyote");
@@ -131,20 +131,20 @@ impl Software {
         Software { names, proxy, perhaps }
     }
 
-    /// What shows that a proxy passed the call on.
+    /// The field that shows that a proxy forwarded the call.
     pub fn proxy(&self) -> Option<&str> {
         self.proxy.as_deref()
     }
 
-    /// A server that may be one, where the cause is behind it if it is.
+    /// A server that may be a proxy; if so, the cause may be behind it.
     pub fn perhaps_proxy(&self, cause: &str) -> Option<&str> {
         self.perhaps.as_deref().filter(|_| Place::of(cause) == Some(Place::Process))
     }
 
-    /// What of the advice on a cause is for it: what names it, and what is about no software that
-    /// answers; else what is for any.
+    /// The advice that fits the software: advice that names it, and advice about no particular
+    /// server; else all advice for the cause.
     pub fn advice(&self, cause: &str, fixes: &'static [Fix]) -> Vec<&'static Fix> {
-        // Which program calls is not known.
+        // The calling program is unknown.
         let names: &[&str] = if Place::of(cause) == Some(Place::Here) { &[] } else { &self.names };
         let mine = |f: &&Fix| items(f.software).any(|i| names.contains(&i.as_str()));
         let any = |f: &&Fix| f.software.starts_with("any ");
@@ -161,8 +161,8 @@ fn items(software: &str) -> impl Iterator<Item = String> + '_ {
     software.split(", ").map(|i| i.trim_end_matches(" as proxies").to_ascii_lowercase())
 }
 
-/// It is the name of a program that answers or calls; else advice is for a network, a system, a
-/// person.
+/// Whether it is the name of a program that responds or calls. Other advice concerns a network, a
+/// system, a person.
 fn is_software(item: &str) -> bool {
     CALLERS.contains(&item) || KNOWN.iter().any(|k| k.names.contains(&item))
 }
@@ -172,8 +172,8 @@ pub fn all_advice(cause: &str) -> &'static [Fix] {
     find(cause).map_or(&[], |c| c.fixes)
 }
 
-/// What the form of a head gives away where no field says it: names as JDK's HttpServer writes
-/// them, what Node keeps connections with.
+/// Peculiarities of a head whose fields do not name the software: how JDK's HttpServer writes
+/// names, how Node keeps connections.
 pub(crate) fn by_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<&'static str> {
     let (mut jdk, mut node) = (false, false);
     for (name, value) in fields {

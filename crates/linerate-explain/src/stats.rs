@@ -1,10 +1,10 @@
-//! Statistics of few numbers: medians, two arms against each other, a slope. Pure functions;
-//! nothing here assumes that times are normally distributed.
+//! Statistics of small samples: medians, comparison of two arms, a slope. Pure functions that
+//! assume no normal distribution.
 
 use crate::limits::ARRANGEMENTS;
 use crate::random::Random;
 
-/// The median; 0 of nothing.
+/// The median; 0 for no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -37,11 +37,11 @@ pub fn middle(values: &[f64]) -> Estimate {
 /// A figure and the interval that holds the true one in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// The figure.
+    /// The estimate.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 

@@ -1,5 +1,5 @@
-//! What is seen in public captures, held against tshark's counts. The captures stay outside the
-//! repository: without them this test says so.
+//! Compares the observations of public captures with tshark's counts. The captures are not in the
+//! repository: without them this test prints a line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,10 +17,10 @@ fn folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Where we differ from tshark, and why: file, figure, tshark's count, ours.
+/// The differences from tshark, with the reason: file, figure, tshark's count, ours.
 const DIFFERENCES: [(&str, &str, u64, u64); 11] = [
     // Captured twice (the same IP identification within a millisecond): tshark takes the second
-    // copy for one that was sent again.
+    // copy for a retransmission.
     ("zeek__ctu-62604-80.pcap", "duplicate_ack", 4, 0),
     ("zeek__ctu-62604-80.pcap", "retransmission", 5, 1),
     ("zeek__m57-long-49600-80.pcap", "duplicate_ack", 7, 0),
@@ -31,8 +31,8 @@ const DIFFERENCES: [(&str, &str, u64, u64); 11] = [
     ("zeek__vnd.ms-cab-compressed-multi-conn.pcap", "spurious_retransmission", 2, 1),
     // tshark also takes the packet that an ICMP error quotes for one of a connection.
     ("ppp__tcp-reassembly.pcap", "tcp_streams", 2, 1),
-    // tshark does not put segments in order that came out of order, unless asked to, and so misses
-    // answers.
+    // By default tshark does not reorder segments that arrived out of order, and so misses
+    // responses.
     ("zeek__206_example_b.pcap", "resp", 2, 3),
     ("zeek__concurrent-range-requests.pcap", "resp", 2, 3),
 ];
@@ -140,7 +140,7 @@ fn times_of_calls_are_those_of_tshark() {
     for (name, figures) in truth.as_object().expect("an object") {
         let Some(theirs) = figures["http_med_ms"].as_f64() else { continue };
         let seen = read(File::open(folder.join(name)).expect("there"), limits).expect("a capture");
-        // From the request's last byte to the answer's last: when tshark has both whole.
+        // From the request's last byte to the response's last: when tshark has both complete.
         let time =
             |c: &linerate_explain::passive::Call| c.queued_ns + c.network_ns + c.think_ns + c.receive_ns;
         let mut times: Vec<i64> = seen.slowest.iter().map(time).collect();

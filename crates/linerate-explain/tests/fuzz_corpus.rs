@@ -1,5 +1,4 @@
-//! What the fuzz targets have found or were given as a start is replayed by an ordinary test,
-//! through the same functions.
+//! Ordinary tests replay the fuzz targets' findings and seeds, through the same functions.
 
 use std::fs;
 use std::path::PathBuf;

@@ -4,23 +4,23 @@
 pub const SERVER_NAGLE: &str = "server-nagle-delayed-ack";
 /// The client's small write waits for the server's delayed ACK.
 pub const CLIENT_NAGLE: &str = "client-nagle-delayed-ack";
-/// Segments had to be sent again.
+/// Segments had to be retransmitted.
 pub const PACKET_LOSS: &str = "packet-loss";
-/// The SYN, or its answer, had to be sent again.
+/// The SYN or the SYN-ACK had to be retransmitted.
 pub const SYN_LOSS: &str = "syn-loss";
 /// A SYN met what the server still remembers of a connection between the same ports.
 pub const TIME_WAIT_COLLISION: &str = "time-wait-collision";
 /// Calls waited in the client for a connection of its pool.
 pub const CLIENT_POOL: &str = "client-pool";
-/// The client did not read its answer as fast as it came.
+/// The client did not read its response as fast as it arrived.
 pub const CLIENT_SLOW_READER: &str = "client-slow-reader";
 /// The server did not read the request as fast as it came.
 pub const ZERO_WINDOW: &str = "zero-window";
-/// The answer ends with its connection, which is closed late.
+/// The response ends with its connection, which is closed late.
 pub const LATE_CLOSE: &str = "late-close";
 /// The server refused connections.
 pub const REFUSED: &str = "connection-refused";
-/// A connection died: one end sent again and again and heard nothing.
+/// A connection died: one end retransmitted several times without a reply.
 pub const DIED: &str = "connection-died";
 /// The client waited for 100 Continue.
 pub const EXPECT_CONTINUE: &str = "expect-continue";

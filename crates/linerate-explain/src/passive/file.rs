@@ -11,13 +11,13 @@ use pcap_parser::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modifi
 use super::limits::{INTERFACES, READ_BYTES, RECORD_BYTES, UNPACKED_BYTES};
 use super::packet::{LinkType, Packet};
 
-/// What is wrong with a capture file.
+/// An error in a capture file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing in it.
+    /// The file contains no packets.
     #[error("it is empty: not even the header of a capture is there")]
     Empty,
     /// Another kind of file.
@@ -32,9 +32,9 @@ pub enum FileError {
     /// Packed by something that isn't read here.
     #[error("it is compressed with {with}: unpack it first, for example with `{command}`")]
     Compressed {
-        /// By what.
+        /// The format it is packed in.
         with: &'static str,
-        /// What unpacks it.
+        /// The program that unpacks it.
         command: &'static str,
     },
 }
@@ -46,14 +46,14 @@ pub enum Ending {
     Whole,
     /// In the middle of a record: the rest is missing.
     Truncated {
-        /// Where in the (unpacked) file the record begins.
+        /// Offset of the record in the (unpacked) file.
         at: u64,
     },
-    /// With bytes that are no record: what follows is not read.
+    /// With bytes that are not a record. The rest of the file is not read.
     Damaged {
-        /// Where in the (unpacked) file.
+        /// Offset in the (unpacked) file.
         at: u64,
-        /// What was wrong.
+        /// The fault in words.
         what: String,
     },
 }
@@ -85,7 +85,7 @@ enum Order {
 pub struct CaptureFile<R> {
     input: Input<R>,
     buffer: Vec<u8>,
-    /// What of `buffer` is not yet read.
+    /// The unread part of `buffer`.
     start: usize,
     end: usize,
     eof: bool,
@@ -98,7 +98,7 @@ pub struct CaptureFile<R> {
 /// The first bytes, which were looked at, and the rest.
 type Whole<R> = std::io::Chain<std::io::Cursor<Vec<u8>>, R>;
 
-/// The file as it is, or unpacked.
+/// The file's bytes, unpacked if necessary.
 enum Input<R> {
     Plain(Whole<R>),
     Gzip(Box<MultiGzDecoder<BufReader<Whole<R>>>>),
@@ -113,7 +113,7 @@ impl<R: Read> Read for Input<R> {
     }
 }
 
-/// What one record gave.
+/// The result of reading one record.
 enum Step {
     /// A packet: time, link, where its data is in the buffer, its length on the wire, and the bytes
     /// of the record.
@@ -186,8 +186,8 @@ impl<R: Read> CaptureFile<R> {
         match parse_pcap_header(data) {
             Ok((_, header)) => {
                 self.format = Format::Pcap {
-                    // The upper bits tell the length of frame check sequences, if any: no part of
-                    // the type.
+                    // The upper bits hold the length of frame check sequences, if any, and are not
+                    // part of the type.
                     link: LinkType::from_number(header.network.0 & 0x03ff_ffff),
                     nanos: header.is_nanosecond_precision(),
                     parse: match (header.is_modified_format(), header.is_bigendian()) {
@@ -236,7 +236,7 @@ impl<R: Read> CaptureFile<R> {
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
-        // What is unpacked at a time with damage is lost whole.
+        // If a step of unpacking meets damage, all of that step is lost.
         let at_most = if matches!(self.input, Input::Gzip(_)) { UNPACKED_BYTES } else { usize::MAX };
         let to = self.buffer.len().min(self.end.saturating_add(at_most));
         let n = loop {
@@ -331,7 +331,7 @@ fn pcap_record(data: &[u8], link: LinkType, nanos: bool, order: Order) -> Step {
 }
 
 fn pcapng_block(data: &[u8], big: &mut bool, interfaces: &mut Vec<Interface>) -> Step {
-    // A section header tells the byte order, also of its own length.
+    // A section header declares the byte order, also that of its own length.
     if data.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) {
         match data.get(8..12) {
             None => return Step::More,

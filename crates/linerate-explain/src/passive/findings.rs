@@ -9,29 +9,29 @@ use super::observation::{Call, Fault, FaultKind, Observation, Sums};
 pub struct Finding {
     /// Its stable id.
     pub id: &'static str,
-    /// In words.
+    /// A short title for people.
     pub title: &'static str,
     /// Calls it was seen in, and calls looked at.
     pub calls: u64,
     /// Of so many.
     pub of: u64,
-    /// What it costs a call it hits, on average, nanoseconds.
+    /// Average cost per affected call, nanoseconds.
     pub cost_ns: i64,
-    /// What it cost all of them together.
+    /// Total cost of all affected calls, nanoseconds.
     pub all_ns: i64,
-    /// How sure.
+    /// How certain the cause is.
     pub confidence: Confidence,
-    /// What was seen, in words.
+    /// The observations, in words.
     pub evidence: Vec<String>,
-    /// What to change, by software.
+    /// Possible changes, by software.
     pub fixes: Vec<Fix>,
-    /// What would prove it, or show that it is mended.
+    /// An experiment that would prove the cause, or show that it is fixed.
     pub verify: String,
     /// A call to look at.
     pub example: Option<Call>,
 }
 
-/// How sure one can be without an experiment. Packets alone prove nothing.
+/// Certainty without an experiment. Packets alone prove nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// Seen once, or explained as well by something else.
@@ -43,20 +43,20 @@ pub enum Confidence {
 /// A change to software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// Which.
+    /// The software to change.
     pub software: &'static str,
-    /// What to change.
+    /// The setting or the call to change.
     pub change: &'static str,
 }
 
-/// What costs less than this share of the calls it hits is no cause.
+/// A smaller share of the affected calls' time is not a cause.
 const SHARE: f64 = 0.1;
-/// What costs less than this a call is no cause, nanoseconds.
+/// A smaller cost per call is not a cause, nanoseconds.
 const LEAST_NS: i64 = 2_000_000;
 /// Time of the server from which on it is named, nanoseconds.
 const THINK_NS: i64 = 10_000_000;
 
-/// What was seen to cost time, most costly first.
+/// The causes that cost time, most costly first.
 pub fn of(seen: &Observation) -> Vec<Finding> {
     let mut found: Vec<Finding> = seen.seen.iter().filter_map(|s| from_notes(seen, s)).collect();
     found.extend(from_faults(seen));
@@ -69,7 +69,7 @@ pub fn of(seen: &Observation) -> Vec<Finding> {
 }
 
 fn from_notes(seen: &Observation, s: &super::Seen) -> Option<Finding> {
-    // In the middle: one outlier is no cost of all.
+    // The median, because a single outlier does not represent all calls.
     let cost_ns = s.median_ns;
     if cost_ns < LEAST_NS || (s.cost_ns as f64) < SHARE * s.total_ns as f64 {
         return None;
@@ -138,7 +138,7 @@ fn server_think(seen: &Observation, found: &[Finding]) -> Option<Finding> {
     })
 }
 
-/// How the round trip is known where no handshake tells it, in words.
+/// How the round trip is known if no handshake shows it, in words.
 fn bound(s: &Sums) -> String {
     match (s.rtt_min_ns, s.rtt_bound_ns) {
         (None, Some(bound)) => format!(
@@ -149,7 +149,7 @@ fn bound(s: &Sums) -> String {
     }
 }
 
-/// Which faults, the cause's id, and what it is in words.
+/// The faults, the cause's id, and its description.
 type FaultRow = (fn(FaultKind) -> bool, &'static str, &'static str);
 
 /// Connections that never opened, died, or closed their window for good.
@@ -192,8 +192,8 @@ fn of_kind(
 ) -> Option<Finding> {
     let all: Vec<&Fault> = seen.faults.iter().filter(|f| is(f.kind)).collect();
     let first = all.first()?;
-    // One SYN at the end of a capture may be answered after it: it takes one that was sent again,
-    // or several.
+    // A single SYN at the end of a capture may get its reply later: the cause needs a retransmitted
+    // one, or several.
     let once = all.iter().all(|f| matches!(f.kind, FaultKind::NotOpened { syns: 0..=1 }));
     if once && all.len() < 3 {
         return None;
@@ -224,7 +224,7 @@ fn of_kind(
         of: seen.sums.connections,
         cost_ns: costs[costs.len() / 2],
         all_ns: costs.iter().fold(0, |sum: i64, c| sum.saturating_add(*c)),
-        // A SYN or two without an answer at the capture's end may be answered after it.
+        // One or two SYNs without a reply at the capture's end may get it later.
         confidence: if matches!(first.kind, FaultKind::NotOpened { .. }) && syns < 3 {
             Confidence::Possible
         } else {
@@ -381,7 +381,7 @@ const POOL_FIXES: Fixes = &[
     ("browsers", "six connections for each host under HTTP/1.1: HTTP/2"),
 ];
 
-/// What to change: in which software, and what.
+/// The fixes: the software, and its change.
 type Fixes = &'static [(&'static str, &'static str)];
 
 fn made(fixes: Fixes) -> Vec<Fix> {
@@ -418,7 +418,7 @@ pub(crate) fn title(id: &str) -> &'static str {
     others.or_else(|| KNOWN.iter().find(|k| k.id == id).map(|k| k.title)).unwrap_or_default()
 }
 
-/// What to change where packets show a cause.
+/// The fixes for a cause that packets show.
 pub(crate) fn advice(id: &str) -> Vec<crate::causes::Fix> {
     let known = KNOWN.iter().map(|k| (k.id, k.fixes)).chain(OTHERS.iter().map(|o| (o.0, o.2)));
     let fixes = known.filter(|(other, _)| *other == id).flat_map(|(_, fixes)| fixes);
@@ -432,7 +432,7 @@ pub(crate) fn all_advice() -> Vec<(&'static str, crate::causes::Fix)> {
     ids.flat_map(|id| advice(id).into_iter().map(move |fix| (id, fix))).collect()
 }
 
-/// What is said of a cause.
+/// The texts about a cause.
 struct Known {
     id: &'static str,
     title: &'static str,

@@ -1,4 +1,4 @@
-//! What the fuzz targets check; ordinary tests replay their corpora.
+//! The checks of the fuzz targets; ordinary tests replay their corpora.
 
 use super::{CaptureFile, Limits, LinkType, Observation, Observer, Packet, findings};
 
@@ -16,7 +16,7 @@ fn small() -> Limits {
     }
 }
 
-/// What holds of whatever was seen.
+/// Holds for every observation.
 fn check(seen: &Observation) {
     let s = &seen.sums;
     assert!(s.answered + s.unanswered <= s.requests, "no request ends twice: {s:?}");
@@ -47,9 +47,9 @@ pub fn capture(data: &[u8]) {
     check(&observer.finish());
 }
 
-/// The fuzz target for sequences of packets: each byte string is a script of segments on a few
-/// connections, whose numbers are near each other, so that repetitions, holes, disorder and
-/// messages in pieces come of it.
+/// The fuzz target for sequences of packets. Each byte string is a script of segments on a few
+/// connections. Their numbers are close to each other, which causes repetitions, holes, disorder
+/// and messages in pieces.
 pub fn packets(data: &[u8]) {
     let mut observer = Observer::new(small());
     let mut now: i64 = 1_000_000_000;

@@ -1,13 +1,12 @@
-//! HTTP/1 messages in one direction of a captured connection. More forgiving than the readers of
-//! `linerate-http`, and it steps over holes: it decides nothing, it only has to know where messages
-//! begin and end.
+//! HTTP/1 messages in one direction of a captured connection. The parser is more tolerant than
+//! those of `linerate-http`, and skips holes: it only needs to find where messages begin and end.
 
 use memchr::memmem;
 
 use super::flow::Budget;
 use super::limits::TARGET_CHARS;
 
-/// What a message's head says.
+/// The facts of a message's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The request line, or 0 and the status.
@@ -55,7 +54,7 @@ impl Head {
         }
     }
 
-    /// Of an answer to that method (RFC 9112, section 6.3).
+    /// The framing of a response to that method (RFC 9112, section 6.3).
     pub(crate) fn answer_body(&self, status: u16, method: Option<&str>) -> Body {
         let tunnel = status == 101 || (method == Some("CONNECT") && (200..300).contains(&status));
         if tunnel {
@@ -72,7 +71,7 @@ impl Head {
     }
 }
 
-/// What is not HTTP/1 in a direction.
+/// Protocols other than HTTP/1 in a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Foreign {
     Tls,
@@ -94,7 +93,7 @@ pub(crate) enum Event {
         holed: bool,
     },
     Foreign(Foreign),
-    /// Messages were lost in a hole: pairing of requests and answers starts anew.
+    /// Messages were lost in a hole: the pairing of requests and responses starts again.
     Lost,
 }
 
@@ -102,7 +101,7 @@ pub(crate) enum Event {
 enum State {
     /// Between messages, or in a head.
     Head,
-    /// A head was told; its body's framing is to be set.
+    /// A head was reported, and the caller must set its body's framing.
     Framing,
     Length(u64),
     /// In a chunk-size line: the size so far, and whether digits still count.
@@ -134,7 +133,7 @@ pub(crate) struct MessageReader {
     state: State,
     head: Vec<u8>,
     head_limit: usize,
-    /// `Begin` was told for the head that is being collected.
+    /// Whether `Begin` was reported for the head that is being collected.
     begun: bool,
     /// Bytes of the message are missing.
     holed: bool,
@@ -154,7 +153,7 @@ impl MessageReader {
         }
     }
 
-    /// What comes is not read as HTTP (any more).
+    /// Bytes are not (or no longer) read as HTTP.
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.state, State::Tunnel | State::Foreign)
     }
@@ -297,7 +296,7 @@ impl MessageReader {
         Event::Foreign(kind)
     }
 
-    /// False when it is no chunk-size line.
+    /// Returns false if it is not a chunk-size line.
     fn chunk_line(&mut self, data: &mut &[u8], mut size: u64, mut digits: bool, mut line: u16) -> bool {
         const LONGEST: u16 = 4096;
         while let Some((b, rest)) = data.split_first() {
@@ -339,7 +338,7 @@ impl MessageReader {
         false
     }
 
-    /// `n` bytes are missing. What it means for the message that is being read.
+    /// `n` bytes are missing: adjusts the message that is being read.
     pub(crate) fn hole(&mut self, n: u32, budget: &Budget) -> Option<Event> {
         let n = u64::from(n);
         self.holed = self.in_message();
@@ -411,8 +410,8 @@ fn looks_like_start(data: &[u8]) -> Option<bool> {
     }
     match data.get(method) {
         None if method < LONGEST_METHOD => None,
-        // A line that is malformed after a known method is a request all the same: servers answer
-        // it, mostly by 400.
+        // A malformed line after a known method still counts as a request, because servers respond
+        // to it, mostly with 400.
         Some(b' ' | b'\r' | b'\n') if METHODS.contains(&&data[..method]) => Some(true),
         Some(b' ') => match memchr::memchr(b'\n', &data[..data.len().min(LONGEST_LINE)]) {
             Some(end) => Some(memmem::rfind(&data[..end], b" HTTP/1.").is_some()),

@@ -1,6 +1,6 @@
 //! Every limit of the passive mode, with its reason.
 
-/// What one capture may make us hold.
+/// Limits of the memory that one capture may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections held at once; beyond it the one that was quiet the longest is summed up and
@@ -16,16 +16,17 @@ pub struct Limits {
     pub held_bytes_one: usize,
     /// Bytes of one message's head. Reason: servers in use stay below 16 KiB.
     pub head_bytes: usize,
-    /// Requests without an answer on one connection. Reason: real pipelines are below a few
-    /// thousand; an endless upload of requests whose answers are not in the capture must not grow.
+    /// Requests without a response on one connection. Reason: real pipelines are below a few
+    /// thousand; an endless upload of requests whose responses are not in the capture must not grow
+    /// memory.
     pub pending: usize,
-    /// Segments kept at the start of what a connection is doing, and as many at its end. Reason:
-    /// what a person can look at; the middle of a long transfer is told as a count.
+    /// Segments kept at the start of a connection's activity, and as many at its end. Reason: a
+    /// person can look at this many; the report gives the middle of a long transfer as a count.
     pub trace: usize,
     /// Slowest calls kept with their segments. Reason: a screen or two.
     pub slowest: usize,
-    /// Connections listed one by one; those with most to tell are kept, the rest are in the sums.
-    /// Reason: a page, not a book.
+    /// Connections listed individually. The most notable ones are kept, and the sums include the
+    /// rest. Reason: a page, not a book.
     pub listed: usize,
 }
 
@@ -51,8 +52,7 @@ pub const RECORD_BYTES: usize = 16 << 20;
 /// Bytes read from a file at once. Reason: fewer, longer reads; still small beside the caches.
 pub const READ_BYTES: usize = 256 << 10;
 
-/// Bytes unpacked at once. Reason: of the step that meets damage nothing is had, so steps are
-/// short.
+/// Bytes unpacked at once. Reason: a step that meets damage yields nothing, so steps are short.
 pub const UNPACKED_BYTES: usize = 1 << 10;
 
 /// Interfaces of one pcapng section. Reason: their descriptions are kept.
@@ -65,8 +65,8 @@ pub const VLAN_TAGS: usize = 4;
 /// is an attack.
 pub const IPV6_EXTENSIONS: usize = 8;
 
-/// Segments that are remembered as unacknowledged, in one direction. Reason: they tell a repetition
-/// from what came late; a window has a few hundred.
+/// Segments remembered as unacknowledged, in one direction. Reason: they distinguish a repetition
+/// from a late segment; a window has a few hundred.
 pub const UNACKED: usize = 256;
 
 /// Segments held back after a hole in one direction. Reason: each has a cost beyond its bytes.
@@ -85,8 +85,8 @@ pub const EDGES: usize = 64;
 /// Reason: each costs 3 kB.
 pub const CLIENTS: usize = 256;
 
-/// Busy connections of one client that are told apart. Reason: pools that are too small are
-/// smaller.
+/// Busy connections of one client that are counted. Reason: pools that are too small are smaller
+/// than this.
 pub const LEVELS: usize = 64;
 
 /// Characters kept of a request's target. Reason: it is shown on a line.

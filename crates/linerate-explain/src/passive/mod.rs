@@ -41,7 +41,7 @@ pub use packet::{LinkType, Packet};
 use flow::{Flows, Lately};
 use packet::{Skip, segment};
 
-/// Watches packets.
+/// Collects packets into an observation.
 #[derive(Debug)]
 pub struct Observer {
     flows: Flows,
@@ -53,7 +53,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// That has seen nothing yet.
+    /// An observer without packets.
     pub fn new(limits: Limits) -> Observer {
         Observer {
             flows: Flows::new(limits),
@@ -110,7 +110,7 @@ impl Observer {
         (self.packets.all, self.flows.requests())
     }
 
-    /// All that was seen. What is open is closed: a call without its whole answer counts as
+    /// The whole observation. A call that is still open, without its complete response, counts as
     /// unanswered.
     pub fn finish(self) -> Observation {
         Observation { packets: self.packets, ..self.flows.finish() }
@@ -120,8 +120,8 @@ impl Observer {
 /// Reads a whole capture file.
 ///
 /// # Errors
-/// It is no capture, or cannot be read. One that is cut off or damaged in its middle is no error:
-/// what is before that counts, and [`Observation::ending`] says so.
+/// The file is not a capture, or cannot be read. A capture that is truncated or damaged in its
+/// middle is not an error: the part before counts, and [`Observation::ending`] says so.
 pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> {
     read_port(input, limits, None)
 }

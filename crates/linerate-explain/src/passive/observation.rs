@@ -1,4 +1,4 @@
-//! What was seen, as plain data.
+//! The observation as plain data.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use super::flow::{MarkCounts, Marks};
 pub struct Observation {
     /// The packets, counted.
     pub packets: Packets,
-    /// What is remarkable about the segments of all connections.
+    /// Marks of the segments of all connections, counted.
     pub marks: MarkCounts,
     /// Connections and calls, counted.
     pub sums: Sums,
@@ -18,7 +18,7 @@ pub struct Observation {
     pub connections: Vec<ConnectionSummary>,
     /// The slowest calls, slowest first.
     pub slowest: Vec<Call>,
-    /// What was seen to cost time, by kind.
+    /// The events that cost time, by kind.
     pub seen: Vec<Seen>,
     /// How many connections of each client were busy at once.
     pub pools: Vec<Pool>,
@@ -29,12 +29,12 @@ pub struct Observation {
     pub ending: Option<Ending>,
 }
 
-/// What went wrong with a connection.
+/// A fault of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// So many SYNs got no answer.
+    /// This many SYNs got no reply.
     NotOpened {
-        /// SYNs.
+        /// Number of SYNs.
         syns: u32,
     },
     /// The SYN was answered by a reset.
@@ -44,7 +44,7 @@ pub enum FaultKind {
         /// The client's.
         of_client: bool,
     },
-    /// One end sent the same again and again, and heard nothing any more.
+    /// One end retransmitted the same segment again and again without a reply.
     Died {
         /// The client did.
         from_client: bool,
@@ -56,20 +56,20 @@ pub enum FaultKind {
 /// A connection that went wrong as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What went wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// Client and server.
     pub ends: (SocketAddr, SocketAddr),
     /// How long it was seen to last, nanoseconds.
     pub cost_ns: i64,
-    /// Segments with data that were sent again.
+    /// Retransmitted segments with data.
     pub segments: u64,
 }
 
 /// Packets of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
-    /// All.
+    /// All packets of the capture.
     pub all: u64,
     /// With a TCP segment.
     pub tcp: u64,
@@ -79,7 +79,7 @@ pub struct Packets {
     pub fragments: u64,
     /// Of a link type that isn't read; its number.
     pub unknown_link: Option<i32>,
-    /// Whose headers are cut off or contradict themselves.
+    /// Packets whose headers are truncated or contradict themselves.
     pub malformed: u64,
     /// Kept only in part (a snap length).
     pub cut: u64,
@@ -103,7 +103,7 @@ pub struct Packets {
 pub struct Sums {
     /// TCP connections.
     pub connections: u64,
-    /// Whose opening was seen.
+    /// Connections whose handshake was captured.
     pub opened: u64,
     /// That were refused, or whose SYN was not answered.
     pub not_opened: u64,
@@ -123,21 +123,21 @@ pub struct Sums {
     pub evicted: u64,
     /// Requests.
     pub requests: u64,
-    /// Final answers.
+    /// Final responses.
     pub answers: u64,
-    /// Interim (1xx) answers.
+    /// Interim (1xx) responses.
     pub interim: u64,
     /// Requests of which the capture lacks bytes.
     pub requests_incomplete: u64,
-    /// Final answers of which the capture lacks bytes, or that were cut off.
+    /// Final responses that were truncated, or whose bytes the capture lacks in part.
     pub answers_incomplete: u64,
-    /// Requests whose answer came to its end.
+    /// Requests with a complete response.
     pub answered: u64,
-    /// Requests whose answer is cut off, or missing.
+    /// Requests whose response is truncated or missing.
     pub unanswered: u64,
     /// Answers to no request that was seen.
     pub orphans: u64,
-    /// Requests sent before the answer to the one before.
+    /// Requests sent before the response to the previous one.
     pub pipelined: u64,
     /// Connections turned into another protocol or a tunnel.
     pub upgrades: u64,
@@ -147,17 +147,18 @@ pub struct Sums {
     pub first_calls: u64,
     /// Time those took to connect, nanoseconds.
     pub connect_ns: i64,
-    /// Time from the request's first byte to the answer's last, of all answered calls, nanoseconds.
+    /// Time from the request's first byte to the response's last, of all answered calls,
+    /// nanoseconds.
     pub total_ns: i64,
     /// Of it: sending the request.
     pub send_ns: i64,
-    /// Waiting for the answer's first byte, less the next two.
+    /// Time until the response's first byte, less the next two.
     pub wait_ns: i64,
-    /// Waiting behind earlier answers.
+    /// Time behind earlier responses.
     pub queued_ns: i64,
     /// Of the waiting, what the server took, the network's part taken off.
     pub think_ns: i64,
-    /// Receiving the answer.
+    /// Time to receive the response.
     pub receive_ns: i64,
     /// Quantiles of the total time, nanoseconds: 50 %, 90 %, 99 %, 100 %.
     pub total_quantiles_ns: [i64; 4],
@@ -177,7 +178,7 @@ pub struct Sums {
     pub slow_think_median_ns: i64,
 }
 
-/// What a connection carried.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Carried {
     /// No data.
@@ -211,12 +212,12 @@ pub struct Handshake {
     pub whole_ns: Option<i64>,
 }
 
-/// A connection.
+/// A TCP connection in the report.
 #[derive(Clone, Debug)]
 pub struct ConnectionSummary {
     /// Its number, by the first packet.
     pub id: u64,
-    /// Who opened it, or sent the requests.
+    /// The end that opened it, or sent the requests.
     pub client: SocketAddr,
     /// The other end.
     pub server: SocketAddr,
@@ -224,15 +225,15 @@ pub struct ConnectionSummary {
     pub segments: [u64; 2],
     /// Bytes of data they sent, repetitions included.
     pub bytes: [u64; 2],
-    /// What is remarkable about the segments of each.
+    /// Marks of the segments of each direction, counted.
     pub marks: [MarkCounts; 2],
     /// Its opening, when that was seen.
     pub handshake: Option<Handshake>,
-    /// What it carried.
+    /// Its protocol.
     pub carried: Carried,
     /// Requests on it.
     pub requests: u64,
-    /// Final answers.
+    /// Final responses on it.
     pub answers: u64,
     /// It ended by a reset.
     pub reset: bool,
@@ -242,7 +243,7 @@ pub struct ConnectionSummary {
     pub last_ns: i64,
 }
 
-/// A call: a request and its answer, times as seen from where the packets were captured.
+/// A request and its response, with times as seen where the packets were captured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
     /// The connection's number.
@@ -253,7 +254,7 @@ pub struct Call {
     pub method: String,
     /// Its target, shortened.
     pub target: String,
-    /// The answer's status.
+    /// The response's status code.
     pub status: u16,
     /// When its first packet was sent (the SYN, for the first on a connection), nanoseconds since
     /// 1970.
@@ -264,25 +265,25 @@ pub struct Call {
     pub idle_ns: i64,
     /// From the request's first byte to its last.
     pub send_ns: i64,
-    /// Waiting behind earlier answers (pipelining).
+    /// Time behind earlier responses (pipelining).
     pub queued_ns: i64,
     /// The network's part of the waiting: the round trip to the server.
     pub network_ns: i64,
     /// The server's part of the waiting.
     pub think_ns: i64,
-    /// From the answer's first byte to its last.
+    /// From the response's first byte to its last.
     pub receive_ns: i64,
     /// Connecting, sending, waiting and receiving.
     pub total_ns: i64,
-    /// Whether the handshake tells the round trip; when not, it is within the server's part.
+    /// Whether the handshake shows the round trip. If not, it is part of the server's time.
     pub rtt_known: bool,
-    /// What cost time in it.
+    /// The events that cost time in it.
     pub notes: Vec<Note>,
     /// Its segments, as far as kept.
     pub segments: Vec<Traced>,
     /// Segments in the middle that are not kept, and after how many kept ones they belong.
     pub left_out: u64,
-    /// Where they belong among `segments`.
+    /// Their position among `segments`.
     pub left_out_at: usize,
 }
 
@@ -291,18 +292,18 @@ pub struct Call {
 pub struct Note {
     /// The cause's stable id.
     pub id: &'static str,
-    /// From when.
+    /// Start of the event, nanoseconds.
     pub at_ns: i64,
-    /// How long.
+    /// Time that it cost, nanoseconds.
     pub cost_ns: i64,
-    /// In words.
+    /// A sentence for people.
     pub text: String,
 }
 
 /// A segment of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
-    /// When.
+    /// Time of the capture, nanoseconds.
     pub time_ns: i64,
     /// From the client to the server.
     pub from_client: bool,
@@ -316,7 +317,7 @@ pub struct Traced {
     pub len: u32,
     /// Window as in the header.
     pub window: u16,
-    /// What is remarkable about it.
+    /// Marks such as retransmission.
     pub marks: Marks,
 }
 
@@ -351,15 +352,15 @@ pub struct Seen {
     pub id: &'static str,
     /// Calls in which it was seen.
     pub calls: u64,
-    /// What it cost, all calls together, nanoseconds.
+    /// Total cost of all calls, nanoseconds.
     pub cost_ns: i64,
     /// The most it cost one call.
     pub worst_ns: i64,
-    /// What it cost in the middle of them.
+    /// Median cost per call, nanoseconds.
     pub median_ns: i64,
     /// Total time of those calls.
     pub total_ns: i64,
-    /// The first few, in words.
+    /// The first few events, in words.
     pub evidence: Vec<String>,
     /// The call it cost most.
     pub example: Call,

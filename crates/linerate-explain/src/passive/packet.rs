@@ -6,12 +6,12 @@ use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanHeaderSlice, TcpHea
 
 use super::limits::{IPV6_EXTENSIONS, VLAN_TAGS};
 
-/// What a packet begins with (the numbers are those of capture files,
+/// The outermost header of a packet (the numbers are those of capture files,
 /// <https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
-    /// BSD loopback: the address family in the byte order of whoever captured (NULL), or in network
-    /// order (LOOP).
+    /// BSD loopback: the address family in the byte order of the capturing machine (NULL), or in
+    /// network order (LOOP).
     Loopback,
     /// Ethernet (EN10MB).
     Ethernet,
@@ -23,7 +23,7 @@ pub enum LinkType {
     LinuxSll2,
     /// Linux netfilter log (NFLOG).
     Nflog,
-    /// Something else, of which nothing is read.
+    /// Another link type, whose packets are not read.
     Other(i32),
 }
 
@@ -47,7 +47,7 @@ impl LinkType {
 pub struct Packet<'a> {
     /// When, in nanoseconds since 1970 (UTC).
     pub time_ns: i64,
-    /// What `data` begins with.
+    /// The outermost header of `data`.
     pub link: LinkType,
     /// The bytes that were kept.
     pub data: &'a [u8],
@@ -73,7 +73,7 @@ impl Endpoint {
         Endpoint { ip: u128::from_be_bytes(ip), port }
     }
 
-    /// The port.
+    /// The port number.
     pub fn port(self) -> u16 {
         self.port
     }
@@ -105,9 +105,9 @@ pub mod flag {
 /// A TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// From.
+    /// The sender.
     pub src: Endpoint,
-    /// To.
+    /// The receiver.
     pub dst: Endpoint,
     /// Sequence number.
     pub seq: u32,
@@ -137,7 +137,7 @@ impl Segment<'_> {
     }
 }
 
-/// Why there is no segment in a packet.
+/// Reasons why a packet yields no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// Not IP, or not TCP.
@@ -213,7 +213,8 @@ fn untagged(mut kind: u16, mut data: &[u8]) -> Result<(u16, &[u8]), Skip> {
 }
 
 /// The payload of a netfilter log packet: records of type, length and value. The lengths are in the
-/// byte order of whoever captured, which nothing tells: little-endian unless that makes no sense.
+/// byte order of the capturing machine, which the packet does not state: little-endian unless that
+/// makes no sense.
 fn nflog(data: &[u8]) -> Result<&[u8], Skip> {
     nflog_payload(data, u16::from_le_bytes).or_else(|_| nflog_payload(data, u16::from_be_bytes))
 }

@@ -159,7 +159,7 @@ fn bursts_that_wait_for_a_connection() {
     }
 }
 
-/// Connections that are never idle: nothing waits in a load generator.
+/// Connections that are never idle: no request waits in a load generator.
 #[test]
 fn a_closed_loop_is_no_pool() {
     for sockets in [1, 2, 4_u16] {
@@ -184,8 +184,8 @@ fn a_closed_loop_is_no_pool() {
     }
 }
 
-/// An answer of 60 segments over a round trip of 40 ms. The client's window is as large as it ever
-/// was, or nearly full of what was not read; in both the sender has to wait for it.
+/// A response of 60 segments over a round trip of 40 ms. The client's window is as large as ever,
+/// or nearly full of unread data. In both cases the sender has to wait for it.
 #[test]
 fn a_window_that_stays_small_far_away() {
     for (window, slow) in [(502, false), (12, true)] {
@@ -198,7 +198,7 @@ fn a_window_that_stays_small_far_away() {
         wire.segment(at, (false, 40_000), PSH | ACK, [seq, asked], 509, head.as_bytes());
         seq += head.len() as u32;
         for _ in 0..60 {
-            // What it may send: not more than the window.
+            // The sender sends no more than the window admits.
             wire.segment(at + 10, (true, 40_000), ACK, [asked, seq], window, b"");
             at += 41_000;
             wire.segment(at, (false, 40_000), ACK, [seq, asked], 509, &[b'x'; 1_460]);
@@ -214,8 +214,8 @@ fn a_window_that_stays_small_far_away() {
     }
 }
 
-/// 1,380 bytes of each answer arrive together, and the client acknowledges late what is not much:
-/// slow start, and no held segment.
+/// 1,380 bytes of each response arrive together, and the client's ACK is late because that is
+/// little data: this is slow start, not a held segment.
 #[test]
 fn full_segments_after_an_ack_were_not_held_back() {
     let mut wire = Wire::new();
@@ -313,7 +313,7 @@ fn without_the_opening_the_round_trip_is_bounded() {
         let at = i64::from(n) * 1_000_000;
         wire.asks(at, 40_000, n);
         let q = 1_000 + (n + 1) * REQUEST.len() as u32;
-        // A bare ACK after a round trip, the answer 130 ms later.
+        // A bare ACK after a round trip, the response 130 ms later.
         wire.segment(at + 69_000, (false, 40_000), ACK, [5_000 + n * ANSWER.len() as u32, q], 509, b"");
         wire.answers(at + 199_000, 40_000, n);
     }

@@ -1,13 +1,13 @@
-//! What was seen, in plain words: the verdict, the five lines, and what not to believe.
+//! The observation in plain words: the verdict, the five lines, and the figures to doubt.
 
 use super::findings::{Confidence, Finding};
 use super::flow::ms;
 use super::{Ending, Observation};
 
-/// What one can say.
+/// The possible verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Calls were seen, and nothing in the packets costs them time beyond network and server.
+    /// The capture has calls, and nothing in its packets costs them time beyond network and server.
     Healthy,
     /// Something was seen to cost time.
     Caused,
@@ -26,7 +26,7 @@ impl Verdict {
     }
 }
 
-/// The verdict.
+/// The verdict of an observation and its findings.
 pub fn verdict(seen: &Observation, findings: &[Finding]) -> Verdict {
     let s = &seen.sums;
     if findings.iter().any(|f| f.confidence >= Confidence::Likely) {
@@ -125,7 +125,7 @@ fn no_calls(seen: &Observation) -> String {
     format!("Nothing can be said: {why}.")
 }
 
-/// Where the time of all calls went.
+/// The parts of all calls' time.
 fn parts(seen: &Observation) -> String {
     let s = &seen.sums;
     let share = |ns: i64| 100.0 * ns as f64 / s.total_ns as f64;
@@ -156,7 +156,7 @@ fn segments(seen: &Observation) -> String {
     }
 }
 
-/// What not to believe, and what would be needed.
+/// The figures to doubt, and what would settle them.
 pub fn limits(seen: &Observation) -> Vec<String> {
     let mut told = Vec::new();
     match &seen.ending {

@@ -27,13 +27,13 @@ pub(super) fn needs(record: &Record, batch: &[Block]) -> Duration {
     Duration::from_secs_f64(all * MARGIN)
 }
 
-/// What calls took so far, seconds, on new connections and on kept ones.
+/// Time that calls took so far, seconds, on new and on reused connections.
 struct Costs {
     fresh: f64,
     kept: f64,
     /// Of that, what the wait for `100 Continue` took.
     held: f64,
-    /// What a handshake takes.
+    /// Time of a handshake.
     connect: f64,
     open: HashSet<u8>,
 }
@@ -71,7 +71,7 @@ impl Costs {
     fn probe(&mut self, record: &Record, probe: &Probe) -> f64 {
         match probe {
             Probe::Call(call) => self.call(call),
-            // Where they stand in a line, the last waits for all.
+            // If they queue, the last one waits for all others.
             Probe::Burst(_) => 2.0 * self.fresh,
             Probe::SideBySide(lanes) => {
                 lanes.iter().map(|lane| lane.iter().map(|c| self.call(c)).sum()).fold(0.0, f64::max)

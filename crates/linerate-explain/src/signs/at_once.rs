@@ -1,5 +1,5 @@
-//! What several calls at once show beside calls alone: how many are served at once, or a line in
-//! which each waits for the one before.
+//! What concurrent calls show beside single calls: how many are served at once, or a queue in which
+//! each waits for the previous one.
 
 use crate::call::{Call, ms};
 use crate::probe::Experiment;
@@ -31,7 +31,7 @@ pub(crate) fn both(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
     (alone.len() >= 3 && at_once.len() >= usize::from(CALLS) / 2).then_some((alone, at_once))
 }
 
-/// What one burst shows.
+/// The result of one burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Seen {
     /// So many are served at once, and the next ones when those are done.
@@ -44,7 +44,7 @@ pub(crate) enum Seen {
     Nothing,
 }
 
-/// What each burst showed.
+/// The result of each burst.
 pub(crate) fn seen(record: &Record) -> Vec<Seen> {
     record.bursts().map(|burst| one(record, burst)).collect()
 }

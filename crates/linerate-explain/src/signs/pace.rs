@@ -1,5 +1,5 @@
-//! Whether calls wait because they follow one another so soon, and whether the server says so
-//! itself.
+//! Whether calls wait because they follow one another too soon, and whether the server itself says
+//! so.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::evidence::Trial;
 use crate::probe::Experiment;
 use crate::record::Record;
 
-/// Where a refusal does not say when to come again.
+/// Used if a refusal does not say when to retry.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The server refuses a call because too many came: 429 (RFC 6585, section 4), or 503 with a time
@@ -36,7 +36,7 @@ pub(crate) fn trial(record: &Record) -> Option<Trial> {
     Trial::of(name, "the pace", without, with)
 }
 
-/// What calls of an arm waited; those that were refused took no turn.
+/// Times that calls of an arm waited; refused calls don't count.
 fn times(record: &Record, arm: u8) -> Vec<f64> {
     let calls = record.calls().filter(|(p, _)| p.experiment == Experiment::Paced && p.arm == arm);
     let answered = calls.filter(|(_, c)| c.answer().is_some_and(|a| a.status < 400) && !c.lossy());

@@ -1,5 +1,5 @@
-//! Requests and answers of one connection become calls, with the parts of their time and what cost
-//! it.
+//! Makes calls of one connection's requests and responses, with the parts of their time and the
+//! events that cost it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,20 +12,20 @@ use super::connection::Shared;
 use super::stall::Stall;
 use super::trace::Trace;
 
-/// What a call needs to know of its connection.
+/// Facts about the connection that a call needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) connection: u64,
-    /// Which direction is the client's.
+    /// The client's direction.
     pub(super) client: usize,
     pub(super) ends: (SocketAddr, SocketAddr),
     pub(super) handshake: Option<Handshake>,
-    /// The shortest time in which the server acknowledged anything: the round trip to it is no
-    /// longer. For where no handshake tells.
+    /// The shortest time until the server acknowledged data, as an upper bound of the round trip.
+    /// Used if no handshake was captured.
     pub(super) rtt_bound: Option<i64>,
 }
 
-/// A request without its whole answer.
+/// A request whose response is not complete yet.
 #[derive(Debug, Default)]
 struct Pending {
     method: String,
@@ -37,7 +37,7 @@ struct Pending {
     expects: bool,
     body: Option<i64>,
     interim: Option<i64>,
-    /// The answer's status and first byte.
+    /// The response's status and first byte.
     answer: Option<(u16, i64)>,
     losses: [Loss; 2],
     /// Segments that had to wait for room in a window that was small: the server's, the client's.
@@ -48,7 +48,7 @@ struct Pending {
 /// A connection that is closed sooner after its last byte is closed at once, nanoseconds.
 const LATE_NS: i64 = 10_000_000;
 
-/// Segments that had to be sent again, in one direction.
+/// Retransmitted segments of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     segments: u32,
@@ -69,23 +69,23 @@ struct Small {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pending: VecDeque<Pending>,
-    /// An interim answer is being read.
+    /// An interim response is being read.
     interim: bool,
     pub(super) requests: u64,
     pub(super) answers: u64,
     answered: u64,
-    /// A request was sent before the answer to the one before.
+    /// A request was sent before the response to the previous one.
     pipelined: bool,
     last_end: Option<i64>,
 }
 
 impl Calls {
-    /// An interim answer is being read.
+    /// An interim response is being read.
     pub(super) fn in_interim(&self) -> bool {
         self.interim
     }
 
-    /// When the last whole answer ended.
+    /// The time at which the last complete response ended.
     pub(super) fn last_end(&self) -> Option<i64> {
         self.last_end
     }
@@ -95,7 +95,7 @@ impl Calls {
         self.answered > 0
     }
 
-    /// The answer ended with its connection, so long after its last byte.
+    /// The response ended with its connection, this long after its last byte.
     pub(super) fn closed_late(&mut self, last: i64, cost: i64) {
         if cost < LATE_NS || self.pending.front().is_none_or(|p| p.answer.is_none()) {
             return;
@@ -107,12 +107,12 @@ impl Calls {
         self.note(Note { id: cause::LATE_CLOSE, at_ns: last, cost_ns: cost, text });
     }
 
-    /// No request waits for its answer.
+    /// No request waits for its response.
     pub(super) fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// A whole request waits for its answer.
+    /// A complete request waits for its response.
     pub(super) fn is_waiting(&self) -> bool {
         self.pending.front().is_some_and(|p| p.end.is_some())
     }
@@ -160,7 +160,7 @@ impl Calls {
         }
     }
 
-    /// An answer's head; `begun`: its first byte.
+    /// A response's head; `begun`: the time of its first byte.
     pub(super) fn answer(&mut self, status: u16, begun: i64, now: i64, shared: &mut Shared<'_>) {
         self.interim = (100..200).contains(&status) && status != 101;
         if self.interim {
@@ -206,10 +206,10 @@ impl Calls {
         shared.record.call(call, first, shared.limits, |call| trace.give(call, times.client));
     }
 
-    /// The parts of a call whose answer ended now.
+    /// The parts of a call whose response ended now.
     fn measure(&self, done: &Pending, now: i64, times: &Times, first: bool) -> Call {
         let (status, answered) = done.answer.unwrap_or((0, now));
-        // Answered before it was whole: that is no waiting.
+        // The response came before the request was complete, so there was no wait.
         let sent = done.end.unwrap_or(answered).min(answered);
         let queued = self.last_end.map_or(0, |last| (last - sent).clamp(0, answered - sent));
         let waited = (answered - sent - queued).max(0);
@@ -238,15 +238,15 @@ impl Calls {
         }
     }
 
-    /// A hole in the requests: what is behind it isn't known.
-    /// True when one was being read.
+    /// A hole in the requests: the bytes behind it are unknown. Returns whether a request was being
+    /// read.
     pub(super) fn requests_lost(&mut self) -> bool {
         let last = self.pending.back_mut().filter(|p| p.end.is_none());
         last.map(|last| last.end = Some(last.head)).is_some()
     }
 
-    /// A hole in the answers. Without pipelining the next answer belongs to the last request; with
-    /// it, to nobody knows which. True when one was being read.
+    /// A hole in the responses. Without pipelining the next response belongs to the last request;
+    /// with it, the request is unknown. Returns whether a response was being read.
     pub(super) fn answers_lost(&mut self, shared: &mut Shared<'_>) -> bool {
         self.interim = false;
         let open = self.pending.front().is_some_and(|p| p.answer.is_some());
@@ -257,7 +257,7 @@ impl Calls {
         open
     }
 
-    /// A segment was sent again, after a pause of `waited`.
+    /// A segment was retransmitted, after a pause of `waited`.
     pub(super) fn lost_segment(&mut self, now: i64, waited: i64, from_client: bool, fast: bool) {
         if let Some(first) = self.pending.front_mut() {
             let loss = &mut first.losses[usize::from(!from_client)];
@@ -330,8 +330,8 @@ impl Calls {
 }
 
 impl Pending {
-    /// What was seen of it, and what only the whole call shows. `opening`: of the connection, when
-    /// it is its first call.
+    /// The notes of the call, with those that only the complete call shows. `opening`: of the
+    /// connection, if this is its first call.
     fn notes_into(&mut self, call: &mut Call, opening: Option<Handshake>) {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(opening.filter(|h| h.syns > 1).map(sent_again));
@@ -384,7 +384,7 @@ impl Pending {
     }
 }
 
-/// What an opening with more than one SYN shows.
+/// The cause of an opening with more than one SYN.
 fn sent_again(h: Handshake) -> Note {
     let cost = h.whole_ns.unwrap_or(0) - h.to_server_ns.unwrap_or(0) - h.to_client_ns.unwrap_or(0);
     let (id, text) = if h.collisions > 0 {

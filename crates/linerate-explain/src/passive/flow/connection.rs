@@ -14,7 +14,7 @@ use super::stall::Watch;
 use super::trace::{Kept, Trace};
 use super::window::Window;
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared<'a> {
     pub(super) limits: &'a Limits,
     pub(super) budget: &'a Budget,
@@ -62,14 +62,14 @@ impl Direction {
     }
 }
 
-/// Segments sent again one after the other, with nothing from the other end, after which a
-/// connection is dead.
+/// Number of consecutive retransmissions, with nothing from the other end, after which a connection
+/// is dead.
 const UNHEARD: u32 = 3;
 /// Time that lost segments take on a connection without a whole call before that is named,
 /// nanoseconds.
 const LOST_NS: i64 = 200_000_000;
 
-/// Segments with data that were sent again, and the time before each.
+/// Retransmitted segments with data, and the time before each.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     segments: u64,
@@ -91,16 +91,17 @@ pub(super) struct Connection {
     busy: bool,
     carried: Carried,
     reset: bool,
-    /// What ends now ends since its connection does.
+    /// Messages that end now end because their connection does.
     closing: bool,
     /// The SYN was answered by a reset.
     refused: bool,
-    /// What was lost on it, within calls and outside of them.
+    /// Its losses, within calls and outside of them.
     lost: Lost,
-    /// Data of the client and when it was sent, until it is acknowledged: the round trip to the
-    /// server is no longer than that takes.
+    /// Data of the client and the time it was sent, until the server acknowledges it. That time is
+    /// an upper bound of the round trip to the server.
     timed: Option<(u32, i64)>,
-    /// What each direction sent again, and how often, since anything came from the other.
+    /// The segment that each direction retransmitted, and how often, since the other direction sent
+    /// anything.
     unheard: [(u32, u32); 2],
     fins: [bool; 2],
     first_ns: i64,
@@ -216,7 +217,7 @@ impl Connection {
 
     fn opening(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks) {
         self.directions[dir].bytes.start(s.seq.wrapping_add(1));
-        // What the one can receive limits the other, and its own size as well.
+        // Each direction is limited by the other end's MSS, and by its own size as well.
         for direction in &mut self.directions {
             let known = direction.watch.mss;
             direction.watch.mss = known.zip(s.mss).map(|(a, b)| a.min(b)).or(known).or(s.mss);
@@ -258,8 +259,7 @@ impl Connection {
         }
     }
 
-    /// What bounds the round trip where no handshake tells it, and whether the other end is still
-    /// heard of.
+    /// Bounds the round trip if no handshake shows it, and notes whether the other end still sends.
     fn follow(&mut self, dir: usize, s: &Segment<'_>, now: i64, marks: Marks, shared: &mut Shared<'_>) {
         let opening = self.handshake.is_some_and(|h| h.to_server_ns.is_none());
         if s.has(flag::RST) && opening && dir != self.client && self.directions[dir].segments == 1 {
@@ -267,8 +267,8 @@ impl Connection {
         }
         let resent = marks.has(Marks::RESENT) && s.len > 0;
         if resent {
-            // Several segments that are sent again one after another repair a burst; the same one
-            // again and again is not heard.
+            // Several consecutive retransmissions repair a burst; the same segment again and again
+            // gets no reply.
             let (seq, times) = self.unheard[dir];
             self.unheard[dir] = (s.seq, if seq == s.seq { times + 1 } else { 1 });
         }
@@ -282,7 +282,7 @@ impl Connection {
                 shared.record.round_trip(self.ends[1 - self.client].addr(), (now - sent).max(0));
             }
         } else if resent {
-            // Which of the two is acknowledged is not known (Karn's rule).
+            // It is unknown which of the two is acknowledged (Karn's rule).
             self.timed = None;
         } else if s.len > 0 && self.timed.is_none() {
             self.timed = Some((s.seq.wrapping_add(s.len), now));
@@ -293,8 +293,8 @@ impl Connection {
     /// into.
     fn time_losses(&mut self, dir: usize, s: &Segment<'_>, now: i64, since_last: i64, marks: Marks) {
         let from_client = dir == self.client;
-        // What is sent again into a closed window asks whether it is open; what it held is told by
-        // the window's rule.
+        // A retransmission into a closed window probes it; the rule of the window reports that
+        // time.
         let closed = self.directions[1 - dir].closed_since.is_some();
         let lost =
             marks.has(Marks::RESENT) && !marks.has(Marks::SPURIOUS_RETRANSMISSION) && s.len > 0 && !closed;
@@ -318,7 +318,7 @@ impl Connection {
             && let Some(since) = me.closed_since.take()
         {
             self.calls.closed_window(since, now - since, from_client);
-            // What the other end waited until now is counted.
+            // The time that the other end has waited until now counts.
             self.directions[1 - dir].sent = Some(now);
         }
         let h = self.handshake.unwrap_or_default();
@@ -483,8 +483,8 @@ impl Connection {
                     self.client = dir;
                     self.client_known = true;
                 }
-                // The client has acknowledged what the capture does not have: the answer before may
-                // be in it.
+                // The client has acknowledged bytes that the capture lacks: the previous response
+                // may be among them.
                 let unseen = self.directions[1 - dir].bytes.lacks_acked();
                 self.calls.request((method, target), head.expects, begun, now, unseen, shared);
                 head.request_body()
@@ -546,8 +546,8 @@ impl Connection {
         self.closing = false;
     }
 
-    /// The capture ends, or the connection is to be forgotten: what is open is closed, and all is
-    /// summed up.
+    /// The capture ends, or the entry is needed: closes what is open, and adds the connection to
+    /// the sums.
     pub(super) fn finish(mut self, shared: &mut Shared<'_>) {
         let now = self.last_ns;
         shared.record.faults.extend(self.fault(shared.limits.listed, shared.record.faults.len()));
@@ -575,7 +575,7 @@ impl Connection {
         shared.record.list(self.summary(), shared.limits.listed);
     }
 
-    /// What went wrong with the connection itself, whatever it carried.
+    /// Faults of the connection itself, whatever it carried.
     fn fault(&self, most: usize, has: usize) -> Option<Fault> {
         if has >= most {
             return None;
@@ -587,7 +587,7 @@ impl Connection {
             if self.refused {
                 return fault(FaultKind::Refused, 0);
             }
-            // More than SYNs shows that there were answers, which the capture does not have.
+            // Segments beyond SYNs show that there were replies, which the capture lacks.
             let only_syns = self.directions[self.client].segments == u64::from(h.syns);
             if h.to_server_ns.is_none() && self.directions[1 - self.client].segments == 0 && only_syns {
                 return fault(FaultKind::NotOpened { syns: h.syns }, lasted);
@@ -601,7 +601,7 @@ impl Connection {
         if let Some(dir) = self.unheard.iter().position(|(_, times)| *times >= UNHEARD) {
             return fault(FaultKind::Died { from_client: dir == self.client }, lasted);
         }
-        // Calls tell what they lost themselves.
+        // Calls report their own losses.
         let both = self.directions.iter().all(|d| d.segments > 0);
         let none = both && !self.calls.any_whole();
         (none && self.lost.cost_ns >= LOST_NS)

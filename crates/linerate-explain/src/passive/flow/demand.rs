@@ -7,17 +7,17 @@ use std::net::{IpAddr, SocketAddr};
 use crate::passive::limits::{CLIENTS, LEVELS};
 use crate::passive::observation::Pool;
 
-/// A request that leaves so soon after the answer before it on its connection had been waiting: who
-/// looks at an answer before making the next call takes longer. Handing a connection on takes a
-/// tenth of a millisecond, on a busy machine a few.
+/// A request that follows the previous response on its connection within this time had been
+/// waiting: a program that looks at a response before the next call takes longer. Passing a
+/// connection on takes 0.1 ms, and a few milliseconds on a busy machine.
 const AT_ONCE_NS: i64 = 3_000_000;
 
-/// Where fewer were busy for that long, calls had come to an end: the next ones are another burst.
-/// A load generator that does not get the processor pauses for some ten milliseconds, too.
+/// If fewer connections were busy for this long, the burst was over, and the next calls belong to
+/// another burst. A load generator that waits for a CPU pauses for about 10 ms as well.
 const BETWEEN_NS: i64 = 100_000_000;
 
-/// So many connections busy, or so many a moment ago: answers that come together end before the
-/// next requests leave.
+/// The number of busy connections now, or a moment ago: responses that arrive together end before
+/// the next requests leave.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     /// Since when, this burst.
@@ -43,7 +43,7 @@ struct Group {
     levels: Vec<Level>,
     begun: i64,
     last: i64,
-    /// More were busy than are told apart.
+    /// More connections were busy than the table can distinguish.
     beyond: bool,
 }
 
@@ -61,8 +61,8 @@ impl Group {
 pub(super) struct Demand(HashMap<(IpAddr, SocketAddr), Group>);
 
 impl Demand {
-    /// A connection's request began; its answer before ended at `last_end`. `to_client_ns`: the
-    /// round trip from where we capture to the client.
+    /// A request began on a connection whose previous response ended at `last_end`. `to_client_ns`:
+    /// the round trip from the capture to the client.
     pub(super) fn begun(
         &mut self,
         (client, server): (SocketAddr, SocketAddr),
@@ -103,7 +103,7 @@ impl Demand {
         }
     }
 
-    /// A connection is idle again, or gone.
+    /// A connection is idle again, or closed.
     pub(super) fn ended(&mut self, (client, server): (SocketAddr, SocketAddr), now: i64) {
         let Some(group) = self.0.get_mut(&(client.ip(), server)) else { return };
         group.last = now;
@@ -114,7 +114,7 @@ impl Demand {
         group.busy = group.busy.saturating_sub(1);
     }
 
-    /// What it was for each client that reached the most it ever had again and again.
+    /// The figures of each client that repeatedly reached its largest number of busy connections.
     pub(super) fn pools(self) -> Vec<Pool> {
         let pool = |((client, server), group): ((IpAddr, SocketAddr), Group)| {
             let most = group.levels.iter().rposition(|l| l.runs > 0)?;

@@ -1,17 +1,17 @@
-//! Packets that were captured twice, as where a packet passes two of the interfaces that are
-//! captured, or a mirrored port sees it come and go: the same IP identification and segment within
-//! a millisecond. The second copy is no retransmission.
+//! Packets that were captured twice: a packet passes two captured interfaces, or a mirrored port
+//! sees it in both directions. Both copies have the same IP identification and segment within a
+//! millisecond. The second copy is not a retransmission.
 
 use std::collections::VecDeque;
 
 use crate::passive::limits::LATELY;
 use crate::passive::packet::{Endpoint, Segment};
 
-/// Copies are no farther apart. Reason: no sender sends the same again so soon, and one that does
-/// takes another identification.
+/// Longest time between copies. Reason: no sender retransmits so soon, and a retransmission has
+/// another identification.
 const COPY_NS: i64 = 1_000_000;
 
-/// What is the same in both copies.
+/// The fields that both copies share.
 type Key = (Endpoint, Endpoint, u16, u32, u32, u8, u32);
 
 /// The last packets.
@@ -21,8 +21,8 @@ pub(in crate::passive) struct Lately(VecDeque<(Key, i64)>);
 impl Lately {
     /// It is a copy of one of the last packets; else it is remembered.
     pub(in crate::passive) fn is_again(&mut self, s: &Segment<'_>, now: i64) -> bool {
-        // Linux numbers nothing that may not be fragmented and has no connection: 0 is no
-        // identification.
+        // Linux does not number packets that must not be fragmented and have no connection, so 0
+        // identifies nothing.
         if s.id == 0 {
             return false;
         }

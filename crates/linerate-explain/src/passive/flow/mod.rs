@@ -29,7 +29,7 @@ use super::limits::{CLIENTS, COSTS, EVIDENCE, Limits, SLOW_NS};
 use super::observation::{Call, ConnectionSummary, Fault, Observation, Seen, Sums};
 use super::packet::{Endpoint, Segment};
 
-/// What is kept of all connections.
+/// Figures of all connections.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) marks: MarkCounts,
@@ -38,7 +38,7 @@ pub(super) struct Record {
     connections: Vec<ConnectionSummary>,
     slowest: Vec<Call>,
     seen: Vec<Seen>,
-    /// What each kind of trouble cost, call by call, as far as kept.
+    /// The cost of each kind of trouble, call by call, as far as kept.
     costs: Vec<Vec<i64>>,
     pub(super) faults: Vec<Fault>,
     /// The shortest time in which each server acknowledged anything.
@@ -85,7 +85,7 @@ impl Record {
         self.bounds.truncate(CLIENTS);
     }
 
-    /// The round trip to that server is no longer than this.
+    /// An upper bound of the round trip to that server.
     pub(super) fn rtt_bound(&self, server: SocketAddr) -> Option<i64> {
         self.bounds.iter().find(|(known, _)| *known == server).map(|(_, least)| *least)
     }
@@ -152,7 +152,7 @@ impl Record {
         }
     }
 
-    /// A connection ended; those with most to tell are kept.
+    /// A connection ended. The most notable ones are kept.
     fn list(&mut self, summary: ConnectionSummary, most: usize) {
         if self.connections.len() < most {
             self.connections.push(summary);
@@ -217,7 +217,7 @@ pub(super) struct Flows {
     connections: Vec<Connection>,
     /// Ends of the last segment and their place: segments come in runs.
     last: Option<([Endpoint; 2], usize)>,
-    /// Where the search for a quiet connection goes on.
+    /// Where the search for a quiet connection continues.
     hand: usize,
     ids: u64,
 }
@@ -263,7 +263,7 @@ impl Flows {
         Connection::new(self.ids, s, now, &self.limits)
     }
 
-    /// A new connection; when there is no room, the quietest gives way.
+    /// Adds a connection. If the table is full, the quietest one is dropped.
     fn add(&mut self, s: &Segment<'_>, now: i64, ends: [Endpoint; 2]) -> usize {
         if self.connections.len() < self.limits.connections.max(1) {
             let fresh = self.fresh(s, now);
@@ -271,7 +271,7 @@ impl Flows {
             self.by_ends.insert(ends, self.connections.len() - 1);
             return self.connections.len() - 1;
         }
-        // Whoever was not heard of since the hand came by last.
+        // Drops a connection that had no packet since the clock hand last passed it.
         loop {
             self.hand = (self.hand + 1) % self.connections.len();
             if !std::mem::take(&mut self.connections[self.hand].recent) {

@@ -6,10 +6,10 @@ use crate::passive::limits::HELD_SEGMENTS;
 
 use super::sequence::before;
 
-/// What comes next in a stream.
+/// The next part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
-    /// Bytes.
+    /// Bytes in order.
     Data(&'a [u8]),
     /// That many bytes which the capture does not have.
     Hole(u32),
@@ -178,7 +178,7 @@ impl Reassembly {
         }
     }
 
-    /// What is held and in order now.
+    /// The held bytes that are in order now.
     fn release(&mut self, budget: &Budget, each: &mut dyn FnMut(Piece<'_>)) {
         let ready = |held: &[Held], next: Option<u32>| {
             held.first().is_some_and(|h| next.is_some_and(|next| !before(next, h.seq)))
@@ -191,7 +191,7 @@ impl Reassembly {
         }
     }
 
-    /// What of a segment is new, when it begins at or before what is expected.
+    /// The new part of a segment that begins at or before the expected number.
     fn deliver(&mut self, seq: u32, len: u32, data: &[u8], each: &mut dyn FnMut(Piece<'_>)) {
         let Some(next) = self.next else { return };
         let old = next.wrapping_sub(seq);
@@ -221,7 +221,7 @@ impl Reassembly {
 mod tests {
     use super::*;
 
-    /// What segments (number, bytes) give, and what is left of the budget at the end.
+    /// The pieces that segments (number, bytes) give, and the rest of the budget at the end.
     fn run(segments: &[(u32, &[u8])], acked: Option<u32>) -> (Vec<String>, usize) {
         let (mut r, budget, mut out) = (Reassembly::default(), Budget::new(1000), Vec::new());
         r.start(100);

@@ -1,12 +1,12 @@
-//! What the sequence numbers tell of each segment: the names and rules are those of Wireshark's TCP
-//! analysis (User's Guide, section 7.5), so that counts can be held against its own.
+//! Marks each segment by its sequence numbers. Names and rules are those of Wireshark's TCP
+//! analysis (User's Guide, section 7.5), so that counts can be compared with its own.
 
 use std::collections::VecDeque;
 
 use crate::passive::limits::UNACKED;
 use crate::passive::packet::{Segment, flag};
 
-/// What is remarkable about a segment; several at once are possible.
+/// Marks of a segment; it may have several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks(u16);
 
@@ -41,7 +41,7 @@ marks! {
 }
 
 impl Marks {
-    /// Nothing remarkable.
+    /// Whether the segment has no mark.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -61,7 +61,7 @@ impl Marks {
         Marks::ALL.into_iter().filter(move |(mark, ..)| self.has(*mark)).map(|(.., words)| words)
     }
 
-    /// What asks for the same bytes to be sent again, whatever its kind.
+    /// Marks of any kind of retransmission.
     pub(crate) const RESENT: Marks = Marks(0b111);
 }
 
@@ -119,14 +119,14 @@ pub(super) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Without a handshake in the capture, what comes later than this after the highest segment is no
-/// disorder.
+/// Without a handshake in the capture, a segment later than this after the highest one is a
+/// retransmission, not disorder.
 const DISORDER_NS: i64 = 3_000_000;
 /// A repetition so soon after duplicate ACKs is a fast retransmission.
 const FAST_NS: i64 = 20_000_000;
 
-/// What the next segment `s` of direction `me` is, given what was seen of both before it; then it
-/// is remembered. `rtt_ns`: of the handshake, when it was seen.
+/// Marks the next segment `s` of direction `me`, from what both directions sent before; then
+/// remembers it. `rtt_ns`: of the handshake, if it was captured.
 pub(super) fn analyse(
     me: &mut Side,
     peer: &mut Side,

@@ -4,12 +4,12 @@
 
 use crate::passive::packet::{Segment, flag};
 
-/// What one direction sent last, and the peer's acknowledgement of it.
+/// The last segments of one direction, and the peer's acknowledgement of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
     /// When new data was sent last.
     sent: Option<i64>,
-    /// The bare ACK of all that was sent, with nothing else in between.
+    /// The bare ACK of everything sent, with no other segment in between.
     acked: Option<i64>,
     /// Largest segment this direction may send: by the peer's option and its own (RFC 9293, section
     /// 3.7.1, has senders mind both in practice).
@@ -89,7 +89,7 @@ impl Watch {
     /// A segment of the peer. `all`: it acknowledges all that this direction sent.
     pub(super) fn peer(&mut self, s: &Segment<'_>, now: i64, all: bool) {
         if s.len > 0 || s.has(flag::FIN | flag::RST | flag::SYN) {
-            // What comes then may be an answer to it.
+            // A segment that comes then may be a reply to it.
             self.sent = None;
             self.acked = None;
         } else if all && self.sent.is_some() && self.acked.is_none() {

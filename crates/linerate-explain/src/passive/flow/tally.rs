@@ -1,5 +1,5 @@
-//! What the segments of some servers' connections are, and nothing more: cheap enough to stand
-//! beside a run that sends as fast as it can.
+//! Counts the kinds of segments on the connections to some servers, and nothing else. It is cheap
+//! enough to run beside a load at full speed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -96,7 +96,7 @@ impl Tracked {
         marks
     }
 
-    /// The server answers our SYN by an ACK of a connection that it still remembers.
+    /// The server replies to our SYN with an ACK of a connection that it still remembers.
     fn is_of_another(&self, s: &Segment<'_>, from_server: bool) -> bool {
         let waits = self.syn_ns.is_some() && !self.answered;
         let ours = self.client.base.map(|isn| isn.wrapping_add(1));

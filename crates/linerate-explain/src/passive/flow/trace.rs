@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::passive::observation::{Call, Traced};
 
-/// A segment as it is kept while it isn't known yet who the client is.
+/// A segment, kept before it is known which end is the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) dir: usize,
@@ -57,8 +57,8 @@ impl Trace {
         let left_out_at = segments.len();
         segments.extend(self.tail.iter().filter(from).map(seen));
         call.left_out_at = left_out_at;
-        // What was left out lies before the tail: none of it belongs to a call that began within
-        // that.
+        // The segments left out precede the tail: none of them belongs to a call that began within
+        // it.
         let whole = self.head.last().is_some_and(|kept| kept.traced.time_ns >= call.start_ns);
         call.left_out = if whole { self.left_out } else { 0 };
         call.segments = segments;

@@ -1,6 +1,6 @@
-//! The window that one end advertises, and whether the other could not send for it. Near by, a
-//! reader that is too slow closes its window; far away what is on its way fills the buffer first,
-//! and the window stays small instead.
+//! The window that one end advertises, and whether it stopped the other end from sending. At a
+//! short distance, a reader that is too slow closes its window. At a long distance, the bytes in
+//! flight fill the buffer first, and the window stays small instead.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ struct Edge {
     /// After the last byte that may be sent.
     end: u32,
     size: u32,
-    /// The largest that was advertised before it: a window that only grows (receive buffers are
-    /// sized as they are used) is no slow reader.
+    /// The largest window advertised before it. A window that only grows (receive buffers grow with
+    /// use) is not a slow reader.
     most: u32,
 }
 
-/// What one end advertised lately.
+/// The windows that one end advertised lately.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     edges: VecDeque<Edge>,
@@ -45,8 +45,8 @@ impl Window {
             self.edges.pop_front();
         }
         if self.edges.len() >= EDGES {
-            // What is known then is newer than what the sender knew: its room looks larger, and
-            // less is said.
+            // The value known here is newer than what the sender knew: its room looks larger, so
+            // fewer stalls are reported.
             self.edges.pop_front();
         }
         self.edges.push_back(edge);

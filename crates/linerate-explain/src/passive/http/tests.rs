@@ -1,6 +1,6 @@
 use super::*;
 
-/// Events of a stream offered in pieces; `answers`: to which method.
+/// Events of a stream offered in pieces; `answers`: the method of the request.
 fn read(pieces: &[&[u8]], method: Option<&str>) -> Vec<String> {
     let (budget, mut reader, mut out) = (Budget::new(10_000), MessageReader::new(1000), Vec::new());
     for piece in pieces {

@@ -86,7 +86,7 @@ fn fragments_and_broken_headers_are_named() {
     assert_eq!(decode(LinkType::Ethernet, &[0; 5]), Err(Skip::Malformed));
 }
 
-/// Both parts of a packet, in IPv4 and in IPv6; and one of UDP, which nobody asked for.
+/// Both parts of a packet, in IPv4 and in IPv6; and a UDP packet, which is not read.
 #[test]
 fn fragments_are_counted_and_told_of() {
     use crate::passive::{Limits, Observer, words};

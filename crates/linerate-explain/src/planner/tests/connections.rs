@@ -12,8 +12,8 @@ fn connections() {
     assert_eq!(syn.causes[1].proof(), Proof::Possible);
     let queue = explained(World { accept: 300.0, ..World::default() });
     assert_eq!(ids(&queue), ["accept-queue"], "{queue:#?}");
-    // Far away a full queue looks like lost SYNs at first; that calls on new connections wait, and
-    // on kept ones lose nothing, tells.
+    // At a distance a full queue looks like lost SYNs at first. The difference: calls on new
+    // connections wait, and those on reused ones lose nothing.
     for seed in 0..20 {
         let full = World { accept: 150.0, lose_syn: 3, rtt: 40.0, ..World::default() };
         let full = explained_with(full, settings(), seed);
@@ -41,7 +41,7 @@ fn only_so_many_connections() {
             assert!(dose.low < 1.1 && dose.high > 0.9, "{full:#?}");
         }
     }
-    // What waits for its turn to be accepted, or for a lookup, does not care what we hold.
+    // Idle connections of ours don't affect calls that wait to be accepted, or for a lookup.
     for world in [World { accept: 60.0, ..World::default() }, World { setup: 60.0, ..World::default() }] {
         let diagnosis = explained(world);
         assert!(!ids(&diagnosis).contains(&"connection-limit"), "{diagnosis:#?}");
@@ -62,7 +62,8 @@ fn a_server_that_remembers_our_ports() {
             assert!(diagnosis.shown.arms.is_some(), "both arms are shown");
         }
     }
-    // From whichever port: somebody answers SYNs that way. It is no loss, and not these ports.
+    // From any port: some machine replies to SYNs that way. It is not a loss, and these ports are
+    // not the reason.
     let tried = explained(World { remembers: 2, ..World::default() });
     assert!(tried.causes.is_empty(), "{:#?}", tried.causes);
     assert!(tried.limits.iter().any(|l| l.starts_with("time-wait-collision: ")), "{:?}", tried.limits);
@@ -93,7 +94,7 @@ fn a_connection_that_met_a_busy_worker() {
         let diagnosis = explained_with(World { busy: (60.0, late), ..World::default() }, settings(), seed);
         assert_eq!(ids(&diagnosis), ["pinned-to-busy-worker"], "seed {seed}: {diagnosis:#?}");
     }
-    // Times that differ from call to call are no worker's.
+    // Times that vary from call to call do not indicate a busy worker.
     let chance: fn(&mut Noise) -> f64 = |noise| -20.0 * (1.0 - 0.99 * noise.unit()).ln();
     let either: fn(&mut Noise) -> f64 = |noise| if noise.unit() < 0.5 { 60.0 } else { 0.0 };
     let mut named = 0;

@@ -1,4 +1,4 @@
-//! What is predicted of a world with a fault, against the same world without it.
+//! Predictions about a world with a fault, compared with the same world without it.
 
 use super::*;
 use crate::stats::median;

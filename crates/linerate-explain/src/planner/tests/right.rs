@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server on this machine: there is no path to it.
+/// A server on this machine, so there is no path to it.
 fn here() -> Settings {
     Settings { addresses: vec![([127, 0, 0, 1], 80).into()], ..settings() }
 }
