@@ -31,7 +31,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     for target in targets {
         println!("== {target}: {} s", options.seconds);
-        // What is new grows in a folder of its own: the committed corpus stays small and chosen by hand.
+        // New inputs grow in a separate folder: the committed corpus stays small and chosen by
+        // hand.
         let new = tempfile::tempdir()?;
         let (new, seeds) = (new.path().display().to_string(), format!("fuzz/corpus/{target}"));
         let limit = format!("-max_total_time={}", options.seconds);

@@ -1,4 +1,4 @@
-//! An nginx of our own on loopback: own folder, own configuration, own port, gone when dropped.
+//! An nginx for tests on loopback, with its own folder, configuration and port; ends when dropped.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -15,18 +15,19 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Nginx {
     child: Child,
-    /// Where it listens.
+    /// The address that it listens at.
     pub(crate) address: SocketAddr,
     dir: tempfile::TempDir,
 }
 
 impl Nginx {
-    /// Starts one process (no master) that answers every request with `body` bytes; `wrapper` is a program with its
-    /// arguments that runs what follows them and ends it when it is ended itself.
+    /// Starts one process (no master) that responds to every request with `body` bytes. `wrapper`
+    /// is a program with its arguments. It runs the command that follows them, and ends it when it
+    /// is ended itself.
     pub(crate) fn start(body: usize, wrapper: &[String]) -> Result<Nginx> {
         let nginx = shell::find("nginx").context("nginx is not installed")?;
         let dir = tempfile::tempdir()?;
-        // Bound and let go: nginx cannot tell which port it got from 0.
+        // Bound and released, because nginx cannot report which port it got for 0.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let locations = format!("location / {{ {} }}", hello(body));
         std::fs::write(dir.path().join("nginx.conf"), configuration(address, "", &locations))?;
@@ -79,7 +80,7 @@ impl Drop for Nginx {
 /// Bytes of the longest word that nginx takes in its configuration, with room for the escapes.
 pub(crate) const LONGEST_WORD: usize = 3_800;
 
-/// What answers with so many bytes from memory (at most [`LONGEST_WORD`]).
+/// The directive that responds with this many bytes from memory (at most [`LONGEST_WORD`]).
 pub(crate) fn hello(body: usize) -> String {
     let body = "Hello, World!\n".chars().cycle().take(body).collect::<String>().replace('\n', "\\n");
     format!("default_type text/plain; return 200 \"{body}\";")

@@ -1,4 +1,4 @@
-//! Where things are, and running other programs.
+//! Paths, and running other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ pub(crate) fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's output folder.
 pub(crate) fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -19,7 +19,7 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
-/// The cargo that runs us, in the repository's root, with nothing on its standard input.
+/// The cargo that runs us, in the repository's root, with empty standard input.
 pub(crate) fn cargo() -> Command {
     let mut c = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     c.current_dir(root()).stdin(Stdio::null());
@@ -33,7 +33,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
     c
 }
 
-/// Where `name` is on the PATH (with the system administrator's folders, where nginx lives).
+/// The path of `name` on the PATH (with the system administrator's folders, which contain nginx).
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -49,7 +49,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and returns what it wrote to standard output; its standard error comes with the error.
+/// Runs to the end and returns what it wrote to standard output; its standard error comes with the
+/// error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", words(command)))?;
     if !out.status.success() {

@@ -1,4 +1,5 @@
-//! `cargo xtask net run` as people use it, and as it is killed. Takes root; says by name when it did not run.
+//! Uses `cargo xtask net run` as people do, and kills it. Needs root; prints a line if it did not
+//! run.
 
 use std::io::Write;
 use std::path::Path;
@@ -59,7 +60,8 @@ fn nothing_is_left_when_it_is_killed() {
     let mark = |name: &str| format!("echo >{}/{name}; exec sleep 1000", dir.path().display());
     let (server, client) = (mark("server"), mark("client"));
     let Some(mut c) = net(&["--no-wait", "--server", &server, "--", "sh", "-c", &client]) else { return };
-    // Their numbers are those of their own process namespace, so they are known by their environment.
+    // Their numbers are those of their own process namespace, so they are known by their
+    // environment.
     let mut child = c.env("NETBOX_TEST", dir.path()).spawn().expect("it starts");
     let files = ["server", "client"].map(|n| dir.path().join(n));
     wait_until("both run", || files.iter().all(|f| f.exists()));

@@ -1,4 +1,4 @@
-//! What needs no rival: memory, the exact rate, and the truth about a server that stalls.
+//! Measurements without a rival: memory, the exact rate, and the latencies of a server that stalls.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +22,8 @@ const RATE: f64 = 50_000.0;
 const RATE_ERROR_AT_MOST: f64 = 0.001;
 const LATENESS_AT_MOST_US: f64 = 1000.0;
 
-/// Slow enough that what waited during the stall drains in no time, so that the truth is plain arithmetic.
+/// Slow enough that what waited during the stall drains in no time, so that the truth is plain
+/// arithmetic.
 const STALL_RATE: f64 = 1000.0;
 const STALL_SECONDS: f64 = 20.0;
 const STALL_MS: u64 = 1000;
@@ -32,11 +33,11 @@ const TRUTH_WITHIN: f64 = 0.02;
 /// One line of what was found.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// The figure's name.
     pub(crate) what: String,
-    /// What it must be.
+    /// The required value.
     pub(crate) wanted: String,
-    /// What it was.
+    /// The measured value.
     pub(crate) got: String,
     /// Whether that is good.
     pub(crate) ok: bool,
@@ -171,8 +172,8 @@ fn stall(t: &Tools) -> Result<Vec<Finding>> {
     Ok(all)
 }
 
-/// The latency from due of every request, sorted, microseconds: who is due while the server stalls waits for its end;
-/// everyone else is answered at once.
+/// The latency from due of every request, sorted, microseconds: who is due while the server stalls
+/// waits for its end; everyone else is answered at once.
 fn truth_us(seen: &Seen) -> Vec<f64> {
     let spacing = 1e6 / STALL_RATE;
     let due = (0..(STALL_SECONDS * STALL_RATE) as u64).map(|i| seen.first_us as f64 + i as f64 * spacing);
@@ -201,7 +202,7 @@ mod tests {
         let all = truth_us(&seen);
         assert_eq!(all.len(), 20_000);
         assert_eq!(all.iter().filter(|&&l| l > 0.0).count(), 2000);
-        // One request in ten waits, evenly between nothing and a second.
+        // One request in ten waits, evenly between zero and a second.
         assert_eq!(percentile(&all, 0.95), 500_000.0);
         assert_eq!(percentile(&all, 0.99), 900_000.0);
         assert_eq!(percentile(&all, 1.0), 1_000_000.0);

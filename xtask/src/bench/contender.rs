@@ -1,4 +1,4 @@
-//! The programs in the ring: how each is told the same thing, and what it says it did.
+//! The load generators: how each is given the same task, and how its report is read.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,14 +32,15 @@ pub(crate) enum Contender {
     Shb,
 }
 
-/// What a program says of its run.
+/// A program's own report of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     /// Requests per second.
     pub(crate) rate: f64,
     /// Requests answered.
     pub(crate) answered: u64,
-    /// Times a request may have gone out beyond that: the room between its count and the server's.
+    /// Requests that may have been sent beyond that: the allowed difference between its count and
+    /// the server's.
     pub(crate) slack: u64,
 }
 
@@ -73,12 +74,13 @@ impl Contender {
             Contender::H2load => !shape.short,
             Contender::Ab | Contender::Hey | Contender::Oha | Contender::Shb => shape.depth == 1,
             Contender::Linerate | Contender::Wrk => true,
-            // With --throughput answers are counted late on purpose: another game.
+            // With --throughput, responses are counted late on purpose, so latencies are not
+            // comparable.
             Contender::RawEpoll | Contender::RawUring => !shape.nginx,
         }
     }
 
-    /// Program and arguments. What `json` is named after is written by ours alone; `dir` takes scripts.
+    /// Program and arguments. Only linerate writes a file named `json`; `dir` takes scripts.
     pub(crate) fn command(self, t: &Tools, shape: &Shape, at: SocketAddr, dir: &Path) -> Result<Vec<String>> {
         let (c, d, url) =
             (shape.connections.to_string(), shape.depth.to_string(), format!("http://{at}{}", shape.path));

@@ -1,4 +1,5 @@
-//! `bench load` and `bench serve`: the tables of docs/PERFORMANCE.md, measured in turns: server on one core, client on another.
+//! `bench load` and `bench serve`: the tables of docs/PERFORMANCE.md, measured in paired runs:
+//! server on one core, client on another.
 
 mod alone;
 mod contender;
@@ -125,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             _ if options.without_linerate => println!("  (of linerate alone: left out)"),
             _ => page.add_alone(s.name, s.what, alone::run(&tools, s)?),
         }
-        // After each scenario: an interrupted run has lost nothing of what it measured.
+        // Written after each scenario, so that an interrupted run loses no measurement.
         page.write(common.out.as_deref())?;
     }
     println!("\n{}", page.markdown());
@@ -160,7 +161,8 @@ fn circumstances(t: &Tools) -> String {
     )
 }
 
-/// Whether this is not yet the run in a namespace of its own: what has to be built is built before, where the network is.
+/// Whether this process still runs outside a network namespace. Builds happen here, where the
+/// network is available.
 fn outside() -> bool {
     std::env::var_os(IN_NAMESPACE).is_none()
 }
@@ -173,7 +175,8 @@ fn chosen<S>(only: &[String], all: &'static [S], name: impl Fn(&S) -> &str) -> R
     only.iter().map(|n| find(n).with_context(|| format!("no scenario {n}; --list names them"))).collect()
 }
 
-/// Who takes part, in this order: ours, the ceilings, the peers that are asked for, installed and able.
+/// The participants in order: ours, the ceilings, and the requested peers that are installed and
+/// able.
 fn contenders(options: &Options, s: &Scenario) -> Result<Vec<Contender>> {
     let mut all = vec![Contender::Linerate, Contender::RawEpoll, Contender::RawUring];
     if options.without_linerate {
@@ -206,8 +209,9 @@ fn can_have_namespace() -> bool {
     matches!(tried, Some(Ok(out)) if out.status.success())
 }
 
-/// Runs this same command in a network namespace of its own: nothing of the machine's traffic, firewall and
-/// connections in TIME-WAIT is in the figures, and the port range is wide enough for short connections.
+/// Runs this same command in a network namespace. So the machine's traffic, firewall and
+/// connections in TIME-WAIT don't affect the figures, and the port range is wide enough for short
+/// connections.
 fn in_own_namespace() -> Result<bool> {
     const SET_UP: &str = "ip link set lo up && echo 1024 65535 >/proc/sys/net/ipv4/ip_local_port_range && \
          { ulimit -n 65536 2>/dev/null || true; } && exec \"$@\"";
@@ -252,7 +256,7 @@ fn machine_with(place: &str) -> String {
     let date = shell::output(shell::program("date").args(["-u", "+%F %H:%M UTC"])).unwrap_or_default();
     format!(
         "{cores} cores ({model}), Linux {}, TCP {}, {place}, {}",
-        // What follows the version names a builder's own kernel.
+        // The text after the version names a builder's own kernel.
         read("/proc/sys/kernel/osrelease").split('-').next().unwrap_or_default(),
         read("/proc/sys/net/ipv4/tcp_congestion_control"),
         date.trim()

@@ -1,4 +1,5 @@
-//! Paired rounds: each runs every program once; the order rotates, so that nobody always comes first.
+//! Paired rounds: each runs every program once. The order rotates, so that no program always comes
+//! first.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +22,7 @@ const DISTURBED: f64 = 0.10;
 /// One program's run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
-    /// Its name.
+    /// The program's name.
     pub(crate) program: &'static str,
     /// Round, from 0.
     pub(crate) round: usize,
@@ -29,9 +30,10 @@ pub(crate) struct Run {
     pub(crate) rate: f64,
     /// Answered, as the program says.
     pub(crate) answered: u64,
-    /// What the server counted.
+    /// The server's count.
     pub(crate) server_requests: Option<u64>,
-    /// Processor time per request of what is measured (the client in `bench load`, the server in `bench serve`), microseconds.
+    /// Processor time per request of what is measured (the client in `bench load`, the server in
+    /// `bench serve`), microseconds.
     pub(crate) cpu_us: f64,
     /// The server's processor time as a share of the run.
     pub(crate) server_busy: f64,
@@ -46,7 +48,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run that came to nothing.
+    /// A run without a result.
     pub(crate) fn failed(program: &'static str, round: usize, fault: String) -> Run {
         let (rate, cpu_us, server_busy, client_busy, waited) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let (answered, server_requests, max_rss_kb) = (0, None, 0);
@@ -67,8 +69,8 @@ impl Run {
     }
 }
 
-/// What one should know before believing a scenario's figures: runs that do not count, each, and by whom others on this
-/// machine were disturbed, in one line.
+/// Reasons to doubt a scenario's figures: each run that does not count, and a line about other
+/// programs that disturbed runs on this machine.
 pub(crate) fn doubts(runs: &[Run]) -> Vec<String> {
     let fault = |r: &Run| Some(format!("{}, round {}: {}", r.program, r.round + 1, r.fault.as_ref()?));
     let mut all: Vec<String> = runs.iter().filter_map(fault).collect();
@@ -82,7 +84,7 @@ pub(crate) fn doubts(runs: &[Run]) -> Vec<String> {
     all
 }
 
-/// What the wrapper measured of a program.
+/// The wrapper's measurements of a program.
 #[derive(Debug)]
 pub(crate) struct Cost {
     /// Processor time, seconds.
@@ -156,13 +158,14 @@ fn one(t: &Tools, shape: &Shape, c: Contender, round: usize) -> Result<Run> {
     })
 }
 
-/// The server's own count must bear out what the program says: what was answered has arrived, and no more arrived than
-/// what it answers for plus what was in flight when it stopped.
+/// The server's own count must confirm the program's. All answered requests must have arrived, and
+/// no more may have arrived than those and the ones in flight at the end.
 fn disagreement(c: Contender, shape: &Shape, answered: u64, slack: u64, seen: &Seen) -> Option<String> {
     let counted = seen.requests?;
     let most = match c {
         Contender::Linerate => answered + slack,
-        // The others do not say what was in flight; the raw clients sent one more to learn the answer's length.
+        // The others don't report requests in flight; the raw clients send one more to learn the
+        // response's length.
         _ => answered + (shape.connections * shape.depth * 2) as u64 + 1,
     };
     (counted < answered || counted > most)

@@ -1,11 +1,11 @@
-//! What is measured and what it must reach.
+//! The scenarios for clients and their targets.
 
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
-    /// In words.
+    /// A description in words.
     pub(crate) what: &'static str,
     /// How it is measured.
     pub(crate) sort: Sort,
@@ -14,22 +14,22 @@ pub(crate) struct Scenario {
 /// How a scenario is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sort {
-    /// Ours and others against the same server, in turns.
+    /// Paired runs of ours and others against the same server.
     InTurns {
-        /// What is sent.
+        /// The requests to send.
         shape: Shape,
-        /// What must be reached.
+        /// The targets to reach.
         wants: &'static [Want],
     },
     /// Resident memory over half a minute.
     Memory,
-    /// An exact rate against a server that answers at once.
+    /// An exact rate against a server that responds at once.
     Rate,
     /// A server that stalls for a second once in ten.
     Stall,
 }
 
-/// What is sent and to whom.
+/// The requests and their server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Connections held open.
@@ -38,9 +38,9 @@ pub(crate) struct Shape {
     pub(crate) depth: usize,
     /// A new connection for each request.
     pub(crate) short: bool,
-    /// What is asked for.
+    /// Path of the requests.
     pub(crate) path: &'static str,
-    /// Bytes of body in each answer.
+    /// Bytes of body in each response.
     pub(crate) body: usize,
     /// Against nginx, with `--throughput`; otherwise against the bare server.
     pub(crate) nginx: bool,
@@ -49,11 +49,11 @@ pub(crate) struct Shape {
 /// One figure that must be reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
-    /// Which figure.
+    /// The figure to compare.
     pub(crate) figure: Figure,
-    /// Whose figure is held to it.
+    /// The program whose figure must reach the target.
     pub(crate) ours: &'static str,
-    /// Whose figure it is divided by.
+    /// The program whose figure it is divided by.
     pub(crate) against: &'static str,
     /// The least (rate) or the most (processor time) that the ratio may be.
     pub(crate) limit: f64,
@@ -61,7 +61,7 @@ pub(crate) struct Want {
     pub(crate) binds: bool,
 }
 
-/// What is compared.
+/// Figures that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     /// Answered requests per second: more is better.
@@ -70,7 +70,8 @@ pub(crate) enum Figure {
     Cpu,
 }
 
-/// The better of the two raw clients: a want against it binds, one against a peer is an aim.
+/// The better of the two raw clients: targets against it are pass/fail, those against a peer are
+/// informational.
 pub(crate) const RAW: &str = "raw";
 
 /// The client that is measured here.
@@ -98,7 +99,7 @@ const fn turns(name: &'static str, what: &'static str, shape: Shape, wants: &'st
     Scenario { name, what, sort: Sort::InTurns { shape, wants } }
 }
 
-/// What large answers must reach.
+/// Targets for large responses.
 const NEAR_RAW: &[Want] = &[rate(RAW, 0.95), rate("shb", 1.0)];
 
 const fn body(name: &'static str, what: &'static str, bytes: usize) -> Scenario {

@@ -33,7 +33,7 @@ pub(crate) struct Bare {
     address: SocketAddr,
 }
 
-/// What a server saw of a run.
+/// The server's counts of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Requests, where it counts.
@@ -66,7 +66,7 @@ impl Server {
         Nginx::start(body, &wrapper(t, dir)).map(Server::Nginx)
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Server::Bare(b) => b.address,
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// What pins a server, favours it and limits its life.
+/// The command prefix that pins a server, raises its priority and limits its life.
 pub(crate) fn wrapper(t: &Tools, dir: &Path) -> Vec<String> {
     let (raw, cost) = (t.raw.display().to_string(), dir.join("server.json").display().to_string());
     let (core, limit) = (t.cores[0].to_string(), LIMIT_S.to_string());

@@ -1,4 +1,4 @@
-//! What was measured as Markdown and as JSON.
+//! Writes measurements as Markdown and as JSON.
 
 use std::path::Path;
 
@@ -34,14 +34,14 @@ impl Page {
         Page { head, figures, blocks, wants, alone, doubts, json: Vec::new(), missed: 0 }
     }
 
-    /// Adds a scenario of clients that was measured in turns.
+    /// Adds a scenario of paired runs of clients.
     pub(crate) fn add_turns(&mut self, s: &Scenario, runs: &[Run]) {
         let Sort::InTurns { shape, wants } = s.sort else { return };
         self.figures.push(figures_row(s, &shape, runs));
         self.add_compared(s.name, s.what, wants, runs);
     }
 
-    /// Adds what was wanted of runs in turns, what came out, the doubts, and every run.
+    /// Adds the targets of paired runs, the results, the doubts, and every run.
     pub(crate) fn add_compared(&mut self, name: &str, what: &str, wants: &[Want], runs: &[Run]) {
         let mut ratios = Vec::new();
         for w in wants {
@@ -57,7 +57,7 @@ impl Page {
         self.json.push(json!({ "scenario": name, "what": what, "ratios": ratios, "runs": runs }));
     }
 
-    /// Adds text of its own.
+    /// Adds free text.
     pub(crate) fn add_block(&mut self, markdown: String) {
         self.blocks.push(markdown);
     }
@@ -135,7 +135,7 @@ impl Page {
     }
 }
 
-/// A table with its head, or nothing when there are no rows.
+/// A table with its header; empty if it has no rows.
 pub(crate) fn as_table(head: &str, rows: &[String]) -> String {
     if rows.is_empty() {
         return String::new();

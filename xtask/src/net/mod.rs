@@ -15,7 +15,7 @@ use values::{Sided, bytes, probability, rate, reorder, rule, sided, time};
 
 use crate::shell;
 
-/// Set in the process that is the first of its own process namespace.
+/// Set in the first process of its own PID namespace.
 const INSIDE: &str = "LINERATE_NET_INSIDE";
 /// How long a server may take to listen.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -149,7 +149,7 @@ pub(crate) fn main(net: &Net) -> ExitCode {
     })
 }
 
-/// Does `work` in a process of which nothing is left when it goes, however it goes.
+/// Does `work` in a process that leaves nothing behind, however it ends.
 pub(crate) fn in_own_processes(work: impl FnOnce() -> Result<u8>) -> ExitCode {
     let done = if std::env::var_os(INSIDE).is_some() { work() } else { outside() };
     match done {
@@ -161,8 +161,8 @@ pub(crate) fn in_own_processes(work: impl FnOnce() -> Result<u8>) -> ExitCode {
     }
 }
 
-/// Runs this same command as the first of its own process namespace: when it goes, and it goes when this process does, even
-/// by kill -9, all that was started in it goes as well.
+/// Runs this same command as the first process of a PID namespace. When it ends, all that it
+/// started ends as well. It ends when this process does, even by kill -9.
 fn outside() -> Result<u8> {
     ensure!(shell::is_root(), "network namespaces take root");
     for program in ["setpriv", "unshare", "ip"] {
@@ -236,7 +236,7 @@ fn start_server(net: &NetBox, line: &str, run: &Run) -> Result<Running> {
     }
 }
 
-/// What the box did, a line for each direction.
+/// The box's counts, a line per direction.
 fn told(report: &Report) -> String {
     let line = |name: &str, c: &linerate_netbox::Counts| {
         let parts = [
@@ -255,7 +255,7 @@ fn told(report: &Report) -> String {
     format!("{}\n{}", line("up", &report.up), line("down", &report.down))
 }
 
-/// What the box did that no one asked for.
+/// Faults of the box that were not requested.
 pub(crate) fn doubts(report: &Report) -> Vec<String> {
     let mut all = Vec::new();
     if report.missed > 0 {

@@ -1,4 +1,5 @@
-//! `test`: all that CI runs, quick things first. Goes on after a failure, so that one run tells everything.
+//! `test`: all that CI runs, quick steps first. It continues after a failure, so that one run
+//! reports everything.
 
 mod packages;
 mod results;
@@ -77,7 +78,7 @@ fn lints() -> Result<()> {
         "-D",
         "warnings",
     ]))?;
-    // Libraries alone: a command's help, written for a terminal, is no rustdoc.
+    // Only libraries: a command's help is written for a terminal and is not valid rustdoc.
     let mut doc = shell::cargo();
     doc.args([
         "doc",

@@ -57,7 +57,8 @@ fn missing() -> Vec<&'static Need> {
     NEEDS.iter().filter(|n| shell::find(n.program).is_none()).collect()
 }
 
-/// Sees to it that the programs are there. What stays missing is said and is no failure: its tests say so themselves.
+/// Installs missing programs. A program that stays missing is reported and is not a failure: its
+/// tests report that themselves.
 pub(super) fn provide() -> Result<()> {
     let lacking = missing();
     if lacking.is_empty() {
@@ -80,7 +81,8 @@ pub(super) fn provide() -> Result<()> {
     Ok(())
 }
 
-/// How apt-get may be called, if it may: as root; on a machine that says it is CI, also by sudo without a password.
+/// How apt-get may be called, if it may: as root; on a machine that says it is CI, also by sudo
+/// without a password.
 fn apt_get() -> Option<Vec<&'static str>> {
     shell::find("apt-get")?;
     if shell::is_root() {
@@ -97,7 +99,7 @@ fn call(apt: &[&str], words: &[&str]) -> Command {
     c
 }
 
-/// One package that cannot be had must not keep the others away: then each is tried alone.
+/// A package that is unavailable must not block the others: then each is tried alone.
 fn install(apt: &[&str], packages: &[&str]) -> Result<()> {
     shell::output(&mut call(apt, &["update"]))?;
     let _no_services = NoServices::begin();
@@ -113,8 +115,8 @@ fn install(apt: &[&str], packages: &[&str]) -> Result<()> {
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// While it lives, installing a package starts no service: tests start servers of their own, and a machine that ran
-/// tests runs no new web server afterwards.
+/// While it lives, installing a package starts no service: tests start servers of their own, and a
+/// machine that ran tests runs no new web server afterwards.
 struct NoServices {
     ours: bool,
 }

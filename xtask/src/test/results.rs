@@ -1,4 +1,4 @@
-//! What cargo's tests said, summed up.
+//! Sums up the output of cargo's tests.
 
 /// Sums over all test programs.
 #[derive(Debug, Default, PartialEq)]
@@ -25,15 +25,15 @@ impl Tally {
         }
     }
 
-    /// The closing line. A step that failed without a failed test (lints, a build) counts as one, so that the line is
-    /// never good when the run is not.
+    /// The closing line. A step that failed without a failed test (lints, a build) counts as one,
+    /// so that the line is never good when the run is not.
     pub(super) fn line(&self) -> String {
         let steps = self.failed_steps.iter().filter(|s| **s != "tests" || self.failed == 0).count() as u64;
         let ignored = if self.ignored == 0 { String::new() } else { format!(", {} ignored", self.ignored) };
         format!("{} passed, {} failed{ignored}", self.passed, self.failed + steps)
     }
 
-    /// Whether nothing failed and something was tested.
+    /// Whether no test failed and at least one ran.
     pub(super) fn good(&self) -> bool {
         self.failed == 0 && self.failed_steps.is_empty() && self.passed > 0
     }

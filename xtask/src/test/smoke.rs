@@ -28,7 +28,7 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-/// One second of load; its accounting must add up and nothing may fail.
+/// One second of load; its accounting must add up, and no request may fail.
 fn load(linerate: &Path, nginx: &Nginx, flags: &str) -> Result<()> {
     let mut c = Command::new(linerate);
     c.arg("load").arg(format!("http://{}/", nginx.address)).args(flags.split(' '));

@@ -1,4 +1,5 @@
-//! The crate table of ARCHITECTURE.md against what cargo knows: the page and the code cannot differ.
+//! The crate table of ARCHITECTURE.md against what cargo knows: the page and the code cannot
+//! differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +14,10 @@ const PAGE: &str = "ARCHITECTURE.md";
 /// The header by which the table is known; its last column lists what a crate may use.
 const LAST_COLUMN: &str = "may use of ours";
 
-/// Crate name to the names of those of ours that it depends on.
+/// Name of one of our crates to the names of those of our crates that it depends on.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// What cargo says.
+/// Asks cargo for the dependencies.
 pub(crate) fn metadata() -> Result<Edges> {
     let text =
         shell::output(shell::cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
@@ -34,7 +35,7 @@ fn from_metadata(v: &Value) -> Edges {
     edges.collect()
 }
 
-/// What the page allows: crate to what it may use, with the line of its row.
+/// The dependencies that the page allows, with the line of each crate's row.
 fn from_page(text: &str) -> BTreeMap<String, (usize, BTreeSet<String>)> {
     let mut rows = BTreeMap::new();
     let mut inside = false;

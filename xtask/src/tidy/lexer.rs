@@ -1,9 +1,10 @@
-//! Just enough of Rust's grammar to tell code from comments and strings.
+//! Just enough of Rust's grammar to distinguish code from comments and strings.
 
 /// A source file taken apart.
 #[derive(Debug)]
 pub(crate) struct Lexed {
-    /// The source with every character of comments, strings and characters replaced by a space; lines stay lines.
+    /// The source with every character of comments, strings and characters replaced by a space;
+    /// lines stay lines.
     pub(crate) code: String,
     /// Plain `//` comments (not `///` or `//!`): line from 1 and text.
     pub(crate) comments: Vec<(usize, String)>,

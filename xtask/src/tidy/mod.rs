@@ -100,7 +100,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     Ok(left)
 }
 
-/// Exceptions that nothing needs any more, or that give no reason.
+/// Exceptions without a finding or without a reason.
 fn unneeded(list: &AllowList, found: &[Finding]) -> Vec<Finding> {
     let of = |a: &Allowed, what: &str| {
         let item = a.item.as_deref().unwrap_or("");
@@ -141,7 +141,7 @@ fn files(root: &Path) -> Result<Vec<File>> {
     Ok(all)
 }
 
-/// What is built, found or recorded is not written by hand.
+/// Build output, fuzz inputs and recordings are not written by hand.
 fn skipped_folder(name: &str, path: &Path) -> bool {
     let data = ["fuzz/corpus", "fuzz/artifacts", "fuzz/coverage"].iter().any(|d| path == Path::new(d));
     data || name == ".git" || name == "target" || name.starts_with("target-")

@@ -1,4 +1,4 @@
-//! What Rust files are held to.
+//! Rules for Rust files.
 
 use super::lexer::{Lexed, lex};
 use super::{File, Finding};
@@ -9,7 +9,8 @@ const FUNCTION_LINES: usize = 70;
 /// The only folders that may say `unsafe`.
 const UNSAFE_MAY: [&str; 1] = ["crates/linerate-net/src/sys/"];
 
-/// Macros and attributes that are left behind, not meant. Put together here so that this file may name them.
+/// Macros and attributes that are left behind, not meant. Put together here so that this file may
+/// name them.
 const LEFT_BEHIND: [&str; 4] =
     [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("db", "g!("), concat!("#[ig", "nore")];
 
@@ -50,7 +51,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// A comment that ends like a statement and begins like one is code that somebody switched off.
+/// A comment that ends like a statement and begins like one is disabled code.
 fn commented_out(f: &File, lexed: &Lexed, found: &mut Vec<Finding>) {
     const BEGINS: [&str; 12] = [
         "let ", "use ", "pub ", "fn ", "if ", "for ", "while ", "match ", "return ", "self.", "impl ", "mod ",
@@ -95,7 +96,7 @@ fn functions(code: &str) -> Vec<Function<'_>> {
     all
 }
 
-/// Where the body ends that a signature leads to; `None`: it leads to a semicolon.
+/// The end of the body that follows a signature; `None`: a semicolon follows.
 fn end_of_body(signature: &str) -> Option<usize> {
     let (mut braces, mut others) = (0, 0);
     for (i, c) in signature.char_indices() {

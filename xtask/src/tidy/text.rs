@@ -8,7 +8,7 @@ use super::{File, Finding};
 /// Words that say "not finished". Put together here so that this file may name them.
 const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Beginnings of paths of somebody's machine.
+/// Prefixes of paths on a particular machine.
 const MACHINE: [&str; 4] =
     [concat!("/wo", "rk"), concat!("/ro", "ot"), concat!("/tmp/tar", "get"), concat!("/home", "/")];
 
@@ -122,7 +122,7 @@ fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<Findi
     }
     for (i, span) in line.split('`').enumerate() {
         let ours = OUR_FOLDERS.iter().any(|o| span.starts_with(o)) && !span.contains([' ', '*', '{', '<']);
-        // Where a path is meant as a file's place and not as one that exists, it carries a placeholder.
+        // A path that names a place and not an existing file contains a placeholder.
         if i % 2 == 1 && ours && !root.join(span).exists() {
             found.push(Finding::new(&f.path, number, "link", format!("{span} does not exist")));
         }

@@ -1,4 +1,4 @@
-//! What goes on at the server while `explain` looks: load, and callers of other kinds.
+//! Activity at the server while `explain` looks: load, and callers of other kinds.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How far apart callers begin.
 const APART: Duration = Duration::from_millis(83);
 
-/// Something that goes on; ends when dropped.
+/// A running activity; ends when dropped.
 #[derive(Debug)]
 pub(crate) enum Ongoing {
     Process { _process: Running },
@@ -136,7 +136,7 @@ fn connect(net: &NetBox, to: SocketAddr) -> Option<TcpStream> {
     net.client().run(|| TcpStream::connect_timeout(&to, PATIENCE)).ok()?.ok()
 }
 
-/// Reads an answer a piece at a time.
+/// Reads a response a piece at a time.
 fn dawdle(stream: &mut TcpStream, bytes: usize, stop: &AtomicBool) -> io::Result<()> {
     let mut piece = vec![0; bytes];
     while !stop.load(Ordering::Relaxed) && stream.read(&mut piece)? > 0 {
@@ -145,7 +145,7 @@ fn dawdle(stream: &mut TcpStream, bytes: usize, stop: &AtomicBool) -> io::Result
     Ok(())
 }
 
-/// A call to its end; how it ends is nobody's concern.
+/// A complete call; its outcome does not matter.
 fn call(net: &NetBox, to: SocketAddr, path: &str, read: impl FnOnce(&mut TcpStream) -> io::Result<()>) {
     let Some(mut stream) = connect(net, to) else { return };
     let _ = stream.set_read_timeout(Some(PATIENCE));

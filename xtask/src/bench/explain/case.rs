@@ -1,41 +1,42 @@
-//! What a case is: a fault as data.
+//! A case: a fault as data.
 
 use super::wild::Wild;
 
-/// A cause made on purpose, or a server in which nothing on the way is wrong.
+/// A cause made on purpose, or a server without a fault on the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// Its name, for `--only` and the table.
     pub(crate) name: &'static str,
-    /// The id of the cause that is right; empty where nothing is wrong.
+    /// The id of the correct cause; empty if there is no fault.
     pub(crate) truth: &'static str,
-    /// Nothing is wrong on the way, so that to name a cause on the way is a false alarm.
+    /// The path has no fault, so naming a cause on the path is a false alarm.
     pub(crate) alike: bool,
     /// Round-trip times at which it is tried, milliseconds.
     pub(crate) rtts: &'static [u64],
-    /// What else is wrong with the network, as flags of `xtask net run`.
+    /// Further faults of the network, as flags of `xtask net run`.
     pub(crate) net: &'static str,
-    /// Who answers.
+    /// The server of the case.
     pub(crate) server: Server,
-    /// Which processors the server gets.
+    /// The CPUs of the server.
     pub(crate) share: Share,
-    /// What goes on meanwhile.
+    /// Activity during the case.
     pub(crate) beside: &'static [Beside],
     /// Kernel settings of the client's side.
     pub(crate) client_sysctls: &'static [(&'static str, &'static str)],
     /// Kernel settings of the server's side.
     pub(crate) server_sysctls: &'static [(&'static str, &'static str)],
-    /// What is asked for.
+    /// Path of the request.
     pub(crate) path: &'static str,
-    /// How it is asked for, as flags of `linerate explain`.
+    /// The request, as flags of `linerate explain`.
     pub(crate) flags: &'static [&'static str],
-    /// The fault is in the calling program: `explain` makes no calls, it watches those that go on beside.
+    /// The fault is in the calling program: `explain` makes no calls and watches those of the
+    /// activity.
     pub(crate) watched: bool,
-    /// `explain` is told the server's process.
+    /// `explain` gets the server's PID.
     pub(crate) pid: bool,
     /// The server is called by this name, which the client must look up.
     pub(crate) name_server: Option<NameServer>,
-    /// Processor time is what it is about: with `--jobs`, it runs when nothing else does.
+    /// The case depends on CPU time: with `--jobs`, it runs while no other case does.
     pub(crate) alone: bool,
     /// The server is called for the first time by `explain`, and started anew for each diagnosis.
     pub(crate) cold: bool,
@@ -49,22 +50,22 @@ pub(crate) struct Case {
     pub(crate) fixed: Fixed,
 }
 
-/// What is put right for the call without the fault.
+/// What is fixed for the call without the fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fixed {
-    /// There is no such call.
+    /// There is no call without the fault.
     Not,
-    /// The network does nothing else.
+    /// The network's faults are removed.
     Net,
-    /// Another server answers, or the same one with other flags.
+    /// Another server responds, or the same one with other flags.
     Server(Server),
-    /// Nothing else goes on meanwhile.
+    /// The other activity stops.
     Alone,
-    /// It is asked for with other flags.
+    /// The request has other flags.
     Flags(&'static [&'static str]),
     /// Kernel settings are the usual ones, but for these of the server's side.
     Sysctls(&'static [(&'static str, &'static str)]),
-    /// The name server answers at once, for IPv4 alone.
+    /// The name server responds at once, for IPv4 alone.
     Names,
     /// The server gets all processors, alone.
     Whole,
@@ -129,7 +130,8 @@ pub(crate) enum Server {
     Node(&'static str),
     /// programs/server.go.
     Go,
-    /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late body, is at port 8001 of the server.
+    /// nginx with these lines in its `server` block. Its own upstream, `linerate serve` with a late
+    /// body, is at port 8001 of the server.
     Nginx(&'static str),
     /// What people run, with a small application.
     Wild(Wild),
@@ -137,10 +139,10 @@ pub(crate) enum Server {
     Odd(&'static str),
 }
 
-/// Which processors a server gets.
+/// The CPUs of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// All.
+    /// All CPUs.
     Whole,
     /// A tenth of one, by a control group.
     Tenth,
@@ -150,12 +152,13 @@ pub(crate) enum Share {
     Beside(usize),
 }
 
-/// What goes on while `explain` looks.
+/// Activity while `explain` looks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Beside {
     /// `linerate load` with these flags, at the same server.
     Load(&'static str),
-    /// The same from the server's own side, whatever the round trip: with a distance the same connections would queue for less.
+    /// The same from the server's own side, whatever the round trip: with a distance the same
+    /// connections would queue for less.
     LoadNear(&'static str),
     /// So many connections held open without a request.
     Hold(usize),
@@ -163,28 +166,31 @@ pub(crate) enum Beside {
     Churn(usize, u64, u64),
     /// A call of this path, and so many milliseconds later the next.
     Calls(&'static str, u64),
-    /// Calls of this path, one after the other, by a client that reads so many bytes, then does something else for 20 ms.
+    /// Calls of this path, one after the other, by a client that reads so many bytes, then does
+    /// something else for 20 ms.
     Dawdle(&'static str, usize),
-    /// Another client behind the same address, which uses the ports of that range before `explain` does: programs/collide.py.
+    /// Another client behind the same address, which uses the ports of that range before `explain`
+    /// does: programs/collide.py.
     Collide(u16, u16),
-    /// 16 calls at once every second, by a client with so many connections (0: as many as it takes): programs/caller.js.
+    /// 16 calls at once every second, by a client with so many connections (0: as many as it
+    /// takes): programs/caller.js.
     Bursts(usize),
 }
 
 /// The name server of the client, on the server's side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameServer {
-    /// Milliseconds until it answers.
+    /// Milliseconds until it responds.
     pub(crate) delay_ms: u64,
     /// It has an IPv6 address of the server, too.
     pub(crate) v6: bool,
     /// It has an IPv4 address before the server's that nobody has.
     pub(crate) dead_first: bool,
-    /// Another one, which never answers, is asked before it.
+    /// The resolver first asks another one, which never responds.
     pub(crate) dead_before: bool,
 }
 
-/// Causes on the way: to name one of them where only the server takes its time is a false alarm.
+/// Causes on the path: naming one of them is a false alarm if only the server takes time.
 pub(crate) const ON_THE_WAY: [&str; 21] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
@@ -202,7 +208,7 @@ pub(crate) const ON_THE_WAY: [&str; 21] = [
     "ports-exhausted",
     "keep-alive-race",
     "time-wait-collision",
-    // Not on the way, and as little the server's.
+    // Neither on the path nor in the server.
     "client-pool",
     "dead-address",
     "dns-slow",
@@ -210,7 +216,7 @@ pub(crate) const ON_THE_WAY: [&str; 21] = [
     "ipv6-fallback",
 ];
 
-/// Ids of CLI.md that nothing here injects, and why.
+/// Ids of causes that no case injects, with the reason.
 pub(crate) const NOT_INJECTED: [(&str, &str); 3] = [
     ("tls-full-handshake", "comes with HTTPS"),
     ("h2-flow-control", "comes with HTTP/2"),

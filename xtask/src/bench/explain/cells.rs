@@ -1,4 +1,5 @@
-//! Cells of the second measurement: each real server with each application, near and far, on a quiet machine and beside four busy loops.
+//! Cells of the second measurement: each real server with each application, near and far, on a
+//! quiet machine and beside four busy loops.
 
 use std::sync::OnceLock;
 

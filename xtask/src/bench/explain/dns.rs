@@ -1,4 +1,5 @@
-//! A name server of one name: it answers what a case wants to be answered, as late as it wants (RFC 1035).
+//! A name server for one name: it gives the reply that a case needs, with the delay that it needs
+//! (RFC 1035).
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::case::NameServer;
 
 /// The name by which a server is called.
 pub(crate) const NAME: &str = "server.test";
-/// An address in the server's range that nobody has: what is sent there vanishes.
+/// An unused address in the server's range: packets to it vanish.
 pub(crate) const NOBODY: &str = "10.99.2.200";
 
 const PORT: u16 = 53;
@@ -27,7 +28,7 @@ pub(crate) struct Dns {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What resolv.conf says for it.
+/// The resolv.conf for it.
 pub(crate) fn resolv_conf(how: NameServer, at: Ipv4Addr) -> String {
     let dead = if how.dead_before { format!("nameserver {NOBODY}\n") } else { String::new() };
     format!("{dead}nameserver {at}\noptions timeout:1 attempts:2\n")
@@ -49,7 +50,7 @@ impl Dns {
                 let Some(answer) = answer(&buffer[..n], addresses) else { continue };
                 let later = socket.try_clone();
                 let delay = Duration::from_millis(how.delay_ms);
-                // Each answer waits for itself, so that two questions at once take as long as one.
+                // Each reply waits for itself, so that two questions at once take as long as one.
                 std::thread::spawn(move || {
                     std::thread::sleep(delay);
                     if let Ok(socket) = later {
@@ -74,7 +75,7 @@ impl Drop for Dns {
 /// The server's IPv4 address, one before it that nobody has, and its IPv6 address.
 type Addresses = (Ipv4Addr, Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// The answer to a question: an address of the right kind, or none.
+/// The reply to a question: an address of the right kind, or none.
 fn answer(question: &[u8], (v4, nobody, v6): Addresses) -> Option<Vec<u8>> {
     let mut end = 12;
     while *question.get(end)? != 0 {
@@ -87,13 +88,13 @@ fn answer(question: &[u8], (v4, nobody, v6): Addresses) -> Option<Vec<u8>> {
         (28, Some(v6)) => vec![v6.octets().to_vec()],
         _ => Vec::new(),
     };
-    // PTR: there is no such name (NXDOMAIN). Another kind: the name has none of it.
+    // PTR: the name does not exist (NXDOMAIN). Another kind: the name has no such record.
     let code = if kind == 12 { 3 } else { 0 };
     let mut out = question.get(..2)?.to_vec();
     out.extend([0x85, 0x80 | code, 0, 1, 0, data.len() as u8, 0, 0, 0, 0]);
     out.extend(question.get(12..question_end)?);
     for data in data {
-        // A pointer to the question's name; class IN, no time to live, so that nothing keeps it.
+        // A pointer to the question's name; class IN, time to live 0, so that no cache keeps it.
         out.extend([0xc0, 12, question[end + 1], question[end + 2], 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
         out.extend(data);
     }

@@ -1,4 +1,5 @@
-//! Which case is diagnosed when: those that only wait side by side, those about processor time one after the other.
+//! Schedules the cases: those that only wait run side by side, those about CPU time one after the
+//! other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +21,7 @@ struct Setting {
     upto: usize,
 }
 
-/// What all workers share.
+/// State that all workers share.
 struct Jobs<'a> {
     programs: &'a Programs,
     options: &'a Options,
@@ -98,7 +99,7 @@ fn sampled(settings: &[(&'static Case, u64)], all: usize, seed: u64) -> Vec<Sett
 }
 
 impl Jobs<'_> {
-    /// Until nothing waits any more, by so many at once.
+    /// Runs all jobs, this many at once.
     fn work(&self, workers: u8) -> Result<()> {
         std::thread::scope(|scope| {
             let all: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.one_after_the_other())).collect();
@@ -158,7 +159,7 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// What the parts of the call take where nothing is wrong; none where that cannot be had.
+    /// The times of the call's parts without the fault; none if they cannot be measured.
     fn without_the_fault(&self, case: &Case, rtt: u64) -> BTreeMap<String, f64> {
         let Some(mended) = case.mended() else { return BTreeMap::new() };
         let takes = Stage::new(&mended, rtt, self.programs).and_then(|stage| stage.takes(self.programs));

@@ -10,7 +10,8 @@ pub(crate) enum Judged {
     Right,
     /// Neither right nor a false statement.
     Unclear,
-    /// A cause that is not there was called proved or likely, or the one that is there was ruled out or overlooked.
+    /// A cause that is not there was called proved or likely, or the one that is there was ruled
+    /// out or overlooked.
     Wrong,
 }
 

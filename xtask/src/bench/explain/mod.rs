@@ -147,7 +147,7 @@ fn run(options: &Options) -> Result<bool> {
     Ok(page::all_reached(&runs))
 }
 
-/// What a plain client sees of each case.
+/// A plain client's view of each case.
 fn symptoms(cases: &[&'static Case], options: &Options, programs: &Programs) {
     for (case, rtt) in options.settings(cases) {
         let seen = Stage::new(case, rtt, programs).and_then(|stage| stage.symptoms());

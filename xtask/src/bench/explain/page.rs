@@ -62,7 +62,8 @@ impl Group<'_> {
         self.median(cost).map_or("-".to_owned(), |c| format!("{c:.1} ms"))
     }
 
-    /// What the fix was predicted to make of the call, what the call without the fault took, and how often that was near.
+    /// The prediction for the call after the fix, the time of the call without the fault, and how
+    /// often they were close.
     fn predicted(&self) -> String {
         let held: Vec<f64> = self.runs.iter().filter_map(|r| r.prediction_off()).collect();
         let both = self.median(|r| Some(r.predicted.as_ref()?.ms)).zip(self.median(|r| r.fixed_ms));
@@ -75,7 +76,7 @@ impl Group<'_> {
         self.median(|r| Some(r.took_s)).map_or("-".to_owned(), |t| format!("{t:.1} s"))
     }
 
-    /// What was named instead of the truth, or before it, and how often.
+    /// Causes named instead of the correct one, or before it, with their counts.
     fn others(&self) -> String {
         let mut counts: Vec<(String, usize)> = Vec::new();
         for run in &self.runs {
@@ -208,7 +209,7 @@ fn cell_row(pair: &[Case], runs: &[Run], all: &mut [usize; 3]) -> Option<String>
     any.then(|| format!("| {} | {} | {wrong} |\n", pair[0].name, fields.join(" | ")))
 }
 
-/// What it comes to.
+/// The totals of all groups.
 fn sums(groups: &[Group<'_>]) -> String {
     let (alike, faults): (Vec<_>, Vec<_>) = groups.iter().partition(|g| g.case.alike);
     let runs: usize = alike.iter().map(|g| g.runs.len()).sum();
@@ -247,7 +248,7 @@ fn sums(groups: &[Group<'_>]) -> String {
     out + &words.join("; ") + ".\n"
 }
 
-/// Whether everything that was asked for came out.
+/// Whether all requested cases were measured.
 pub(crate) fn all_reached(runs: &[Run]) -> bool {
     groups(runs).iter().all(|g| if g.case.alike { g.alarms() == 0 } else { g.reached() })
 }

@@ -1,4 +1,5 @@
-//! What came of each run, kept in a file (a line of JSON each), so that a table can be measured in slices.
+//! Results of the runs, kept in a file (one line of JSON each), so that a table can be measured in
+//! slices.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,17 +30,17 @@ pub(crate) struct Run {
     pub(crate) took_s: f64,
     /// How far the parts of the call are from its time, a share of it.
     pub(crate) parts_off: Option<f64>,
-    /// What the right cause's fix was predicted to make of the call.
+    /// The prediction for the call once the correct cause is fixed.
     #[serde(default)]
     pub(crate) predicted: Option<Predicted>,
-    /// What that part of the call takes without the fault, milliseconds, where that was measured.
+    /// Time of that part of the call without the fault, milliseconds, if measured.
     #[serde(default)]
     pub(crate) fixed_ms: Option<f64>,
     /// Why there was no diagnosis.
     pub(crate) error: Option<String>,
 }
 
-/// What a fix will make of the call.
+/// The prediction for the call after a fix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Predicted {
     /// Of which part of it.
@@ -51,7 +52,7 @@ pub(crate) struct Predicted {
 }
 
 impl Run {
-    /// What the command said.
+    /// Reads the command's document.
     pub(crate) fn of(case: &Case, rtt_ms: u64, took_s: f64, json: &Value) -> Run {
         let causes = json["causes"].as_array().into_iter().flatten();
         let cause = |c: &Value| Some((c["id"].as_str()?.to_owned(), c["cost_ms"].as_f64().unwrap_or(0.0)));
@@ -87,14 +88,15 @@ impl Run {
         Some((predicted.ms - fixed).abs() / fixed.max(1e-3))
     }
 
-    /// What the call takes without the fault is in the interval that was predicted, or within so many milliseconds of what was.
+    /// What the call takes without the fault is in the interval that was predicted, or within so
+    /// many milliseconds of what was.
     pub(crate) fn prediction_holds(&self, within_ms: f64) -> Option<bool> {
         let (predicted, fixed) = (self.predicted.as_ref()?, self.fixed_ms?);
         let inside = predicted.between.is_some_and(|(low, high)| (low..=high).contains(&fixed));
         Some(inside || (predicted.ms - fixed).abs() <= within_ms)
     }
 
-    /// Causes on the way that were named.
+    /// Causes on the path that were named.
     pub(crate) fn on_the_way(&self) -> impl Iterator<Item = &str> {
         self.causes.iter().map(|c| c.0.as_str()).filter(|id| ON_THE_WAY.contains(id))
     }
@@ -115,7 +117,7 @@ fn parts_off(call: &Value) -> Option<f64> {
     Some((sum - total).abs() / total)
 }
 
-/// What the parts of a call take in the middle of a diagnosis's calls.
+/// Median times of a call's parts in a diagnosis.
 pub(crate) fn middles(json: &Value) -> BTreeMap<String, f64> {
     let middle = |times: &Value| {
         let mut all: Vec<f64> = times.as_array()?.iter().filter_map(Value::as_f64).collect();
@@ -126,7 +128,7 @@ pub(crate) fn middles(json: &Value) -> BTreeMap<String, f64> {
     parts.filter_map(|(part, times)| Some((part.clone(), middle(times)?))).collect()
 }
 
-/// All runs that a file has; none when there is no file.
+/// All runs in a file; none if there is no file.
 pub(crate) fn read(path: &Path) -> Result<Vec<Run>> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
     let parse = |(i, line): (usize, &str)| {

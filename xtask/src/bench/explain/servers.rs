@@ -19,19 +19,20 @@ pub(crate) const BEHIND: u16 = 8001;
 /// The longest a server may take to listen.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is run, built.
+/// The programs to run, built.
 #[derive(Debug)]
 pub(crate) struct Programs {
     /// The released command.
     pub(crate) linerate: PathBuf,
     /// The one that explains.
     pub(crate) explain: PathBuf,
-    /// Where the servers of others lie.
+    /// The folder of the other servers.
     dir: PathBuf,
 }
 
 impl Programs {
-    /// Builds what is not built yet; programs of this machine that are missing leave their cases out.
+    /// Builds what is not built yet; programs of this machine that are missing leave their cases
+    /// out.
     pub(crate) fn build(linerate: Option<&Path>, explain: Option<&Path>) -> Result<Programs> {
         let whole = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
         let linerate = match linerate {
@@ -91,7 +92,7 @@ impl Programs {
         callers.chain([server]).flatten().find(|needs| shell::find(needs).is_none())
     }
 
-    /// A program of ours that an interpreter runs.
+    /// One of our programs that an interpreter runs.
     pub(crate) fn script(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -240,7 +241,7 @@ fn words_file(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A control group with a tenth of a processor; gone when dropped.
+/// A control group with 10 % of a CPU; removed when dropped.
 #[derive(Debug)]
 struct Group(PathBuf);
 
@@ -269,7 +270,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group can only go when nobody is in it; its process has just been killed.
+        // A group can only be removed once it is empty; its process has just been killed.
         let begin = Instant::now();
         while std::fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(10));

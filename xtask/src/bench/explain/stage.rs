@@ -1,4 +1,4 @@
-//! A case set up: network, server, and what goes on beside; and `explain` called in it.
+//! Sets up a case (network, server and other activity), and calls `explain` in it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,10 +24,10 @@ const LIMIT: Duration = Duration::from_secs(45);
 const WATCHED: &str = "5s";
 /// The body of uploads, bytes.
 const UPLOAD: usize = 100_000;
-/// How long what goes on beside may settle.
+/// Time for the other activity to settle.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// A case that is going on. The order is that of ending: callers before the server, the network last.
+/// A running case. The fields are dropped in order: callers before the server, the network last.
 #[derive(Debug)]
 pub(crate) struct Stage {
     case: Case,
@@ -73,8 +73,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What the first calls of a runtime cost (a JVM compiles for seconds) is no fault of a server's; called from its own side, where
-    /// the network has no faults.
+    /// The slow first calls of a runtime (a JVM compiles for seconds) are not a server's fault.
+    /// Makes them from the server's side, where the network has no faults.
     fn warm_up(&self) -> Result<()> {
         let mut c = self.net.server().command("curl");
         c.args(["-s", "-m", "10", "-o", "/dev/null", &format!("http://127.0.0.1:{PORT}/?[1-40]")]);
@@ -92,7 +92,8 @@ impl Stage {
         format!("http://{host}:{PORT}{}", self.case.path)
     }
 
-    /// The flags of the case; `@BODY` is the file that is uploaded, `@BEHIND` the server behind the proxy.
+    /// The flags of the case; `@BODY` is the file that is uploaded, `@BEHIND` the server behind the
+    /// proxy.
     fn flags(&self) -> Vec<String> {
         let body = format!("@{}", self.dir.path().join("body").display());
         let behind = format!("http://{}:{BEHIND}{}", self.net.server().ip(), self.case.path);
@@ -109,12 +110,12 @@ impl Stage {
         Ok(self.explained(programs)?.0)
     }
 
-    /// What the parts of the call take, as `explain` measures them.
+    /// The times of the call's parts, as `explain` measures them.
     pub(crate) fn takes(&self, programs: &Programs) -> Result<BTreeMap<String, f64>> {
         Ok(results::middles(&self.explained(programs)?.1))
     }
 
-    /// What `explain` says, and the document it writes.
+    /// The output of `explain`, and its document.
     fn explained(&self, programs: &Programs) -> Result<(Run, Value)> {
         let (out, errors) = (self.dir.path().join("out"), self.dir.path().join("errors"));
         let mut c = self.net.client().command(&programs.explain);
@@ -151,7 +152,7 @@ impl Stage {
         Ok((run, json))
     }
 
-    /// What a plain client sees, a line for each call: the fault by its symptom.
+    /// A plain client's view, a line per call: the fault by its symptom.
     pub(crate) fn symptoms(&self) -> Result<String> {
         const FORMAT: &str = "%{http_code} new %{num_connects} name %{time_namelookup} connect %{time_connect} first %{time_starttransfer} all %{time_total}\\n";
         let mut c = self.net.client().command("curl");
@@ -181,7 +182,7 @@ impl Stage {
     }
 }
 
-/// One who cannot be on this machine says so.
+/// A server that cannot run on this machine prints why.
 pub(crate) fn lacks(case: &Case, programs: &Programs) -> Option<String> {
     programs.lacking(case).map(|p| format!("{p} is not installed"))
 }

@@ -1,4 +1,5 @@
-//! Servers that people run, each with a small application: healthy, with time to think, with workers, with a limiter, cold.
+//! Servers that people run, each with a small application: healthy, with time to think, with
+//! workers, with a limiter, cold.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -152,7 +153,8 @@ impl Kind {
         (!*known.entry(name).or_insert_with(has)).then_some(name)
     }
 
-    /// Causes that are there besides, whatever the application does: each is right where it is named.
+    /// Causes that are there besides, whatever the application does: each is right where it is
+    /// named.
     pub(crate) fn also(self) -> &'static [&'static str] {
         match self {
             // They close the connection after each response.

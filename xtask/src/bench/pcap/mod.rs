@@ -1,4 +1,5 @@
-//! `bench pcap`: `linerate explain --pcap` in turns with tshark, over a capture that is made for it: the table of docs/EXPLAIN-PASSIVE.md.
+//! `bench pcap`: `linerate explain --pcap` in paired runs with tshark, over a generated capture:
+//! the table of docs/EXPLAIN-PASSIVE.md.
 
 mod synthesis;
 
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     file: Option<PathBuf>,
 }
 
-/// What a run took.
+/// Time and memory of a run.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     time: Duration,
@@ -126,7 +127,7 @@ fn linerate(file: &Path) -> Result<Took> {
     Ok(Took { requests: requests.context("no requests in linerate's document")?, ..took })
 }
 
-/// All sequence analysis and all HTTP, nothing printed by packet, no names looked up.
+/// All sequence analysis and all HTTP, without output per packet and without name lookups.
 fn tshark(file: &Path, at_most: Duration) -> Result<Took> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-q", "-z", "expert", "-z", "http,tree", "-r"]).arg(file);
@@ -160,7 +161,7 @@ fn timed(command: &mut Command, at_most: Duration) -> Result<(Took, String)> {
         let now = std::fs::read_to_string(&status).unwrap_or_default();
         memory_kb = figure(&now, "VmHWM:").unwrap_or(0).max(memory_kb);
         if begun.elapsed() > at_most {
-            // It may have ended this moment: then there is nothing to end.
+            // It may have ended just now; then there is no process to end.
             let _ = child.kill();
             ended_early = true;
         }

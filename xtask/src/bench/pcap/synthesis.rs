@@ -1,4 +1,5 @@
-//! A capture of many calls: connections of ten calls each, several at a time, answers small and large, a segment in a hundred sent twice.
+//! A capture of many calls: connections of ten calls each, several at a time, with small and large
+//! responses. One segment in a hundred is sent twice.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

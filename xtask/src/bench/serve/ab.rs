@@ -16,12 +16,12 @@ use crate::bench::{Tools, round as clients};
 
 const REQUESTS: usize = 200_000;
 const CONNECTIONS: usize = 1000;
-/// Whoever needs longer is measured by what it did until then, seconds.
+/// A server that needs longer is measured by what it did within this time, seconds.
 const AT_MOST_S: u32 = 8;
 const GRACE_S: f64 = 40.0;
 
 const MEMORY_AT_MOST_MB: f64 = 30.0;
-/// What so many connections can do at all when each answer takes 10 ms, requests/s.
+/// Highest possible rate of this many connections if each response takes 10 ms, requests/s.
 const POSSIBLE: f64 = 100_000.0;
 const OF_POSSIBLE: f64 = 0.95;
 const TIMES_THREADS: f64 = 6.0;
@@ -124,7 +124,7 @@ fn wait(runs: &[Run], ceiling: f64) -> Vec<Finding> {
 }
 
 fn command(address: std::net::SocketAddr, path: &str) -> Vec<String> {
-    // -t first: it sets -n, and -n behind it sets it again.
+    // -t first: it sets -n, and a later -n overrides that.
     let words = format!("ab -q -k -t {AT_MOST_S} -n {REQUESTS} -c {CONNECTIONS} http://{address}{path}");
     words.split(' ').map(str::to_owned).collect()
 }
@@ -135,8 +135,8 @@ fn one(t: &Tools, server: &Running, path: &'static str, round: usize) -> Result<
     round::run(t, server, Contender::Ab, &command, GRACE_S, dir.path(), round)
 }
 
-/// What ab asks of a server that costs as little as a server can: it parses nothing, and waits as long as the others do. Requests/s,
-/// and the server's CPU microseconds for each.
+/// ab's own limit: its rate against the cheapest possible server, which parses nothing and waits as
+/// long as the others do. Requests/s, and the server's CPU microseconds per request.
 fn ceiling(t: &Tools, path: &str) -> Result<(f64, f64)> {
     let dir = tempfile::tempdir()?;
     let mut options = vec!["--body", "14"];

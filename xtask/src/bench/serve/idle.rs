@@ -1,4 +1,4 @@
-//! What an idle connection costs: connections that were asked once, and are quiet since.
+//! The cost of an idle connection: one that had a single request and is quiet since.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ fn finding(peer: Peer, own: f64) -> Option<Finding> {
 fn one(t: &Tools, peer: Peer) -> Result<(f64, f64)> {
     let server = Running::start(t, peer)?;
     let mut all = Vec::with_capacity(CONNECTIONS);
-    // What is made once, for the first ones, is not a connection's.
+    // Memory allocated once, for the first connections, is not a connection's cost.
     for _ in 0..4 {
         drop(ask(&server)?);
     }

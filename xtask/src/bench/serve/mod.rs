@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             }
             Sort::Ab(path) => ab::run(&tools, s, path, &peers, &mut page)?,
         }
-        // After each scenario: an interrupted run has lost nothing of what it measured.
+        // Written after each scenario, so that an interrupted run loses no measurement.
         page.write(common.out.as_deref())?;
     }
     println!("\n{}", page.markdown());
@@ -86,7 +86,7 @@ fn clients(options: &Options) -> Result<Vec<Contender>> {
     Ok(all)
 }
 
-/// Who takes part; who is missing is named.
+/// The participants; prints the names of missing ones.
 fn peers(options: &Options, s: &Scenario, page: &mut Page) -> Result<Vec<Peer>> {
     let mut all = Vec::new();
     for &name in s.who {

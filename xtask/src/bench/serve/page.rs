@@ -1,4 +1,4 @@
-//! What was measured of servers, as a table for each scenario.
+//! The measurements of servers, one table per scenario.
 
 use super::peer::Running;
 use super::round::Series;

@@ -28,7 +28,7 @@ pub(crate) enum Peer {
     Rust(&'static str, &'static str),
     /// A server of bench/raw, by its command there.
     Raw(&'static str, &'static str),
-    /// nginx, with what its listener is told.
+    /// nginx, with further parameters of its listener.
     Nginx(&'static str, &'static str),
     /// Netty on NIO; `true`: handlers block their loop.
     Netty(&'static str, bool),
@@ -198,7 +198,8 @@ fn has_swoole() -> bool {
     matches!(modules, Some(Ok(text)) if text.lines().any(|l| l.trim() == "swoole"))
 }
 
-/// What our own server has built in: hello at /, bytes at /bytes/N; beyond what nginx can hold in a word, from files.
+/// Our server's built-in routes: hello at /, bytes at /bytes/N. Files serve what is too long for a
+/// string of nginx.
 fn locations(dir: &Path) -> Result<String> {
     let mut all = format!(
         "location = / {{ {} }}\n        location = /bytes/3700 {{ {} }}",
@@ -217,7 +218,7 @@ fn locations(dir: &Path) -> Result<String> {
     Ok(all)
 }
 
-/// The files that are asked for, in a folder for servers of files.
+/// The requested files, in a folder for servers of files.
 fn www(dir: &Path) -> Result<PathBuf> {
     let www = dir.join("www");
     std::fs::create_dir_all(www.join("file"))?;
@@ -237,7 +238,7 @@ pub(crate) struct Running {
     dir: tempfile::TempDir,
 }
 
-/// What a server has used so far.
+/// Resources that a server has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     /// Processor time of all its threads, those that ended too, seconds.
@@ -283,7 +284,7 @@ impl Running {
         (read("output") + &read("error.log")).trim().to_owned()
     }
 
-    /// What it has used so far.
+    /// The resources that the server has used so far.
     pub(crate) fn used(&self) -> Result<Used> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
             .with_context(|| format!("{} is gone: {}", self.peer.name(), self.output()))?;
@@ -304,7 +305,7 @@ impl Running {
         line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok()).with_context(|| format!("no {name}"))
     }
 
-    /// Asks once; the length of the whole answer.
+    /// Sends one request; returns the length of the whole response.
     pub(crate) fn ask(&self, path: &str) -> Result<usize> {
         let mut c = TcpStream::connect(self.address)?;
         c.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -1,4 +1,5 @@
-//! Paired rounds of servers: each round sends to every one of them with every client; the order rotates.
+//! Paired rounds of servers: each round sends to every one of them with every client; the order
+//! rotates.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use crate::bench::scenario::Shape;
 
 /// Beyond the planned time a client gets this long to end by itself, seconds.
 const GRACE_S: f64 = 12.0;
-/// What compilers at run time need before their code is what is measured, seconds.
+/// Warm-up for just-in-time compilers, seconds.
 const WARM_UP_S: f64 = 1.0;
 
 /// All runs by one client.
@@ -76,7 +77,8 @@ pub(super) fn run(
         cpu_us: cpu_s * 1e6 / said.answered.max(1) as f64,
         server_busy: cpu_s / cost.wall_s,
         client_busy: cost.cpu_s / cost.wall_s,
-        // A server's threads also wait for each other; only while none of them runs somebody else does.
+        // A server's threads also wait for each other. Another program runs only while none of them
+        // does.
         waited: cost.delay_s.max((after.waited_s - before.waited_s).min(cost.wall_s - cpu_s)) / cost.wall_s,
         max_rss_kb: server.memory_kb("VmHWM")?,
         fault: None,

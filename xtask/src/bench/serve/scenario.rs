@@ -1,13 +1,13 @@
-//! What is measured of servers and what it must reach.
+//! The scenarios for servers and their targets.
 
 use crate::bench::scenario::{Figure, Shape, Want};
 
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
-    /// In words.
+    /// A description in words.
     pub(crate) what: &'static str,
     /// How it is measured.
     pub(crate) sort: Sort,
@@ -18,11 +18,11 @@ pub(crate) struct Scenario {
 /// How a scenario is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sort {
-    /// By load generators, in turns.
+    /// Paired runs, by load generators.
     InTurns {
-        /// What is sent.
+        /// The requests to send.
         shape: Shape,
-        /// What must be reached.
+        /// The targets to reach.
         wants: &'static [Want],
     },
     /// Memory of connections that were asked once and are quiet since.
@@ -35,16 +35,17 @@ pub(super) const EPOLL: &str = "linerate epoll";
 pub(super) const URING: &str = "linerate uring";
 pub(super) const NETTY: &str = "netty";
 pub(super) const THREADS: &str = "16 threads";
-/// What any server of this kind needs: a receive and a send for each request, nothing parsed.
+/// The least that any server of this kind needs: a receive and a send per request, and no parsing.
 pub(super) const BARE: &str = "bare";
 /// The same on io_uring.
 pub(super) const BARE_URING: &str = "bare uring";
-/// Path of answers that take 10 ms.
+/// Path of responses that take 10 ms.
 pub(super) const WAITING: &str = "/delay/10";
 
 const KEEP: Shape = Shape { connections: 64, depth: 1, short: false, path: "/", body: 14, nginx: false };
 
-/// A want of the transport that `--io auto` picks binds, one of the other is an aim.
+/// Targets of the transport that `--io auto` selects are pass/fail; those of the other are
+/// informational.
 const fn cpu(ours: &'static str, against: &'static str, limit: f64) -> Want {
     Want { figure: Figure::Cpu, ours, against, limit, binds: true }
 }
@@ -75,12 +76,13 @@ const DEFERRED_URING: &str = "linerate uring deferred";
 const TOKIO: &str = "linerate epoll tokio";
 const TOKIO_URING: &str = "linerate uring tokio";
 const AXUM: &str = "linerate epoll axum";
-/// `axum::serve` with TCP_NODELAY, as all the others here have it: its default lets Nagle gather a pipeline's answers.
+/// `axum::serve` with TCP_NODELAY, which all the others here set as well: with its default, Nagle
+/// coalesces a pipeline's responses.
 pub(super) const AXUM_NODELAY: &str = "axum nodelay";
 const AXUM_URING: &str = "linerate uring axum";
 pub(super) const FILES: &str = "linerate epoll files";
 pub(super) const FILES_URING: &str = "linerate uring files";
-/// What large answers must reach.
+/// Targets for large responses.
 const NO_MORE_THAN_NGINX: &[Want] = &[cpu(EPOLL, "nginx", 1.0), aim(cpu(URING, "nginx", 1.0))];
 
 const fn body(
@@ -90,7 +92,7 @@ const fn body(
     body: usize,
     depth: usize,
 ) -> Scenario {
-    // Megabytes in a pipeline are asked for on few connections.
+    // Pipelines of megabytes use few connections.
     let connections = if depth > 1 { 8 } else { 64 };
     turns(name, what, Shape { path, body, depth, connections, ..KEEP }, BESIDE_NGINX, NO_MORE_THAN_NGINX)
 }

@@ -1,4 +1,5 @@
-//! `bench stack`: TCP in user space over AF_XDP beside the kernel's, both ends on this machine, over veth in namespaces of its own.
+//! `bench stack`: user-space TCP over AF_XDP compared with the kernel's, both ends on this machine,
+//! over veth in separate namespaces.
 
 mod cable;
 mod scale;
@@ -25,7 +26,7 @@ use super::{Common, Tools, alone_on_this_machine, chosen, circumstances, in_own_
 use crate::nginx::{LONGEST_WORD, configuration, hello};
 use crate::shell;
 
-/// Bytes of body in each response, where a scenario says nothing else: as in the write-up.
+/// Bytes of body in each response, unless a scenario says otherwise: as in the write-up.
 const BODY: usize = 600;
 const PORT: u16 = 8080;
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -72,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         };
         page.add_block(table);
         page.add_compared(s.name, s.what, s.wants, &runs);
-        // After each scenario: an interrupted run has lost nothing of what it measured.
+        // Written after each scenario, so that an interrupted run loses no measurement.
         page.write(common.out.as_deref())?;
     }
     for s in scales {
@@ -106,7 +107,7 @@ fn in_turns_of(tools: &Tools, cable: &Cable, s: &Scenario) -> (String, Vec<Run>)
     (as_table(&head, &s.who.iter().map(|who| row(who, &runs)).collect::<Vec<_>>()), runs)
 }
 
-/// Those that are in turns, and those of scale.
+/// The paired scenarios, and those of scale.
 fn wanted(only: &[String]) -> Result<(Vec<&'static Scenario>, Vec<&'static Scale>)> {
     let is_scale = |name: &String| SCALES.iter().any(|s| s.name == name);
     let (large, in_turns): (Vec<String>, Vec<String>) = only.iter().cloned().partition(is_scale);

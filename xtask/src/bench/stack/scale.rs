@@ -1,4 +1,4 @@
-//! How much memory connections past the kernel need, open and gone: `idle100k` and `churn`.
+//! Memory of user-space TCP connections, open and closed: `idle100k` and `churn`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,15 +33,16 @@ const TIME_WAIT_AT_MOST: u64 = 1 << 18;
 const PATIENCE: Duration = Duration::from_secs(45);
 /// How long entries of TIME_WAIT are kept, and a little.
 const TIME_WAIT: Duration = Duration::from_secs(65);
-/// Looks at the statistics are connections, too: before a round, after it, and one whose count was late.
+/// Looks at the statistics are connections, too: before a round, after it, and one whose count was
+/// late.
 const LOOKS: u64 = 3;
 const SETTLES: Duration = Duration::from_millis(700);
 
 /// A scenario of scale.
 pub(super) struct Scale {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(super) name: &'static str,
-    /// In words.
+    /// A description in words.
     pub(super) what: &'static str,
     run: fn(&Tools, &Cable, &mut Page) -> Result<Vec<Finding>>,
 }
@@ -52,7 +53,7 @@ pub(super) const SCALES: &[Scale] = &[
 ];
 
 impl Scale {
-    /// Measures it, and says so on the page.
+    /// Measures it, and writes the result to the page.
     pub(super) fn add(&self, t: &Tools, cable: &Cable, page: &mut Page) {
         println!("\n{}: {}", self.name, self.what);
         match (self.run)(t, cable, page) {
@@ -80,7 +81,7 @@ fn resident_kb(child: &Child) -> Result<u64> {
     }
 }
 
-/// What the server counts, by a connection of its own.
+/// The server's counters, read over a separate connection.
 fn stats() -> Result<Value> {
     let at = SocketAddr::new(SERVER.1.parse()?, PORT);
     let mut c = TcpStream::connect_timeout(&at, Duration::from_secs(5))?;
@@ -100,7 +101,7 @@ fn number(of: &Value, pointer: &str) -> u64 {
 fn wait_for(what: &str, patience: Duration, is: impl Fn(&Value) -> bool) -> Result<Value> {
     let begin = Instant::now();
     loop {
-        // A server that is busy with all the others may not answer in time.
+        // A server that is busy with all the others may respond too late.
         let last = stats();
         if let Ok(stats) = &last
             && is(stats)
@@ -135,7 +136,8 @@ fn client(t: &Tools, dir: &Path, flags: &str) -> Result<Serving> {
     Ok(Serving(c.spawn().context("cannot start the client")?))
 }
 
-/// Both ends' memory with so many connections open, kB. Some of them are asked meanwhile, as some always are.
+/// Both ends' memory with so many connections open, kB. Some of them are asked meanwhile, as some
+/// always are.
 fn open(t: &Tools, cable: &Cable, connections: u64) -> Result<(u64, u64, Value)> {
     let dir = tempfile::tempdir()?;
     let server = start(t, cable, XDP, BODY, dir.path())?;
@@ -177,7 +179,7 @@ fn idle(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Rounds of short connections, each from addresses of its own: what TIME_WAIT remembers is not in their way.
+/// Rounds of short connections, each from new addresses, so that TIME_WAIT does not interfere.
 fn churn(t: &Tools, cable: &Cable, page: &mut Page) -> Result<Vec<Finding>> {
     let dir = tempfile::tempdir()?;
     let server = start(t, cable, XDP, BODY, dir.path())?;

@@ -1,4 +1,4 @@
-//! What is measured of TCP in user space and what it must reach.
+//! The scenarios for user-space TCP and their targets.
 
 use super::BODY;
 use super::transfer::{Sender, Transfer};
@@ -14,9 +14,9 @@ pub(super) const LOAD_EPOLL: &str = "load epoll";
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Scenario {
-    /// For `--only`.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
-    /// In words.
+    /// A description in words.
     pub(crate) what: &'static str,
     /// Connections held open.
     pub(super) connections: usize,
@@ -28,13 +28,13 @@ pub(crate) struct Scenario {
     pub(super) rate: u32,
     /// Instead of many requests one transfer, over a far path.
     pub(super) transfer: Option<Transfer>,
-    /// Who is compared: a server asked by `load --io xdp`, or a client that asks `serve --io xdp`.
+    /// The contenders: servers called by `load --io xdp`, or clients that call `serve --io xdp`.
     pub(super) who: &'static [&'static str],
-    /// What must be reached.
+    /// The targets to reach.
     pub(super) wants: &'static [Want],
 }
 
-/// Servers of which ours is held against the kernel's best, so against each.
+/// The kernel's servers. Ours is compared with the best of them, and so with each.
 const SERVERS: &[&str] = &[XDP, EPOLL, URING, NGINX];
 
 const fn rate(ours: &'static str, against: &'static str, limit: f64) -> Want {

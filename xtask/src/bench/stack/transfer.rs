@@ -1,4 +1,5 @@
-//! One transfer over a far path that loses, through a box of its own (docs/NETBOX.md): ours beside the kernel's with cubic.
+//! One transfer over a long path with loss, through a box (docs/NETBOX.md): user-space TCP compared
+//! with the kernel's cubic.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -16,17 +17,17 @@ use crate::bench::table::as_table;
 
 /// Bytes of each transfer.
 const BYTES: usize = 50_000_000;
-/// What a client sends is cut into so many requests that are all under way at once: a server reads no more of a body that its
-/// handler does not want.
+/// A client's upload is split into this many requests, all in flight at once: a server reads no
+/// more of a body than its handler wants.
 const POSTS: usize = 250;
 /// One way; a round trip takes twice as long.
 const DELAY: Duration = Duration::from_millis(20);
-/// A client of ours past the kernel; the box leads its whole network to it.
+/// Address of a client over user-space TCP; the box routes its whole network to it.
 const FROM: &str = "10.99.1.9";
-/// What a transfer may take at most, seconds.
+/// Longest time of a transfer, seconds.
 const LIMIT_S: u32 = 300;
 
-/// Who sends.
+/// The end that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// The server that is compared, to the kernel.
@@ -37,7 +38,7 @@ pub(super) enum Sender {
     Kernel,
 }
 
-/// What is different from one transfer to the other.
+/// The differences between two transfers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) sender: Sender,
@@ -64,7 +65,7 @@ pub(super) fn run_all(t: &Tools, s: &Scenario, what: Transfer) -> Vec<Run> {
     })
 }
 
-/// What came out.
+/// The table of results.
 pub(super) fn table(s: &Scenario, runs: &[Run]) -> String {
     let row = |who: &&str| {
         let good = runs.iter().filter(|r| r.program == *who && r.fault.is_none());
@@ -154,7 +155,7 @@ fn serve(t: &Tools, net: &NetBox, io: &str) -> Result<Running> {
     while !said.contains("listening on") {
         ensure!(lines.read_line(&mut said)? > 0, "the server ended: {said}");
     }
-    // What it says later must not find the pipe closed.
+    // Keeps the pipe open for later output.
     std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
     Ok(serving)
 }

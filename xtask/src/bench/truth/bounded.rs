@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// What came of it.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// `None`: it was still running when its time was over, and was ended.

@@ -1,4 +1,5 @@
-//! One run of `load` against one server, held against what the server counted. Pure but for reading the document.
+//! Compares one run of `load` against one server with the server's counts. Pure except for reading
+//! the document.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +11,7 @@ const SHARE: f64 = 0.01;
 /// How far a time without a server may be from the server's own, seconds.
 const SECONDS: f64 = 0.05;
 
-/// What the server says of itself.
+/// The server's own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Server {
     /// Requests by number, and those of them that were served.
@@ -22,7 +23,7 @@ pub(crate) struct Server {
     pub(crate) down_s: f64,
 }
 
-/// What `load` says.
+/// The figures of `load`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) document: Value,
@@ -34,14 +35,14 @@ pub(crate) struct Said {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) way: String,
-    /// What it is called in the report.
+    /// The names of the fault in the report.
     pub(crate) named: String,
-    /// `None`: no share is held against another.
+    /// `None`: no shares are compared.
     pub(crate) share: Option<(f64, f64)>,
     pub(crate) down_s: Option<(f64, f64)>,
     /// By peer: its share in words.
     pub(crate) peers: Vec<String>,
-    /// What is outside the goal.
+    /// Reasons why the row is outside the goal.
     pub(crate) faults: Vec<String>,
 }
 
@@ -123,7 +124,7 @@ pub(crate) fn judge(way: &Way, said: &Said, server: &Server) -> Row {
     row
 }
 
-/// What the report calls it, or what it lacks.
+/// The names of the fault in the report, or those that are missing.
 fn name(named: Named, said: &Said) -> Result<Option<String>, String> {
     let figure = |path: &str| {
         let n = said.number(path);

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// How long a server may wait for its first request before its steps begin. Reason: some programs take a second to start.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
-/// What a server's threads may still note after the client has its last response.
+/// Time in which a server's threads may still count after the client has its last response.
 const SETTLING: Duration = Duration::from_millis(50);
 
 /// What to measure.
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
                 .with_context(|| path.display().to_string())?;
         }
     }
-    // In the order of the page; a row whose way is no longer there goes.
+    // In the order of the page; a row of a removed way is dropped.
     let rows: Vec<Row> = ways::all().filter_map(|w| rows.iter().find(|r| r.way == w.name).cloned()).collect();
     let tables = tables(&rows, &missing);
     println!("\n{tables}");
@@ -97,7 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(rows.iter().all(|row| row.faults.is_empty()))
 }
 
-/// The rows that a file has; none when there is no file.
+/// The rows in a file; none if there is no file.
 fn kept(path: &Path) -> Result<Vec<Row>> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| path.display().to_string()),
@@ -123,7 +123,7 @@ fn build() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release/linerate"))
 }
 
-/// A fresh server, whose steps go on beside `run`.
+/// A fresh server, whose steps proceed during `run`.
 fn meanwhile<T>(way: &Way, run: impl FnOnce(&Broken) -> Result<T>) -> Result<(Broken, T)> {
     let server = (way.server)();
     let done = std::thread::scope(|scope| {
@@ -166,7 +166,7 @@ fn load(way: &Way, linerate: &Path, flags: &str) -> Result<Row> {
     Ok(judge::judge(way, &Said { document, words }, &counted(way, &server)))
 }
 
-/// What the server counted, until the planned end of the run.
+/// The server's counts, up to the planned end of the run.
 fn counted(way: &Way, server: &Broken) -> Server {
     let (counts, numbers) = (server.counts(), server.numbers());
     let planned = Duration::from_secs(u64::from(way.shape.time().unwrap_or(0)));

@@ -14,7 +14,7 @@ const PAGE: &str = "docs/LOAD-TRUTH.md";
 const BEGIN: &str = "<!-- bench truth: begin -->";
 const END: &str = "<!-- bench truth: end -->";
 
-/// What was measured, then what each server does and how it was called.
+/// The results, then the table of each server's fault and the flags of the run.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let names = peers::ALL.map(|p| p.name()).join(" | ");
     let mut out = format!(

@@ -1,4 +1,4 @@
-//! The same runs by wrk, k6, hey and h2load, and the share of failures that each reports of its own.
+//! The same runs by wrk, k6, hey and h2load, and the share of failures that each reports.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -96,7 +96,7 @@ impl Peer {
         Ok(words.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// What it printed as a share; `None` when it says none.
+    /// Its output as a share; `None` if it reports none.
     fn cell(self, out: &str) -> Option<String> {
         let (failed, all) = match self {
             Peer::Wrk => wrk(out)?,

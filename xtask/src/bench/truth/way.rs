@@ -1,16 +1,17 @@
-//! A way in which a server misbehaves: what it does, what is sent to it, and what `load` has to say of it.
+//! A way in which a server misbehaves: what it does, what is sent to it, and what `load` has to say
+//! of it.
 
 use linerate_broken::Broken;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// For --only.
+    /// The name for `--only`.
     pub(crate) name: &'static str,
-    /// What the server does.
+    /// The server's fault, for the page.
     pub(crate) what: &'static str,
     pub(crate) server: fn() -> Broken,
-    /// What becomes of the server meanwhile: milliseconds after the first request.
+    /// Actions on the server during the run: milliseconds after the first request.
     pub(crate) steps: &'static [Step],
     pub(crate) shape: Shape,
     pub(crate) named: &'static [Named],
@@ -20,7 +21,7 @@ pub(crate) struct Way {
 /// When, and what.
 pub(crate) type Step = (u64, fn(&Broken));
 
-/// What is sent: the same for every program, as far as it can.
+/// The requests: the same for every program, as far as it can.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) connections: u32,
@@ -108,12 +109,12 @@ pub(crate) enum Named {
     Says(&'static str),
 }
 
-/// What is held against the server's own count.
+/// The figure that is compared with the server's own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truth {
     /// Errors but surplus responses, against requests that were never served.
     Unserved,
-    /// Responses that no request had asked for, against replies with one too many.
+    /// Unsolicited responses, compared with replies that are one too many.
     Surplus,
     /// Responses out of order, against those that the server swapped.
     Swapped,

@@ -36,7 +36,7 @@ const NOTHING: Way = Way {
     truth: Unserved,
 };
 
-/// Requests of which three in ten last as long as the time-out.
+/// Requests of which 30 % last as long as the timeout.
 const SLOW: Shape = Shape::requests(60);
 
 /// Up or down.
@@ -249,7 +249,7 @@ fn stalls_once() -> Broken {
     })
 }
 
-/// Connections end.
+/// Ways in which connections end.
 const ENDS: &[Way] = &[
     Way {
         name: "truncated",

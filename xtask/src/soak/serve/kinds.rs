@@ -1,4 +1,5 @@
-//! The kinds of clients. Each call is one connection, or a few; an error says what was lost or wrong.
+//! The kinds of clients. Each call is one connection, or a few; an error says what was lost or
+//! wrong.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use super::wire::{Answer, Client, get, pattern};
 
-/// What one of them needs to know.
+/// Facts that each client needs.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) at: SocketAddr,
@@ -15,7 +16,7 @@ pub(super) struct Turn {
     pub(super) number: usize,
 }
 
-/// What one of them did.
+/// The results of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Did {
     pub(super) connections: u64,
@@ -111,7 +112,8 @@ fn trickled(t: &Turn) -> Result<u64> {
     right(&client.must()?, &pattern(700))
 }
 
-/// They are answered with 408 when their time is over, and closed; one more byte now and then does not help.
+/// They are answered with 408 when their time is over, and closed; one more byte now and then does
+/// not help.
 fn endless_heads(t: &Turn) -> Result<u64> {
     let mut clients = (0..10).map(|_| Client::connect(t.at)).collect::<Result<Vec<_>>>()?;
     for client in &mut clients {
@@ -143,7 +145,7 @@ fn slow_reader(t: &Turn) -> Result<u64> {
     Ok(answers + 1)
 }
 
-/// Dropped with bytes unread, or before the answer: the kernel answers what comes with a reset.
+/// Dropped with bytes unread, or before the response: the kernel sends a reset.
 fn reset(t: &Turn) -> Result<u64> {
     let mut client = Client::connect(t.at)?;
     let path = ["/bytes/8000000", "/stream/100000", "/delay/50", "/large.txt"][t.number % 4];
@@ -186,7 +188,7 @@ fn bad(t: &Turn) -> Result<u64> {
     ];
     let (request, status) = requests[t.number % requests.len()];
     let mut client = Client::connect(t.at)?;
-    // What stands before it is answered all the same.
+    // Earlier requests get their responses all the same.
     client.get("/bytes/10")?;
     client.send(request)?;
     let answers = right(&client.must()?, &pattern(10))?;
@@ -229,7 +231,7 @@ fn cut_body(t: &Turn) -> Result<u64> {
     client.send(pattern(500_000))?;
     if t.number.is_multiple_of(2) {
         client.half_close()?;
-        // 400 or nothing: only 200 would be wrong.
+        // 400 or no response: only 200 would be wrong.
         ensure!(client.answer(false)?.is_none_or(|a| a.status == 400), "half a body was taken for a whole");
     }
     Ok(0)

@@ -1,5 +1,6 @@
-//! `soak serve`: a real `linerate serve` under all kinds of clients at once for minutes. No answer may be lost or wrong, memory and
-//! descriptors must come back to where they were, and the end must be clean.
+//! `soak serve`: a real `linerate serve` under all kinds of clients at once for minutes. No
+//! response may be lost or wrong, memory and descriptors must return to where they were, and the
+//! end must be clean.
 
 mod kinds;
 mod server;
@@ -29,7 +30,7 @@ pub(crate) struct Options {
     io: Vec<String>,
 }
 
-/// Bytes of the file that is asked for.
+/// Bytes of the requested file.
 const FILE: usize = 300_000;
 /// How often the configuration is changed and read again.
 const RELOAD_EVERY: Duration = Duration::from_secs(2);
@@ -37,8 +38,9 @@ const RELOAD_EVERY: Duration = Duration::from_secs(2);
 const SETTLES: Duration = Duration::from_secs(15);
 /// Parts of a run; the server gets quiet after each.
 const PARTS: u32 = 4;
-/// What memory may be after the last part beyond the most after the others. Reason: the allocator keeps pages, and how many
-/// depends on who was busy at once; a leak of a hundred bytes for each connection is ten times as much after a minute.
+/// Allowed growth of memory from the largest value of the earlier parts to the last part. Reason:
+/// the allocator keeps pages, and how many depends on how many clients were busy at once. A leak of
+/// a hundred bytes per connection is ten times as much after a minute.
 const GROWTH_KB: u64 = 8 << 10;
 /// Faults that are printed.
 const SHOWN: usize = 10;
@@ -59,7 +61,8 @@ fn one(options: &Options, io: &str) -> Result<bool> {
     let server = Server::start(io, FILE)?;
     let faults = Faults::default();
     let duration = Duration::from_secs(options.seconds.max(4));
-    // What it keeps for reuse is a matter of how many were busy at once: it grows ever more slowly. A leak grows evenly.
+    // Memory kept for reuse depends on how many clients were busy at once, so it grows ever more
+    // slowly. A leak grows evenly.
     let fresh = server.quiet(SETTLES, usize::MAX)?;
     let mut levels = Vec::new();
     let mut done = Vec::new();
@@ -94,7 +97,7 @@ fn answers(done: &[(Kind, Did)]) -> u64 {
     done.iter().map(|(_, did)| did.answers).sum()
 }
 
-/// What went wrong, the first of it in words.
+/// The faults, the first of them in words.
 #[derive(Debug, Default)]
 struct Faults {
     count: AtomicU64,
@@ -183,8 +186,8 @@ fn repeat(kind: Kind, at: SocketAddr, thread: usize, until: Instant, faults: &Fa
     did
 }
 
-/// SIGTERM while clients pipeline: each gets whole answers to the last one, which says that the connection ends. How many answers
-/// these were.
+/// SIGTERM while clients pipeline: each gets complete responses up to the last one, which announces
+/// the close. Returns the number of these responses.
 fn drain(server: Server, faults: &Faults) -> u64 {
     const CLIENTS: usize = 16;
     const FIRST: Duration = Duration::from_millis(500);
@@ -207,7 +210,7 @@ fn drain(server: Server, faults: &Faults) -> u64 {
     })
 }
 
-/// Asks on and on until an answer says that it was the last.
+/// Sends requests until a response announces the close.
 fn until_told(at: SocketAddr) -> Result<u64> {
     let mut client = Client::connect(at)?;
     let mut answers = 0;

@@ -23,7 +23,7 @@ pub(super) struct Server {
     dir: tempfile::TempDir,
 }
 
-/// What it holds when it is quiet.
+/// Memory and descriptors while it is quiet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) memory_kb: u64,
@@ -68,7 +68,8 @@ impl Server {
         shell::run(shell::program("kill").arg(name).arg(self.child.id().to_string()))
     }
 
-    /// Another configuration, and SIGHUP; the access log so far is taken away, as its rotation would.
+    /// Another configuration, and SIGHUP; the access log so far is taken away, as its rotation
+    /// would.
     pub(super) fn reload(&self, number: usize) -> Result<()> {
         std::fs::write(self.dir.path().join("new.toml"), configuration(number))?;
         std::fs::rename(self.dir.path().join("new.toml"), self.dir.path().join("serve.toml"))?;
@@ -77,8 +78,8 @@ impl Server {
         self.signal("-HUP")
     }
 
-    /// Waits until nobody is connected, what it holds stays the same, and descriptors are back to `at_most`: a connection that
-    /// was closed lingers for a moment.
+    /// Waits until no client is connected, memory stays the same, and descriptors are back to
+    /// `at_most`: a connection that was closed lingers for a moment.
     pub(super) fn quiet(&self, within: Duration, at_most: usize) -> Result<Level> {
         self.reload(0)?;
         let begin = Instant::now();
@@ -126,7 +127,7 @@ impl Server {
         Ok((count("/connections/open")?, count("/waiting")?, level))
     }
 
-    /// SIGTERM; waits for the end, which must be clean, and nothing unusual may have been said.
+    /// SIGTERM; waits for the end, which must be clean, without unusual output.
     pub(super) fn end(mut self) -> Result<()> {
         self.signal("-TERM")?;
         let begin = Instant::now();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long any answer may take. Longer is lost.
+/// Longest time of a response. A later one counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Largest head and largest body that are taken.
 const HEAD: usize = 16 << 10;
@@ -19,7 +19,7 @@ pub(super) struct Client {
     unread: Vec<u8>,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -28,7 +28,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Whether the server said that it closes behind it.
+    /// Whether the server announced the close.
     pub(super) fn closes(&self) -> bool {
         self.head.contains("\r\nconnection: close\r\n")
     }
@@ -69,7 +69,7 @@ impl Client {
         Ok(n > 0)
     }
 
-    /// The next answer; `None` when the connection ends before its first byte.
+    /// The next response; `None` if the connection ends before its first byte.
     pub(super) fn answer(&mut self, bodiless: bool) -> Result<Option<Answer>> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -94,7 +94,7 @@ impl Client {
         Ok(Some(Answer { status, head, body }))
     }
 
-    /// The next answer, which must come.
+    /// The next response, which must arrive.
     pub(super) fn must(&mut self) -> Result<Answer> {
         self.answer(false)?.context("the connection ended without the answer")
     }
@@ -142,7 +142,7 @@ pub(super) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: soak\r\n\r\n")
 }
 
-/// What /bytes/N gives.
+/// The body of /bytes/N.
 pub(super) fn pattern(n: usize) -> Vec<u8> {
     let all = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n";
     all.iter().copied().cycle().take(n).collect()

@@ -1,8 +1,9 @@
-//! Servers in which nothing is wrong, and servers that take their time in ways that look like a fault on the way.
+//! Servers without a fault, and servers that take their time in ways that look like a fault on the
+//! path.
 
 use crate::bench::explain::case::{Beside, Case, PLAIN, Server, Share};
 
-/// nginx with nothing but an answer.
+/// An nginx with a constant response.
 const ANSWER: &str = "location / { return 200 'Hello, World!'; }";
 
 pub(super) static CASES: &[Case] = &[
@@ -53,7 +54,7 @@ pub(super) static CASES: &[Case] = &[
         server: Server::Linerate(&["--misbehave", "late-body=41"]),
         ..PLAIN
     },
-    // Callers in which nothing waits: a closed loop, and bursts with as many connections as calls.
+    // Callers in which no call waits: a closed loop, and bursts with as many connections as calls.
     Case {
         name: "closed-loop",
         truth: "server-think",
@@ -72,7 +73,7 @@ pub(super) static CASES: &[Case] = &[
         watched: true,
         ..PLAIN
     },
-    // Pools of workers without other callers: nobody stood in a line.
+    // Pools of workers without other callers: no call had to queue.
     Case { name: "pool-1", truth: "server-think", alike: true, server: Server::Python("pool=1"), ..PLAIN },
     Case { name: "pool-2", truth: "server-think", alike: true, server: Server::Python("pool=2"), ..PLAIN },
     Case { name: "pool-4", truth: "server-think", alike: true, server: Server::Python("pool=4"), ..PLAIN },

@@ -69,7 +69,8 @@ pub(super) static CASES: &[Case] = &[
         name: "accept-delay",
         truth: "accept-queue",
         server: Server::Linerate(&["--misbehave", "accept-delay=150"]),
-        // Four times as many connections as are accepted: with many more, a client far away gets none at all.
+        // Four times as many connections as are accepted: with many more, a client far away gets
+        // none at all.
         beside: &[Beside::Churn(4, 50, 50)],
         fixed: Fixed::Server(Server::Linerate(&[])),
         ..PLAIN

@@ -29,7 +29,8 @@ pub(super) static CASES: &[Case] = &[
         fixed: Fixed::Names,
         ..PLAIN
     },
-    // Two of a hundred segments are lost, and calls are small: hardly one meets it, and it is not ruled out.
+    // Two of a hundred segments are lost, and calls are small: hardly one meets it, and it is not
+    // ruled out.
     Case {
         name: "loss-small",
         alike: true,

@@ -95,8 +95,8 @@ pub(super) static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { name: "one-connection", truth: "connection-limit", server: Server::Python("single"), ..PLAIN },
-    // Connections are handed out in turn: by a hash (SO_REUSEPORT) all that a diagnosis makes may happen to meet the idle one.
-    // Four processes that must get the processor at once: alone.
+    // Connections are handed out in turn: by a hash (SO_REUSEPORT) all that a diagnosis makes may
+    // happen to meet the idle one. Four processes that must get the processor at once: alone.
     Case {
         name: "node-cluster",
         truth: "pinned-to-busy-worker",
