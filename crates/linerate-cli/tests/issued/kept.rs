@@ -1,4 +1,5 @@
 //! A connection over TLS that is kept while a server changes.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::path::Path;
