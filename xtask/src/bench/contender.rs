@@ -101,7 +101,7 @@ impl Contender {
             }
             Contender::Wrk if shape.depth > 1 => {
                 let script = dir.join("pipeline.lua");
-                std::fs::write(&script, wrk_script(shape))?;
+                std::fs::write(&script, wrk_script(shape.depth, shape.path))?;
                 format!("wrk -t1 -c{c} -d{whole} -s {} {url}", script.display())
             }
             Contender::Wrk => format!("wrk -t1 -c{c} -d{whole} {url}"),
@@ -192,7 +192,8 @@ fn said_by_linerate(json: &Path) -> Result<Said> {
     Ok(Said { rate, answered, slack: sent - answered + n("resent")? })
 }
 
-fn wrk_script(Shape { depth, path, .. }: &Shape) -> String {
+/// Makes wrk send pipelines.
+pub(crate) fn wrk_script(depth: usize, path: &str) -> String {
     format!(
         "init = function(args)\n  local r = {{}}\n  for i = 1, {depth} do r[i] = wrk.format(\"GET\", \"{path}\") end\n  \
          all = table.concat(r)\nend\nrequest = function() return all end\n"

@@ -12,6 +12,7 @@ pub(crate) mod serve;
 mod server;
 pub(crate) mod stack;
 pub(crate) mod table;
+pub(crate) mod tls;
 pub(crate) mod truth;
 
 use std::path::{Path, PathBuf};

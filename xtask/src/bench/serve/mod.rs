@@ -3,7 +3,7 @@
 mod ab;
 mod idle;
 mod page;
-mod peer;
+pub(crate) mod peer;
 mod round;
 mod scenario;
 

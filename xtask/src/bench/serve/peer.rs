@@ -36,9 +36,22 @@ pub(crate) enum Peer {
     Go,
     /// Swoole of PHP.
     Swoole,
+    /// `linerate serve` over TLS, for `bench tls`.
+    TlsLinerate,
+    /// nginx over TLS 1.3 with AES-256-GCM.
+    TlsNginx(Sessions),
 }
 
-use Peer::{Files, Go, Linerate, Netty, Nginx, Raw, Rust, Swoole};
+/// Whether nginx lets clients resume sessions, and whether it writes down which did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sessions {
+    Full,
+    Resumed,
+    FullLogged,
+    ResumedLogged,
+}
+
+use Peer::{Files, Go, Linerate, Netty, Nginx, Raw, Rust, Swoole, TlsLinerate, TlsNginx};
 
 const PEERS: [Peer; 22] = [
     Linerate("linerate epoll", "--io epoll"),
@@ -132,14 +145,16 @@ impl Peer {
             | Netty(name, _) => name,
             Go => "go",
             Swoole => "swoole",
+            TlsLinerate => "linerate serve",
+            TlsNginx(_) => "nginx",
         }
     }
 
     /// Why it is not there, if it is not.
     pub(crate) fn missing(self) -> Option<String> {
         let there = match self {
-            Linerate(..) | Files(..) | Rust(..) | Raw(..) => true,
-            Nginx(..) => shell::find("nginx").is_some(),
+            Linerate(..) | Files(..) | Rust(..) | Raw(..) | TlsLinerate => true,
+            Nginx(..) | TlsNginx(_) => shell::find("nginx").is_some(),
             Netty(..) => shell::find("java").is_some() && jars().is_dir(),
             Go => go().is_file(),
             Swoole => has_swoole(),
@@ -171,6 +186,15 @@ impl Peer {
             }
             Rust(_, name) => words(format!("{} {name} {at}", release.display())),
             Raw(_, command) => words(format!("{} {command} --listen {at} --body 14", t.raw.display())),
+            TlsLinerate => {
+                let [cert, key] = certificate(dir)?;
+                let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
+                words(format!("{} serve --listen {at} --threads 1 {tls} {}", t.linerate.display(), t.flags))
+            }
+            TlsNginx(sessions) => {
+                std::fs::write(dir.join("nginx.conf"), tls_nginx(at, sessions, dir)?)?;
+                start_nginx(dir)?
+            }
             Go => words(format!("{} {at}", go().display())),
             Swoole => {
                 let script = sources("swoole/server.php");
@@ -182,15 +206,53 @@ impl Peer {
                 words(format!("java -cp {path} linerate.Server {} {}", at.ip(), at.port()))
             }
             Nginx(_, listening) => {
-                let program = shell::find("nginx").context("nginx is not installed")?;
-                std::fs::write(
-                    dir.join("nginx.conf"),
-                    nginx::configuration(at, listening, &locations(dir)?),
-                )?;
-                words(format!("{} -p {} -c nginx.conf -e error.log", program.display(), dir.display()))
+                let text = nginx::configuration(at, listening, &locations(dir)?);
+                std::fs::write(dir.join("nginx.conf"), text)?;
+                start_nginx(dir)?
             }
         })
     }
+}
+
+fn start_nginx(dir: &Path) -> Result<Vec<String>> {
+    let program = shell::find("nginx").context("nginx is not installed")?;
+    let words =
+        [&*program.to_string_lossy(), "-p", &dir.to_string_lossy(), "-c", "nginx.conf", "-e", "error.log"];
+    Ok(words.map(str::to_owned).into())
+}
+
+/// What nginx writes of each request for [`Sessions::FullLogged`]: whether the session was resumed, version and cipher.
+pub(crate) const TLS_LOG: &str = "tls.log";
+
+fn tls_nginx(at: SocketAddr, sessions: Sessions, dir: &Path) -> Result<String> {
+    let [cert, key] = certificate(dir)?;
+    let resumes = matches!(sessions, Sessions::Resumed | Sessions::ResumedLogged);
+    let logs = matches!(sessions, Sessions::FullLogged | Sessions::ResumedLogged);
+    let kept =
+        if resumes { "on; ssl_session_cache shared:sessions:10m" } else { "off; ssl_session_cache off" };
+    let log = if logs { format!("access_log {TLS_LOG} tls;") } else { String::new() };
+    let server = format!(
+        "ssl_certificate {}; ssl_certificate_key {}; ssl_protocols TLSv1.3;
+        ssl_conf_command Ciphersuites TLS_AES_256_GCM_SHA384; ssl_session_tickets {kept}; {log}
+        {}",
+        cert.display(),
+        key.display(),
+        locations(dir)?
+    );
+    let text = nginx::configuration(at, " ssl", &server);
+    let format = "http {\n    log_format tls '$ssl_session_reused $ssl_protocol $ssl_cipher';";
+    Ok(text.replacen("http {", format, 1))
+}
+
+/// Certificate and key on P-256, signed by itself.
+fn certificate(dir: &Path) -> Result<[PathBuf; 2]> {
+    let files = [dir.join("cert.pem"), dir.join("key.pem")];
+    let mut c = shell::program(shell::find("openssl").context("openssl is not installed")?);
+    c.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
+    c.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+    c.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    shell::output(c.arg("-out").arg(&files[0]).arg("-keyout").arg(&files[1]))?;
+    Ok(files)
 }
 
 fn has_swoole() -> bool {
@@ -235,7 +297,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     wrapper: Child,
     pid: u32,
-    dir: tempfile::TempDir,
+    pub(crate) dir: tempfile::TempDir,
 }
 
 /// Resources that a server has used so far.

@@ -1,0 +1,141 @@
+//! What is measured over TLS and what it must reach.
+
+use crate::bench::scenario::{Figure, Want};
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) sort: Sort,
+}
+
+/// What is measured, and in which surroundings.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sort {
+    /// The processor time of clients, against the same server.
+    Clients { shape: Shape, server: Against, wants: &'static [Want] },
+    /// That of servers, by `linerate load`.
+    Servers { shape: Shape, wants: &'static [Want] },
+    /// Memory of connections that were asked once and are quiet since.
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Against {
+    Nginx,
+    /// Faster than nginx where requests come in pipelines: it is not the limit then.
+    Ours,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) connections: usize,
+    pub(super) depth: usize,
+    pub(super) path: &'static str,
+    pub(super) handshakes: Handshakes,
+}
+
+/// How often sides shake hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handshakes {
+    /// Once for each connection that is kept.
+    Few,
+    /// A full one for each request.
+    Full,
+    /// A resumed one for each request.
+    Resumed,
+}
+
+const KEEP: Shape = Shape { connections: 64, depth: 1, path: "/", handshakes: Handshakes::Few };
+const LOAD: &str = "linerate";
+const SERVE: &str = "linerate serve";
+
+const fn cpu(ours: &'static str, against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Cpu, ours, against, limit, binds: true }
+}
+
+const fn rate(against: &'static str, limit: f64) -> Want {
+    Want { figure: Figure::Rate, ours: LOAD, against, limit, binds: true }
+}
+
+const fn aim(want: Want) -> Want {
+    Want { binds: false, ..want }
+}
+
+/// All of them, in the table's order.
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "load-keep64",
+        what: "load, keep-alive c=64 against nginx",
+        sort: Sort::Clients {
+            shape: KEEP,
+            server: Against::Nginx,
+            wants: &[cpu(LOAD, "wrk", 0.85), rate("wrk", 1.0)],
+        },
+    },
+    Scenario {
+        name: "load-full",
+        what: "load, a full handshake for each request, c=64 against nginx",
+        sort: Sort::Clients {
+            shape: Shape { handshakes: Handshakes::Full, ..KEEP },
+            server: Against::Nginx,
+            // Where nginx is the limit nobody is faster; the run then says so among its doubts.
+            wants: &[
+                cpu(LOAD, "wrk", 0.5),
+                cpu(LOAD, "ab", 0.5),
+                aim(rate("wrk", 1.6)),
+                aim(rate("ab", 1.6)),
+            ],
+        },
+    },
+    Scenario {
+        name: "load-resumed",
+        what: "load, a resumed handshake for each request, c=64 against nginx",
+        sort: Sort::Clients {
+            shape: Shape { handshakes: Handshakes::Resumed, ..KEEP },
+            server: Against::Nginx,
+            wants: &[cpu(LOAD, "wrk", 0.9), rate("wrk", 1.0)],
+        },
+    },
+    Scenario {
+        name: "load-pipe8x100",
+        what: "load, pipelined 8 x 100 against linerate serve",
+        sort: Sort::Clients {
+            shape: Shape { connections: 8, depth: 100, ..KEEP },
+            server: Against::Ours,
+            wants: &[rate("wrk", 2.5)],
+        },
+    },
+    Scenario {
+        name: "serve-keep64",
+        what: "serve, keep-alive c=64",
+        sort: Sort::Servers { shape: KEEP, wants: &[cpu(SERVE, "nginx", 0.95)] },
+    },
+    Scenario {
+        name: "serve-keep1000",
+        what: "serve, keep-alive c=1000",
+        sort: Sort::Servers {
+            shape: Shape { connections: 1000, ..KEEP },
+            wants: &[cpu(SERVE, "nginx", 0.95)],
+        },
+    },
+    Scenario {
+        name: "serve-full",
+        what: "serve, a full handshake for each request, c=64",
+        sort: Sort::Servers {
+            shape: Shape { handshakes: Handshakes::Full, ..KEEP },
+            wants: &[cpu(SERVE, "nginx", 1.0), aim(cpu(SERVE, "nginx", 0.7))],
+        },
+    },
+    Scenario {
+        name: "serve-1m",
+        what: "serve, 1 MB bodies, keep-alive c=8 (nginx: without kTLS)",
+        sort: Sort::Servers {
+            shape: Shape { connections: 8, path: "/bytes/1000000", ..KEEP },
+            wants: &[cpu(SERVE, "nginx", 1.1)],
+        },
+    },
+    Scenario { name: "serve-idle", what: "2,000 idle connections", sort: Sort::Idle },
+];
