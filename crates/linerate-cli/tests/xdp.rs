@@ -640,7 +640,7 @@ fn syn(number: u32) -> Vec<u8> {
     packet
 }
 
-/// A hundred thousand SYNs, a few at a time so that rings on the path do not lose them.
+/// A hundred thousand SYNs, a few at a time so that rings on the way do not lose them.
 fn flood(done: &AtomicBool) {
     const SYNS: u32 = 100_000;
     let raw =

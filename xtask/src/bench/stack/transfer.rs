@@ -22,7 +22,7 @@ const BYTES: usize = 50_000_000;
 const POSTS: usize = 250;
 /// One way; a round trip takes twice as long.
 const DELAY: Duration = Duration::from_millis(20);
-/// Address of a client over user-space TCP; the box routes its whole network to it.
+/// A client of ours past the kernel; the box leads its whole network to it.
 const FROM: &str = "10.99.1.9";
 /// Longest time of a transfer, seconds.
 const LIMIT_S: u32 = 300;
