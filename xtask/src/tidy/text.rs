@@ -16,18 +16,29 @@ const MACHINE: [&str; 4] =
 const OUR_FOLDERS: [&str; 7] = ["crates/", "xtask/", "docs/", "bench/", "fuzz/", ".ci/", ".github/"];
 
 /// Phrases to avoid in Markdown and comments, in lower case, each with its replacement.
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 22] = [
     ("a tenth or two", "10-20 %"),
     ("the last tenth", "the last 10 %"),
     ("there is that which", "some"),
+    ("gone on with", "continued"),
+    ("goes on with", "continues"),
+    ("go on with", "continue"),
     ("going on with", "continuing"),
     ("were told", "got"),
     ("may be had", "is available"),
+    ("held against", "compared with"),
+    ("hold against", "compare with"),
+    ("came to nothing", "failed"),
+    ("comes to nothing", "fails"),
+    ("speaks of", "mentions"),
+    ("stand still", "stop, are blocked"),
     ("whatsoever", "at all"),
     ("whosoever", "the caller, the client, the server"),
+    ("he who", "the client, the server, the reader"),
     ("used connection", "reused connection"),
     ("out of descriptors", "out of file descriptors"),
-    ("hold against", "compare with"),
+    ("hitherto", "until now"),
+    ("thereof", "of it"),
 ];
 
 /// Checks one file.
