@@ -294,3 +294,51 @@ fn the_line_names_our_own_port() {
     assert!(document["latency_us"]["tls"].is_null(), "nothing is a handshake here: {document}");
     assert_eq!(number(&document, "/latency_us/connect/count"), 4);
 }
+
+/// The name moves to another address while the run lasts, in a mount namespace that has a hosts file of its own.
+#[test]
+fn a_name_that_moves_is_looked_up_again() {
+    let Some(unshare) = find("unshare") else { return };
+    let probe = Command::new(&unshare).args(["-m", "true"]).status().expect("it runs");
+    if !probe.success() {
+        eprintln!("a_name_that_moves_is_looked_up_again: skipped, a mount namespace takes root");
+        return;
+    }
+    let Some(first) = real::node() else { return };
+    let port = first.address.port();
+    let second = TcpListener::bind(("127.0.0.2", port)).expect("the same port of another address");
+    let dir = folder();
+    let hosts = dir.path().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 moving.example\n").expect("written");
+    let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let url = format!("http://moving.example:{port}/");
+    let mut child = Command::new(unshare)
+        .args(["-m", "sh", "-c", script])
+        .arg(&hosts)
+        .args([env!("CARGO_BIN_EXE_linerate"), "load", "-q", "-c", "4", "-d", "50s", "--json", "-", &url])
+        .env_remove("http_proxy")
+        .env_remove("all_proxy")
+        .env_remove("ALL_PROXY")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    while first.get("/count").trim() == "0" {
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::fs::write(&hosts, "127.0.0.2 moving.example\n").expect("written");
+    drop(first);
+    let (mut stream, _) = second.accept().expect("it moves");
+    assert!(stream.read(&mut [0; 4096]).expect("a request") > 0);
+    stream.write_all(HELLO.as_bytes()).expect("it reads");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("it runs").success());
+    let mut out = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut out).expect("text");
+    child.wait().expect("it ends");
+    let document: serde_json::Value = serde_json::from_str(&out).expect("a document");
+    assert!(number(&document, "/dns/looked_up_again") >= 1, "{}", document["dns"]);
+    assert_eq!(document["dns"]["changed"], 1);
+    assert_eq!(document["dns"]["addresses"][0], "127.0.0.2");
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("addresses changed: 127.0.0.2"), "{warnings}");
+}
