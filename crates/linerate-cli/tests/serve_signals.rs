@@ -79,6 +79,49 @@ fn a_response_that_the_drain_cuts_is_in_the_access_log() {
     }
 }
 
+/// Of clients that were lost before their handlers had answered, and of those whom the end of the drain cuts.
+#[test]
+fn requests_without_a_response_are_in_the_access_log() {
+    for io in transports() {
+        for format in ["common", "json"] {
+            let folder = tempfile::tempdir().unwrap();
+            let log = folder.path().join("log");
+            let flags = ["--io", io, "--drain", "300ms", "--log-format", format, "--access-log"];
+            let server = serve(&[&flags[..], &[log.to_str().unwrap()]].concat());
+            let ask = |path: &str| {
+                let mut stream = server.connect();
+                write!(
+                    stream,
+                    "GET /status/201 HTTP/1.1\r\nHost: h\r\n\r\nGET {path} HTTP/1.1\r\nHost: h\r\n\r\n"
+                )
+                .unwrap();
+                // The first response says that both were read.
+                stream.read_exact(&mut [0; 12]).unwrap();
+                stream
+            };
+            let lost = ask("/delay/59999");
+            // Without this time it ends by a reset.
+            socket2::SockRef::from(&lost).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(lost);
+            let lines = || std::fs::read_to_string(&log).unwrap();
+            until("the line of the one that was lost", || lines().contains("/delay/59999"));
+            let cut = ask("/delay/60000");
+            let (code, said) = server.stop();
+            assert_eq!(code, Some(0), "{said}");
+            let lines = lines();
+            for (path, status) in [("/delay/59999", "499"), ("/delay/60000", "000")] {
+                let line = lines
+                    .lines()
+                    .find(|line| line.contains(path))
+                    .unwrap_or_else(|| panic!("{io}, {path}: {lines}"));
+                let json = format!("\"status\":{},\"bytes\":0,", status.parse::<u16>().unwrap());
+                assert!(line.contains(&json) || line.ends_with(&format!("\" {status} 0")), "{io}: {line}");
+            }
+            drop(cut);
+        }
+    }
+}
+
 #[test]
 fn sigusr1_opens_the_log_anew_and_sigusr2_does_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -215,6 +215,11 @@ fn open_file(path: &Path) -> io::Result<File> {
 /// What stands in place of the address of a client that has none; as nginx writes it.
 const UNIX: &str = "unix:";
 
+/// In place of a status: the end of a drain has cut the request before it had a response; as nginx writes it.
+pub(crate) const CUT: u16 = 0;
+/// In place of a status: the client left before there was a response; as nginx writes it.
+pub(crate) const LEFT: u16 = 499;
+
 /// What is said of an answer.
 pub(crate) struct Line<'a> {
     /// Unspecified: it came by a Unix socket.
@@ -309,7 +314,11 @@ fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat)
         None => quoted(out, line.first_line),
     }
     out.extend_from_slice(b"\" ");
-    push_decimal(out, u64::from(line.status));
+    match line.status {
+        // Programs expect three digits.
+        CUT => out.extend_from_slice(b"000"),
+        status => push_decimal(out, u64::from(status)),
+    }
     out.push(b' ');
     push_decimal(out, line.bytes);
     if format != LogFormat::Common {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::Answer;
+use crate::connection::{Answer, Asked};
 
 /// The queue keeps its own sum. Only the response at the front changes while it waits here, so its bytes are asked for and only
 /// those behind it are summed: code that sends may return anywhere without leaving a wrong sum.
@@ -38,6 +38,14 @@ impl AnswerQueue {
     /// The place of a handler that waits.
     pub(crate) fn waiting(&self, task: u32) -> Option<usize> {
         self.answers.iter().position(|a| matches!(a, Answer::Waiting { task: t, .. } if *t == task))
+    }
+
+    /// The requests whose handlers wait, in their order.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &Asked> {
+        self.answers.iter().filter_map(|answer| match answer {
+            Answer::Waiting { asked, .. } => Some(asked),
+            _ => None,
+        })
     }
 
     pub(crate) fn get(&self, place: usize) -> Option<&Answer> {

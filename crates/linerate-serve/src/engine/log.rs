@@ -30,6 +30,15 @@ impl<H: Handler> Engine<H> {
         Some(Box::new(Unlogged { asked, status, from, until: None }))
     }
 
+    /// Says of the requests whose handlers wait that they get no response. `why` stands in place of its status.
+    pub(crate) fn log_unanswered(&mut self, c: &Connection, why: u16) {
+        if self.log.is_some()
+            && let Some(work) = &c.work
+        {
+            work.queue.unanswered().for_each(|asked| self.log_line(asked, why, 0));
+        }
+    }
+
     /// Says of the responses that are among the first `left` bytes of a connection that they are; of all, if it is `over`.
     pub(crate) fn log_left(&mut self, c: &mut Connection, left: u64, over: bool) {
         while let Some(work) = &mut c.work

@@ -6,7 +6,7 @@ use linerate_net::{Close, Time, Transport};
 
 use super::Server;
 use crate::connection::{Connection, Waits};
-use crate::{Address, Handler};
+use crate::{Address, Handler, access_log};
 
 /// Idle connections are told to go when draining, once they have been quiet for this long: what the peer sent before it could
 /// know is still read.
@@ -56,11 +56,12 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// The time is over: the access log has the responses that are cut, as far as they left.
+    /// The time is over: the access log has the responses that are cut, as far as they left, and the requests without one.
     pub(crate) fn log_what_is_cut(&mut self) {
         let mut connections = std::mem::take(&mut self.connections);
         for c in connections.iter_mut().flatten() {
             self.look_at_unsent(c);
+            self.engine.log_unanswered(c, access_log::CUT);
             self.engine.cancel_from(c, 0);
             self.engine.log_left(c, c.handed - c.unsent as u64, true);
         }

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use linerate_http::server::HttpDate;
 use linerate_net::{Close, Conn, Event, Listener, Time, Transport};
 
-use crate::access_log::LogBuffer;
+use crate::access_log::{self, LogBuffer};
 use crate::connection::Connection;
 use crate::counts::{Counts, ThreadCounts};
 use crate::engine::Engine;
@@ -273,6 +273,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn forget(&mut self, mut c: Connection, left: u64) {
         self.engine.out.clear();
         c.cut_body();
+        let cut = c.leaving && self.engine.now >= self.leaving_until;
+        self.engine.log_unanswered(&c, if cut { access_log::CUT } else { access_log::LEFT });
         self.engine.cancel_from(&mut c, 0);
         self.engine.log_left(&mut c, left, true);
         if let Some(work) = &mut c.work {
