@@ -14,8 +14,12 @@ use crate::shell;
 const UNITS: [u64; 2] = [2_000, 12_000];
 
 /// Package and bench that hold the scenarios; each bench knows `--list` and `SCENARIO N`.
-const BENCHES: [(&str, &str); 3] =
-    [("linerate-http", "icount"), ("linerate-load", "icount"), ("linerate-serve", "icount")];
+const BENCHES: [(&str, &str); 4] = [
+    ("linerate-http", "icount"),
+    ("linerate-load", "icount"),
+    ("linerate-net", "icount"),
+    ("linerate-serve", "icount"),
+];
 
 /// What to compare.
 #[derive(Clone, Debug, clap::Args)]

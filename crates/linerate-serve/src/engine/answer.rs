@@ -16,7 +16,7 @@ use crate::{Handler, Response};
 impl<H: Handler> Engine<H> {
     /// Puts an answer behind those that are there already: straight into `out` when there are none.
     /// Returns whether it is the connection's last.
-    pub(super) fn answer(&mut self, c: &mut Connection, asked: Asked, mut response: Response) -> bool {
+    pub(super) fn answer(&mut self, c: &mut Connection, asked: &Asked, mut response: Response) -> bool {
         c.held = false;
         self.counts.answered(response.status);
         if let Some(meter) = &mut self.meter {
@@ -30,9 +30,9 @@ impl<H: Handler> Engine<H> {
             c.closing.get_or_insert(Close::Lingering);
         }
         let direct = c.queue_is_empty();
-        if direct && keep && self.write_whole(&asked, &response) {
+        if direct && keep && self.write_whole(asked, &response) {
             response::keep_buffer(response.fields);
-            self.log_line(&asked, status, len);
+            self.log_line(asked, status, len);
             return false;
         }
         let mut head = if direct { std::mem::take(&mut self.out) } else { Vec::new() };
@@ -45,7 +45,7 @@ impl<H: Handler> Engine<H> {
                 self.hand_over(c, tunnel.take());
                 Some(Later::Stream(stream, StreamEnd::Close))
             }
-            (_, body) => self.write(&mut head, c, &asked, keep, Response { body, ..response }),
+            (_, body) => self.write(&mut head, c, asked, keep, Response { body, ..response }),
         };
         let last = !keep || matches!(later, Some(Later::Stream(_, StreamEnd::Close)));
         let head = if direct {
@@ -57,7 +57,7 @@ impl<H: Handler> Engine<H> {
         let line = match &later {
             Some(_) => self.later(c, asked, status, direct),
             None => {
-                self.log_line(&asked, status, len);
+                self.log_line(asked, status, len);
                 None
             }
         };
@@ -184,7 +184,7 @@ impl<H: Handler> Engine<H> {
     pub(crate) fn refuse_with(&mut self, c: &mut Connection, asked: Asked, status: u16, text: &str) {
         c.cut_body();
         c.closing = Some(Close::Lingering);
-        self.answer(c, Asked { keep: false, ..asked }, explained(status, text));
+        self.answer(c, &Asked { keep: false, ..asked }, explained(status, text));
     }
 }
 

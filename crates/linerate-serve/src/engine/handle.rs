@@ -14,6 +14,7 @@ use crate::clients::Admission;
 use crate::connection::{Answer, Asked, Connection};
 use crate::tasks::Polled;
 use crate::upgrade::{self, Offer};
+use crate::watch::Watchdog;
 use crate::{Handler, Request, Response, limits};
 
 impl<H: Handler> Engine<H> {
@@ -22,7 +23,7 @@ impl<H: Handler> Engine<H> {
         c.requests = c.requests.saturating_add(1);
         c.progressed = true;
         self.counts.request();
-        let asked = self.asked(c, &head);
+        let mut asked = self.asked(c, &head);
         if !asked.keep {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
@@ -31,7 +32,7 @@ impl<H: Handler> Engine<H> {
         if head.method() == Method::Connect && !c.held {
             // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
-            self.answer(c, Asked { keep: false, ..asked }, no_tunnel());
+            self.answer(c, &Asked { keep: false, ..asked }, no_tunnel());
             return 0;
         }
         let (body, used) = match head.framing() {
@@ -51,7 +52,7 @@ impl<H: Handler> Engine<H> {
         self.behind = rest.len() - used;
         if let Err(wait) = self.may_ask(asked.peer) {
             drop(body); // Nobody reads it.
-            self.complete(c, asked, too_many(wait));
+            self.complete(c, &mut asked, too_many(wait));
             return used;
         }
         let request = Request::new(head, body, asked.peer)
@@ -63,7 +64,7 @@ impl<H: Handler> Engine<H> {
         let started = self.tasks.start(|| handler.call(request));
         self.leave(&asked);
         match started {
-            (_, Polled::Ready(response)) => self.complete(c, asked, response),
+            (_, Polled::Ready(response)) => self.complete(c, &mut asked, response),
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
                 self.watch_room(c, task);
@@ -71,7 +72,7 @@ impl<H: Handler> Engine<H> {
             }
             (_, Polled::Panicked) => {
                 let response = self.panicked();
-                self.complete(c, asked, response);
+                self.complete(c, &mut asked, response);
             }
         }
         used
@@ -117,7 +118,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The answer of the newest request is there. If its body isn't, decides whether to read the rest.
-    fn complete(&mut self, c: &mut Connection, mut asked: Asked, mut response: Response) {
+    fn complete(&mut self, c: &mut Connection, asked: &mut Asked, mut response: Response) {
         if asked.head.as_ref().is_some_and(|head| head.method() == Method::Connect)
             && response.tunnel.is_none()
         {
@@ -195,16 +196,16 @@ impl<H: Handler> Engine<H> {
         let Some(work) = &mut c.work else { return };
         // What the answer becomes is put in its place; those behind it are set aside meanwhile.
         let mut behind = work.queue.split_off(place);
-        let Some(Answer::Waiting { asked, .. }) = behind.pop_front() else { return };
+        let Some(Answer::Waiting { mut asked, .. }) = behind.pop_front() else { return };
         c.progressed = true;
         if newest {
             self.behind = work.input.len();
-            self.complete(c, asked, response);
+            self.complete(c, &mut asked, response);
             return;
         }
         // What is behind a request for an upgrade stays untouched: it is not the one that is answered here.
         let held = c.held;
-        let last = self.answer(c, asked, response);
+        let last = self.answer(c, &asked, response);
         c.held = held && !last;
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
         self.work(c).queue.append(behind);
@@ -224,14 +225,20 @@ impl<H: Handler> Engine<H> {
     }
 
     /// It has given the thread back.
+    #[inline(always)]
     fn leave(&self, asked: &Asked) {
         if let Some((watch, dog)) = &self.watch
             && watch.leave()
         {
-            self.counts.blocked();
-            if let Some(head) = &asked.head {
-                dog.report(format!("{} {}", head.method_name(), head.path()));
-            }
+            self.blocked(asked, dog);
+        }
+    }
+
+    #[cold]
+    fn blocked(&self, asked: &Asked, dog: &Watchdog) {
+        self.counts.blocked();
+        if let Some(head) = &asked.head {
+            dog.report(format!("{} {}", head.method_name(), head.path()));
         }
     }
 

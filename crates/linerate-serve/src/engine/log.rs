@@ -7,8 +7,16 @@ use crate::access_log::Line;
 use crate::connection::{Asked, Connection, Unlogged};
 
 impl<H: Handler> Engine<H> {
-    /// Says of a response that so many bytes of its body have left.
+    /// Says of a response that so many bytes of its body have left. Inlined, since most servers keep no log.
+    #[inline(always)]
     pub(super) fn log_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
+        if self.log.is_some() {
+            self.write_line(asked, status, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn write_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
         let Some(log) = &mut self.log else { return };
         let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
         let took = self.now - asked.began;
@@ -21,11 +29,12 @@ impl<H: Handler> Engine<H> {
     pub(super) fn later(
         &self,
         c: &Connection,
-        asked: Asked,
+        asked: &Asked,
         status: u16,
         begun: bool,
     ) -> Option<Box<Unlogged>> {
         self.log.as_ref()?;
+        let asked = asked.clone();
         let from = begun.then(|| c.handed + self.out.len() as u64);
         Some(Box::new(Unlogged { asked, status, from, until: None }))
     }
