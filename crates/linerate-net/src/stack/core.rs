@@ -517,7 +517,10 @@ impl Core {
             listening.halves -= 1;
         }
         self.demux.remove(half.hash, Owner::Half(index));
-        let flow = Flow::accept(half.tuple, &half.agreed, self.now, &mut self.shared);
+        let mut flow = Flow::accept(half.tuple, &half.agreed, self.now, &mut self.shared);
+        if half.agreed.sent_at.is_none() {
+            flow.sample_by_echo(self.now, tcp, &self.shared);
+        }
         self.accept(Entry::new(flow, half.hash, false), Listener(half.listener), tcp, payload, events);
     }
 

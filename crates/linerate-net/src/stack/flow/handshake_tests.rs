@@ -1,7 +1,7 @@
 //! Unusual handshakes.
 
 use crate::NetErrorKind;
-use crate::stack::lab::{Lab, seg};
+use crate::stack::lab::{Lab, Seg, seg};
 use crate::stack::wire::Options;
 
 /// RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2: if SYNs cross, our answer has the options of
@@ -26,6 +26,28 @@ fn a_crossing_syn_is_answered_with_what_it_offers() {
         assert_eq!(answer.sack_permitted, offer.sack_permitted);
         assert_eq!(answer.window_scale, offer.window_scale.and(first[0].0.options.window_scale));
         assert_eq!(answer.timestamps.map(|(_, echo)| echo), offer.timestamps.map(|(value, _)| value));
+    }
+}
+
+/// RFC 7323 section 4.1: with timestamps, a SYN that came twice still gives the round trip. A first
+/// segment that is lost is then sent again soon, not after a second.
+#[test]
+fn a_syn_that_came_twice_still_gives_the_round_trip() {
+    for (timestamps, soon) in [(true, true), (false, false)] {
+        let mut lab = Lab::listening();
+        let with = |s: Seg, echo: u32| if timestamps { s.ts(100, echo) } else { s };
+        let mut syn = with(seg("S", 0, 0, 0), 0);
+        (syn.options.mss, syn.options.sack_permitted) = (Some(1000), true);
+        lab.hears(syn);
+        lab.hears(syn);
+        assert_eq!(lab.take_out().len(), 2);
+        let echo = lab.now_ms();
+        lab.pass_ms(10);
+        lab.hears(with(seg("A", 1, 1, 5), echo));
+        lab.send(8);
+        lab.drop_out();
+        lab.pass_ms(300);
+        assert_eq!(!lab.out().is_empty(), soon);
     }
 }
 
