@@ -31,6 +31,17 @@ pub(crate) const ASKED_AT_FIRST: u32 = 512;
 /// ... when answers come at once. Reason: a hundred thousand over a round trip of 40 ms take a second.
 pub(crate) const ASKED_AT_MOST: u32 = 4096;
 
+/// ... also when they come late. Reason: beyond it a queue on the way may be full before the first of them has to ask again, and a thousand
+/// clients that connect for each request must be able to.
+pub(crate) const ASKED_BLINDLY: u32 = 1024;
+
+/// How much longer than the quickest a handshake may take, as a share of that and within these bounds, before it counts as late.
+/// Reason: what waits in a queue takes longer before the queue is full; clocks and turns of a busy machine are not finer (compare
+/// HyStart++, RFC 9406 section 4.2).
+pub(crate) const LATE_SHARE: u32 = 8;
+pub(crate) const LATE_LEAST: Duration = Duration::from_millis(1);
+pub(crate) const LATE_MOST: Duration = Duration::from_millis(16);
+
 /// ... and when they do not.
 pub(crate) const ASKED_AT_LEAST: u32 = 128;
 

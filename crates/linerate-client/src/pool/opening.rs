@@ -5,8 +5,8 @@ use std::time::Duration;
 use linerate_net::Time;
 
 use crate::limits::{
-    ASKED_AGAIN, ASKED_AT_FIRST, ASKED_AT_LEAST, ASKED_AT_MOST, DOWN_BACKOFF, FIRST_BACKOFF, LONGEST_BACKOFF,
-    OPENED_PER_TURN,
+    ASKED_AGAIN, ASKED_AT_FIRST, ASKED_AT_LEAST, ASKED_AT_MOST, ASKED_BLINDLY, DOWN_BACKOFF, FIRST_BACKOFF,
+    LATE_LEAST, LATE_MOST, LATE_SHARE, LONGEST_BACKOFF, OPENED_PER_TURN,
 };
 
 /// Counts of connections and the pauses between attempts. Sans-IO.
@@ -17,6 +17,10 @@ pub struct Opening {
     /// Of them, those that the peer has not answered yet, and how many may be.
     asked: u32,
     may_ask: u32,
+    /// How many may be asked for whether answers come late or not.
+    blindly: u32,
+    /// How long the handshake took that took least.
+    quickest: Duration,
     attempts: u64,
     failed: u32,
     not_before: Time,
@@ -32,6 +36,8 @@ impl Opening {
             open: 0,
             asked: 0,
             may_ask: ASKED_AT_FIRST,
+            blindly: ASKED_BLINDLY,
+            quickest: Duration::MAX,
             attempts: 0,
             failed: 0,
             not_before: Time::ZERO,
@@ -92,14 +98,20 @@ impl Opening {
         self.asked = self.asked.saturating_sub(1);
     }
 
-    /// A connection is open after so long. The more answers come at once, the more may be asked for at once; one that had to ask
-    /// again found no room at the peer or on the way, and each of those makes it fewer.
+    /// A connection is open after so long. The more answers come at once, the more may be asked for at once. Beyond some, answers
+    /// that come late tell that a queue fills, and make it fewer. One that had to ask again found no room at the peer or on the
+    /// way: each of those makes it fewer, and late answers count from there on.
     pub fn opened(&mut self, took: Duration) {
-        self.may_ask = if took < ASKED_AGAIN {
-            (self.may_ask + 1).min(ASKED_AT_MOST)
-        } else {
-            (self.may_ask - self.may_ask / 64).max(ASKED_AT_LEAST)
-        };
+        self.quickest = self.quickest.min(took);
+        let late = (self.quickest / LATE_SHARE).clamp(LATE_LEAST, LATE_MOST);
+        if took >= ASKED_AGAIN {
+            self.may_ask = (self.may_ask - self.may_ask / 64).max(ASKED_AT_LEAST);
+            self.blindly = self.may_ask;
+        } else if took <= self.quickest + late || self.may_ask < self.blindly {
+            self.may_ask = (self.may_ask + 1).min(ASKED_AT_MOST);
+        } else if took > self.quickest + 2 * late && self.may_ask > self.blindly {
+            self.may_ask -= 1;
+        }
         self.connect_pause = FIRST_BACKOFF;
     }
 
@@ -135,5 +147,66 @@ impl Opening {
     /// The last open connection has ended: whether the server is still there is to be known soon.
     pub fn alone(&mut self, now: Time) {
         self.not_before = self.not_before.min(now + DOWN_BACKOFF);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::*;
+
+    /// A line that takes a handshake every so many nanoseconds, with a queue for so many; one that finds it full is asked for again after
+    /// a second. How many were, of so many connections, and when all were open.
+    fn open_over(wanted: u32, round_trip: Duration, each: Duration, queue: u32) -> (u32, Duration) {
+        let (round_trip, each) = (round_trip.as_nanos() as u64, each.as_nanos() as u64);
+        let mut opening = Opening::new(wanted);
+        // When something comes at the client: an answer or its own timer, and when the connection was asked for first.
+        let mut coming: BinaryHeap<Reverse<(u64, bool, u64)>> = BinaryHeap::new();
+        let (mut now, mut free_at, mut again, mut done) = (0, 0, 0, 0);
+        let ask = |now: u64, first: u64, free_at: &mut u64, again: &mut u32| {
+            if free_at.saturating_sub(now) >= each * u64::from(queue) {
+                *again += 1;
+                return Reverse((now + 1_000_000_000, false, first));
+            }
+            *free_at = now.max(*free_at) + each;
+            Reverse((*free_at + round_trip, true, first))
+        };
+        while done < wanted {
+            for _ in 0..opening.this_turn(Time::from_nanos(now)) {
+                if opening.wants_more() {
+                    opening.asks();
+                    coming.push(ask(now, now, &mut free_at, &mut again));
+                }
+            }
+            let Some(Reverse((at, answered, first))) = coming.pop() else { panic!("nothing is asked for") };
+            now = at;
+            if answered {
+                opening.answered();
+                opening.opened(Duration::from_nanos(now - first));
+                done += 1;
+            } else {
+                coming.push(ask(now, first, &mut free_at, &mut again));
+            }
+        }
+        (again, Duration::from_nanos(now))
+    }
+
+    /// Lines that differ by a hundred times in how many handshakes are under way when they are full.
+    #[test]
+    fn a_hundred_thousand_are_opened_at_the_pace_of_the_line() {
+        const MS: Duration = Duration::from_millis(1);
+        const US: Duration = Duration::from_micros(1);
+        for (round_trip, each, queue, again_at_most, within) in [
+            (20 * MS, 20 * US, 500, 1000, 3000 * MS),
+            (40 * MS, 5 * US, 2000, 0, 1500 * MS),
+            (MS / 10, 5 * US, 1100, 0, 600 * MS),
+            (2 * MS, 20 * US, 250, 2000, 3500 * MS),
+        ] {
+            let (again, took) = open_over(100_000, round_trip, each, queue);
+            println!("{round_trip:?}, {each:?} each, {queue}: {again} again, all after {took:?}");
+            assert!(again <= again_at_most && took <= within, "{round_trip:?}: {again} again, {took:?}");
+        }
     }
 }
