@@ -1,5 +1,7 @@
 //! The scenarios for user-space TCP and their targets.
 
+use std::time::Duration;
+
 use super::BODY;
 use super::transfer::{Sender, Transfer};
 use crate::bench::scenario::{Figure, Want};
@@ -90,14 +92,28 @@ const fn cpu(limit: f64) -> [Want; 3] {
 const CLIENT_SENDS: &[Want] = &[rate(LOAD_XDP, LOAD_EPOLL, 0.8)];
 const SERVER_MOVES: &[Want] = &[rate(XDP, EPOLL, 0.8)];
 
+/// One way; a round trip takes twice as long.
+const FAR: Duration = Duration::from_millis(20);
+const NEAR: Duration = Duration::from_millis(1);
+
 const fn transfer(name: &'static str, what: &'static str, sender: Sender, loss: f64) -> Scenario {
     let (who, wants): (&[&str], &[Want]) = match sender {
         Sender::Client => (&[LOAD_XDP, LOAD_EPOLL], CLIENT_SENDS),
         Sender::Server | Sender::Kernel => (&[XDP, EPOLL], SERVER_MOVES),
     };
-    let transfer = Some(Transfer { sender, loss });
+    let transfer = Some(Transfer { sender, loss, late: 0.0, delay: FAR });
     let (connections, per_connection, body, rate) = (1, 1, BODY, 0);
     Scenario { name, what, connections, per_connection, body, rate, transfer, who, wants }
+}
+
+/// Of every hundred frames five take a millisecond longer.
+const fn reordered(name: &'static str, what: &'static str, sender: Sender, delay: Duration) -> Scenario {
+    let wants: &[Want] = match sender {
+        Sender::Client => const { &[rate(LOAD_XDP, LOAD_EPOLL, 0.5)] },
+        Sender::Server | Sender::Kernel => const { &[rate(XDP, EPOLL, 0.5)] },
+    };
+    let late = Some(Transfer { sender, loss: 0.0, late: 0.05, delay });
+    Scenario { transfer: late, wants, ..transfer(name, what, sender, 0.0) }
 }
 
 /// All of them, in the table's order.
@@ -136,4 +152,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         0.001,
     ),
     transfer("receive1", "50 MB, 40 ms, 1 % loss: the server receives from the kernel", Sender::Kernel, 0.01),
+    reordered("down-late", "50 MB, 40 ms, 5 % late by 1 ms: the server sends", Sender::Server, FAR),
+    reordered("down-late-near", "50 MB, 2 ms, 5 % late by 1 ms: the server sends", Sender::Server, NEAR),
+    reordered("up-late", "50 MB, 40 ms, 5 % late by 1 ms: the client sends", Sender::Client, FAR),
+    reordered("up-late-near", "50 MB, 2 ms, 5 % late by 1 ms: the client sends", Sender::Client, NEAR),
 ];

@@ -20,8 +20,6 @@ const BYTES: usize = 50_000_000;
 /// A client's upload is split into this many requests, all in flight at once: a server reads no
 /// more of a body than its handler wants.
 const POSTS: usize = 250;
-/// One way; a round trip takes twice as long.
-const DELAY: Duration = Duration::from_millis(20);
 /// A client of ours past the kernel; the box leads its whole network to it.
 const FROM: &str = "10.99.1.9";
 /// Longest time of a transfer, seconds.
@@ -44,6 +42,10 @@ pub(super) struct Transfer {
     pub(super) sender: Sender,
     /// Share of frames lost, each way.
     pub(super) loss: f64,
+    /// Share of frames that take a millisecond longer than others, each way.
+    pub(super) late: f64,
+    /// One way; a round trip takes twice as long.
+    pub(super) delay: Duration,
 }
 
 /// All rounds. With loss the path is the limit and not the machine, so they run side by side; the same seed for both of a round.
@@ -55,7 +57,7 @@ pub(super) fn run_all(t: &Tools, s: &Scenario, what: Transfer) -> Vec<Run> {
         println!("  round {} {who:<22} {mbit:.1} Mbit/s {}", round + 1, run.fault.as_deref().unwrap_or(""));
         run
     };
-    if what.loss == 0.0 {
+    if what.loss == 0.0 && what.late == 0.0 {
         return turns.map(one).collect();
     }
     std::thread::scope(|scope| {
@@ -88,7 +90,12 @@ fn past_the_kernel(who: &str) -> bool {
 }
 
 fn one(t: &Tools, who: &'static str, round: usize, what: Transfer) -> Result<Run> {
-    let net = NetBox::builder().delay(DELAY).loss(what.loss).seed(1 + round as u64).start()?;
+    let net = NetBox::builder()
+        .delay(what.delay)
+        .loss(what.loss)
+        .reorder(what.late, Duration::from_millis(1))
+        .seed(1 + round as u64)
+        .start()?;
     for side in [net.client(), net.server()] {
         let mut c = side.command("ip");
         // By the route, since a namespace may not choose cubic by its settings.
