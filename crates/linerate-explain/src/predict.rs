@@ -160,6 +160,10 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
     if times.len() < LEAST {
         return None;
     }
+    if verdict.id() == "zero-window" {
+        let left = |c: &&Call| ms(c.total.saturating_sub(read_slowly(record, c)));
+        return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
+    }
     if let Some(lost) = lost_in(verdict.id()) {
         let left = |c: &&Call| ms(c.total.saturating_sub(lost(c)));
         return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
@@ -181,6 +185,20 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
     })
 }
 
+/// What a server that reads slowly took of a call: while its window was full, and then for what it had buffered, at the same rate.
+fn read_slowly(record: &Record, call: &Call) -> Duration {
+    let limited = Duration::from_micros(call.facts.rwnd_limited_us);
+    let windows = record.calls().map(|(_, c)| f64::from(c.connect_facts.snd_wnd));
+    let (buffer, body) = (windows.fold(0.0, f64::max), record.settings.body_bytes as f64);
+    if body <= buffer {
+        return limited;
+    }
+    let rest = limited.mul_f64(buffer / (body - buffer));
+    // It may answer while it reads.
+    let wait = (call.wait + call.receive).saturating_sub(Duration::from_secs_f64(record.rtt_ms() / 1e3));
+    limited + rest.min(wait)
+}
+
 /// What a cause took of one call, where the kernel or the answer tells.
 fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
     fn spent(call: &Call, of: fn(&crate::local::Spent) -> Duration) -> Duration {
@@ -189,7 +207,6 @@ fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
     Some(match cause {
         "late-close" => |c| c.closed_after.unwrap_or_default(),
         "no-keep-alive" => |c| c.connect,
-        "zero-window" => |c| Duration::from_micros(c.facts.rwnd_limited_us),
         "send-buffer" => |c| Duration::from_micros(c.facts.sndbuf_limited_us),
         "gc-pause" => |c| spent(c, |s| s.collected),
         "cpu-throttled" => |c| spent(c, |s| s.throttled),
@@ -201,4 +218,30 @@ fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
 /// Milliseconds of the hops behind the first call, where a redirect was followed.
 pub(crate) fn hops_ms(record: &Record) -> f64 {
     record.calls().filter(|(p, _)| p.experiment == Experiment::Redirect).map(|(_, c)| ms(c.total)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{CallProbe, Lane, Observation, Probe};
+    use crate::record::Settings;
+
+    #[test]
+    fn what_a_slow_reader_has_buffered_is_its_time_too() {
+        let t = Duration::from_millis;
+        let mut call = Call { fresh: true, send: t(100), wait: t(250), total: t(350), ..Call::default() };
+        call.facts.rwnd_limited_us = 100_000;
+        call.connect_facts.snd_wnd = 60_000;
+        let record = |body_bytes| {
+            let mut record = Record::new(Settings { body_bytes, ..Settings::default() });
+            let probe = CallProbe::plain(Experiment::Observe, 0, Lane::Fresh);
+            record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call.clone())));
+            record
+        };
+        // 40 kB in 100 ms: the 60 kB that are left take 150 ms, and the other 100 ms are work.
+        assert_eq!(read_slowly(&record(100_000), &call), t(250));
+        assert_eq!(read_slowly(&record(50_000), &call), t(100));
+        let short = Call { wait: t(20), ..call.clone() };
+        assert_eq!(read_slowly(&record(100_000), &short), t(120));
+    }
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::call::Call;
 use crate::evidence::{Grounds, Proof};
+use crate::limits::BUSY_SHARE;
 use crate::probe::Experiment;
 use crate::record::{Record, median_of};
 use crate::signs::{at_once, pace};
@@ -46,6 +47,10 @@ const FIXES: &[Fix] = &[
 
 /// Work below this is a server doing its job.
 pub(crate) const WORK_MS: f64 = 10.0;
+
+/// Where we wait for processors ourselves, work must be so many times that: the server may wait
+/// for them as well.
+const BUSY: f64 = 3.0;
 
 /// What the wait for the first byte has beyond one round trip, in the middle of the explained
 /// calls.
@@ -163,6 +168,12 @@ fn judge(record: &Record) -> Judgement {
     let work = before + within;
     if work < WORK_MS {
         return excluded(format!("the answer begins {} after a round trip", say(before)));
+    }
+    if work < BUSY * WORK_MS && record.waited_share() > BUSY_SHARE {
+        return Judgement::Open(format!(
+            "unclear: the answer begins {} after a round trip, and this machine is busy itself; a quieter one would tell",
+            say(work)
+        ));
     }
     let told = matches!((server_queueing::CAUSE.judge)(record), Judgement::Named(_))
         || cork::named(record)
