@@ -68,7 +68,7 @@ fn router() -> Router {
         .with_state("the state")
 }
 
-/// Ours as axum's.
+/// As axum passes it, from our own address extension.
 async fn connect_info(
     Extension(Peer(peer)): Extension<Peer>,
     mut request: HttpRequest<Body>,
@@ -116,12 +116,13 @@ fn extractors_answers_and_pipelining() {
     assert!(teapot.starts_with("HTTP/1.1 418") && teapot.contains("\r\nx-pot: brown\r\n"), "{teapot}");
     assert!(exchange(at, &get_it("/none")).starts_with("HTTP/1.1 404"));
     assert!(exchange(at, "DELETE / HTTP/1.1\r\nHost: h\r\n\r\n").starts_with("HTTP/1.1 405"));
-    // What a service knows of a body's length is told, though the body itself does not know it.
+    // A body's length that only the service knows is announced, though the body itself does not
+    // know it.
     let pieces = exchange(at, &get_it("/pieces"));
     assert!(pieces.contains("\r\ncontent-length: 7\r\n") && pieces.ends_with("\r\n\r\none two"), "{pieces}");
     let head = exchange(at, "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(head.contains("content-length: 6\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // Of what GET would be given piece by piece HEAD does not say that it is empty (RFC 9110 section 8.6).
+    // If GET would stream the body, HEAD does not claim that it is empty (RFC 9110 section 8.6).
     let head = exchange(at, "HEAD /ticks HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200") && !head.contains("content-length"), "{head}");
     let all = exchange(at, &(get_it("/sleep") + &get_it("/") + &get_it("/spawn") + &get_it("/state")));
@@ -156,7 +157,7 @@ fn bodies_whole_chunked_and_slow() {
     assert!(answer.ends_with("ABCDEF"), "{answer}");
 }
 
-/// So that whoever passes it on can say it too.
+/// So that a proxying handler can announce it too.
 #[test]
 fn the_length_of_a_body_that_is_still_arriving_is_known() {
     let server = server();
@@ -178,7 +179,8 @@ fn the_length_of_a_body_that_is_still_arriving_is_known() {
     }
 }
 
-/// A handler that asks another server by tokio's sockets, and waits for another task by a channel.
+/// A handler that queries another server by tokio's sockets, and waits for another task by a
+/// channel.
 #[test]
 fn handlers_use_tokio() {
     let other = server();
@@ -206,7 +208,8 @@ fn handlers_use_tokio() {
     assert!(order.is_sorted());
 }
 
-/// A handler that asks another service by hyper's client, which keeps its connections: over and over, many at once, with time-outs.
+/// A handler that queries another service by hyper's client, which reuses connections: repeatedly,
+/// many at once, with timeouts.
 #[test]
 fn handlers_use_an_http_client() {
     use http_body_util::{BodyExt, Full};
@@ -248,7 +251,7 @@ fn handlers_use_an_http_client() {
     assert_eq!(server.stop().requests, 8 * 22);
 }
 
-/// A body that a task of its own reads, on another thread: it is more than may wait at once.
+/// Another task reads the body, on another thread: it is larger than the buffer.
 #[test]
 fn a_body_may_be_read_by_another_task() {
     let handler = |request: Request| async move {
@@ -269,7 +272,7 @@ fn a_body_may_be_read_by_another_task() {
     let request = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let answer = exchange(server.addr(), &request);
     assert!(answer.ends_with("5000000 bytes"), "{answer}");
-    // A client that waits to be asked for its body is asked, whoever wants it.
+    // A client that waits for 100 Continue gets it, whichever task reads the body.
     let mut stream = TcpStream::connect(server.addr()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
@@ -312,7 +315,7 @@ fn a_body_that_another_task_reads_behind_the_answer_goes_on() {
         let mut stream = TcpStream::connect(server.addr()).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
         write!(stream, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {SENT}\r\n\r\n").unwrap();
-        // Whoever gives up does not want the rest: the connection ends, and may cut it.
+        // Dropping the body means that the rest is not needed: the connection ends, and may be cut.
         let sent = stream.write_all("x".repeat(SENT).as_bytes());
         let read = told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(if reads == SENT { sent.is_ok() && read == SENT } else { read >= reads }, "{sent:?} {read}");

@@ -72,7 +72,7 @@ fn a_unix_socket_is_answered_by_all_threads_and_its_file_goes_with_the_server() 
         }
         assert!(ask_tcp(server.addr()).ends_with(&format!("{} 127.0.0.1\n", server.addr())));
         assert_eq!(server.addrs()[0], Address::Unix(path.as_path().into()));
-        // Nobody takes it away from a server that lives.
+        // A second server cannot take it from a running one.
         let error = spawn_with(options, || who).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
         assert!(error.to_string().starts_with("unix:"), "{error}");
@@ -117,7 +117,7 @@ fn sockets_of_the_caller_are_shared_and_stay_open() {
             ServerOptions { listen: Vec::new(), sockets, io, threads: 2, ..ServerOptions::default() };
         let mut server = start(options.clone());
         assert_eq!(server.addr(), at);
-        // What was asked for beside them may change.
+        // The other options may change.
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         server.reload(&ServerOptions { listen, ..options.clone() }).unwrap();
         assert_eq!((server.addrs().len(), server.addrs()[1].clone()), (3, at.into()));
@@ -127,7 +127,7 @@ fn sockets_of_the_caller_are_shared_and_stay_open() {
         }
         drop((server.stop(), options));
         assert!(path.exists(), "it is the caller's");
-        // The caller's own descriptor still accepts: nothing of the server is left that would.
+        // The caller's own descriptor still accepts: no part of the server is left that would.
         let mut client = TcpStream::connect(at).unwrap();
         kept.set_nonblocking(false).unwrap();
         let (mut accepted, _) = kept.accept().unwrap();
@@ -164,7 +164,7 @@ fn a_future_ends_it() {
     assert!(TcpStream::connect(at).is_err());
 }
 
-/// A task that computes has a worker for itself: what others wait for goes on.
+/// A computing task occupies only its own worker: other tasks continue.
 #[test]
 fn a_task_that_computes_does_not_keep_the_others_waiting() {
     let computes = Arc::new(AtomicBool::new(true));

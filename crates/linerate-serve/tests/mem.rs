@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use mem_client::{Client, Seen, at, get, run};
 
 thread_local! {
-    /// Bodies that handlers gave away.
+    /// Bodies that handlers passed to other code.
     static ELSEWHERE: RefCell<Vec<RequestBody>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -56,7 +56,7 @@ async fn app(mut request: Request) -> Response {
         "/stream" => {
             Response::status(200).with_stream(Ticks { left: number(&request), sleep: None, fails: false })
         }
-        // Somebody else has the body, and the answer does not wait for it.
+        // Other code has the body, and the response does not wait for it.
         "/elsewhere" => {
             ELSEWHERE.with_borrow_mut(|kept| kept.push(request.into_body()));
             Response::text("taken\n")
@@ -107,7 +107,7 @@ impl BodyStream for Ticks {
     }
 }
 
-/// Gives a request's body back while it comes.
+/// Echoes a request's body while it arrives.
 struct GiveBack(RequestBody);
 
 impl BodyStream for GiveBack {
@@ -119,7 +119,7 @@ impl BodyStream for GiveBack {
     }
 }
 
-/// Never gives anything, and panics when it is told to go.
+/// Never produces anything, and panics when it is dropped.
 struct Grumble;
 
 impl BodyStream for Grumble {
@@ -182,8 +182,9 @@ fn all_answers_of_a_read_leave_in_one_send() {
     assert_eq!(seen.times.len(), 1, "one send");
 }
 
-/// Pipelines of many connections in one turn: each gets its own answers, in order, whatever becomes of the others; some have one
-/// that waits, one that is large, one that closes, a head that comes later, or reset at once.
+/// Pipelines of many connections in one turn: each gets its own responses, in order, whatever
+/// becomes of the others. Some have a response that waits, one that is large, one that closes, a
+/// head that comes later, or are reset at once.
 #[test]
 fn answers_that_leave_together_stay_with_their_connections() {
     let mut server = server(MemOptions::default(), Limits::default());
@@ -339,7 +340,8 @@ fn small_answers_that_nobody_reads_do_not_pile_up() {
     }
     server.transport().dial(at(), client.clone());
     run(&mut server, 1_100);
-    // Each came alone and its answer is copied at once, so only what is on its way can say that it is enough.
+    // Each request came alone and its response is copied at once, so only the unsent bytes can stop
+    // it.
     assert!(server.counts().bytes_out < 300_000, "{:?}", server.counts());
 }
 
@@ -358,8 +360,8 @@ fn a_slow_handler_slows_its_sender() {
 
 #[test]
 fn expect_100_continue() {
-    // RFC 9110 section 10.1.1: 100 when the handler reads; the final answer alone when it does not, and then nothing that
-    // follows is taken for a request.
+    // RFC 9110 section 10.1.1: 100 if the handler reads the body; otherwise only the final
+    // response, and then no later bytes are taken for a request.
     let expect = "Content-Length: 5\r\nExpect: 100-continue\r\n";
     let seen = play(Client::saying(post("/collect", expect, "")).then(30, "hello").then(40, get("/")), 100);
     assert_eq!(seen.codes(), ["100", "200", "200"]);
@@ -407,8 +409,8 @@ fn streamed_answers() {
     assert!(!seen.text.contains("tick"));
 }
 
-/// The end of a stream that is a connection's last answer frees what polled it once, not twice: else two handlers that wait would share
-/// it, and one of them would never be answered.
+/// The end of a stream that is a connection's last response frees its task once, not twice.
+/// Otherwise two waiting handlers would share it, and one of them would never respond.
 #[test]
 fn handlers_behind_a_last_stream_do_not_share_their_place() {
     for last in
@@ -472,8 +474,8 @@ fn a_stream_whose_destructor_panics_hurts_nobody() {
     assert_eq!(server.open(), 3);
 }
 
-/// A FIN may come from a client that has asked all, or from one that has gone: nobody can tell while nothing is sent. Its handler is not
-/// waited for without end.
+/// A FIN may come from a client that has sent everything, or from one that has gone: without a send
+/// they look the same. The server does not wait for its handler forever.
 #[test]
 fn a_client_that_has_gone_does_not_keep_its_handler() {
     let mut server = server(MemOptions::default(), Limits::default());
@@ -528,7 +530,7 @@ fn broken_bodies_are_refused_and_their_handlers_told() {
     assert!(seen.ended);
 }
 
-/// One answer for each request: what is wrong with a body that is read elsewhere is no reason for another.
+/// One response for each request: an error in a body that is read elsewhere causes no second one.
 #[test]
 fn a_request_that_was_answered_is_not_answered_again_for_its_body() {
     let chunked = "Transfer-Encoding: chunked\r\n";
@@ -549,7 +551,7 @@ fn a_request_that_was_answered_is_not_answered_again_for_its_body() {
     }
 }
 
-/// A handler that does not want the body is not ended for its sake.
+/// A handler that does not need the body is not cancelled because of it.
 #[test]
 fn a_body_nobody_wants_may_be_broken_or_slow_and_its_request_is_answered() {
     let limits = || Limits { body_time: Duration::from_millis(20), ..Limits::default() };
@@ -562,7 +564,8 @@ fn a_body_nobody_wants_may_be_broken_or_slow_and_its_request_is_answered() {
     }
 }
 
-/// What comes behind a request for an upgrade belongs to whoever answers it, also when one before it is answered meanwhile.
+/// Bytes after a request for an upgrade belong to the handler that answers it, even if an earlier
+/// request gets its response meanwhile.
 #[test]
 fn an_answer_to_an_earlier_request_does_not_free_what_is_behind_an_upgrade() {
     let upgrade = "GET /delay?50 HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";

@@ -42,7 +42,7 @@ async fn app(mut request: Request) -> Response {
     }
 }
 
-/// A client that says what it has to say at once, and reads all, slowly perhaps.
+/// A client that sends everything at once, and reads everything, possibly slowly.
 #[derive(Clone, Default)]
 struct Client {
     says: Vec<u8>,
@@ -53,7 +53,7 @@ struct Client {
 }
 
 impl Client {
-    /// The same words, heard by nobody yet.
+    /// A client with the same bytes that has received nothing.
     fn again(&self) -> Client {
         Client { says: self.says.clone(), ..Client::default() }
     }
@@ -101,7 +101,7 @@ fn serve_over(network: SimOptions, over: &Middlewares, clients: Vec<Client>) -> 
         host.run(over).unwrap();
         told.store(true, Ordering::SeqCst);
     });
-    // With the clients' end gone nothing is going to happen any more, and the turn says so.
+    // Once the clients' end is gone, no more events can happen, and the turn says so.
     while !done.load(Ordering::SeqCst) && server.turn(None).is_ok() {}
     drop(server);
     driver.join().unwrap();

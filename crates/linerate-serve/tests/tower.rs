@@ -55,7 +55,7 @@ impl Service<http::Request<TowerBody>> for OneAtATime {
         let permit = self.permit.take().unwrap();
         let path = request.uri().path().to_owned();
         Box::pin(async move {
-            // Whoever comes meanwhile finds it not ready.
+            // Requests that arrive meanwhile find it not ready.
             tokio::task::yield_now().await;
             drop(permit);
             if path == "/fails" {

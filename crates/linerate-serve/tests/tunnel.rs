@@ -26,7 +26,7 @@ const CONNECT: &str = "CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443
 const UPGRADE: &str = "GET /echo HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: one, two/2\r\n\r\n";
 const WEBSOCKET: &str = "GET /idle HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n";
 
-/// Says everything back in capitals, until the client has ended.
+/// Echoes everything in capitals, until the client has ended.
 async fn echo(mut tunnel: Tunnel) {
     let mut buffer = [0; 1500];
     while let Ok(n @ 1..) = tunnel.read(&mut buffer).await {
@@ -83,7 +83,7 @@ fn play(options: MemOptions, client: Client, ms: u64) -> mem_client::Seen {
     client.seen()
 }
 
-/// What comes behind the head belongs to the tunnel, in the same segment or later, wherever it is cut.
+/// Bytes after the head belong to the tunnel, in the same segment or later, wherever they are cut.
 #[test]
 fn bytes_behind_the_head_go_through_the_tunnel() {
     for (head, answer) in [
@@ -112,7 +112,8 @@ fn bytes_behind_the_head_go_through_the_tunnel() {
     }
 }
 
-/// A refused CONNECT ends its connection: what follows may be no HTTP. Behind any other request there are requests.
+/// A refused CONNECT ends its connection, because later bytes may not be HTTP. After any other
+/// request, requests follow.
 #[test]
 fn a_refusal_is_an_ordinary_response() {
     let seen =
@@ -123,7 +124,7 @@ fn a_refusal_is_an_ordinary_response() {
     let refused = UPGRADE.replace("/echo", "/refused");
     let seen = play(MemOptions::default(), Client::saying(refused + &get("/")), 100);
     assert_eq!(seen.codes(), ["403", "200"]);
-    // A body is no tunnel, whoever puts it there.
+    // A body is not a tunnel, whichever handler sets it.
     let mistaken = UPGRADE.replace("/echo", "/mistaken");
     let seen = play(MemOptions::default(), Client::saying(mistaken + &get("/")), 100);
     assert_eq!(seen.codes(), ["500", "200"]);
@@ -141,7 +142,7 @@ fn a_refusal_is_an_ordinary_response() {
     }
 }
 
-/// Neither end can fill the memory: who does not read is not written to.
+/// Neither end can fill the memory: nothing is written to an end that does not read.
 #[test]
 fn both_directions_are_bounded() {
     let options = MemOptions { window: 10_000, ..MemOptions::default() };
@@ -191,7 +192,7 @@ fn a_handler_that_panics_in_a_tunnel_cuts_it_and_hurts_nobody() {
     assert!(good.seen().text.ends_with("\r\n\r\nA") && server.open() == 1);
 }
 
-/// What works for a client that has gone learns it: its reads end, and its writes fail.
+/// Code that serves a lost client learns of it: its reads end, and its writes fail.
 #[test]
 fn a_lost_connection_ends_its_tunnel_wherever_that_is() {
     let kept = Rc::new(Cell::new(None));
@@ -346,7 +347,7 @@ fn curl_goes_through_a_proxy_of_a_few_lines() {
         assert_eq!(said.matches("CONNECT 127.0.0.1").count(), 1, "{said}");
         let (good, said) = curl(&server, &["http://127.0.0.2/"]);
         assert!(!good && said.contains("CONNECT tunnel failed, response 403"), "{said}");
-        // Nobody listens there.
+        // No server listens there.
         let (good, said) = curl(&server, &["http://127.0.0.1:9/"]);
         assert!(!good && said.contains("response 502"), "{said}");
         server.stop();

@@ -114,7 +114,8 @@ fn messages_small_and_large_come_back_in_order() {
     });
 }
 
-/// A proxy's handler: what comes behind its 200 is its own (RFC 9110 section 9.3.6). One that takes no tunnel can't promise one.
+/// A proxy's handler: the bytes after its 200 are its own (RFC 9110 section 9.3.6). A handler that
+/// takes no tunnel cannot promise one.
 #[test]
 fn handlers_accept_connect() {
     let proxy = Router::new().fallback(|mut request: axum::extract::Request| async move {
@@ -221,7 +222,7 @@ fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Waits until nobody listens any more: it drains.
+/// Waits until the server stops listening, so that it drains.
 fn wait_for_drain(address: std::net::SocketAddr) {
     while TcpStream::connect(address).is_ok() {
         std::thread::sleep(Duration::from_millis(5));
@@ -261,7 +262,8 @@ fn a_drain_lets_them_talk_until_its_time_is_over() {
     });
 }
 
-/// Whose handler knows nothing of it (RFC 6455 section 7.4.1). A client that does not answer is cut at the end of the drain.
+/// The handler knows nothing of the drain (RFC 6455 section 7.4.1). A client that does not answer
+/// is cut at its end.
 #[test]
 fn a_drain_closes_websockets_in_the_name_of_their_handlers() {
     let drain = Duration::from_millis(1500);
@@ -275,7 +277,7 @@ fn a_drain_closes_websockets_in_the_name_of_their_handlers() {
         stream.read_exact(&mut close).unwrap();
         assert_eq!(close, [0x88, 2, 0x03, 0xe9]);
         wait_for_drain(address);
-        // What comes is read, and what the handler says to it goes nowhere.
+        // Received frames are read, and the handler's answers are dropped.
         stream.write_all(&frame("still")).unwrap();
         assert_eq!(stopping.join().unwrap().open, 1);
         assert!(!matches!(stream.read(&mut close), Ok(1..)));
@@ -339,7 +341,7 @@ fn clients_of_handlers_that_do_not_know_of_the_drain_get_whole_messages_and_1001
     });
 }
 
-/// One that waits for the drain by another way has the first word.
+/// A handler that waits for the drain in another way sends its last message first.
 #[test]
 fn a_handler_that_knows_by_the_options_says_its_own_goodbye() {
     let draining = Draining::default();
@@ -418,7 +420,7 @@ fn python_sees_1001_and_an_orderly_end() {
     });
 }
 
-/// Whoever talks is told that the server goes, says goodbye in its own protocol, and is not cut.
+/// Handlers learn of the drain, close in their own protocol, and are not cut.
 #[test]
 fn a_drain_ends_what_has_no_end_by_a_close_frame() {
     let goodbye = |ws: WebSocketUpgrade, Extension(draining): Extension<Draining>| async move {
@@ -437,7 +439,7 @@ fn a_drain_ends_what_has_no_end_by_a_close_frame() {
             while let Some(Ok(_)) = socket.recv().await {}
         })
     };
-    // Far longer than it takes: who is still open then was not told.
+    // Far longer than it takes: a connection still open then was not notified.
     let options = ServerOptions { drain: PATIENCE, threads: 2, ..ServerOptions::default() };
     let app = Router::new().route("/goodbye", any(goodbye));
     with_app(&app, &options, |server| {
