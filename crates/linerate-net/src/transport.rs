@@ -1,4 +1,4 @@
-//! The one interface behind which bytes move.
+//! The interface of every transport, which moves bytes.
 //!
 //! The loop that drives it:
 //!
@@ -53,18 +53,18 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// For a transport of one's own. A slot and generation must never be handed out twice.
+    /// For transports outside this crate. A slot and generation must never be handed out twice.
     pub fn new(slot: u32, generation: u32) -> Conn {
         Conn { slot, generation }
     }
 
-    /// How often the slot was in use before.
+    /// How often the slot was used before.
     pub fn generation(self) -> u32 {
         self.generation
     }
 
-    /// The slot: small, dense, reused after `close`. For tables kept beside the transport's; compare the whole
-    /// `Conn` to know that the slot still is this connection.
+    /// The slot: small, dense, reused after `close`. For tables of the application; compare the
+    /// whole `Conn` to know that the slot still is this connection.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -102,8 +102,8 @@ impl Lent {
     }
 }
 
-/// Which configuration of a [layer](crate::layer) a connection or a listener uses. The layer gives it a meaning; transports that
-/// move bytes as they are ignore it.
+/// Selects the configuration of a [layer](crate::layer) for a connection or listener. Its meaning
+/// is up to the layer; transports without layers ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Profile(pub u16);
 
@@ -116,7 +116,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// For a transport of one's own. The token is for itself: a buffer's number and length, say.
+    /// For transports outside this crate. Only they interpret the token: for instance a buffer's
+    /// number and length.
     pub fn new(conn: Conn, token: u64) -> Data {
         Data { conn, token }
     }
@@ -132,42 +133,44 @@ impl Data {
     }
 }
 
-/// What happened.
+/// An event of a transport.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// A peer connected to a listener of ours.
     Accepted {
-        /// Where.
+        /// The listener.
         listener: Listener,
         /// The new connection; usable at once.
         conn: Conn,
-        /// Who; unspecified (`0.0.0.0:0`) where it has no such address: on a Unix socket.
+        /// The peer's address; unspecified (`0.0.0.0:0`) on a Unix socket.
         peer: SocketAddr,
     },
-    /// A connection we asked for is established: it carries the application's bytes.
+    /// A connection that we opened is established: it carries the application's bytes.
     Connected {
         /// Which.
         conn: Conn,
         /// When it was known to carry bytes.
         at: Time,
-        /// When TCP's handshake was known to be complete. Earlier than `at` where a [layer](crate::layer) has a handshake of its own.
+        /// When TCP's handshake was known to be complete. Earlier than `at` if a
+        /// [layer](crate::layer) has its own handshake.
         tcp_at: Time,
     },
-    /// Bytes, the end, or a failure of the receiving side wait to be taken by [`Transport::receive`].
+    /// [`Transport::receive`] can take bytes, the end, or a failure of the receiving side.
     Readable {
         /// Which.
         conn: Conn,
         /// The claim.
         data: Data,
     },
-    /// All that was handed over to send has left. Said when some of it had to wait, and whenever [`Transport::unsent`] told
-    /// of it.
+    /// Everything handed over has left. Reported if some of it had to wait, and whenever
+    /// [`Transport::unsent`] returned more than zero.
     Drained {
         /// Which.
         conn: Conn,
     },
-    /// The connection could not be established, or failed while it was not read (it is paused, or the end was reached). One
-    /// that is read tells by [`After::Failed`], behind the last bytes. Said once; the application closes it.
+    /// The connection could not be established, or failed while it was not read (paused, or at its
+    /// end). A connection that is read reports [`After::Failed`] after the last bytes. Reported
+    /// once; the application closes it.
     Failed {
         /// Which.
         conn: Conn,
@@ -198,21 +201,21 @@ pub enum After {
     Gone,
 }
 
-/// What [`Transport::receive_or_discard`] hands over.
+/// The input of the closure of [`Transport::receive_or_discard`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// Received bytes.
     Bytes(&'a mut [u8]),
-    /// So many bytes were received and discarded.
+    /// This many bytes were received and discarded.
     Discarded(u64),
 }
 
-/// What an application knows of the bytes that come next on a connection.
+/// What an application knows of the next bytes on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
-    /// So many belong together, the rest of a body say. 0: nothing is known.
+    /// How many belong together, such as the rest of a body; 0 if unknown.
     pub bytes: u64,
-    /// The application looks at none of them.
+    /// The application reads none of them.
     pub unseen: bool,
 }
 
@@ -223,7 +226,7 @@ impl Ahead {
         (self.unseen && most >= least).then_some(most)
     }
 
-    /// How many of them to wait for where `connections` are open; `None`: they are too few to be worth it.
+    /// How many of them to wait for with `connections` open; `None` if too few to be worth it.
     pub(crate) fn low_water(self, connections: usize) -> Option<usize> {
         let share = (LOW_WATER_OF_ALL / connections.max(1)).min(LOW_WATER_MOST);
         let mark = self.bytes.min(share as u64) as usize;
@@ -234,13 +237,14 @@ impl Ahead {
 /// How to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// `close(2)`: FIN after what is still to be sent. The side that closes first keeps the TIME_WAIT state. With received
-    /// bytes unread, it is a reset.
+    /// `close(2)`: FIN after what is still to be sent. The side that closes first keeps the
+    /// TIME_WAIT state. With received bytes unread, it is a reset.
     Now,
-    /// Wait for the peer's FIN (at most a second) and close then, so that TIME_WAIT stays with the peer.
+    /// Wait for the peer's FIN (at most a second) and close then, so that TIME_WAIT stays with the
+    /// peer.
     AfterPeer,
-    /// FIN after what is still to be sent, then read and discard until the peer's FIN (at most a second): the lingering
-    /// close that keeps a last answer from being destroyed by a reset (RFC 9112 section 9.6).
+    /// FIN after unsent bytes, then read and discard until the peer's FIN (at most a second). Such
+    /// a lingering close keeps a reset from destroying the last response (RFC 9112 section 9.6).
     Lingering,
     /// RST.
     Abort,
@@ -251,11 +255,13 @@ pub enum Close {
 pub struct ConnectOptions {
     /// Source address (the port is always the kernel's choice).
     pub from: Option<IpAddr>,
-    /// The connection carries one request and is then closed: the transport may use a cheaper way for that.
+    /// The connection carries one request and is then closed: the transport may use a cheaper way
+    /// for that.
     pub short: bool,
     /// What a layer makes of the connection.
     pub profile: Profile,
-    /// Connect to this Unix socket of the kernel instead of an address. Fails where sockets are not the kernel's.
+    /// Connect to this Unix socket of the kernel instead of an address. Fails where sockets are not
+    /// the kernel's.
     pub unix: Option<Arc<Path>>,
 }
 
@@ -283,7 +289,7 @@ impl Default for ListenOptions {
 pub struct Waker(pub(crate) Arc<crate::sys::EventFd>);
 
 impl Waker {
-    /// One for a transport or a link of one's own; it wakes nobody by itself.
+    /// A waker for a transport or link outside this crate; it wakes nothing by itself.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(crate::sys::EventFd::new()?)))
     }
@@ -294,17 +300,18 @@ impl Waker {
     }
 }
 
-/// Moves bytes. See the module's text for the rules.
+/// Moves bytes. The module's documentation has the rules.
 pub trait Transport {
-    /// The time now. A clock read on kernel transports: once per turn is enough.
+    /// The current time. Kernel transports read the clock: once per turn is enough.
     fn now(&mut self) -> Time;
 
     /// Listens. Returns the address with the port chosen.
     fn listen(&mut self, at: SocketAddr, options: &ListenOptions)
     -> Result<(Listener, SocketAddr), NetError>;
 
-    /// Accepts on a listening socket of the kernel that exists already, TCP's or a Unix one. Others may accept on it too, and still
-    /// can after [`Transport::unlisten`]. Fails where sockets are not the kernel's.
+    /// Accepts on an existing listening socket of the kernel, TCP or Unix. Other processes may
+    /// accept on it too, and still can after [`Transport::unlisten`]. Fails if the transport does
+    /// not use the kernel's sockets.
     fn adopt(&mut self, _socket: OwnedFd) -> Result<Listener, NetError> {
         Err(NetError::from_errno(libc::EOPNOTSUPP))
     }
@@ -312,59 +319,66 @@ pub trait Transport {
     /// Stops accepting on it; connections stay.
     fn unlisten(&mut self, listener: Listener);
 
-    /// No new connection begins at it, and those that are established or nearly so are accepted still, until [`Transport::unlisten`].
-    /// `false` where there is no such thing: then only `unlisten` ends it.
+    /// Refuses new connections. Those established, or nearly so, are still accepted until
+    /// [`Transport::unlisten`]. `false` if the transport cannot do that: then only `unlisten` ends
+    /// it.
     fn refuse_new(&mut self, _listener: Listener) -> bool {
         false
     }
 
-    /// As [`ListenOptions::defer`], for one that listens already. Where it was not possible then, nothing changes.
+    /// As [`ListenOptions::defer`], for one that listens already. Where it was not possible then,
+    /// nothing changes.
     fn set_defer(&mut self, _listener: Listener, _defer: Option<Duration>) {}
 
-    /// Starts a connection. `send` may be called at once: bytes leave as soon as the connection is established. What fails is
-    /// told here or, as far as it is known later, by [`Event::Failed`].
+    /// Opens a connection. `send` may be called at once: the bytes leave when the connection is
+    /// established. Failures are returned here or, if they are known later, reported by
+    /// [`Event::Failed`].
     fn connect(&mut self, to: SocketAddr, options: &ConnectOptions) -> Result<Conn, NetError>;
 
-    /// Our end of a connection that is established; `None` where it has no such address: on a Unix socket.
+    /// Our end of a connection that is established; `None` where it has no such address: on a Unix
+    /// socket.
     fn local(&mut self, _conn: Conn) -> Option<SocketAddr> {
         None
     }
 
-    /// Waits until something happened or `until` has come (`None`: as long as it takes; a time in the past: only
-    /// looks), and appends what happened to `events`. It may end early with nothing: after a signal, or for the
-    /// transport's own reasons.
+    /// Waits for events until `until` (`None`: forever; a past time: only polls), and appends them
+    /// to `events`. It may end early without events: after a signal, or for the transport's own
+    /// reasons.
     fn turn(&mut self, until: Option<Time>, events: &mut Vec<Event>) -> io::Result<()>;
 
-    /// Lends received bytes to `take`, piece by piece, and tells the state after.
+    /// Lends received bytes to `take`, piece by piece, and returns the state afterwards.
     fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After;
 
-    /// As [`Transport::receive`], for an application that knows how much follows: `take` says so after each piece. The transport may
-    /// wake later for it, and it may discard what the application does not look at without copying it.
+    /// As [`Transport::receive`], for an application that knows how much follows: `take` returns
+    /// that after each piece. The transport may then wake later, and may discard unseen bytes
+    /// without copying them.
     fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
         self.receive(data, |bytes| {
             take(Piece::Bytes(bytes));
         })
     }
 
-    /// Sends a copy of `bytes`. Fails when the connection has failed, or when too much waits already; then nothing of them is
-    /// taken.
+    /// Sends a copy of `bytes`. Fails, and takes none of them, if the connection has failed or too
+    /// many bytes wait already.
     fn send(&mut self, conn: Conn, bytes: &[u8]) -> Result<(), NetError>;
 
-    /// Sends `bytes` from where they are: what the wire does not take at once is held, not copied. For much at a time.
+    /// Sends `bytes` from where they are: what the wire does not take at once is held, not copied.
+    /// For much at a time.
     fn send_shared(&mut self, conn: Conn, bytes: Bytes) -> Result<(), NetError> {
         self.send(conn, &bytes)
     }
 
-    /// Sends the last bytes of a connection and closes it. As [`Transport::send`] and [`Transport::close`] after each other, but a
-    /// transport that can lets the bytes and the FIN leave in one segment. When it fails the connection is not closed.
+    /// Sends the last bytes of a connection and closes it. As [`Transport::send`] and
+    /// [`Transport::close`] after each other, but a transport that can lets the bytes and the FIN
+    /// leave in one segment. When it fails the connection is not closed.
     fn send_last(&mut self, conn: Conn, bytes: &[u8], how: Close) -> Result<(), NetError> {
         self.send(conn, bytes)?;
         self.close(conn, how);
         Ok(())
     }
 
-    /// Whether what is handed over for a connection in one turn leaves in one call to the kernel, in however many pieces. Where it
-    /// does not, a small copy is cheaper than a second call.
+    /// Whether all bytes handed over for a connection in one turn leave in one system call, in any
+    /// number of pieces. If not, a small copy is cheaper than a second call.
     fn gathers(&self) -> bool {
         false
     }
@@ -375,10 +389,11 @@ pub trait Transport {
     /// Sends a range of lent bytes without copying them.
     fn send_lent(&mut self, conn: Conn, lent: Lent, range: Range<usize>) -> Result<(), NetError>;
 
-    /// Sends `head`, then a range of a file. The range counts as bytes handed over, and its end must not be before its start. What has
-    /// to wait is read when it leaves: should the file then be shorter, the connection fails, since a part must not pass for the
-    /// whole. Where the kernel sends from its own copy of the file, bytes that the peer has not received yet change with it. See
-    /// [`is_cached`](crate::file::is_cached) for files that a disk would have to be waited for.
+    /// Sends `head`, then a range of a file, which counts as bytes handed over; its end must not be
+    /// before its start. Bytes that have to wait are read when they leave. If the file is too short
+    /// by then, the connection fails, because a part must not pass for the whole. A kernel that
+    /// sends from its page cache also sends later changes of bytes that have not arrived. See
+    /// [`is_cached`](crate::file::is_cached) for files that would block on a disk.
     fn send_file(
         &mut self,
         conn: Conn,
@@ -391,7 +406,8 @@ pub trait Transport {
         self.send_shared(conn, bytes)
     }
 
-    /// Whether files leave without being read into memory of ours. Where they are, little at a time is better.
+    /// Whether files leave without being read into memory of ours. Where they are, little at a time
+    /// is better.
     fn sends_files(&self) -> bool {
         false
     }
@@ -405,55 +421,60 @@ pub trait Transport {
     /// Reads again.
     fn resume(&mut self, conn: Conn);
 
-    /// Asks to be told of received bytes only when at least `bytes` of them wait (SO_RCVLOWAT), 1 to undo.
-    /// A hint: transports without it ignore it.
+    /// Reports received bytes only once at least `bytes` of them wait (SO_RCVLOWAT); 1 undoes it. A
+    /// hint: transports without it ignore it.
     fn set_low_water(&mut self, conn: Conn, bytes: usize);
 
-    /// Closes. The connection is gone for the application at once. One that is not established yet is given up, whatever the
-    /// way, with the bytes that waited for it.
+    /// Closes. The connection is gone for the application at once. One that is not established yet
+    /// is given up, whatever the way, with the bytes that waited for it.
     fn close(&mut self, conn: Conn, how: Close);
 
-    /// Connections that hold something still: those that are open, and those closed by the application whose last bytes or whose
-    /// peer's FIN are waited for. Whoever drops the transport before it is 0 may destroy last answers. A transport for which a
-    /// close is over at once says 0.
+    /// Connections that still hold something: open ones, and closed ones that wait for their last
+    /// bytes to leave or for the peer's FIN. Dropping the transport before it is 0 may destroy the
+    /// last responses. A transport that closes at once returns 0.
     fn unfinished(&self) -> usize {
         0
     }
 
-    /// Connections that are over for the application and not for their peers: the peer's FIN is still to come, or to be answered.
-    /// Where the transport's own TCP goes with the process, nobody answers it later. 0 where TCP is the kernel's.
+    /// Connections that the application has finished and their peers have not: the peer's FIN is
+    /// still to come, or to be acknowledged. If TCP ends with the process, nothing acknowledges it
+    /// later. 0 with the kernel's TCP.
     fn half_closed(&self) -> usize {
         0
     }
 
-    /// Resets up to `most` of the connections that the application has closed and that are not over, before the transport's own TCP
-    /// goes. How many there were.
+    /// Resets up to `most` connections that the application has closed and that are not over,
+    /// before a user-space TCP ends. Returns how many there were.
     fn reset_closed(&mut self, _most: usize) -> usize {
         0
     }
 
-    /// Why nobody is accepted at the moment, if what is lacking is ours: descriptors or memory. It is tried again by itself.
+    /// Why accepting fails at the moment, if file descriptors or memory are used up. The transport
+    /// retries by itself.
     fn accept_trouble(&self) -> Option<NetError> {
         None
     }
 
-    /// The protocol that both sides agreed on while a layer shook hands (ALPN, RFC 7301), `None` where nothing was agreed.
+    /// The protocol that both sides agreed on while a layer shook hands (ALPN, RFC 7301), `None`
+    /// where nothing was agreed.
     fn protocol(&self, _conn: Conn) -> Option<&[u8]> {
         None
     }
 
-    /// Why a connection failed, or what it still waits for, in the words of a [layer](crate::layer); `None` where an error says all.
-    /// To be asked before [`Transport::close`].
+    /// Why a connection failed, or what it still waits for, in the words of a
+    /// [layer](crate::layer); `None` if the error says all. Call it before [`Transport::close`].
     fn reason(&self, _conn: Conn) -> Option<String> {
         None
     }
 
-    /// What a layer knows of a connection and its peer once bytes pass. The layer says of which type it is.
+    /// What a layer knows of a connection and its peer once bytes pass. The layer says of which
+    /// type it is.
     fn about(&self, _conn: Conn) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// What a layer makes of the connections of a listener from now on; for those that are adopted, which have no options.
+    /// What a layer makes of the connections of a listener from now on; for those that are adopted,
+    /// which have no options.
     fn set_profile(&mut self, _listener: Listener, _profile: Profile) {}
 
     /// TCP's counters, where the transport has them.
@@ -462,20 +483,22 @@ pub trait Transport {
     /// A handle to wake `turn` from another thread.
     fn waker(&self) -> Waker;
 
-    /// What the transport's own TCP counts over all connections; `None` where TCP is the kernel's (nstat shows it there). It may
-    /// cost a system call.
+    /// What the transport's own TCP counts over all connections; `None` where TCP is the kernel's
+    /// (nstat shows it there). It may cost a system call.
     fn totals(&self) -> Option<TcpTotals> {
         None
     }
 
-    /// Something about what is under the transport that the operator should know, once each: its interface went down, or the like.
+    /// Reports each change below the transport that the operator should know once, such as that its
+    /// interface went down.
     fn news(&mut self) -> Option<String> {
         None
     }
 
-    /// Shows the connections of the transport's own TCP that are in `most` places of its table, from place `from` on, and gives the
-    /// place to go on from; `None` at the end, and at once where TCP is the kernel's (ss shows them there). In pieces, so that nobody
-    /// waits for a large table; what comes or goes between two may be missed, and nothing is shown twice.
+    /// Shows the connections of a user-space TCP in `most` places of its table, from place `from`
+    /// on. Returns the place to continue from; `None` at the end, and at once with the kernel's TCP
+    /// (ss shows those). It works in pieces, so that a large table does not block. Connections that
+    /// come or go between two calls may be missed; none is shown twice.
     fn flows(&self, _from: usize, _most: usize, _each: impl FnMut(FlowInfo)) -> Option<usize> {
         None
     }

@@ -1,4 +1,5 @@
-//! The end of a listener or of all: what was asked is answered, and then they go.
+//! Drains one listener, or the whole server: received requests get responses, then connections
+//! close.
 
 use std::time::Duration;
 
@@ -8,22 +9,23 @@ use super::Server;
 use crate::connection::{Connection, Waits};
 use crate::{Address, Handler, access_log};
 
-/// Idle connections are told to go when draining, once they have been quiet for this long: what the peer sent before it could
-/// know is still read.
+/// Draining closes connections that have been idle this long: requests that the client sent before
+/// it could know are still read.
 const DRAIN_QUIET: Duration = Duration::from_millis(100);
-/// How long a drained connection that never stops asking goes on being answered; then the next answer is its last. Reason: what was
-/// received is answered, but there must be a last.
+/// How long a drained connection with constant requests gets responses; then the next one is its
+/// last. Reason: received requests get responses, but there must be an end.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(300);
 
-/// How long a listener that accepts nobody new stays open. Reason: a handshake that has begun ends within a round trip, and closing the
-/// listener would reset it; most round trips are shorter.
+/// How long a listener stays open without accepting a connection. Reason: a handshake in progress
+/// ends within a round trip, and closing the listener would reset it; most round trips are shorter.
 const LAST_CALL: Duration = Duration::from_millis(100);
-/// And how long beyond the last that was accepted. Reason: those that wait may be more than one turn takes.
+/// How long it stays open after the last accept. Reason: more connections may wait than one turn
+/// accepts.
 const LAST_CALL_MORE: Duration = Duration::from_millis(20);
 
 impl<T: Transport, H: Handler> Server<T, H> {
-    /// Stops listening at an address that [`Server::listen`] gave. Its connections are told to close behind the answers that are
-    /// due; those that have not ended after `drain` are cut.
+    /// Stops listening on an address that [`Server::listen`] returned. Its connections close after
+    /// the responses that are due; those still open after `drain` are cut.
     pub fn unlisten(&mut self, at: &Address, drain: Duration) {
         let now = self.transport.now();
         for (_, gone) in self.listeners.extract_if(.., |(address, _)| address == at) {
@@ -38,8 +40,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// Stops listening; every answer from now on says that its connection ends, and idle ones are closed. Connections that wait to be
-    /// accepted, or whose handshake is under way, are accepted still, for a moment.
+    /// Stops listening. Every response from now on closes its connection, and idle connections are
+    /// closed. Connections in the accept queue, or in the handshake, are still accepted for a
+    /// moment.
     pub fn drain(&mut self) {
         let now = self.transport.now();
         self.engine.draining = true;
@@ -47,7 +50,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.drain_hard_at = now + DRAIN_PATIENCE;
         self.last_call = now + LAST_CALL;
         for (_, listener) in self.listeners.drain(..) {
-            // A socket that others hold too goes on without us, and what waits at it is theirs.
+            // Other processes share this socket and keep it; its queue is theirs.
             if self.own.contains(&listener) && self.transport.refuse_new(listener) {
                 self.closing.push(listener);
             } else {
@@ -56,7 +59,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
         }
     }
 
-    /// The time is over: the access log has the responses that are cut, as far as they left, and the requests without one.
+    /// The time is over: logs the truncated responses, as far as they left, and the requests
+    /// without a response.
     pub(crate) fn log_what_is_cut(&mut self) {
         let mut connections = std::mem::take(&mut self.connections);
         for c in connections.iter_mut().flatten() {
@@ -68,7 +72,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.connections = connections;
     }
 
-    /// Whether connections may still come although it drains.
+    /// Whether connections may still arrive during the drain.
     pub(crate) fn is_closing_listeners(&self) -> bool {
         !self.closing.is_empty()
     }
@@ -78,14 +82,14 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.is_closing_listeners().then_some(self.last_call)
     }
 
-    /// Closes listeners at which nobody has been accepted for a moment.
+    /// Closes listeners that have accepted nothing for a moment.
     pub(super) fn close_listeners(&mut self, accepted_before: u64) {
         let (now, calm) = (self.engine.now, self.accepted == accepted_before);
         if !self.is_closing_listeners() {
             return;
         }
         if !calm || self.transport.accept_trouble().is_some() {
-            // More may wait than one turn takes.
+            // More may wait than one turn accepts.
             self.last_call = self.last_call.max(now + LAST_CALL_MORE);
         } else if now >= self.last_call {
             self.closing.drain(..).for_each(|listener| self.transport.unlisten(listener));
@@ -97,7 +101,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
             .then(|| self.engine.now + DRAIN_QUIET / 2)
     }
 
-    /// While draining: those that have been quiet for a moment go.
+    /// While draining: closes connections that have been idle for a moment.
     pub(super) fn close_idle(&mut self) {
         let (now, draining) = (self.engine.now, self.engine.draining);
         let overdue = now >= self.leaving_until;
@@ -115,7 +119,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 && hard
                 && !c.queue_is_empty()
             {
-                // What it has asked is answered; more is not read.
+                // Its requests get responses; no more are read.
                 c.closing.get_or_insert(Close::Lingering);
             }
         }
