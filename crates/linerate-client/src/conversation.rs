@@ -65,7 +65,7 @@ pub trait Conversation {
     fn handle_bytes<E: Responses<Reading = Self::Reading>>(
         &mut self,
         now: Time,
-        bytes: &mut [u8],
+        bytes: &[u8],
         shared: &mut Self::Shared,
         events: &mut E,
     ) -> Result<(), Loss>;

@@ -89,11 +89,34 @@ impl<R: Default> Conversation for H1<R> {
     fn handle_bytes<E: Responses<Reading = R>>(
         &mut self,
         now: Time,
-        bytes: &mut [u8],
+        bytes: &[u8],
         cache: &mut HeadCache,
         events: &mut E,
     ) -> Result<(), Loss> {
-        self.read(now, bytes, cache, events)
+        let mut input = bytes;
+        // A response's end is a part of its own: it may still be to come when the bytes are used up.
+        while !input.is_empty() || !self.reader.at_boundary() {
+            let Some(front) = self.pipeline.front() else {
+                return Err(unasked(now, input, cache, events));
+            };
+            if !events.wants_parts() {
+                let most = if self.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
+                let before = input;
+                let taken = self.reader.take_same(cache, &mut input, most);
+                if taken > 0 {
+                    self.answered_alike(now, taken, &before[..before.len() - input.len()], cache, events);
+                    continue;
+                }
+            }
+            if !self.step(now, &mut input, cache, events)? {
+                break;
+            }
+        }
+        if self.reader.in_answer() {
+            self.first_byte.get_or_insert(now);
+            self.ends |= !self.reader.persists();
+        }
+        Ok(())
     }
 
     #[inline]
@@ -115,7 +138,7 @@ impl<R: Default> Conversation for H1<R> {
         events: &mut E,
     ) -> Result<(), Loss> {
         self.reader.pass_over(bytes);
-        self.read(now, &[], cache, events)
+        self.handle_bytes(now, &[], cache, events)
     }
 
     fn handle_end<E: Responses<Reading = R>>(&mut self, now: Time, events: &mut E) -> Loss {
@@ -158,39 +181,6 @@ impl<R: Default> Conversation for H1<R> {
 }
 
 impl<R: Default> H1<R> {
-    fn read<E: Responses<Reading = R>>(
-        &mut self,
-        now: Time,
-        bytes: &[u8],
-        cache: &mut HeadCache,
-        events: &mut E,
-    ) -> Result<(), Loss> {
-        let mut input = bytes;
-        // A response's end is a part of its own: it may still be to come when the bytes are used up.
-        while !input.is_empty() || !self.reader.at_boundary() {
-            let Some(front) = self.pipeline.front() else {
-                return Err(unasked(now, input, cache, events));
-            };
-            if !events.wants_parts() {
-                let most = if self.unusual { usual_ahead(front) } else { depth(&self.pipeline) };
-                let before = input;
-                let taken = self.reader.take_same(cache, &mut input, most);
-                if taken > 0 {
-                    self.answered_alike(now, taken, &before[..before.len() - input.len()], cache, events);
-                    continue;
-                }
-            }
-            if !self.step(now, &mut input, cache, events)? {
-                break;
-            }
-        }
-        if self.reader.in_answer() {
-            self.first_byte.get_or_insert(now);
-            self.ends |= !self.reader.persists();
-        }
-        Ok(())
-    }
-
     /// Responses of the same length, whose heads are the same as the last one read.
     fn answered_alike(
         &mut self,
@@ -290,7 +280,7 @@ fn unasked(now: Time, bytes: &[u8], cache: &mut HeadCache, events: &mut impl Res
 }
 
 /// Whether it is a 408 that announces the close.
-pub fn is_farewell(bytes: &[u8]) -> bool {
+fn is_farewell(bytes: &[u8]) -> bool {
     let Some(end) = memmem::find(bytes, b"\r\n\r\n") else { return false };
     let head = bytes[..end].to_ascii_lowercase();
     let closes = |line: &[u8]| {
@@ -301,7 +291,7 @@ pub fn is_farewell(bytes: &[u8]) -> bool {
 }
 
 /// How many responses the bytes hold, one that is not whole or makes no sense included.
-pub fn surplus(mut bytes: &[u8], cache: &mut HeadCache) -> u64 {
+fn surplus(mut bytes: &[u8], cache: &mut HeadCache) -> u64 {
     let mut reader = ResponseReader::new(Limits::default());
     let mut n = 0;
     loop {

@@ -12,10 +12,10 @@ pub use conversation::{
     Alike, Conversation, Fate, Out, Requests, Responses, Settle, Settled, Turn, Whole, Whose, Wire,
 };
 pub use failure::Failure;
-pub use h1::{H1, is_farewell, surplus};
+pub use h1::H1;
 pub use pool::{
-    Connection, Decision, End, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received,
-    Resend, Unanswered, connect_failure, connect_words, decide, settle,
+    Connection, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received, Resend,
+    connect_failure, connect_words, settle,
 };
 pub use stamp::Stamp;
 

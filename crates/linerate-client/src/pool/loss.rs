@@ -38,7 +38,7 @@ impl Loss {
     }
 
     /// How the connection ended for requests of which no byte of the response came.
-    pub fn end(&self, fate: Fate) -> End {
+    pub(super) fn end(&self, fate: Fate) -> End {
         let announced = fate == Fate::NeverProcessed;
         match self {
             Loss::SaidClose => End::Announced,

@@ -21,7 +21,8 @@ pub use connection::Connection;
 pub use learnt::Learnt;
 pub use loss::{Loss, connect_failure, connect_words};
 pub use opening::Opening;
-pub use resend::{Decision, End, Resend, Unanswered, decide};
+pub use resend::Resend;
+use resend::{Decision, End, Unanswered, decide};
 pub use settle::{Expired, Lost, settle};
 
 /// What the owner of a pool decides.

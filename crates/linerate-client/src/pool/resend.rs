@@ -1,5 +1,5 @@
-//! What becomes of requests whose connection has ended: nothing disappears, and nothing is sent twice that may not be. Pure: the engine
-//! and the baselines ask the same rules.
+//! What becomes of requests whose connection has ended: nothing disappears, and nothing is sent twice that may not be. Pure: every
+//! client asks the same rules.
 //!
 //! RFC 9112: a response that breaks off is incomplete (section 8); behind a response that says `Connection: close` nothing is processed
 //! (section 9.6); an idempotent request may go out again (section 9.3.1), and behind a connection that failed nothing is pipelined before
@@ -39,7 +39,7 @@ impl Resend {
 
 /// How a connection ended, seen from its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// The last response said that nothing behind it is processed.
     Announced,
     /// The peer closed or reset it, or the transport failed.
@@ -50,7 +50,7 @@ pub enum End {
 
 impl End {
     /// What it is for a request that fails by it.
-    pub fn failure(self) -> Failure {
+    pub(crate) fn failure(self) -> Failure {
         match self {
             End::Announced => Failure::ClosedEarly,
             End::Lost(why) | End::Abandoned(why) => why,
@@ -60,18 +60,18 @@ impl End {
 
 /// A request on that connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Unanswered {
+pub(crate) struct Unanswered {
     /// It may be sent again when its outcome is not known (RFC 9110 section 9.2.2).
-    pub idempotent: bool,
+    pub(crate) idempotent: bool,
     /// It went out again so often without the server doing anything on the connection.
-    pub in_vain: u8,
+    pub(crate) in_vain: u8,
     /// The server had sent at least part of a response on this connection.
-    pub server_spoke: bool,
+    pub(crate) server_spoke: bool,
 }
 
 /// What becomes of a request of whose response not one byte came. One whose response had begun has failed: it is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// It goes out again.
     Again,
     /// It has failed.
@@ -81,7 +81,7 @@ pub enum Decision {
 }
 
 /// The rules.
-pub fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
+pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     let may = request.idempotent && request.in_vain < ATTEMPTS_IN_VAIN;
     let again = match (how, end) {
         (Resend::Never, _) => false,

@@ -3,20 +3,21 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use linerate_client::{Decision, End, Stamp, Unanswered, connect_failure, decide, is_farewell, surplus};
-use linerate_http::client::{HeadCache, Limits, Part, ResponseReader, Run};
-use linerate_net::{NetErrorKind, Time, machine};
+use linerate_client::{
+    Alike, Conversation, H1, Loss, Lost, Responses, Run, Stamp, Whole, Whose, connect_failure, settle,
+};
+use linerate_http::client::{HeadCache, HeadView};
+use linerate_net::{NetError, NetErrorKind, Time, machine};
 
 use super::channel::{NotOpened, Opened};
 use super::outgoing::Outgoing;
 use crate::engine::board::Board;
-use crate::engine::body::BodyView;
-use crate::engine::kinds::{Kinds, RequestError};
+use crate::engine::kinds::{Kinds, Rendering, RequestError};
 use crate::engine::reach::Reach;
-use crate::engine::recorder::{Answer, Recorder, Verdict};
-use crate::engine::responses::Judge;
+use crate::engine::recorder::Recorder;
+use crate::engine::responses::{Judge, Reading, Recording};
 use crate::engine::supply::Supply;
-use crate::limits::{DEAF_GRACE, HANGING, SAMPLE_HEAD_BYTES, SAVED_HEAD_BYTES, STOP_GRACE};
+use crate::limits::{DEAF_GRACE, HANGING, STOP_GRACE};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Io, Pace, Plan, Resend};
 use crate::run::StartError;
@@ -101,7 +102,7 @@ impl Desk {
     }
 
     /// Takes the next request; `unsendable`: for want of a connection it will fail.
-    fn next_run(&mut self, now: Time, unsendable: bool) -> Option<Run<Stamp>> {
+    fn next_run(&mut self, now: Time, unsendable: bool) -> Option<Run> {
         let batch = if unsendable { self.supply.take_unsendable(now) } else { self.supply.take(now, 1) }?;
         let (kind, _) = self.kinds.pick(batch.first, 1);
         if batch.measured {
@@ -110,6 +111,13 @@ impl Desk {
         let k = self.kinds.get(kind);
         let stamp = Stamp { sent: now, due: now, in_vain: 0, measured: batch.measured };
         Some(Run { stamp, first: batch.first, count: 1, kind, expect: k.expect, idempotent: k.idempotent })
+    }
+
+    /// Records what becomes of requests.
+    fn recording(&mut self, now: Time) -> Recording<'_> {
+        let ended = self.is_past(now);
+        let Desk { recorder, kinds, judge, board, .. } = self;
+        Recording { recorder, kinds, judge, board, ended }
     }
 
     /// The outcome, after the last caller is done.
@@ -151,46 +159,85 @@ enum Heard {
     Broken,
 }
 
-/// One connection's worth of sending one request at a time.
+/// Looks at responses for a caller. The desk is held only while one is recorded.
+struct Telling<'a> {
+    desk: &'a Mutex<Desk>,
+    judge: &'a Judge,
+    now: Time,
+}
+
+impl Responses for Telling<'_> {
+    type Reading = Reading;
+
+    /// Always: the baselines read a response as it comes.
+    fn wants_parts(&self) -> bool {
+        true
+    }
+
+    fn received(&mut self, bytes: usize) {
+        lock(self.desk).recorder.bytes.received += bytes as u64;
+    }
+
+    fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
+        let whole = lock(self.desk).recorder.wants_whole();
+        reading.begin(head, self.judge.finder(kind).is_some(), whole);
+        Whose::Matched
+    }
+
+    fn body(&mut self, reading: &mut Reading, kind: u16, piece: &[u8]) {
+        reading.piece(piece, self.judge.finder(kind));
+    }
+
+    fn answered(&mut self, run: &Run, kind: u16, reading: &mut Reading, response: &Whole) {
+        let mut desk = lock(self.desk);
+        desk.busy = desk.busy.saturating_sub(1);
+        desk.reach.progressed(self.now);
+        desk.recording(self.now).answered(run, kind, reading, response);
+    }
+
+    fn alike(&mut self, run: &Run, responses: &Alike<'_>) {
+        lock(self.desk).recording(self.now).alike(run, responses);
+    }
+
+    fn unsolicited(&mut self, now: Time, bytes: &[u8], responses: u64) {
+        lock(self.desk).recording(now).unsolicited(now, bytes, responses);
+    }
+}
+
+/// A client of one connection at a time, and of one request at a time on it.
 #[derive(Debug)]
 pub(super) struct Caller {
     desk: Arc<Mutex<Desk>>,
     judge: Arc<Judge>,
     per_connection: Option<u32>,
-    reader: ResponseReader,
+    conversation: H1<Reading>,
     cache: HeadCache,
-    /// The request under way, or to go out again.
-    run: Option<Run<Stamp>>,
-    first_byte: Option<Time>,
-    head: Vec<u8>,
-    body: BodyView,
-    /// Memory to render in.
-    scratch: Vec<u8>,
+    /// The request to go out again.
+    again: Option<Run>,
+    /// Responses on this connection when one was sent again.
+    again_at: Option<u32>,
     on_connection: u32,
 }
 
 impl Caller {
     pub(super) fn new(desk: Arc<Mutex<Desk>>, per_connection: Option<u32>) -> Caller {
-        let judge = Arc::clone(&lock(&desk).judge);
+        let (judge, cache) = (Arc::clone(&lock(&desk).judge), HeadCache::new());
         Caller {
             desk,
             judge,
             per_connection,
-            reader: ResponseReader::new(Limits::default()),
-            cache: HeadCache::new(),
-            run: None,
-            first_byte: None,
-            head: Vec::new(),
-            body: BodyView::default(),
-            scratch: Vec::new(),
+            conversation: H1::new(&cache),
+            cache,
+            again: None,
+            again_at: None,
             on_connection: 0,
         }
     }
 
     /// A connection is open: TCP at the first time, and requests may pass at the second.
     pub(super) fn connected(&mut self, asked: Time, tcp_at: Time, now: Time) {
-        self.reader = ResponseReader::new(Limits::default());
-        self.on_connection = 0;
+        self.conversation = H1::new(&self.cache);
+        (self.on_connection, self.again_at) = (0, None);
         let mut desk = lock(&self.desk);
         desk.reach.opened(now);
         desk.recorder.connections.opened += 1;
@@ -217,11 +264,12 @@ impl Caller {
     pub(super) fn next(&mut self, now: Time, out: &mut Outgoing) -> Next {
         let mut desk = lock(&self.desk);
         desk.tick(now);
-        let run = match self.run.take() {
+        let run = match self.again.take() {
             Some(run) => {
                 if run.stamp.measured {
                     desk.recorder.resent(run.kind, 1);
                 }
+                self.again_at = Some(self.conversation.answers());
                 run
             }
             None => match desk.next_run(now, false) {
@@ -234,14 +282,12 @@ impl Caller {
         let last = self.per_connection.is_some_and(|n| self.on_connection >= n);
         out.clear();
         let now_ms = now.as_nanos().wrapping_add(desk.wall_offset_ns) / 1_000_000;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        desk.kinds.render_parts((run.kind, last), run.first, now_ms, &mut scratch, |part| out.push(part));
-        self.scratch = scratch;
+        let mut requests = Rendering { kinds: &mut desk.kinds, now_ms };
+        // Memory takes all of it.
+        let bytes = self.conversation.begin(run, last, &mut requests, out).unwrap_or(0);
         if run.stamp.measured {
-            desk.recorder.bytes.sent += out.len() as u64;
+            desk.recorder.bytes.sent += bytes;
         }
-        self.first_byte = None;
-        self.run = Some(run);
         Next::Send
     }
 
@@ -261,7 +307,7 @@ impl Caller {
             }
             // A body that lasts until the close has no other end than TLS's own (RFC 9112 section 9.8).
             Opened::Failed(failed) => {
-                let why = if self.first_byte.is_some() { Failure::Reset } else { Failure::ClosedEarly };
+                let why = if self.conversation.in_response() { Failure::Reset } else { Failure::ClosedEarly };
                 self.lost(now, why, &failed.words());
             }
         }
@@ -270,110 +316,53 @@ impl Caller {
 
     /// Bytes of the answer.
     fn handle_bytes(&mut self, now: Time, bytes: &[u8]) -> Heard {
-        let Some(run) = self.run else { return Heard::Broken };
-        let first = *self.first_byte.get_or_insert(now);
-        lock(&self.desk).recorder.bytes.received += bytes.len() as u64;
-        let mut input = bytes;
-        loop {
-            match self.reader.next(&mut self.cache, &mut input, run.expect) {
-                Ok(None) => return Heard::More,
-                Ok(Some(Part::Head(head))) => {
-                    self.head.clear();
-                    let whole = lock(&self.desk).recorder.wants_whole();
-                    let most = if whole { SAVED_HEAD_BYTES } else { SAMPLE_HEAD_BYTES };
-                    self.head.extend_from_slice(&head.raw()[..head.raw().len().min(most)]);
-                    let checked = self.judge.finder(run.kind).is_some();
-                    self.body.begin(head.get(b"content-encoding"), checked, whole);
-                }
-                Ok(Some(Part::Body(piece))) => {
-                    self.body.piece(piece, self.judge.finder(run.kind));
-                }
-                Ok(Some(Part::Interim(_) | Part::Trailers(_))) => {}
-                Ok(Some(Part::End(end))) => {
-                    self.answered(now, Some(first).filter(|f| *f < now), end.status);
-                    let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
-                    // What follows answers nothing that was asked, nor may it answer what is asked next (RFC 9112, 9.2).
-                    // But a server may say that it gives up on an idle connection (RFC 9110 section 15.5.9).
-                    if !input.is_empty() && end.status != 101 && !is_farewell(input) {
-                        let n = surplus(input, &mut self.cache);
-                        lock(&self.desk).recorder.unsolicited(now, input, n);
-                    }
-                    return Heard::Answered { reusable: end.reusable && !spent && input.is_empty() };
-                }
-                Err(error) => {
-                    self.give_up(Failure::Malformed, &error.to_string());
-                    return Heard::Broken;
-                }
+        let Caller { desk, judge, conversation, cache, .. } = self;
+        let mut events = Telling { desk, judge, now };
+        events.received(bytes.len());
+        let read = conversation.handle_bytes(now, bytes, cache, &mut events);
+        let waits = conversation.in_flight() > 0;
+        let spent = self.per_connection.is_some_and(|n| self.on_connection >= n);
+        match read {
+            Ok(()) if waits => Heard::More,
+            Ok(()) => Heard::Answered { reusable: !spent },
+            Err(loss) if waits => {
+                self.settle(now, &loss, &loss.words());
+                Heard::Broken
             }
+            // The response came, and said that it was the last; or more came than a response.
+            Err(_) => Heard::Answered { reusable: false },
         }
-    }
-
-    fn answered(&mut self, now: Time, first_byte: Option<Time>, status: u16) {
-        let Some(run) = self.run.take() else { return };
-        let mut guard = lock(&self.desk);
-        let desk = &mut *guard;
-        let kind = desk.kinds.get(run.kind);
-        let found = self.body.end(self.judge.finder(run.kind));
-        let verdict = Verdict {
-            bad_status: !kind.good_status(status),
-            bad_body: !found,
-            bad_encoding: self.body.problem().is_some(),
-            bad_tag: false,
-        };
-        desk.busy = desk.busy.saturating_sub(1);
-        desk.reach.progressed(now);
-        let (body, problem) = (self.body.start(), self.body.problem());
-        let answer = Answer {
-            now,
-            first_byte,
-            status,
-            verdict,
-            head: &self.head,
-            body,
-            problem,
-            whole: self.body.whole(),
-        };
-        desk.recorder.answered(&run, &answer, &desk.kinds);
     }
 
     /// The peer closed, or the connection failed: what becomes of the request.
     pub(super) fn lost(&mut self, now: Time, why: Failure, words: &str) {
-        let finished = self.reader.finish();
-        if let Ok(Some(end)) = finished
-            && why == Failure::ClosedEarly
-        {
-            return self.answered(now, self.first_byte, end.status);
-        }
-        let Some(mut run) = self.run.take() else { return };
-        let mut guard = lock(&self.desk);
-        let desk = &mut *guard;
-        desk.busy = desk.busy.saturating_sub(1);
-        desk.recorder.connections.closed_by_peer += 1;
-        if self.first_byte.is_some() {
-            let detail = finished.err().map(|cut| cut.to_string());
-            let detail = detail.as_deref().unwrap_or(words);
-            return desk.recorder.failed(&run, Failure::Truncated, Some(detail), &desk.kinds);
-        }
-        run.stamp.in_vain = run.stamp.in_vain.saturating_add(1);
-        let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
-        let request = Unanswered { idempotent, in_vain, server_spoke: self.on_connection > 1 };
-        match decide(desk.resend, End::Lost(why), request) {
-            Decision::Again => self.run = Some(run),
-            Decision::Failed(why) => desk.recorder.failed(&run, why, Some(words), &desk.kinds),
-            Decision::Unknown => desk.recorder.unknown(&run),
-        }
+        let Caller { desk, judge, conversation, .. } = self;
+        let loss = match why {
+            Failure::ClosedEarly => conversation.handle_end(now, &mut Telling { desk, judge, now }),
+            _ => Loss::Net(NetError::of(NetErrorKind::Reset)),
+        };
+        let detail = if let Loss::Cut(cut) = &loss { cut } else { words };
+        self.settle(now, &loss, detail);
     }
 
     /// No answer within the time-out: failed, or unknown when the end had come meanwhile.
     pub(super) fn timed_out(&mut self, now: Time) {
-        let mut desk = lock(&self.desk);
-        desk.tick(now);
-        if desk.is_past(now) {
-            drop(desk);
-            return self.abandon();
-        }
-        drop(desk);
-        self.give_up(Failure::Timeout, "no whole answer within the time-out");
+        lock(&self.desk).tick(now);
+        self.settle(now, &Loss::TimedOut, &Loss::TimedOut.words());
+    }
+
+    /// The connection is lost: what becomes of the request on it, by the rules of every client.
+    fn settle(&mut self, now: Time, loss: &Loss, detail: &str) {
+        let Caller { desk, conversation, again, again_at, .. } = self;
+        let in_flight = conversation.in_flight();
+        let mut guard = lock(desk);
+        let desk = &mut *guard;
+        desk.busy = desk.busy.saturating_sub(u64::from(in_flight));
+        desk.recorder.connections.closed_by_peer += u64::from(loss.by_peer() && in_flight > 0);
+        let stuck = *again_at == Some(conversation.answers());
+        // The caller itself has measured the time of its one request.
+        let lost = Lost { loss, detail, now, timeout_ns: 0, resend: desk.resend, stuck };
+        settle(conversation, lost, &mut desk.recording(now), |run, _| *again = Some(run));
     }
 
     /// Whether the user said stop long enough ago that the answer under way is no longer waited for.
@@ -389,19 +378,11 @@ impl Caller {
 
     /// Whether the request under way was acted on nobody will know.
     fn abandon(&mut self) {
-        let Some(run) = self.run.take() else { return };
-        let mut desk = lock(&self.desk);
-        desk.busy = desk.busy.saturating_sub(1);
-        desk.recorder.unknown(&run);
-    }
-
-    /// The request under way has certainly failed.
-    pub(super) fn give_up(&mut self, why: Failure, words: &str) {
-        let Some(run) = self.run.take() else { return };
-        let mut guard = lock(&self.desk);
-        let desk = &mut *guard;
-        desk.busy = desk.busy.saturating_sub(1);
-        desk.recorder.failed(&run, why, Some(words), &desk.kinds);
+        let Caller { desk, conversation, again, .. } = self;
+        let mut desk = lock(desk);
+        desk.busy = desk.busy.saturating_sub(u64::from(conversation.in_flight()));
+        conversation.abandon(|run, _| desk.recorder.unknown(&run));
+        again.take().iter().for_each(|run| desk.recorder.unknown(run));
     }
 
     /// No connection could be opened: the next request has failed. Says whether to go on.
@@ -425,7 +406,7 @@ impl Caller {
             desk.unreachable = Some(words.clone());
         }
         desk.reach.failed(now);
-        let waiting = self.run.take();
+        let waiting = self.again.take();
         let Some(run) = waiting.or_else(|| desk.next_run(now, true)) else { return false };
         if run.stamp.measured {
             desk.reach.victim();

@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use linerate_http::client::Rendered;
+use linerate_client::Out;
+use linerate_net::{Lent, NetError};
 
 /// A rendered request.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     copied: Vec<u8>,
     parts: Vec<Part>,
-    len: usize,
 }
 
 #[derive(Debug)]
@@ -23,27 +23,6 @@ impl Outgoing {
     pub(super) fn clear(&mut self) {
         self.copied.clear();
         self.parts.clear();
-        self.len = 0;
-    }
-
-    pub(super) fn push(&mut self, part: Rendered<'_>) {
-        match part {
-            Rendered::Copied(bytes) => {
-                let start = self.copied.len();
-                self.copied.extend_from_slice(bytes);
-                self.len += bytes.len();
-                self.parts.push(Part::Copied(start..self.copied.len()));
-            }
-            Rendered::Shared(body, range) => {
-                self.len += range.len();
-                self.parts.push(Part::Shared(Arc::clone(body), range));
-            }
-        }
-    }
-
-    /// Bytes of all of it.
-    pub(super) fn len(&self) -> usize {
-        self.len
     }
 
     /// The pieces to write, in this order.
@@ -52,5 +31,24 @@ impl Outgoing {
             Part::Copied(range) => &self.copied[range.clone()],
             Part::Shared(body, range) => &body[range.clone()],
         })
+    }
+}
+
+impl Out for Outgoing {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        let start = self.copied.len();
+        self.copied.extend_from_slice(bytes);
+        self.parts.push(Part::Copied(start..self.copied.len()));
+        Ok(())
+    }
+
+    fn send_shared(
+        &mut self,
+        bytes: &Arc<[u8]>,
+        _: Option<Lent>,
+        range: Range<usize>,
+    ) -> Result<(), NetError> {
+        self.parts.push(Part::Shared(Arc::clone(bytes), range));
+        Ok(())
     }
 }

@@ -179,7 +179,7 @@ impl Conversation for Streams {
     fn handle_bytes<E: Responses<Reading = Reading>>(
         &mut self,
         now: Time,
-        bytes: &mut [u8],
+        bytes: &[u8],
         cache: &mut HeadCache,
         events: &mut E,
     ) -> Result<(), Loss> {
