@@ -133,3 +133,38 @@ fn openssl_finds_no_old_version_and_no_weak_cipher() {
         assert!(is_strong, "{cipher}");
     }
 }
+
+#[test]
+fn python_modules_are_served() {
+    let Some(python) = find("python3") else { return };
+    let issued = Issued::to("localhost");
+    let (server, _) = server(&issued);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    for module in ["httpx", "aiohttp"] {
+        let has = Command::new(&python).args(["-c", &format!("import {module}")]).output().unwrap();
+        if !has.status.success() {
+            println!("not run: python3 has no module {module}");
+            continue;
+        }
+        let words = [source("modules.py"), issued.file("cert.pem"), port.to_owned(), module.to_owned()];
+        assert_eq!(said(&Command::new(&python).args(words).output().unwrap()), "good", "{module}");
+    }
+}
+
+#[test]
+fn sslscan_finds_nothing_old() {
+    let Some(sslscan) = find("sslscan") else { return };
+    let issued = Issued::to("localhost");
+    let (server, _) = server(&issued);
+    let text = said(&Command::new(sslscan).args(["--no-colour", &server.address]).output().unwrap());
+    for old in ["SSLv2", "SSLv3", "TLSv1.0", "TLSv1.1"] {
+        assert!(
+            text.lines().any(|line| line.starts_with(old) && line.ends_with("disabled")),
+            "{old}: {text}"
+        );
+    }
+    let ciphers = text.lines().filter(|line| line.starts_with("Preferred") || line.starts_with("Accepted"));
+    let weak = |line: &&str| !line.contains("GCM") && !line.contains("CHACHA20");
+    assert_eq!(ciphers.clone().filter(weak).collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(ciphers.count() >= 6, "{text}");
+}
