@@ -32,7 +32,7 @@ enum Phase {
     Done,
 }
 
-/// Asks for probes, is told what came of them, and ends with a [`Diagnosis`].
+/// Asks for probes, takes their results, and ends with a [`Diagnosis`].
 #[derive(Debug)]
 pub struct Planner {
     record: Record,

@@ -89,7 +89,7 @@ pub struct Record {
     entries: Vec<(Probe, Observation)>,
     /// Time since the start.
     pub elapsed: Duration,
-    /// Experiments that were given up for want of time or calls.
+    /// Experiments that were abandoned because time or calls ran out.
     pub given_up: Vec<Experiment>,
     /// Entries before this one were made while the server was warming up: they stand for no later
     /// call.

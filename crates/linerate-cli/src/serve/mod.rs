@@ -202,7 +202,7 @@ fn apart(args: &ServeArgs) -> Result<(), Fault> {
     }
 }
 
-/// Serves until it is told to end.
+/// Serves until it gets a signal to end.
 fn well(
     typed: &ServeArgs,
     args: ServeArgs,
@@ -240,7 +240,7 @@ fn well(
             Ok(()) => running.announce(),
             Err(fault) => {
                 say(&format!("the configuration stays as it was: {fault}"));
-                // Whoever has renamed the log asks for this alone.
+                // A program that renamed the log asks for this alone.
                 running.reopen_log();
             }
         }
@@ -300,7 +300,7 @@ fn misbehaves_alone(args: &ServeArgs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Misbehaves until it is told to end.
+/// Misbehaves until it gets a signal to end.
 fn badly(args: &ServeArgs, signals: &mut Signals) -> Result<Counts, Fault> {
     let listen: Vec<SocketAddr> = args.listen.iter().filter_map(|listen| listen.at.tcp()).collect();
     let servers: Result<Vec<_>, Fault> = (listen.iter())
@@ -359,7 +359,7 @@ fn while_second_signal_kills<T>(signals: &mut Signals, end: impl FnOnce() -> T) 
     })
 }
 
-/// What the library is told.
+/// The options for the library.
 fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
     let mut limits = Limits::default();
     limits.header_time = args.header_timeout.unwrap_or(limits.header_time);

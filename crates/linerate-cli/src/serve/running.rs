@@ -32,7 +32,7 @@ const LOG_PATIENCE: Duration = Duration::from_millis(500);
 /// again.
 const METRICS_DRAIN: Duration = Duration::from_millis(250);
 
-/// The server and what it was told.
+/// The server and its options.
 pub(super) struct Running {
     args: ServeArgs,
     threads: usize,
@@ -103,7 +103,7 @@ impl Running {
         };
         let mut options = ServerOptions { access_log: log.clone(), ..options(&args, self.threads) };
         tls.add_to(&mut options, &args);
-        // Whoever comes by a new address must not be shown what is there for others.
+        // Clients of a new address must not see what is served to others.
         let before = self.content.get();
         let (mut meanwhile, new) = (before.clone(), sites.at(&args.addresses(), &tls));
         let is_new = |at: &Address| before.places.iter().all(|(known, _)| known != at);

@@ -41,7 +41,7 @@ const SLOW_MS: f64 = 5.0;
 /// All calls, whatever was changed about them: a lever does not lose packets.
 fn all(record: &Record) -> impl Iterator<Item = &Call> {
     let held = record.held().map(|h| &h.call);
-    // How a SYN was lost is told by its own rules.
+    // Other rules report lost SYNs.
     record.calls().map(|(_, c)| c).chain(record.bursts().flatten()).chain(held).filter(|c| !c.syn_again())
 }
 

@@ -58,7 +58,7 @@ pub(super) fn beyond_rtt(record: &Record) -> f64 {
     if let Some(beyond) = bufferbloat::beyond_handshake_ms(record) {
         return beyond;
     }
-    // What a lost segment took is told by its own rule.
+    // Another rule reports the time that a lost segment took.
     let clean: Vec<&Call> = record.group().into_iter().filter(|c| !c.lossy()).collect();
     let wait = if clean.len() >= 2 { median_of(&clean, first_byte) } else { record.typical(first_byte) };
     let wait = wait.max(often(record, &clean));

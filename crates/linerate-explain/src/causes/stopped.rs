@@ -51,7 +51,7 @@ fn judge(record: &Record) -> Judgement {
     Judgement::Named(Box::new(Verdict::new(&CAUSE, cost, Grounds::Counted { words, share }).failing()))
 }
 
-/// All of its threads are: nothing else can be told of it.
+/// All of its threads are stopped, so it has nothing else to show.
 pub(crate) fn proved(record: &Record) -> bool {
     matches!(judge(record), Judgement::Named(v) if v.proof() == crate::evidence::Proof::Proved)
 }

@@ -39,7 +39,7 @@ pub(super) fn listening(to: SocketAddr) -> Found {
 /// The socket takes connections to `to`.
 fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
     let (ip, port) = (socket.local.ip(), socket.local.port());
-    // One of IPv6 for all addresses takes those of IPv4, too, unless it was told not to.
+    // One of IPv6 for all addresses takes those of IPv4, too, unless IPV6_V6ONLY is set.
     let takes = ip == to.ip() || ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
     socket.state == State::LISTEN && port == to.port() && takes
 }

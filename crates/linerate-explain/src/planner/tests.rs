@@ -467,7 +467,7 @@ fn the_time_that_is_given_is_kept() {
 
 #[test]
 fn without_the_lever_it_is_said_that_there_is_no_dose() {
-    // The planner is told what the kernel has.
+    // The planner knows what the kernel supports.
     let without = Settings { delayed_ack_lever: false, ..settings() };
     let diagnosis = explained_with(World { nagle: true, ..World::default() }, without, 1);
     assert_eq!(ids(&diagnosis), ["server-nagle-delayed-ack"]);

@@ -157,7 +157,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     }
 }
 
-/// A request has failed for want of a connection.
+/// A request has failed because there is no connection.
 fn fail_unreached(
     (recorder, kinds, reach): (&mut Recorder, &Kinds, &mut Reach),
     run: &Run,

@@ -387,7 +387,7 @@ pub(in crate::serve) enum NoRule {
 }
 
 impl Route {
-    /// The rule that the server is told; opens the directory.
+    /// Makes the server's rule of it; opens the directory.
     pub(in crate::serve) fn rule(&self) -> Result<Rule, NoRule> {
         let action = match &self.to {
             To::Dir(dir) => {

@@ -8,7 +8,7 @@ fn parsed(command: &str) -> (String, Request, Vec<String>) {
     (source.url.unwrap(), source.requests.into_iter().next().unwrap(), source.notes)
 }
 
-/// The request as lines, with what the user is told.
+/// The request as lines, with the notes for the user.
 fn shown(command: &str) -> String {
     let (url, request, notes) = parsed(command);
     let mut shown = format!("{url}\n{} {}\n", request.method, request.path);
