@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use common::{greeting, measured, number, run, server};
+use common::{greeting, linerate, measured, number, run, server};
 use issued::Issued;
 use real::{Server, finish_nginx, nginx_tls};
 use serde_json::Value;
@@ -206,6 +206,22 @@ fn insecure_believes_everybody_and_says_so() {
     assert_eq!(number(&document, "/requests/answered"), 10);
     assert_eq!(document["tls"]["verified"], false);
     assert!(said.out.contains("--insecure") || said.err.contains("--insecure"), "{said:?}");
+}
+
+#[test]
+fn a_key_log_that_cannot_be_written_is_said() {
+    let issued = Issued::to("localhost");
+    let Some(server) = nginx(&issued, "") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    for (file, said) in [("keys", false), ("no/such/folder", true)] {
+        let path = folder.path().join(file);
+        let mut command = linerate(&["load", "-4", "-k", "-n", "2", &https(&server)]);
+        let output = command.env("SSLKEYLOGFILE", &path).output().expect("it runs");
+        let words = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.contains("SSLKEYLOGFILE"), said, "{words}");
+        assert_eq!(std::fs::read_to_string(&path).is_ok_and(|keys| keys.contains("SECRET")), !said);
+        assert!(output.status.success(), "{words}");
+    }
 }
 
 #[test]

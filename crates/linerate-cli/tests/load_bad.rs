@@ -36,19 +36,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// Answers each request with these bytes, some at a time.
 fn answering(answer: Vec<u8>) -> SocketAddr {
-    common::server(move |mut stream| {
-        let mut unread = Vec::new();
-        let mut buffer = [0; 4096];
-        while let Ok(n @ 1..) = stream.read(&mut buffer) {
-            unread.extend_from_slice(&buffer[..n]);
-            while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
-                unread.drain(..end + 4);
-                if answer.chunks(50).any(|piece| stream.write_all(piece).is_err()) {
-                    return;
-                }
-            }
-        }
-    })
+    common::responding(move |stream| answer.chunks(50).try_for_each(|piece| stream.write_all(piece)))
 }
 
 fn coded(status: &str, coding: &str, body: &[u8]) -> Vec<u8> {

@@ -38,21 +38,11 @@ fn body(len: usize) -> Vec<u8> {
 
 /// A server that answers with bodies of these lengths in turn, in pieces.
 fn answering(lengths: &'static [usize], status: &'static str, ends: Ends) -> SocketAddr {
-    common::server(move |mut stream| {
-        let mut unread = Vec::new();
-        let mut buffer = [0; 4096];
-        let mut lengths = lengths.iter().cycle();
-        while let Ok(n @ 1..) = stream.read(&mut buffer) {
-            unread.extend_from_slice(&buffer[..n]);
-            while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
-                unread.drain(..end + 4);
-                let body = body(*lengths.next().expect("endless"));
-                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-                if answer(&mut stream, head.as_bytes(), &body, ends).is_err() {
-                    return;
-                }
-            }
-        }
+    let mut lengths = lengths.iter().cycle();
+    common::responding(move |stream| {
+        let body = body(*lengths.next().expect("endless"));
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        answer(stream, head.as_bytes(), &body, ends)
     })
 }
 

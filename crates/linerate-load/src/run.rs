@@ -223,6 +223,8 @@ struct Collector {
     begun: Instant,
     parts: Vec<Snapshot>,
     waiting: Vec<VecDeque<Mark>>,
+    /// The final marks of cores that have ended.
+    ended: Vec<Option<Mark>>,
     /// How long each sending thread has waited for its core so far, nanoseconds.
     waited: Vec<Option<u64>>,
     /// The most that any waited between two looks.
@@ -245,6 +247,7 @@ impl Collector {
             begun: Instant::now(),
             parts: vec![Snapshot::default(); cores],
             waiting: vec![VecDeque::new(); cores],
+            ended: vec![None; cores],
             waited: vec![None; cores],
             most: 0,
             last: Mark::default(),
@@ -292,13 +295,14 @@ impl Collector {
     fn collect(&mut self) {
         self.look_at_cores();
         for (i, board) in self.boards.iter().enumerate() {
-            let (snapshot, marks) = board.collect();
+            let (snapshot, marks, last) = board.collect();
+            self.ended[i] = last;
             if let Some(snapshot) = snapshot {
                 self.parts[i] = snapshot;
             }
             self.waiting[i].extend(marks);
         }
-        while self.waiting.iter().all(|w| !w.is_empty()) {
+        while self.has_second() {
             self.finish_second();
         }
         let mut whole = Snapshot { elapsed: self.begun.elapsed(), measuring: true, ..Snapshot::default() };
@@ -309,10 +313,17 @@ impl Collector {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = whole;
     }
 
+    /// Whether some core has ended a second, and all others have too, or will not.
+    fn has_second(&self) -> bool {
+        let some = self.waiting.iter().any(|marks| !marks.is_empty());
+        some && self.waiting.iter().zip(&self.ended).all(|(marks, end)| !marks.is_empty() || end.is_some())
+    }
+
     /// All cores have ended a second: one more interval, unless several are merged into one.
     fn finish_second(&mut self) {
         let mut now = Mark::default();
-        for mark in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
+        let marks = self.waiting.iter_mut().zip(&self.ended);
+        for mark in marks.filter_map(|(marks, end)| marks.pop_front().or_else(|| end.clone())) {
             now.answered += mark.answered;
             now.failed += mark.failed;
             now.latency.merge(&mark.latency);
@@ -365,5 +376,38 @@ impl Collector {
             })
             .collect();
         self.width *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::kinds::Kinds;
+    use crate::engine::recorder::Recorder;
+    use crate::plan::Target;
+    use linerate_net::Time;
+
+    /// With many threads and few requests most threads end before the first second does.
+    #[test]
+    fn the_series_goes_on_when_a_core_has_ended() {
+        let plan = Plan::get(Target::at(([127, 0, 0, 1], 80).into()), "/");
+        let kinds = Kinds::new(&plan, 0, 1).unwrap();
+        let answered = |n| {
+            let mut recorder = Recorder::new(Time::ZERO, false, &kinds, false);
+            recorder.requests.answered = n;
+            recorder
+        };
+        let boards = vec![Arc::new(Board::default()), Arc::new(Board::default())];
+        let mut collector = Collector::new(boards.clone(), Vec::new(), Arc::default());
+        boards[1].mark(&answered(10), None);
+        collector.collect();
+        assert!(collector.series.is_empty(), "the other core may still be in its first second");
+        boards[0].mark_last(&answered(3), None);
+        boards[1].mark(&answered(30), None);
+        collector.collect();
+        let rates: Vec<_> = collector.series.iter().map(|interval| interval.rate_rps).collect();
+        assert_eq!(rates, [13.0, 20.0]);
+        collector.collect();
+        assert_eq!(collector.series.len(), 2);
     }
 }

@@ -251,6 +251,7 @@ pub(crate) fn outcome_open() -> Outcome {
 pub(crate) fn snapshot() -> Snapshot {
     let full = outcome_closed();
     Snapshot {
+        overdue: 0,
         elapsed: Duration::from_millis(4_200),
         measuring: true,
         requests: Requests { sent: 42_064, answered: 42_000, failed: 10, ..Requests::default() },

@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of wrk, wrk2, hey, ab, k6, oha and vegeta, and what to write here instead.
-const FLAGS: [(&str, &str); 17] = [
+const FLAGS: [(&str, &str); 16] = [
     ("-z", "the duration is -d TIME here"),
     ("-R", "the rate is --rate R here"),
     ("--qps", "the rate is --rate R here"),
@@ -17,7 +17,6 @@ const FLAGS: [(&str, &str); 17] = [
     ("-T", "write the type of the body as a header: -H 'Content-Type: application/json'"),
     ("-L", "latencies are always printed; redirects are not followed"),
     ("--latency", "latencies are always printed"),
-    ("-k", "connections are always kept alive; --per-connection 1 closes each after a request"),
     ("-D", "a body from a file is --body @FILE here"),
     ("--disable-keepalive", "--per-connection 1 closes each connection after a request"),
     ("--workers", "connections are -c N here, threads -t N"),

@@ -111,8 +111,14 @@ impl TlsFlags {
         if !url.is_https() {
             return match self.given() {
                 Some(flag) => {
+                    let hint = match flag {
+                        "--insecure" => {
+                            "write https:// or leave out -k: connections are always kept alive (ab's -k)"
+                        }
+                        _ => "write https:// or leave out the flag",
+                    };
                     Err(Fault::input(format!("{flag} is about HTTPS, and the URL begins with http://"))
-                        .hint("write https:// or leave out the flag"))
+                        .hint(hint))
                 }
                 None => Ok(None),
             };

@@ -142,8 +142,10 @@ impl Draft<'_> {
             args.from.clone().map(|a| a.0).or_else(|| self.in_file(|f| f.from.clone())).unwrap_or_default();
         let (route, addresses, other_family) = self.way(&from)?;
         let target = Target { url: self.url.shown(), authority: self.url.authority.clone(), addresses };
-        let tls = args.tls.over(self.in_file(|f| Some(f.tls.clone())).unwrap_or_default());
-        let tls = tls.towards(&self.url)?;
+        let mut flags = args.tls.over(self.in_file(|f| Some(f.tls.clone())).unwrap_or_default());
+        let insecure = self.source.as_ref().is_some_and(|source| source.insecure);
+        flags.insecure |= insecure && flags.cacert.is_none() && self.url.is_https();
+        let tls = flags.towards(&self.url)?;
         let way = args.way.map(plan::Way::from).or_else(|| self.in_file(|f| f.way)).unwrap_or_default();
         let mut checks = self.in_file(|f| Some(f.checks.clone())).unwrap_or_default();
         checks.extend(args.check.iter().cloned());

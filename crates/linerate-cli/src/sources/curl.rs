@@ -39,6 +39,7 @@ struct Command {
     head: bool,
     globoff: bool,
     compressed: bool,
+    insecure: bool,
     cookies: Vec<String>,
     user: Option<String>,
     upload: Option<String>,
@@ -173,6 +174,7 @@ impl Command {
             Effect::ProxyUser => self.proxy_user = Some(value.to_owned()),
             Effect::NoProxy => self.route.noproxy = Some(value.to_owned()),
             Effect::ProxyLine => self.route.haproxy_protocol = Some(HaproxyVersion::V1),
+            Effect::Insecure => self.insecure = true,
         }
         Ok(())
     }
@@ -286,7 +288,15 @@ impl Command {
             1 => Order::Weighted,
             n => Order::Listed((0..n as u32).collect()),
         };
-        Ok(Source { url: Some(first_url), requests, order, pace: None, route: self.route, notes: self.notes })
+        Ok(Source {
+            url: Some(first_url),
+            requests,
+            order,
+            pace: None,
+            insecure: self.insecure,
+            route: self.route,
+            notes: self.notes,
+        })
     }
 
     /// `-U NAME:PASSWORD` belongs into the proxy's URL.

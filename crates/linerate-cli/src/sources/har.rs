@@ -117,6 +117,7 @@ fn parse(bytes: &[u8], path: &Path, origin: Option<&str>) -> Result<Source, Sour
         requests: taken.requests,
         order,
         pace: None,
+        insecure: false,
         route: RouteKeys::default(),
         notes,
     })

@@ -32,6 +32,8 @@ pub(crate) struct Source {
     pub(crate) pace: Option<Pace>,
     /// How to get to the server, when the source says so.
     pub(crate) route: RouteKeys,
+    /// It does not check the server's certificate.
+    pub(crate) insecure: bool,
     /// What was left out or is different from the source, for the user to read.
     pub(crate) notes: Vec<String>,
 }

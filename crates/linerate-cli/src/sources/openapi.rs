@@ -78,6 +78,7 @@ fn parse(text: &str, path: &Path, options: Options) -> Result<Source, SourceErro
         requests: taken.requests,
         order: Order::Weighted,
         pace: None,
+        insecure: false,
         route: RouteKeys::default(),
         notes,
     })

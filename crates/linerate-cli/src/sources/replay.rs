@@ -169,6 +169,7 @@ impl Taken {
             requests: self.kinds.iter().zip(names).map(request).collect(),
             order: Order::Listed(self.arrivals.iter().map(|(_, kind)| *kind).collect()),
             pace: Some(Pace::Trace(times)),
+            insecure: false,
             route: RouteKeys::default(),
             notes,
         })

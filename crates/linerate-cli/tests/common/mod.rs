@@ -93,14 +93,22 @@ pub(crate) fn server(with: impl Fn(TcpStream) + Clone + Send + 'static) -> Socke
 
 /// A server that reads the head of each request and answers with `answer`.
 pub(crate) fn answering(answer: &'static str) -> SocketAddr {
+    responding(move |stream| stream.write_all(answer.as_bytes()))
+}
+
+/// A server that reads the head of each request and lets `respond` do the rest.
+pub(crate) fn responding(
+    respond: impl FnMut(&mut TcpStream) -> std::io::Result<()> + Clone + Send + 'static,
+) -> SocketAddr {
     server(move |mut stream| {
+        let mut respond = respond.clone();
         let mut unread = Vec::new();
         let mut buffer = [0; 4096];
         while let Ok(n @ 1..) = stream.read(&mut buffer) {
             unread.extend_from_slice(&buffer[..n]);
             while let Some(end) = unread.windows(4).position(|w| w == b"\r\n\r\n") {
                 unread.drain(..end + 4);
-                if stream.write_all(answer.as_bytes()).is_err() {
+                if respond(&mut stream).is_err() {
                     return;
                 }
             }

@@ -44,6 +44,8 @@ pub(crate) struct Common {
 struct Word {
     snapshot: Option<Snapshot>,
     marks: Vec<Mark>,
+    /// What holds for all further seconds: the core has ended.
+    last: Option<Mark>,
 }
 
 /// Cumulative figures at the end of a second.
@@ -54,6 +56,18 @@ pub(crate) struct Mark {
     pub(crate) latency: Histogram,
     pub(crate) tcp: TcpEvents,
     pub(crate) segments: Option<Segments>,
+}
+
+impl Mark {
+    fn of(recorder: &Recorder, stack: Option<TcpTotals>) -> Mark {
+        Mark {
+            answered: recorder.requests.answered,
+            failed: recorder.requests.failed,
+            latency: recorder.latency.clone(),
+            tcp: recorder.tcp_events(),
+            segments: recorder.segments(stack.as_ref()),
+        }
+    }
 }
 
 impl Board {
@@ -141,33 +155,33 @@ impl Board {
         self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes the last snapshot and asks for the next.
-    pub(crate) fn collect(&self) -> (Option<Snapshot>, Vec<Mark>) {
+    /// Takes the last snapshot and the marks, and asks for the next snapshot. The last: the core's final mark, once it has ended.
+    pub(crate) fn collect(&self) -> (Option<Snapshot>, Vec<Mark>, Option<Mark>) {
         let mut word = self.word();
         self.wanted.store(true, Ordering::Relaxed);
-        (word.snapshot.take(), std::mem::take(&mut word.marks))
+        (word.snapshot.take(), std::mem::take(&mut word.marks), word.last.clone())
     }
 
     /// `stack`: what a TCP of our own counts.
     pub(crate) fn mark(&self, recorder: &Recorder, stack: Option<TcpTotals>) {
-        let mark = Mark {
-            answered: recorder.requests.answered,
-            failed: recorder.requests.failed,
-            latency: recorder.latency.clone(),
-            tcp: recorder.tcp_events(),
-            segments: recorder.segments(stack.as_ref()),
-        };
+        let mark = Mark::of(recorder, stack);
         let mut word = self.word();
         if word.marks.len() < MARKS {
             word.marks.push(mark);
         }
     }
 
+    /// As [`Board::mark`], for all seconds to come: the core ends.
+    pub(crate) fn mark_last(&self, recorder: &Recorder, stack: Option<TcpTotals>) {
+        self.word().last = Some(Mark::of(recorder, stack));
+    }
+
+    /// As [`Board::mark`]; also how many requests are in flight, and how many are due and have not left.
     pub(crate) fn publish(
         &self,
         now: Time,
         recorder: &Recorder,
-        in_flight: u64,
+        (in_flight, overdue): (u64, u64),
         open: u64,
         stack: Option<TcpTotals>,
     ) {
@@ -178,6 +192,7 @@ impl Board {
             failures: recorder.failures.clone(),
             status: recorder.statuses().collect(),
             in_flight,
+            overdue,
             open,
             bytes: recorder.bytes,
             connections: recorder.connections,

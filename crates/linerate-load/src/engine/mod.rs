@@ -394,7 +394,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if self.board.wanted() {
             let open = self.pool.opening.open();
             let stack = self.transport.totals();
-            self.board.publish(now, &self.recorder, self.pool.in_flight(), u64::from(open), stack);
+            let queues = (self.pool.in_flight(), self.supply.overdue(now));
+            self.board.publish(now, &self.recorder, queues, u64::from(open), stack);
         }
     }
 
@@ -519,6 +520,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if let Some(totals) = totals {
             self.recorder.tcp_totals(&totals);
         }
+        self.board.mark_last(&self.recorder, totals);
         let mut outcome = self.recorder.into_outcome();
         outcome.duration = end - from;
         outcome.io = self.transport.name().to_owned();

@@ -124,6 +124,14 @@ impl Supply {
         }
     }
 
+    /// Measured requests that are due by now and have not left.
+    pub(crate) fn overdue(&self, now: Time) -> u64 {
+        let Pacing::Scheduled(schedule) = &self.pace else { return 0 };
+        let warm = schedule.due_before(self.measure_from.nanos_since(self.start));
+        let due = schedule.due_before(now.min(self.stop_at).nanos_since(self.start)).saturating_sub(warm);
+        if self.stopped { self.unsent } else { due.min(self.remaining) }
+    }
+
     /// Whether the time ended it, not the number of requests.
     pub(crate) fn ran_out_of_time(&self) -> bool {
         self.remaining > 0

@@ -217,6 +217,7 @@ impl Snapshot {
             *self.status.entry(*status).or_default() += n;
         }
         self.in_flight += other.in_flight;
+        self.overdue += other.overdue;
         self.open += other.open;
         self.bytes.merge(&other.bytes);
         self.connections.merge(&other.connections);

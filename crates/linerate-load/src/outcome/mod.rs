@@ -414,6 +414,8 @@ pub struct Snapshot {
     pub status: BTreeMap<u16, u64>,
     /// Requests in flight now.
     pub in_flight: u64,
+    /// Requests that are due and have not left, in an open loop.
+    pub overdue: u64,
     /// Connections open now.
     pub open: u64,
     /// Bytes so far.

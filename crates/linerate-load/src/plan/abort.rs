@@ -93,6 +93,8 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     r.unknown = a.unknown.saturating_sub(b.unknown);
     r.unsolicited_responses = a.unsolicited_responses.saturating_sub(b.unsolicited_responses);
     r.out_of_order_responses = a.out_of_order_responses.saturating_sub(b.out_of_order_responses);
+    // What is due and could not leave has missed its time already.
+    r.unsent = now.overdue.saturating_sub(then.overdue);
     // Requests in flight are neither good nor bad yet.
     r.sent = r.answered + r.failed + r.unknown;
     outcome.bad.status = now.bad.total().saturating_sub(then.bad.total());
@@ -125,6 +127,17 @@ mod tests {
         assert_eq!(watch.look(&at(2500, 140, 4)), None);
         let said = watch.look(&at(3000, 150, 12)).unwrap();
         assert_eq!(said, "errors>5%@2s: 10 % over the last 2s");
+    }
+
+    #[test]
+    fn requests_that_cannot_leave_are_errors() {
+        let mut watch = AbortWatch::new(&[AbortOn::parse("errors>50%@2s").unwrap()]);
+        let stalled = |ms, answered, overdue| Snapshot { overdue, ..at(ms, answered, 0) };
+        for (ms, answered, overdue) in [(0, 0, 0), (1000, 100, 0), (2000, 200, 60), (3000, 210, 80)] {
+            assert_eq!(watch.look(&stalled(ms, answered, overdue)), None, "{ms}");
+        }
+        let said = watch.look(&stalled(4000, 210, 250)).unwrap();
+        assert_eq!(said, "errors>50%@2s: 95 % over the last 2s");
     }
 
     #[test]

@@ -91,6 +91,15 @@ impl Tls {
         }
     }
 
+    /// Why secrets cannot be written to the file that the variable SSLKEYLOGFILE names, if it is set: without a word nothing would be
+    /// in it.
+    pub(crate) fn key_log_trouble() -> Option<String> {
+        let path = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty())?;
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(&path);
+        let why = opened.err()?;
+        Some(format!("SSLKEYLOGFILE: {} cannot be written, so no secrets are there: {why}", path.display()))
+    }
+
     /// What all threads share: sessions are resumed across them.
     pub(crate) fn client(&self) -> Result<TlsClient, TlsError> {
         let name = ServerName::try_from(self.name.clone()).map_err(|_| {

@@ -92,7 +92,7 @@ impl Desk {
             self.board.mark(&self.recorder, None);
         }
         if self.board.wanted() {
-            self.board.publish(now, &self.recorder, self.busy, self.busy, None);
+            self.board.publish(now, &self.recorder, (self.busy, 0), self.busy, None);
         }
     }
 

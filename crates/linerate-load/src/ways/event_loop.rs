@@ -89,6 +89,9 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let route = RouteTo::of(&plan)?;
     // Past the kernel, the way to an address is looked for before the run.
     let names = if io == Io::Xdp { None } else { Names::of(&plan) };
+    if plan.tls.is_some() {
+        warning = warning.or_else(crate::plan::tls::Tls::key_log_trouble);
+    }
     let common = Arc::new(Common::default());
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {

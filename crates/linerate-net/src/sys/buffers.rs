@@ -12,6 +12,9 @@ const CACHE_LINE: usize = 64;
 /// Bytes added to each buffer's size, so that buffers do not share cache sets.
 const STAGGER: usize = 5 * CACHE_LINE;
 
+/// Buffers that the share of filled ones is taken of.
+const REMEMBERED: u32 = 4096;
+
 /// The owner of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
@@ -40,7 +43,7 @@ pub(crate) struct Buffers {
     wanted: usize,
     /// How many buffers the kernel has.
     given: usize,
-    /// Buffers that came back since it got more, and of them those that were filled.
+    /// Buffers that came back lately, and of them those that were filled.
     came: u32,
     filled: u32,
     tail: u16,
@@ -81,9 +84,8 @@ impl Buffers {
     /// Raises the number of buffers the kernel gets; returns whether it rose.
     pub(crate) fn want_more(&mut self) -> bool {
         let before = self.wanted;
-        let mostly_filled = self.filled >= self.came / 2;
+        let mostly_filled = self.filled > self.came / 2;
         let most = if mostly_filled { FULL_BUFFERS.max(before) } else { usize::MAX };
-        (self.came, self.filled) = (0, 0);
         self.wanted = (self.wanted * 2).min(most).min(self.whose.len());
         self.wanted > before
     }
@@ -132,8 +134,11 @@ impl Buffers {
 
     /// Takes a buffer into which the kernel has written `len` bytes.
     pub(crate) fn taken(&mut self, id: u16, len: usize) {
-        self.came = self.came.saturating_add(1);
-        self.filled = self.filled.saturating_add(u32::from(len >= self.size));
+        if self.came == REMEMBERED {
+            (self.came, self.filled) = (self.came / 2, self.filled / 2);
+        }
+        self.came += 1;
+        self.filled += u32::from(len >= self.size);
         if let Some(whose) = self.whose.get_mut(usize::from(id)) {
             debug_assert_eq!(*whose, Whose::Kernels, "the kernel only uses what it was given");
             *whose = Whose::Ours;
@@ -190,5 +195,26 @@ mod tests {
         assert!(!buffers.want_more(), "there are no more");
         buffers.top_up();
         assert_eq!((buffers.given, buffers.idle.len()), (4, 0));
+    }
+
+    /// 16 MiB of filled buffers would leave the cache before they are read.
+    #[test]
+    fn there_are_few_filled_buffers_and_many_others() {
+        for (len, most) in [(100, FULL_BUFFERS), (10, 1024)] {
+            let mut buffers = Buffers::new(1024, 100, 32).expect("memory");
+            for _ in 0..10 {
+                buffers.top_up();
+                for id in 0..1024 {
+                    if buffers.whose[usize::from(id)] == Whose::Kernels {
+                        buffers.taken(id, len);
+                    }
+                }
+                for _ in 0..10 {
+                    buffers.want_more();
+                }
+                (0..1024).for_each(|id| buffers.give_back(id));
+            }
+            assert_eq!(buffers.wanted, most, "{len}");
+        }
     }
 }

@@ -105,6 +105,8 @@ pub(super) struct Entry {
     is_unix: bool,
     /// Large bodies come on it: each receive is one, so that what follows can be discarded.
     pub(super) large: bool,
+    /// Something is known of what comes next, or was and still has to be undone.
+    pub(super) looks_ahead: bool,
     /// The low-water mark that the application asked for, and the one that is set.
     floor: usize,
     low_water: usize,
@@ -147,6 +149,7 @@ impl Entry {
             ahead: Ahead::default(),
             is_unix: false,
             large: false,
+            looks_ahead: false,
             floor: 1,
             low_water: 1,
         }
@@ -249,9 +252,6 @@ impl Entry {
     /// The application knows this of what comes next.
     pub(super) fn set_ahead(&mut self, ahead: Ahead, connections: usize) {
         self.ahead = ahead;
-        if ahead.bytes == 0 && self.low_water == self.floor {
-            return;
-        }
         let mark = ahead.low_water(connections).unwrap_or(self.floor);
         if mark != self.low_water {
             self.set_low_water(mark);

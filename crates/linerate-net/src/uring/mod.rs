@@ -196,6 +196,7 @@ impl Uring {
         } else if ahead.bytes == 0 && entry.receiving == Receiving::No && looked {
             entry.large = false;
         }
+        entry.looks_ahead = ahead.bytes > 0 || entry.large;
     }
 
     /// A connection to a Unix socket. That of TCP is asked of the ring.
@@ -359,7 +360,8 @@ impl Transport for Uring {
     }
 
     fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
-        let live = self.live(data.conn).is_some();
+        let looks_ahead = self.live(data.conn).map(|entry| entry.looks_ahead);
+        let live = looks_ahead.is_some();
         if data.token & ERROR != 0 {
             let errno = (data.token & !ERROR) as i32;
             return if live { After::Failed(NetError::from_errno(errno)) } else { After::Gone };
@@ -379,7 +381,8 @@ impl Transport for Uring {
             }
             buffers.give_back(id);
         }
-        if let Some(ahead) = ahead {
+        // Most receives say nothing of what comes next, and must not cost a look into the table.
+        if let Some(ahead) = ahead.filter(|ahead| ahead.bytes > 0 || looks_ahead == Some(true)) {
             self.look_ahead(data.conn, ahead, data.token & DISCARDED == 0);
         }
         if live { After::Open } else { After::Gone }

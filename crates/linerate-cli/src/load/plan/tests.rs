@@ -148,6 +148,10 @@ fn plans_from_elsewhere() {
     assert_eq!(plan.requests[0].path, "/a");
     assert!(plan.requests[0].fields.contains(&("A".to_owned(), "c".to_owned())));
     assert!(said("--curl 'wget x'").contains("--curl:"));
+    let tls = |line: &str| meant(line).unwrap().plan.tls.map(|tls| tls.trust == plan::tls::Trust::Anybody);
+    assert_eq!(tls("--curl 'curl -k https://127.0.0.1/'"), Some(true));
+    assert_eq!(tls("--curl 'curl https://127.0.0.1/'"), Some(false));
+    assert_eq!(tls("--curl 'curl -k http://127.0.0.1/'"), None, "it does nothing there");
     assert!(said("--curl 'curl http://h/' --har x.har").contains("cannot be used with"));
 }
 

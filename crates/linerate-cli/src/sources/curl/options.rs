@@ -39,6 +39,7 @@ pub(super) enum Effect {
     ProxyUser,
     NoProxy,
     ProxyLine,
+    Insecure,
 }
 
 /// An option by its names.
@@ -157,7 +158,7 @@ static OPTIONS: &[CurlOption] = &[
     flag(None, "http2-prior-knowledge", HTTP_VERSION),
     flag(None, "http3", HTTP_VERSION),
     flag(None, "http3-only", HTTP_VERSION),
-    flag(Some('k'), "insecure", Effect::Note("say it with --insecure")),
+    flag(Some('k'), "insecure", Effect::Insecure),
     flag(Some('1'), "tlsv1", TLS_CHOICE),
     flag(None, "tlsv1.0", TLS_CHOICE),
     flag(None, "tlsv1.1", TLS_CHOICE),
