@@ -1,4 +1,5 @@
 //! `load --replay` of the log that `serve` writes.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 mod serving;
