@@ -270,6 +270,13 @@ fn an_ocsp_response_is_stapled() {
     let said = run(&["serve", "--check-config", "--tls-cert", &cert, "--tls-key", &key, "--tls-ocsp", &cert]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("it is no OCSP response in DER"), "{}", said.err);
+    // A file that is only half written breaks every client that asks for the response.
+    let whole = std::fs::read(&staple).unwrap();
+    let half = issued.file("half.der");
+    std::fs::write(&half, &whole[..30]).unwrap();
+    let said = run(&["serve", "--check-config", "--tls-cert", &cert, "--tls-key", &key, "--tls-ocsp", &half]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains(&format!("it ends after 30 of {} bytes", whole.len())), "{}", said.err);
 }
 
 /// The issuer's answer, which is the certificate itself: it is signed by itself.

@@ -19,7 +19,10 @@ pub(crate) fn redirect(request: &Request, port: u16) -> Response {
     if port != HTTPS {
         place += &format!(":{port}");
     }
-    place += request.path();
+    // `OPTIONS *` asks the server, which has no path (RFC 9110 section 7.1).
+    if request.path() != "*" {
+        place += request.path();
+    }
     if let Some(query) = request.query() {
         place.push('?');
         place += query;
@@ -99,6 +102,8 @@ mod tests {
             to("https://example.org//evil.example/")
         );
         assert_eq!(place(get("/", "a!b"), 443).0, 400);
+        let options = Request::builder("OPTIONS", "*").field("host", "example.org").build().unwrap();
+        assert_eq!(place(options, 8443), to("https://example.org:8443"));
     }
 
     #[test]

@@ -70,7 +70,14 @@ pub(crate) fn certificates(place: &str, text: &[u8]) -> Result<Vec<CertificateDe
 }
 
 fn unreadable(place: &str, error: &pem::Error) -> TlsError {
-    TlsError::Unreadable { place: place.to_owned(), why: error.to_string() }
+    let why = match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let end = String::from_utf8_lossy(end_marker);
+            format!("the line \"-----END {}-----\" is missing", end.escape_debug())
+        }
+        error => error.to_string(),
+    };
+    TlsError::Unreadable { place: place.to_owned(), why }
 }
 
 fn private_key(place: &str, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {

@@ -233,6 +233,8 @@ fn keys_and_certificates_that_cannot_be_used_are_named() {
     is(made(&one.key, &one.key), "cert.pem: no certificate");
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     is(made(&one.certificate, encrypted), "the private key is encrypted");
+    let half = &one.certificate[..one.certificate.len() / 2];
+    is(made(half, &one.key), "cert.pem: the line \"-----END CERTIFICATE-----\" is missing");
 }
 
 #[test]

@@ -49,10 +49,31 @@ fn ocsp(path: &Path) -> Result<Vec<u8>, Fault> {
     let mut response = Vec::new();
     let file = InputFile::open(path).map_err(|e| bad(&said(&e)))?;
     file.take(OCSP_BYTES + 1).read_to_end(&mut response).map_err(|e| bad(&said(&e)))?;
-    if response.first() != Some(&0x30) || response.len() as u64 > OCSP_BYTES {
-        return Err(bad("it is no OCSP response in DER").hint("openssl ocsp -respout FILE writes one"));
+    let hint = "openssl ocsp -respout FILE writes one";
+    match sequence_bytes(&response) {
+        Some(whole) if whole == response.len() && whole as u64 <= OCSP_BYTES => Ok(response),
+        Some(whole) if whole > response.len() && whole as u64 <= OCSP_BYTES => {
+            Err(bad(&format!("it ends after {} of {whole} bytes", response.len())).hint(hint))
+        }
+        _ => Err(bad("it is no OCSP response in DER").hint(hint)),
     }
-    Ok(response)
+}
+
+/// Bytes of the sequence that `der` begins with, its header included (X.690 section 8.1.3).
+fn sequence_bytes(der: &[u8]) -> Option<usize> {
+    let [0x30, first, rest @ ..] = der else { return None };
+    let (length, header) = match *first {
+        short @ ..0x80 => (usize::from(short), 2),
+        // The indefinite form is BER's.
+        0x80 => return None,
+        long @ 0x81..=0x84 => {
+            let count = usize::from(long - 0x80);
+            let digits = rest.get(..count)?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), 2 + count)
+        }
+        _ => return None,
+    };
+    Some(header + length)
 }
 
 /// A certificate and where it comes from.
