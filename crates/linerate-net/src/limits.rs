@@ -106,8 +106,9 @@ pub(crate) const DISCARDED_AT_ONCE: u64 = 64 << 20;
 /// saves must pay for.
 pub(crate) const LOW_WATER_LEAST: usize = 64 << 10;
 
-/// ... and at most. Reason: what waits is the kernel's memory; 1 MiB saves 15 of 16 reads.
-pub(crate) const LOW_WATER_MOST: usize = 1 << 20;
+/// ... and at most. Reason: a mark beyond half of the kernel's first receive buffer (128 KiB) fixes that buffer's size, and a
+/// far server then sends no more than the mark in each round trip.
+pub(crate) const LOW_WATER_MOST: usize = 64 << 10;
 
 /// ... and on all connections of a transport.
 pub(crate) const LOW_WATER_OF_ALL: usize = 256 << 20;
