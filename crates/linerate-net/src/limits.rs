@@ -102,17 +102,6 @@ pub(crate) const DISCARDED_BY_RING: usize = 64 << 10;
 /// Bytes discarded at once. Reason: lengths are 32 bits wide, and what was received is to be seen now and then.
 pub(crate) const DISCARDED_AT_ONCE: u64 = 64 << 20;
 
-/// Bytes of a body that are waited for before the next read, at least. It exceeds the most, so no body is waited for: over 40 ms a
-/// mark of 64 KiB left the kernel's receive window small (30 Mbit/s where 440 are usual), one of 1 MiB held it at the mark.
-pub(crate) const LOW_WATER_LEAST: usize = 1 << 30;
-
-/// ... and at most. Reason: a mark beyond half of the kernel's first receive buffer (128 KiB) fixes that buffer's size, and a
-/// far server then sends no more than the mark in each round trip.
-pub(crate) const LOW_WATER_MOST: usize = 64 << 10;
-
-/// ... and on all connections of a transport.
-pub(crate) const LOW_WATER_OF_ALL: usize = 256 << 20;
-
 /// Receive buffers beyond those that the kernel begins with (io_uring), while they come back filled. Reason: 2 MiB of them fit the
 /// cache, and a receive that finds none is asked for again, which costs less than one from memory.
 pub(crate) const FULL_BUFFERS: usize = 128;

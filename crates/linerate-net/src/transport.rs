@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::limits::{DISCARDED_AT_ONCE, LOW_WATER_LEAST, LOW_WATER_MOST, LOW_WATER_OF_ALL};
+use crate::limits::DISCARDED_AT_ONCE;
 use crate::{FlowInfo, NetError, TcpInfo, TcpTotals, Time};
 
 /// A connection: a slot and the generation that makes it unique.
@@ -225,12 +225,16 @@ impl Ahead {
         let most = self.bytes.min(DISCARDED_AT_ONCE) as usize;
         (self.unseen && most >= least).then_some(most)
     }
+}
 
-    /// How many of them to wait for with `connections` open; `None` if too few to be worth it.
-    pub(crate) fn low_water(self, connections: usize) -> Option<usize> {
-        let share = (LOW_WATER_OF_ALL / connections.max(1)).min(LOW_WATER_MOST);
-        let mark = self.bytes.min(share as u64) as usize;
-        (mark >= LOW_WATER_LEAST).then_some(mark)
+/// Hands received bytes to an application that knows nothing of what comes next, so that none are
+/// discarded.
+pub(crate) fn received(mut take: impl FnMut(&mut [u8])) -> impl FnMut(Piece<'_>) -> Ahead {
+    move |piece| {
+        if let Piece::Bytes(bytes) = piece {
+            take(bytes);
+        }
+        Ahead::default()
     }
 }
 

@@ -47,9 +47,6 @@ pub(super) struct Entry {
     ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
-    /// The low-water mark that the application asked for, and the one that is set.
-    floor: usize,
-    low_water: usize,
 }
 
 /// What became of a flush.
@@ -83,8 +80,6 @@ impl Entry {
             nodelay: false,
             ahead: Ahead::default(),
             is_unix: false,
-            floor: 1,
-            low_water: 1,
         }
     }
 
@@ -190,24 +185,7 @@ impl Entry {
     }
 
     /// Asks to be told only of so many bytes or more.
-    pub(super) fn set_floor(&mut self, bytes: usize) {
-        self.floor = bytes;
-        self.set_low_water(bytes);
-    }
-
-    /// Bytes that belong together are waited for.
-    pub(super) fn wait_for_ahead(&mut self, connections: usize) {
-        if self.ahead.bytes == 0 && self.low_water == self.floor {
-            return;
-        }
-        let mark = self.ahead.low_water(connections).unwrap_or(self.floor);
-        if mark != self.low_water {
-            self.set_low_water(mark);
-        }
-    }
-
-    fn set_low_water(&mut self, bytes: usize) {
-        self.low_water = bytes;
+    pub(super) fn set_low_water(&self, bytes: usize) {
         // Without it, what comes is told of at once.
         let _ = socket::set_low_water(&self.fd, bytes);
     }

@@ -26,6 +26,7 @@ use crate::limits::{ACCEPT_PAUSE, DESCRIPTORS_AT_FIRST, DESCRIPTORS_RESERVED};
 use crate::outbox::LentTable;
 use crate::sys::{EventFd, Interest, Poll, Ready, socket, thread};
 use crate::table::{LAST_GENERATION, Table};
+use crate::transport::received;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
     NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
@@ -524,17 +525,11 @@ impl Transport for Epoll {
         Ok(())
     }
 
-    fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
-        self.receive_or_discard(data, |piece| {
-            if let Piece::Bytes(bytes) = piece {
-                take(bytes);
-            }
-            Ahead::default()
-        })
+    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+        self.receive_or_discard(data, received(take))
     }
 
     fn receive_or_discard(&mut self, data: Data, take: impl FnMut(Piece<'_>) -> Ahead) -> After {
-        let connections = self.table.len();
         let Some(entry) = self.table.get_mut(data.conn).filter(|entry| entry.closing.is_none()) else {
             return After::Gone;
         };
@@ -543,7 +538,6 @@ impl Transport for Epoll {
             return After::Open;
         }
         let after = entry.read(&mut self.buffer, self.limits.reads_per_turn, take);
-        entry.wait_for_ahead(connections);
         if entry.readable {
             entry.reported = true;
             self.ready.push_back(data.conn);
@@ -640,7 +634,7 @@ impl Transport for Epoll {
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
         if let Some(entry) = self.live(conn) {
-            entry.set_floor(bytes);
+            entry.set_low_water(bytes);
         }
     }
 

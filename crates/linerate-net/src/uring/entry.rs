@@ -100,16 +100,13 @@ pub(super) struct Entry {
     sends: u32,
     nodelay: bool,
     /// What the application knows of the bytes that come next.
-    ahead: Ahead,
+    pub(super) ahead: Ahead,
     /// TCP alone discards bytes without a buffer to copy them to.
     is_unix: bool,
     /// Large bodies come on it: each receive is one, so that what follows can be discarded.
     pub(super) large: bool,
     /// Something is known of what comes next, or was and still has to be undone.
     pub(super) looks_ahead: bool,
-    /// The low-water mark that the application asked for, and the one that is set.
-    floor: usize,
-    low_water: usize,
 }
 
 impl Entry {
@@ -150,8 +147,6 @@ impl Entry {
             is_unix: false,
             large: false,
             looks_ahead: false,
-            floor: 1,
-            low_water: 1,
         }
     }
 
@@ -249,24 +244,9 @@ impl Entry {
         self.ahead.to_discard(DISCARDED_BY_RING).filter(|_| !self.is_unix)
     }
 
-    /// The application knows this of what comes next.
-    pub(super) fn set_ahead(&mut self, ahead: Ahead, connections: usize) {
-        self.ahead = ahead;
-        let mark = ahead.low_water(connections).unwrap_or(self.floor);
-        if mark != self.low_water {
-            self.set_low_water(mark);
-        }
-    }
-
     /// Asks to be told only of so many bytes or more.
-    pub(super) fn set_floor(&mut self, bytes: usize) {
-        self.floor = bytes;
-        self.set_low_water(bytes);
-    }
-
-    fn set_low_water(&mut self, bytes: usize) {
+    pub(super) fn set_low_water(&self, bytes: usize) {
         if let Some(fd) = &self.fd {
-            self.low_water = bytes;
             // Without it, what comes is told of at once.
             let _ = socket::set_low_water(fd, bytes);
         }

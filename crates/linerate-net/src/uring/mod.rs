@@ -34,6 +34,7 @@ use crate::probe::explain_uring;
 use crate::sys::ring::{Ring, RingOptions, Tag, Target};
 use crate::sys::{EventFd, socket, thread};
 use crate::table::Table;
+use crate::transport::received;
 use crate::{
     After, Ahead, Close, Conn, ConnectOptions, Data, Event, Lent, Limits, ListenOptions, Listener, NetError,
     NetErrorKind, Piece, TcpInfo, Time, Transport, Waker,
@@ -185,9 +186,8 @@ impl Uring {
 
     /// The application knows what comes next: a multishot receive, which would copy it, ends. `looked`: behind bytes that it was handed.
     fn look_ahead(&mut self, conn: Conn, ahead: Ahead, looked: bool) {
-        let connections = self.table.len();
         let Some(entry) = self.table.get_mut(conn) else { return };
-        entry.set_ahead(ahead, connections);
+        entry.ahead = ahead;
         if entry.to_discard().is_some() {
             if entry.receiving == Receiving::Yes && !entry.large {
                 Self::cancel_receive(&mut self.ring, conn, entry, self.turns);
@@ -350,13 +350,8 @@ impl Transport for Uring {
         Ok(())
     }
 
-    fn receive(&mut self, data: Data, mut take: impl FnMut(&mut [u8])) -> After {
-        self.receive_or_discard(data, |piece| {
-            if let Piece::Bytes(bytes) = piece {
-                take(bytes);
-            }
-            Ahead::default()
-        })
+    fn receive(&mut self, data: Data, take: impl FnMut(&mut [u8])) -> After {
+        self.receive_or_discard(data, received(take))
     }
 
     fn receive_or_discard(&mut self, data: Data, mut take: impl FnMut(Piece<'_>) -> Ahead) -> After {
@@ -441,7 +436,7 @@ impl Transport for Uring {
 
     fn set_low_water(&mut self, conn: Conn, bytes: usize) {
         if let Some(entry) = self.live(conn) {
-            entry.set_floor(bytes);
+            entry.set_low_water(bytes);
         }
     }
 
