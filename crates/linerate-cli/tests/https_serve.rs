@@ -94,11 +94,7 @@ fn another_certificate_is_shown_after_sighup_and_connections_stay() {
         std::fs::copy(other.file(name), issued.file(name)).unwrap();
     }
     server.signal("-HUP");
-    let until = std::time::Instant::now() + serving::PATIENCE;
-    while !curl(&other, &server, &[], "/").unwrap().0 {
-        assert!(std::time::Instant::now() < until, "the new certificate is never shown");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    common::until("the new certificate", || curl(&other, &server, &[], "/").unwrap().0);
     open.ask("Connection: close\r\n");
     let text = open.all();
     assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");

@@ -9,13 +9,13 @@ mod serving;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::run;
+use common::{run, until};
 use issued::Issued;
 use issued::kept::Kept;
 use real::find;
-use serving::{PATIENCE, Server, get, serve, started};
+use serving::{Server, get, serve, started};
 
 /// Started by a configuration file alone, whose addresses are its own.
 fn configured(file: &Path) -> Server {
@@ -153,13 +153,9 @@ fn a_listener_may_differ_from_the_server() {
     );
 }
 
-/// Waits until `address` shows what is expected, at most [`PATIENCE`].
+/// Waits until `address` shows what is expected.
 fn wait_for(address: &str, expected: &str) {
-    let until = Instant::now() + PATIENCE;
-    while shown(address, None).unwrap() != expected {
-        assert!(Instant::now() < until, "{expected} is never shown");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until(expected, || shown(address, None).unwrap() == expected);
 }
 
 #[test]

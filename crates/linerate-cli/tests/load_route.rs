@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::thread;
 
-use common::{HELLO, measured, number, run};
+use common::{HELLO, measured, number, run, until};
 use issued::Issued;
 use real::{Server, find, finish_nginx, folder, free_port, nginx_tls, nginx_with, written};
 
@@ -61,11 +61,7 @@ require('http').createServer(answer).listen('s.sock', () =>
     let listen = format!("UNIX-LISTEN:{relay},fork");
     let mut child =
         Command::new(socat).args([&listen, &format!("TCP:{}", server.address)]).spawn().expect("it starts");
-    let start = std::time::Instant::now();
-    while std::os::unix::net::UnixStream::connect(&relay).is_err() {
-        assert!(start.elapsed() < common::PATIENCE, "socat does not listen");
-        thread::sleep(std::time::Duration::from_millis(10));
-    }
+    until("socat's socket", || std::os::unix::net::UnixStream::connect(&relay).is_ok());
     assert_eq!(answered(WAYS[0], &[&more[..], &[&relay, "http://h.example:8080/x"]].concat()), 50);
     let _ = child.kill();
     let _ = child.wait();
@@ -322,9 +318,7 @@ fn a_name_that_moves_is_looked_up_again() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    while first.get("/count").trim() == "0" {
-        thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("the first request", || first.get("/count").trim() != "0");
     std::fs::write(&hosts, "127.0.0.2 moving.example\n").expect("written");
     drop(first);
     let (mut stream, _) = second.accept().expect("it moves");

@@ -1,14 +1,15 @@
 //! Faults around a server: it stays up, reports each fault once, and recovers.
 #![allow(clippy::unwrap_used)]
 
+mod common;
 mod serving;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use serving::{PATIENCE, Server, connect, serve, started, transports};
+use common::until;
+use serving::{Server, connect, serve, started, transports};
 
 /// A server under a shell's `ulimit`.
 fn limited(ulimit: &str, arguments: &[&str]) -> Server {
@@ -17,15 +18,6 @@ fn limited(ulimit: &str, arguments: &[&str]) -> Server {
     command.args(["-c", &format!("ulimit {ulimit}; exec \"$0\" \"$@\"")]).arg(program);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
     started(command)
-}
-
-/// Waits until `done`.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < PATIENCE, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What operators say to a running server by signals.
 #![allow(clippy::unwrap_used)]
 
+mod common;
 mod serving;
 
 use std::io::{Read, Write};
@@ -9,15 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use common::until;
 use serving::{PATIENCE, connect, serve, transports};
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < PATIENCE, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A handler that holds its thread is left behind; what others have asked is answered.
 #[test]

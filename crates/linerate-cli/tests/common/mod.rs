@@ -5,7 +5,7 @@
 use std::io::{BufRead, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -75,6 +75,15 @@ pub(crate) fn nobody() -> SocketAddr {
 
 /// How long a test's server waits for a client: one that waits for bytes that never come fails its test instead of holding it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits for what must come, at most [`PATIENCE`].
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "{what} did not come");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// A server that does `with` each connection; it lives as long as the test.
 pub(crate) fn server(with: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
