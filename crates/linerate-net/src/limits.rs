@@ -99,8 +99,9 @@ pub(crate) const DISCARDED_BY_CALL: usize = 8 << 10;
 /// ... and with io_uring. Reason: the multishot receive has to be ended for it.
 pub(crate) const DISCARDED_BY_RING: usize = 64 << 10;
 
-/// Bytes discarded at once. Reason: lengths are 32 bits wide, and what was received is to be seen now and then.
-pub(crate) const DISCARDED_AT_ONCE: u64 = 64 << 20;
+/// Bytes discarded at once. Reason: each call may acknowledge what it took. With 64 MiB at once, a server 40 ms away
+/// stayed at 59 Mbit/s instead of 420 in 9 of 25 transfers; with 64 KiB in none of 14.
+pub(crate) const DISCARDED_AT_ONCE: u64 = 64 << 10;
 
 /// Receive buffers beyond those that the kernel begins with (io_uring), while they come back filled. Reason: 2 MiB of them fit the
 /// cache, and a receive that finds none is asked for again, which costs less than one from memory.
