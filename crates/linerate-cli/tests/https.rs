@@ -134,7 +134,7 @@ fn in_turn(to: [Option<SocketAddr>; 4]) -> SocketAddr {
     server(move |mut stream| {
         let mut first = [0; 16 << 10];
         let Some(to) = to[next.fetch_add(1, Ordering::Relaxed) % to.len()] else {
-            // What is unread makes the close a reset.
+            // Unread bytes make the close a reset.
             return drop(stream.peek(&mut first));
         };
         let mut server = TcpStream::connect(to).expect("it listens");

@@ -70,7 +70,7 @@ pub trait Conversation {
         events: &mut E,
     ) -> Result<(), Loss>;
 
-    /// What is known of the bytes that come next.
+    /// Length and use of the bytes that come next.
     #[inline]
     fn ahead<E: Responses<Reading = Self::Reading>>(&self, _events: &E) -> Ahead {
         Ahead::default()
@@ -124,7 +124,7 @@ pub trait Conversation {
     }
 }
 
-/// What is known of a request whose connection is lost, or that the peer gave back.
+/// How far a request got whose connection is lost, or that the peer gave back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Part of its response came.
@@ -187,7 +187,7 @@ pub struct Alike<'a> {
 
 /// Looks at responses while they are read.
 pub trait Responses {
-    /// What is remembered of a response while it is read.
+    /// State of a response while it is read.
     type Reading: Default;
 
     /// Whether every response has to be told part by part. If not, whole ones that are alike are told at once.

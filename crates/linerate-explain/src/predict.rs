@@ -154,7 +154,7 @@ fn last_hop(record: &Record) -> Vec<f64> {
     first.into_iter().map(|t| (t + off).max(0.0)).collect()
 }
 
-/// What is left of calls when the cause's part is taken off each, or of all what it costs in the
+/// The time left of calls when the cause's part is taken off each, or of all what it costs in the
 /// middle.
 fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estimate> {
     if times.len() < LEAST {

@@ -395,7 +395,7 @@ impl ServeArgs {
         self.listen.iter().chain(own).map(|listen| listen.at.clone()).collect()
     }
 
-    /// What is said of TLS for the whole server.
+    /// TLS flags for the whole server.
     pub(super) fn tls(&self) -> TlsArgs {
         TlsArgs {
             cert: self.tls_cert.clone(),

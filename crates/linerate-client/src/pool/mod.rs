@@ -72,11 +72,11 @@ pub struct Pool<C: Conversation, X> {
 pub struct Received {
     /// Whole responses among them.
     pub answered: u32,
-    /// What is to be done with the connection.
+    /// The owner must do this with the connection.
     pub next: Next,
 }
 
-/// What is to be done with a connection.
+/// The owner must do this with a connection.
 #[derive(Debug)]
 pub enum Next {
     /// Nothing: it was closed before.

@@ -336,7 +336,7 @@ impl Answering {
         Failure { words, ..failure }
     }
 
-    /// What is missing of a response whose head came.
+    /// The part that is missing of a response whose head came.
     fn lacks(&self, to: SocketAddr) -> String {
         let came = self.content;
         let chunked = self

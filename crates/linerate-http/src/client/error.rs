@@ -28,7 +28,7 @@ pub enum Speaks {
     Unknown,
 }
 
-/// What is wrong with a response.
+/// A response that breaks the protocol, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseErrorKind {

@@ -32,7 +32,7 @@ impl Judge {
         }
     }
 
-    /// What is looked for in the body of a response to a request of this kind.
+    /// The text that the body of a response to a request of this kind must contain.
     pub(crate) fn finder(&self, kind: u16) -> Option<&memmem::Finder<'static>> {
         self.bodies.get(kind as usize)?.as_ref()
     }

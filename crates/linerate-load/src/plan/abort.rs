@@ -93,7 +93,7 @@ fn between(then: &Snapshot, now: &Snapshot) -> Outcome {
     r.unknown = a.unknown.saturating_sub(b.unknown);
     r.unsolicited_responses = a.unsolicited_responses.saturating_sub(b.unsolicited_responses);
     r.out_of_order_responses = a.out_of_order_responses.saturating_sub(b.out_of_order_responses);
-    // What is due and could not leave has missed its time already.
+    // A request that is due and could not leave has missed its time already.
     r.unsent = now.overdue.saturating_sub(then.overdue);
     // Requests in flight are neither good nor bad yet.
     r.sent = r.answered + r.failed + r.unknown;

@@ -24,7 +24,7 @@ impl FormField {
     /// `folder` is where relative paths start.
     ///
     /// # Errors
-    /// What is wrong with the text, and what would be right.
+    /// The error in the text, and the right form.
     pub fn parse(text: &str, folder: &Path) -> Result<FormField, String> {
         let known = || "write NAME=VALUE, or NAME=@FILE;type=TYPE;filename=NAME".to_owned();
         let Some((name, rest)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {

@@ -67,7 +67,7 @@ pub trait Session {
         None
     }
 
-    /// What is known of the peer once the session is ready, see [`Transport::about`](crate::Transport::about).
+    /// Facts about the peer once the session is ready, see [`Transport::about`](crate::Transport::about).
     fn about(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }

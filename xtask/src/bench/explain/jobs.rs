@@ -64,7 +64,7 @@ pub(super) fn run(cases: &[&'static Case], programs: &Programs, options: &Option
     Ok(jobs.runs.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What is missing on this machine, once each, with the servers that are left out for it.
+/// Programs that this machine lacks, once each, with the servers that are left out for it.
 fn report_lacking(cases: &[&'static Case], programs: &Programs) {
     let mut missing: BTreeMap<String, usize> = BTreeMap::new();
     for lack in cases.iter().filter_map(|case| stage::lacks(case, programs)) {

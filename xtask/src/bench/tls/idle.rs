@@ -49,7 +49,7 @@ pub(super) fn run(t: &Tools) -> Result<Vec<Finding>> {
 
 fn one(t: &Tools, peer: Peer) -> Result<f64> {
     let server = Running::start(t, peer)?;
-    // What is made once, for the first ones, is not a connection's.
+    // Memory that the first connections allocate once is not a connection's.
     end(hold(&server, 4)?)?;
     std::thread::sleep(SETTLES);
     let before = server.memory_kb("VmRSS")?;

@@ -1,4 +1,4 @@
-//! What is measured over TLS and what it must reach.
+//! Scenarios over TLS and their targets.
 
 use crate::bench::scenario::{Figure, Want};
 

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 
 mod files;
 
-/// What is said of TLS in one place: for the whole server, a listener or a host.
+/// TLS settings of one place: the whole server, a listener or a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TlsArgs {
     pub(super) cert: Option<PathBuf>,

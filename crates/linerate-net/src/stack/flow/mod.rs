@@ -349,7 +349,7 @@ impl Flow {
     pub(crate) fn sample_by_echo(&mut self, now: Time, tcp: &TcpHeader, shared: &Shared) {
         let Some((_, echo)) = tcp.options.timestamps.filter(|_| self.timestamps) else { return };
         let ms = timestamp(now, self.ts_offset).wrapping_sub(echo);
-        // What is no echo of ours may be anything.
+        // An echo that is not ours may be anything.
         if u128::from(ms) <= shared.limits.largest_rto.as_millis() {
             // The clock's unit may hide nearly one of them.
             self.rtt.sample((u64::from(ms) + 1) * 1_000_000, &shared.limits);
