@@ -7,6 +7,7 @@ mod demo;
 mod environment;
 mod explain;
 mod fault;
+mod guide;
 mod load;
 mod passive;
 mod serve;
@@ -41,7 +42,8 @@ fn main() -> ExitCode {
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions(args)) => completions(args.shell),
-        Some(Command::Man(args)) => man(args.command.as_deref()),
+        Some(Command::Help(args)) => guide::run(&args),
+        Some(Command::Man(args)) => man(&args),
         None => terminal::print(include_str!("orientation.txt")).map(|()| Exit::Fine),
     };
     done.unwrap_or_else(|fault| {
@@ -57,22 +59,46 @@ fn completions(shell: clap_complete::Shell) -> Result<Exit, Fault> {
     print(&script)
 }
 
-fn man(name: Option<&str>) -> Result<Exit, Fault> {
+fn man(args: &args::ManArgs) -> Result<Exit, Fault> {
     let mut command = Cli::command();
     command.build();
-    let command = match name {
+    if let Some(dir) = &args.dir {
+        return man_pages(&command, dir);
+    }
+    let command = match args.command.as_deref() {
         None => command,
         Some(name) => {
             let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
             let unknown = Fault::input(format!("there is no command {name}"))
                 .hint(format!("known are {}", names.join(", ")));
-            let found = command.find_subcommand(name).ok_or(unknown)?;
-            found.clone().name(format!("linerate-{name}")).display_name(format!("linerate-{name}"))
+            of_its_own(command.find_subcommand(name).ok_or(unknown)?)
         }
     };
+    print(&rendered(command)?)
+}
+
+/// A subcommand with the name that its page has.
+fn of_its_own(command: &clap::Command) -> clap::Command {
+    let name = format!("linerate-{}", command.get_name());
+    command.clone().name(name.clone()).display_name(name)
+}
+
+fn rendered(command: clap::Command) -> Result<Vec<u8>, Fault> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|e| Fault::ours(e.to_string()))?;
-    print(&page)
+    Ok(page)
+}
+
+/// Writes linerate.1 and a page for each command.
+fn man_pages(command: &clap::Command, dir: &std::path::Path) -> Result<Exit, Fault> {
+    let cannot = |e: std::io::Error| Fault::ours(format!("--dir {}: {}", dir.display(), fault::said(&e)));
+    std::fs::create_dir_all(dir).map_err(cannot)?;
+    let all = command.get_subcommands().map(of_its_own);
+    for page in std::iter::once(command.clone()).chain(all) {
+        let file = dir.join(format!("{}.1", page.get_name()));
+        std::fs::write(file, rendered(page)?).map_err(cannot)?;
+    }
+    Ok(Exit::Fine)
 }
 
 fn print(text: &[u8]) -> Result<Exit, Fault> {

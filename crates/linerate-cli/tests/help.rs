@@ -53,6 +53,38 @@ fn completions_and_manual_come_from_the_same_definition() {
 }
 
 #[test]
+fn manual_pages_are_written_as_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let into = dir.path().join("man1");
+    let into = into.to_str().expect("text");
+    printed(&["man", "--dir", into]);
+    let mut names: Vec<String> = std::fs::read_dir(into)
+        .expect("made")
+        .map(|e| e.expect("listed").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    for name in ["linerate.1", "linerate-load.1", "linerate-serve.1", "linerate-explain.1"] {
+        let page = std::fs::read_to_string(dir.path().join("man1").join(name)).expect("a page");
+        assert!(page.contains(&format!(".TH {} 1", name.trim_end_matches(".1"))), "{name}: {page}");
+    }
+    assert!(names.iter().all(|n| n.ends_with(".1")), "{names:?}");
+    let said = run(&["man", "--dir", "/dev/null/x"]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+}
+
+#[test]
+fn help_shows_topics_pages_commands_and_causes() {
+    snapshot!(printed(&["help"]));
+    assert!(printed(&["help", "how-long"]).contains("connections"));
+    assert_eq!(printed(&["help", "load"]), printed(&["load", "--help"]));
+    let cause = printed(&["help", "server-nagle-delayed-ack"]);
+    assert_eq!(cause, printed(&["explain", "--why", "server-nagle-delayed-ack"]));
+    let said = run(&["help", "no-such-topic"]);
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("hint: topics are start"), "{}", said.err);
+}
+
+#[test]
 fn a_reader_that_leaves_early_is_no_error() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))

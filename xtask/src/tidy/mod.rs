@@ -128,8 +128,9 @@ fn files(root: &Path) -> Result<Vec<File>> {
                 if !skipped_folder(&name, &path) {
                     folders.push(path);
                 }
-            // In a linked checkout .git is a file.
+            // In a linked checkout .git is a file. A symbolic link's text is checked in its own place.
             } else if name != "Cargo.lock"
+                && !entry.file_type()?.is_symlink()
                 && name != ".git"
                 && let Ok(text) = std::fs::read_to_string(entry.path())
             {

@@ -23,11 +23,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README and its like, and all of docs/.
+/// README and its like, and all of docs/ and book/.
 fn pages() -> Vec<(String, String)> {
-    let docs = std::fs::read_dir(root().join("docs")).expect("docs/").map(|e| e.expect("listed").path());
+    let folders = ["docs", "book"].map(|name| std::fs::read_dir(root().join(name)).expect(name));
+    let listed = folders.into_iter().flatten().map(|e| e.expect("listed").path());
     let all = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
-    let all = all.into_iter().chain(docs).filter(|p| p.extension().is_some_and(|e| e == "md"));
+    let all = all.into_iter().chain(listed).filter(|p| p.extension().is_some_and(|e| e == "md"));
     all.map(|p| (p.display().to_string(), std::fs::read_to_string(&p).expect("read"))).collect()
 }
 

@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     Top(crate::top::TopArgs),
     Demo(DemoArgs),
+    Help(crate::guide::HelpArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -64,11 +65,15 @@ pub(crate) struct CompletionsArgs {
 
 /// Print the manual page, of linerate or of one of its commands
 #[derive(Args, Clone, Debug)]
-#[command(after_long_help = "Example:\n  linerate man load | man -l -")]
+#[command(after_long_help = "Examples:\n  linerate man load | man -l -\n  linerate man --dir \
+                             /usr/local/share/man/man1  write all pages")]
 pub(crate) struct ManArgs {
     /// Which command's page
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Option<String>,
+    /// Write the pages of all commands as files into this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) dir: Option<std::path::PathBuf>,
 }
 
 #[cfg(test)]
