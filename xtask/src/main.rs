@@ -1,6 +1,8 @@
 //! `cargo xtask`: the one door for building, testing and measuring linerate.
 
 mod bench;
+mod book;
+mod dist;
 mod fuzz;
 mod icount;
 mod net;
@@ -25,12 +27,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// All that CI runs: format, lints, tidy, tests, instruction counts, a release build and a smoke run.
-    Test,
+    Test(test::Options),
     /// Holds the source against the project's rules: crate table, sizes, words, unsafe, links.
     Tidy,
     /// Measures side by side with other programs.
     #[command(subcommand)]
     Bench(Bench),
+    /// Lays out, checks and builds the book (with mdbook).
+    Book(book::Options),
+    /// Builds what users install: the archive and packages, in target/dist.
+    Dist(dist::Options),
     /// Instruction counts of the hot paths against those committed (needs valgrind).
     Icount(icount::Options),
     /// Runs each fuzz target for some seconds.
@@ -62,7 +68,7 @@ enum Bench {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Test => test::run(),
+        Command::Test(options) => test::run(&options),
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
@@ -71,6 +77,8 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),
         Command::Bench(Bench::Stack(options)) => bench::stack::run(&options),
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
+        Command::Book(options) => book::run(&options),
+        Command::Dist(options) => dist::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Soak(options) => soak::run(&options),

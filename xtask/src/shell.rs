@@ -1,7 +1,10 @@
 //! Paths, and running other programs.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -62,6 +65,33 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         );
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// How long the last lines may take once the program has ended.
+const LAST_LINES: Duration = Duration::from_secs(10);
+
+/// Runs to the end and passes each line of standard output to `take` as it comes.
+pub(crate) fn lines(command: &mut Command, mut take: impl FnMut(&str)) -> Result<()> {
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot start {}", words(command)))?;
+    let out = child.stdout.take().context("no pipe")?;
+    let (say, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(out).lines().map_while(Result::ok).try_for_each(|l| say.send(l))
+    });
+    loop {
+        match lines.recv_timeout(LAST_LINES) {
+            Ok(line) => take(&line),
+            // A process that the program has left behind may hold the pipe open.
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_none() => {}
+            Err(_) => break,
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{} failed: {status}", words(command));
+    }
+    Ok(())
 }
 
 /// The command as one would type it.

@@ -2,45 +2,52 @@
 //! reports everything.
 
 mod packages;
+mod programs;
 mod results;
 mod smoke;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::{icount, shell, tidy};
 use results::Tally;
 
-/// How long the last lines of the tests may take once cargo has ended.
-const LAST_LINES: Duration = Duration::from_secs(10);
+/// The flags of `test`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Install no packages: name what is missing, and the tests that therefore don't run
+    #[arg(long)]
+    no_install: bool,
+}
 
 /// One step: its heading and what it does.
-type Step = (&'static str, fn(&mut Tally) -> Result<()>);
+type Step = (&'static str, fn(&Options, &mut Tally) -> Result<()>);
 
 const STEPS: [Step; 8] = [
-    ("programs that tests need", |_| packages::provide()),
-    ("format", |_| shell::run(shell::cargo().args(["fmt", "--all", "--check"]))),
-    ("lints", |_| lints()),
-    ("tidy", |_| good(tidy::run()?, "tidy found something")),
-    ("tests", tests),
-    ("instruction counts", |_| instruction_counts()),
-    ("release build", |_| shell::run(shell::cargo().args(["build", "--release", "-p", "linerate-cli"]))),
-    ("smoke run", |_| smoke::run()),
+    ("programs that tests need", |options, _| packages::provide(options.no_install)),
+    ("format", |_, _| shell::run(shell::cargo().args(["fmt", "--all", "--check"]))),
+    ("lints", |_, _| lints()),
+    ("tidy", |_, _| good(tidy::run()?, "tidy found something")),
+    ("tests", |_, tally| programs::run(tally)),
+    ("instruction counts", |_, _| instruction_counts()),
+    ("release build", |_, _| {
+        shell::run(shell::cargo().args(["build", "--release", "--locked", "-p", "linerate-cli"]))
+    }),
+    ("smoke run", |_, _| smoke::run()),
 ];
 
 /// Runs all steps; `false` when one failed.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    for (name, step) in STEPS {
-        heading(&format!("== {name}"));
+    for (i, (name, step)) in STEPS.into_iter().enumerate() {
+        let place = format!("{} of {}, {} so far", i + 1, STEPS.len(), seconds(begin.elapsed()));
+        heading(&format!("== {name} ({place})"));
         let start = Instant::now();
-        if let Err(e) = step(&mut tally) {
+        if let Err(e) = step(options, &mut tally) {
             heading(&format!("{name}: {e:#}"));
             tally.failed_steps.push(name);
         }
@@ -69,56 +76,11 @@ fn good(yes: bool, otherwise: &str) -> Result<()> {
 }
 
 fn lints() -> Result<()> {
-    shell::run(shell::cargo().args([
-        "clippy",
-        "--quiet",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+    shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // Only libraries: a command's help is written for a terminal and is not valid rustdoc.
     let mut doc = shell::cargo();
-    doc.args([
-        "doc",
-        "--quiet",
-        "--workspace",
-        "--no-deps",
-        "--exclude",
-        "linerate-cli",
-        "--exclude",
-        "xtask",
-    ]);
+    doc.args(["doc", "--workspace", "--no-deps", "--exclude", "linerate-cli", "--exclude", "xtask"]);
     shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-/// `cargo test` of everything, its results summed up while they pass by.
-fn tests(tally: &mut Tally) -> Result<()> {
-    let mut cargo = shell::cargo();
-    cargo.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot start cargo")?;
-    let out = child.stdout.take().context("no pipe")?;
-    let (say, lines) = mpsc::channel();
-    std::thread::spawn(move || {
-        BufReader::new(out).lines().map_while(Result::ok).try_for_each(|l| say.send(l))
-    });
-    loop {
-        match lines.recv_timeout(LAST_LINES) {
-            Ok(line) => {
-                tally.read(&line);
-                heading(&line);
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            // A process that a failed test has left behind holds the pipe open.
-            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => {
-                heading("a program that a test started has not ended");
-                break;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
-    good(child.wait()?.success(), "cargo test failed")
 }
 
 fn instruction_counts() -> Result<()> {

@@ -1,5 +1,6 @@
 //! Programs beyond cargo that tests use: installed when that may be, named when not.
 
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::Command;
 
@@ -7,14 +8,14 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// A program, its Debian package, and what does not run without it.
+/// A program, its Debian packages, and what does not run without it.
 struct Need {
     program: &'static str,
     package: &'static str,
     without: &'static str,
 }
 
-const NEEDS: [Need; 20] = [
+const NEEDS: [Need; 21] = [
     need("nginx", "nginx", "the tests against a real server and half of the smoke run"),
     need("valgrind", "valgrind", "the comparison of instruction counts"),
     need("wrk", "wrk", "comparisons with it (cargo xtask bench load)"),
@@ -47,6 +48,7 @@ const NEEDS: [Need; 20] = [
     need("nft", "nftables", "tests with lost packets"),
     need("flex", "flex", "FreeBSD's TCP scripts (../shared/suites)"),
     need("bison", "bison", "FreeBSD's TCP scripts (../shared/suites)"),
+    need("hunspell", "hunspell hunspell-en-us", "the check of the book's spelling"),
 ];
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
@@ -57,28 +59,42 @@ fn missing() -> Vec<&'static Need> {
     NEEDS.iter().filter(|n| shell::find(n.program).is_none()).collect()
 }
 
-/// Installs missing programs. A program that stays missing is reported and is not a failure: its
-/// tests report that themselves.
-pub(super) fn provide() -> Result<()> {
+/// Installs missing programs, unless that is not wanted; on a terminal it asks first. A program
+/// that stays missing is reported and is not a failure: its tests report that themselves.
+pub(super) fn provide(no_install: bool) -> Result<()> {
     let lacking = missing();
     if lacking.is_empty() {
         println!("all there: {}", NEEDS.map(|n| n.program).join(" "));
         return Ok(());
     }
-    let packages: Vec<&str> = lacking.iter().map(|n| n.package).collect();
+    let packages: Vec<&str> = lacking.iter().flat_map(|n| n.package.split(' ')).collect();
     match apt_get() {
-        Some(apt) => {
+        _ if no_install => println!("--no-install: nothing is installed"),
+        Some(apt) if agreed(&packages, &mut io::stdin().lock(), io::stdin().is_terminal()) => {
             println!("installing {} (Debian packages)", packages.join(" "));
             if let Err(e) = install(&apt, &packages) {
                 println!("that did not work: {e:#}");
             }
         }
+        Some(_) => println!("nothing is installed"),
         None => println!("may not install (that takes Debian's apt-get, and root or sudo in CI)"),
     }
     for n in missing() {
         println!("missing: {} (package {}): without it no {}", n.program, n.package, n.without);
     }
     Ok(())
+}
+
+/// Whether the packages may be installed: a terminal has somebody to ask, a pipeline has not.
+fn agreed(packages: &[&str], input: &mut dyn BufRead, terminal: bool) -> bool {
+    if !terminal {
+        return true;
+    }
+    print!("Tests need these Debian packages: {}\nInstall them now? [y/N] ", packages.join(" "));
+    let _ = io::stdout().flush();
+    let mut line = String::new();
+    let _ = input.read_line(&mut line);
+    matches!(line.trim(), "y" | "Y" | "yes")
 }
 
 /// How apt-get may be called, if it may: as root; on a machine that says it is CI, also by sudo
@@ -101,9 +117,11 @@ fn call(apt: &[&str], words: &[&str]) -> Command {
 
 /// A package that is unavailable must not block the others: then each is tried alone.
 fn install(apt: &[&str], packages: &[&str]) -> Result<()> {
+    println!("apt-get update");
     shell::output(&mut call(apt, &["update"]))?;
     let _no_services = NoServices::begin();
     let with = |p: &[&str]| call(apt, &[&["install", "--yes", "--no-install-recommends"], p].concat());
+    println!("apt-get install");
     if shell::output(&mut with(packages)).is_ok() {
         return Ok(());
     }
@@ -139,5 +157,18 @@ impl Drop for NoServices {
         if self.ours {
             let _ = std::fs::remove_file(POLICY);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_terminal_is_asked() {
+        let ask = |typed: &str, terminal| agreed(&["wrk"], &mut typed.as_bytes(), terminal);
+        assert!(ask("", false) && ask("n\n", false));
+        assert!(ask("y\n", true) && ask("yes\n", true));
+        assert!(!ask("\n", true) && !ask("", true) && !ask("no\n", true));
     }
 }

@@ -11,9 +11,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Takes in a line of output, if it is a result.
-    pub(super) fn read(&mut self, line: &str) {
-        let Some(rest) = line.strip_prefix("test result: ") else { return };
+    /// Takes in a line of output, if it is a result. Returns the name of a test that failed.
+    pub(super) fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+        let Some(rest) = line.strip_prefix("test result: ") else {
+            return line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
+        };
         for (count, word) in rest.split(['.', ';']).filter_map(|part| part.trim().split_once(' ')) {
             let Ok(n) = count.parse::<u64>() else { continue };
             match word {
@@ -23,6 +25,7 @@ impl Tally {
                 _ => {}
             }
         }
+        None
     }
 
     /// The closing line. A step that failed without a failed test (lints, a build) counts as one,
@@ -50,7 +53,9 @@ mod tests {
 
     fn tally(lines: &[&str], failed_steps: &[&'static str]) -> Tally {
         let mut t = Tally::default();
-        lines.iter().for_each(|l| t.read(l));
+        for line in lines {
+            t.read(line);
+        }
         t.failed_steps = failed_steps.to_vec();
         t
     }
@@ -61,6 +66,14 @@ mod tests {
         assert_eq!((t.line().as_str(), t.good()), ("24 passed, 0 failed", true));
         let t = tally(&[GOOD, BAD], &["tests"]);
         assert_eq!((t.line().as_str(), t.good()), ("15 passed, 2 failed, 1 ignored", false));
+    }
+
+    #[test]
+    fn a_failed_test_is_named() {
+        let mut t = Tally::default();
+        assert_eq!(t.read("test a::b ... FAILED"), Some("a::b"));
+        assert_eq!(t.read("test a::b ... ok"), None);
+        assert_eq!(t.read(BAD), None);
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! `dist`: what users install: the release binary, stripped, with manual pages, completions, the
+//! service and its configuration, as an archive and, if asked for, as Debian and RPM packages.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+/// The flags of `dist`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Build for this target (x86_64-unknown-linux-musl is static) instead of this machine's
+    #[arg(long, value_name = "TRIPLE")]
+    pub(crate) target: Option<String>,
+    /// Make a Debian package too (needs cargo-deb)
+    #[arg(long)]
+    pub(crate) deb: bool,
+    /// Make an RPM package too (needs cargo-generate-rpm)
+    #[arg(long)]
+    pub(crate) rpm: bool,
+}
+
+/// Completion scripts: the shell and the file's name.
+const SHELLS: [(&str, &str); 3] =
+    [("bash", "linerate.bash"), ("zsh", "_linerate"), ("fish", "linerate.fish")];
+
+/// Files of the archive beside the binary, manual pages and completions.
+const BESIDE: [&str; 5] =
+    ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "packaging/linerate.service", "packaging/serve.toml"];
+
+/// The folder that packages are made from.
+pub(crate) fn folder() -> PathBuf {
+    shell::target_dir().join("dist")
+}
+
+/// Builds everything into target/dist.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let binary = build(options.target.as_deref())?;
+    let out = folder().join("out");
+    std::fs::create_dir_all(&out)?;
+    generate(&binary)?;
+    archive(&binary, options.target.as_deref(), &out)?;
+    let target: Vec<&str> = options.target.as_deref().map_or(Vec::new(), |t| vec!["--target", t]);
+    if options.deb {
+        let mut c = shell::cargo();
+        c.args(["deb", "--no-build", "-p", "linerate-cli", "--output"]).arg(&out).args(&target);
+        shell::run(&mut c).context("cargo install --locked cargo-deb installs cargo-deb")?;
+    }
+    if options.rpm {
+        let mut c = shell::cargo();
+        c.args(["generate-rpm", "--package", "crates/linerate-cli", "--output"]).arg(&out).args(&target);
+        shell::run(&mut c)
+            .context("cargo install --locked cargo-generate-rpm installs cargo-generate-rpm")?;
+    }
+    for entry in std::fs::read_dir(&out)? {
+        let entry = entry?;
+        println!(
+            "target/dist/out/{}  {} bytes",
+            entry.file_name().to_string_lossy(),
+            entry.metadata()?.len()
+        );
+    }
+    Ok(true)
+}
+
+fn build(target: Option<&str>) -> Result<PathBuf> {
+    let mut c = shell::cargo();
+    c.args(["build", "--release", "--locked", "-p", "linerate-cli"]);
+    let mut folder = shell::target_dir();
+    if let Some(target) = target {
+        c.args(["--target", target]);
+        folder.push(target);
+    }
+    shell::run(&mut c)?;
+    Ok(folder.join("release/linerate"))
+}
+
+/// Manual pages and completions, from the command's own definitions.
+pub(crate) fn generate(binary: &Path) -> Result<()> {
+    let (man, completions) = (folder().join("man"), folder().join("completions"));
+    for folder in [&man, &completions] {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder)?;
+        }
+        std::fs::create_dir_all(folder)?;
+    }
+    shell::run(shell::program(binary).args(["man", "--dir"]).arg(&man))?;
+    for (shell, file) in SHELLS {
+        let script = shell::output(shell::program(binary).args(["completions", shell]))?;
+        std::fs::write(completions.join(file), script)?;
+    }
+    Ok(())
+}
+
+/// `linerate-VERSION-TARGET.tar.gz`, with everything in one folder.
+fn archive(binary: &Path, target: Option<&str>, out: &Path) -> Result<()> {
+    let target = target.map_or_else(|| format!("{}-linux-gnu", std::env::consts::ARCH), str::to_owned);
+    let name = format!("linerate-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let parent = tempfile::tempdir()?;
+    let inside = parent.path().join(&name);
+    std::fs::create_dir_all(&inside)?;
+    let stripped = inside.join("linerate");
+    std::fs::copy(binary, &stripped)?;
+    // Without binutils the archive is larger, and nothing else.
+    if shell::find("strip").is_some() {
+        shell::run(shell::program("strip").arg(&stripped))?;
+    }
+    for part in ["man", "completions"] {
+        shell::run(shell::program("cp").arg("-r").arg(folder().join(part)).arg(&inside))?;
+    }
+    for file in BESIDE {
+        let base = Path::new(file).file_name().context("a file")?;
+        std::fs::copy(shell::root().join(file), inside.join(base))?;
+    }
+    let mut tar = shell::program("tar");
+    tar.arg("-C").arg(parent.path()).args(["--owner=0", "--group=0", "-czf"]);
+    shell::run(tar.arg(out.join(format!("{name}.tar.gz"))).arg(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Package metadata, the archive and the workflow name files that are there.
+    #[test]
+    fn packages_name_files_that_exist() {
+        let manifest =
+            std::fs::read_to_string(shell::root().join("crates/linerate-cli/Cargo.toml")).expect("read");
+        let manifest: toml::Value = toml::from_str(&manifest).expect("TOML");
+        let metadata = &manifest["package"]["metadata"];
+        let deb = metadata["deb"]["assets"].as_array().expect("a list");
+        let rpm = metadata["generate-rpm"]["assets"].as_array().expect("a list");
+        let sources: Vec<&str> = deb
+            .iter()
+            .filter_map(|a| a[0].as_str())
+            .chain(rpm.iter().filter_map(|a| a["source"].as_str()))
+            .collect();
+        assert!(sources.len() > 10);
+        for source in sources.iter().filter_map(|s| s.strip_prefix("../../")) {
+            let made = source.starts_with("target/dist/");
+            assert!(made || shell::root().join(source).exists(), "{source}");
+            let completion = source.strip_prefix("target/dist/completions/");
+            assert!(completion.is_none_or(|file| SHELLS.iter().any(|(_, f)| *f == file)), "{source}");
+        }
+        for file in BESIDE.into_iter().chain(["packaging/deb/postinst", "packaging/Containerfile"]) {
+            assert!(shell::root().join(file).exists(), "{file}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The test programs: built once by cargo, then run several at a time. Most of them mostly wait.
+//! Each program's output stays whole, and programs that need the machine to themselves get it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::results::Tally;
+use super::{heading, seconds};
+use crate::shell;
+
+/// Test programs that run while no other does, each with its reason.
+const ALONE: [(&str, &str); 17] = [
+    ("linerate-explain", "judges latencies of calls that it makes"),
+    ("explain", "judges latencies of calls that it makes"),
+    ("explain_bad_servers", "judges latencies of calls that it makes"),
+    ("explain_missed", "judges latencies of calls that it makes"),
+    ("expert", "judges latencies of calls that it makes"),
+    ("demo", "compares ways of sending"),
+    ("load_truth", "compares latencies with what a server counted"),
+    ("load_capture", "captures packets of the loopback interface"),
+    ("passive", "captures packets of the loopback interface"),
+    ("serve_scale", "opens as many connections as a process may"),
+    ("xdp", "steers packets of its interfaces"),
+    ("xdp_conformance", "steers packets of its interfaces"),
+    ("xdp_gaps", "steers packets of its interfaces"),
+    ("xdp_link", "steers packets of its interfaces"),
+    ("xdp_top", "steers packets of its interfaces"),
+    ("xdp_trouble", "steers packets of its interfaces"),
+    ("real", "measures the network that it makes"),
+];
+
+/// Longest run of one program; the longest today takes 90 s.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// While nothing ends, a line says what runs.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The seconds that each program took the last time, so that the longest begin first.
+const TIMES: &str = "xtask-test-seconds.json";
+
+/// A test program that cargo built.
+#[derive(Clone, Debug, PartialEq)]
+struct Program {
+    package: String,
+    /// The target's name; that of a crate's own tests is the crate's.
+    name: String,
+    executable: PathBuf,
+    /// Folder of the package: the working directory.
+    folder: PathBuf,
+}
+
+impl Program {
+    fn label(&self) -> String {
+        format!("{} {}", self.package, self.name)
+    }
+
+    fn alone(&self) -> bool {
+        ALONE.iter().any(|(name, _)| *name == self.name || *name == self.name.replace('_', "-"))
+    }
+}
+
+/// Builds and runs all test programs, then the examples in the documentation.
+pub(super) fn run(tally: &mut Tally) -> Result<()> {
+    let mut programs = build()?;
+    let times = read_times();
+    let lasted = |p: &Program| times.get(&p.label()).copied().unwrap_or(0.0);
+    programs.sort_by(|a, b| lasted(b).total_cmp(&lasted(a)));
+    let (alone, together): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::alone);
+    let lanes = std::thread::available_parallelism().map_or(2, usize::from) + 1;
+    heading(&format!("{} programs, {lanes} at a time; then {} one by one", together.len(), alone.len()));
+    let mut runs = Runs { times, ..Runs::default() };
+    runs.all(&together, lanes, tally)?;
+    runs.all(&alone, 1, tally)?;
+    write_times(&runs.times);
+    heading("examples in the documentation");
+    let mut doc = shell::cargo();
+    doc.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    let doc = shell::lines(&mut doc, |line| {
+        runs.failed.extend(tally.read(line).map(|test| format!("documentation: {test}")));
+        heading(line);
+    });
+    if !runs.failed.is_empty() {
+        bail!("these failed:\n  {}", runs.failed.join("\n  "));
+    }
+    doc
+}
+
+/// The test programs, built.
+fn build() -> Result<Vec<Program>> {
+    let mut cargo = shell::cargo();
+    cargo.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    let mut programs = Vec::new();
+    shell::lines(&mut cargo, |line| programs.extend(program(line)))?;
+    Ok(programs)
+}
+
+/// The program that a line of cargo's messages names, if it is a test.
+fn program(line: &str) -> Option<Program> {
+    let v: Value = serde_json::from_str(line).ok()?;
+    if v["reason"] != "compiler-artifact" || v["profile"]["test"] != true {
+        return None;
+    }
+    let executable = PathBuf::from(v["executable"].as_str()?);
+    let folder = Path::new(v["manifest_path"].as_str()?).parent()?.to_owned();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    Some(Program { package, name: v["target"]["name"].as_str()?.to_owned(), executable, folder })
+}
+
+/// A program that runs.
+struct Running<'a> {
+    program: &'a Program,
+    child: Child,
+    since: Instant,
+    output: PathBuf,
+}
+
+/// The results so far.
+#[derive(Default)]
+struct Runs {
+    failed: Vec<String>,
+    times: BTreeMap<String, f64>,
+}
+
+impl Runs {
+    fn all(&mut self, programs: &[Program], lanes: usize, tally: &mut Tally) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let mut waiting = programs.iter().enumerate();
+        let mut running: Vec<Running> = Vec::new();
+        let mut last_word = Instant::now();
+        loop {
+            while running.len() < lanes
+                && let Some((n, program)) = waiting.next()
+            {
+                running.push(start(program, folder.path().join(n.to_string()))?);
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+            for i in (0..running.len()).rev() {
+                let over = running[i].since.elapsed() > LIMIT;
+                if over {
+                    running[i].child.kill()?;
+                }
+                if over || running[i].child.try_wait()?.is_some() {
+                    self.ended(running.swap_remove(i), over, tally)?;
+                    last_word = Instant::now();
+                }
+            }
+            if last_word.elapsed() > SIGN_OF_LIFE {
+                let names =
+                    running.iter().map(|r| format!("{} ({})", r.program.label(), seconds(r.since.elapsed())));
+                heading(&format!("     running: {}", names.collect::<Vec<_>>().join(", ")));
+                last_word = Instant::now();
+            }
+        }
+    }
+
+    /// Shows a program's whole output and takes in its results.
+    fn ended(&mut self, mut run: Running, over: bool, tally: &mut Tally) -> Result<()> {
+        let status = run.child.wait()?;
+        let took = run.since.elapsed();
+        let label = run.program.label();
+        heading(&format!("     Ran {label} in {}", seconds(took)));
+        let output = String::from_utf8_lossy(&std::fs::read(&run.output)?).into_owned();
+        let mut failed: Vec<String> = Vec::new();
+        for line in output.lines() {
+            failed.extend(tally.read(line).map(|test| format!("{label}: {test}")));
+        }
+        heading(output.trim_end());
+        if over {
+            failed.push(format!("{label}: did not end within {}", seconds(LIMIT)));
+        } else if !status.success() && failed.is_empty() {
+            failed.push(format!("{label}: {status}"));
+        }
+        self.failed.append(&mut failed);
+        self.times.insert(label, took.as_secs_f64());
+        Ok(())
+    }
+}
+
+/// Starts a program as `cargo test` does: in its package's folder, with cargo's variables.
+fn start(program: &Program, output: PathBuf) -> Result<Running<'_>> {
+    let file = File::create(&output)?;
+    let mut c = Command::new(&program.executable);
+    c.current_dir(&program.folder).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    c.env("CARGO_MANIFEST_DIR", &program.folder).env("CARGO_PKG_NAME", &program.package);
+    let deps = program.executable.parent().unwrap_or(Path::new(""));
+    let libraries = [Some(deps), deps.parent()].into_iter().flatten().map(Path::to_owned);
+    let known = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let path = std::env::join_paths(libraries.chain(std::env::split_paths(&known)))?;
+    c.env("LD_LIBRARY_PATH", path);
+    let child = c.spawn().with_context(|| format!("cannot start {}", program.executable.display()))?;
+    Ok(Running { program, child, since: Instant::now(), output })
+}
+
+fn read_times() -> BTreeMap<String, f64> {
+    let text = std::fs::read_to_string(shell::target_dir().join(TIMES)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Best effort: without the file the next run only has another order.
+fn write_times(times: &BTreeMap<String, f64>) {
+    if let Ok(text) = serde_json::to_string_pretty(times) {
+        let _ = std::fs::write(shell::target_dir().join(TIMES), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEST: &str = r#"{"reason":"compiler-artifact","manifest_path":"/p/crates/linerate-cli/Cargo.toml",
+        "target":{"name":"xdp","kind":["test"]},"profile":{"test":true},"executable":"/p/target/debug/deps/xdp-1"}"#;
+
+    #[test]
+    fn only_tests_are_run() {
+        let found = program(TEST).expect("a test");
+        assert_eq!((found.label().as_str(), found.alone()), ("linerate-cli xdp", true));
+        assert_eq!(found.folder, Path::new("/p/crates/linerate-cli"));
+        assert_eq!(program(&TEST.replace("\"test\":true", "\"test\":false")), None);
+        assert_eq!(program(&TEST.replace("\"/p/target/debug/deps/xdp-1\"", "null")), None);
+        assert_eq!(program("   Compiling linerate"), None);
+    }
+
+    fn script(folder: &Path, name: &str, text: &str) -> Program {
+        use std::os::unix::fs::PermissionsExt;
+        let executable = folder.join(name);
+        std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).expect("written");
+        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).expect("executable");
+        Program { package: "p".into(), name: name.into(), executable, folder: folder.to_owned() }
+    }
+
+    #[test]
+    fn failures_are_named_and_counted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |name, text| script(folder.path(), name, text);
+        let good = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let bad = "echo 'test a::b ... FAILED'; echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
+        let all = [of("good", good), of("bad", bad), of("killed", "kill -9 $$")];
+        let (mut runs, mut tally) = (Runs::default(), Tally::default());
+        runs.all(&all, 2, &mut tally).expect("they run");
+        runs.failed.sort();
+        assert_eq!(runs.failed[0], "p bad: a::b");
+        assert!(runs.failed[1].starts_with("p killed: signal: 9"), "{:?}", runs.failed);
+        assert_eq!(runs.failed.len(), 2);
+        assert_eq!(tally.line(), "3 passed, 1 failed");
+        assert!(!tally.good());
+    }
+}
