@@ -1,5 +1,6 @@
 //! `soak`: what is run for long. User-space TCP over the simulated network, for many seeds: one that fails is named, and is a bug
 //! report. `soak serve`: a server under all kinds of clients. `soak serve-mem`: the same in memory and in virtual time, by seed.
+//! `soak client`: a program's client against a server that does anything, likewise.
 
 mod serve;
 
@@ -37,6 +38,8 @@ enum What {
     Serve(serve::Options),
     /// A server in memory and in virtual time, under clients that do anything at any moment.
     ServeMem(Seeds),
+    /// A program's client in memory and in virtual time, against a server that does anything.
+    Client(Seeds),
 }
 
 /// Runs them with a release build.
@@ -46,6 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         Some(What::ServeMem(seeds)) => seeds.run(
             &["linerate-serve", "--lib", "--", "server::seeds"],
             "every client that stayed got its responses, and nothing was left behind",
+        ),
+        Some(What::Client(seeds)) => seeds.run(
+            &["linerate-client", "--features", "client", "--lib", "--", "client::calls::tests::seeds"],
+            "each call ended once, and none got the response of another",
         ),
         None => options.seeds.run(
             &["linerate-net", "--test", "stack_seeds", "--test", "stack_hosts", "--"],

@@ -1,6 +1,8 @@
 //! HTTP clients, sans-IO: a protocol behind one trait ([`Conversation`]), and the [`Pool`] that opens connections,
 //! hands them requests, and decides what becomes of requests whose connection is lost.
 
+#[cfg(feature = "client")]
+pub mod client;
 mod conversation;
 mod failure;
 mod h1;

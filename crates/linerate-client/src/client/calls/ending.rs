@@ -1,0 +1,91 @@
+//! What becomes of calls whose pipe is lost or whose time is over.
+
+use linerate_net::{Close, Conn, Time, Transport};
+
+use super::{CallReading, Calls, Error, Phase, Unanswered};
+use crate::conversation::Conversation;
+use crate::{Expired, Loss, connect_words};
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
+    /// A pipe is lost: each request on it gets its end by the rules of every client (`pool/resend.rs`).
+    pub(super) fn lose(&mut self, conn: Conn, loss: &Loss, now: Time) {
+        let Some(mut pipe) = self.pool.remove(conn) else { return };
+        let reason = self.transport.reason(conn);
+        self.transport.close(conn, loss.close());
+        if !pipe.established {
+            // Nothing was sent on it.
+            let why = match (reason, loss) {
+                (Some(reason), _) => reason,
+                (None, Loss::Net(error)) => connect_words(error),
+                (None, _) => "the server did not answer in time".to_owned(),
+            };
+            return self.connect_failed(&why, now);
+        }
+        self.statistics.lost += 1;
+        let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
+        let Calls { pool, calls, done, .. } = self;
+        pool.settle(&mut pipe, loss, &detail, now, &mut Unanswered { calls, done });
+    }
+
+    /// Looks for what has waited too long.
+    pub(super) fn sweep(&mut self, now: Time) {
+        for slot in 0..self.pool.slots() {
+            self.sweep_pipe(slot, now);
+        }
+        self.sweep_queues(now);
+        let Calls { pool, calls, done, .. } = self;
+        pool.expire_again(now, &mut Unanswered { calls, done });
+    }
+
+    fn sweep_pipe(&mut self, slot: usize, now: Time) {
+        let Some(pipe) = self.pool.at_mut(slot) else { return };
+        let (conn, conversation) = (pipe.conn, &pipe.conversation);
+        if !pipe.established {
+            if now - pipe.since >= self.options.connect_timeout {
+                self.lose(conn, &Loss::TimedOut, now);
+            }
+            return;
+        }
+        let waited = now - pipe.beside.progress;
+        let Some(oldest) = conversation.oldest().map(|run| run.first) else {
+            if waited >= self.options.idle_timeout {
+                self.pool.remove(conn);
+                self.transport.close(conn, Close::AfterPeer);
+            }
+            return;
+        };
+        if !conversation.in_response() && waited >= self.options.first_byte_timeout {
+            self.end_late(oldest, Phase::FirstByte);
+            return self.lose(conn, &Loss::TimedOut, now);
+        }
+        let Calls { pool, calls, done, .. } = self;
+        if pool.expire(slot, now, &mut Unanswered { calls, done }) == Expired::Connection {
+            self.lose(conn, &Loss::TimedOut, now);
+        }
+    }
+
+    /// The time of a request in flight is over.
+    fn end_late(&mut self, id: u64, phase: Phase) {
+        let Some(call) = self.calls.get(id) else { return };
+        // The rules say it of the others: nobody knows whether the server acted on it.
+        if call.nature.idempotent {
+            self.end(id, Err(Error::Timeout(phase)));
+        }
+    }
+
+    fn sweep_queues(&mut self, now: Time) {
+        let timeout = self.options.timeout;
+        for alone in [false, true] {
+            loop {
+                let queue = if alone { &mut self.alone } else { &mut self.queue };
+                let Some(id) = queue.front().copied() else { break };
+                let late = self.calls.get(id).is_none_or(|call| now - call.accepted >= timeout);
+                if !late {
+                    break;
+                }
+                queue.pop_front();
+                self.end(id, Err(Error::Timeout(Phase::Queue)));
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Which request takes which pipe, and when a pipe is opened.
+
+use bytes::Bytes;
+use http::Response;
+use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
+
+use super::request::Writing;
+use super::{CallReading, Calls, random_up_to};
+use crate::client::error::Error;
+use crate::client::limits::UNSENT_MARK;
+use crate::conversation::Conversation;
+use crate::{Loss, Run, Stamp, connect_words};
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
+    /// Gives requests to pipes, and opens pipes for the rest.
+    pub(super) fn fill(&mut self, now: Time) {
+        self.drop_ended();
+        if !self.has_waiting() {
+            return;
+        }
+        self.list_candidates(now);
+        let mut left = self.candidates.len() as u32;
+        for at in 0..self.candidates.len() {
+            let (_, _, conn) = self.candidates[at];
+            if !self.has_waiting() {
+                break;
+            }
+            // Each takes its share, so that one batch for each connection leaves, and all of them work.
+            let share = (self.waiting() as u32).div_ceil(left);
+            left -= 1;
+            self.fill_pipe(conn, share.max(1), now);
+        }
+        self.candidates.clear();
+        self.drop_ended();
+        self.reserve();
+        self.open_some(now);
+    }
+
+    /// Calls at the heads of the queues that have ended leave them.
+    fn drop_ended(&mut self) {
+        let most = 2 * self.calls.len() + 64;
+        for queue in [&mut self.queue, &mut self.alone] {
+            if queue.len() > most {
+                // Calls that were given up while the head of the queue could not leave.
+                queue.retain(|id| self.calls.get(*id).is_some());
+            }
+            while queue.front().is_some_and(|id| self.calls.get(*id).is_none()) {
+                queue.pop_front();
+            }
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.alone.len()
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting() > 0 || self.pool.has_again()
+    }
+
+    /// Pipes with room, the least loaded first. Those with a slow response at their head come last, and only if all
+    /// have one.
+    fn list_candidates(&mut self, now: Time) {
+        let slow_after = self.slow_after();
+        self.candidates.clear();
+        for slot in 0..self.pool.slots() {
+            let Some(pipe) = self.pool.at_mut(slot) else { continue };
+            let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
+            if in_flight == 0 {
+                // It was idle until now: a slow response is one that we have waited for.
+                pipe.beside.progress = now;
+            } else if !pipe.beside.slow && now - pipe.beside.progress > slow_after {
+                pipe.beside.slow = true;
+                self.statistics.head_of_line += u64::from(in_flight > 1);
+            }
+            let slow = pipe.beside.slow;
+            if self.room(conn) > 0 {
+                self.candidates.push((slow, in_flight, conn));
+            }
+        }
+        let others = self.pool.opening.open() > 1;
+        self.candidates.sort_unstable_by_key(|(slow, in_flight, conn)| (*slow, *in_flight, conn.slot()));
+        // The others will have room soon.
+        if others && self.has_quick_pipe() {
+            self.candidates.retain(|(slow, ..)| !slow);
+        }
+    }
+
+    fn has_quick_pipe(&mut self) -> bool {
+        (0..self.pool.slots()).any(|slot| self.pool.at_mut(slot).is_some_and(|pipe| !pipe.beside.slow))
+    }
+
+    /// Requests that a pipe may take now.
+    fn room(&mut self, conn: Conn) -> u32 {
+        if self.transport.unsent(conn) >= UNSENT_MARK {
+            return 0;
+        }
+        let (persistent, waits_alone) = (self.persistent, !self.alone.is_empty());
+        let Some(pipe) = self.pool.get_mut(conn) else { return 0 };
+        let in_flight = pipe.conversation.in_flight();
+        let is_reserved = pipe.beside.reserved && waits_alone && in_flight > 0;
+        if pipe.beside.alone || is_reserved {
+            return 0;
+        }
+        pipe.beside.reserved &= waits_alone;
+        let room = pipe.room();
+        if persistent { room } else { room.min(1_u32.saturating_sub(in_flight)) }
+    }
+
+    /// Gives a pipe up to `share` requests, which leave together.
+    fn fill_pipe(&mut self, conn: Conn, share: u32, now: Time) {
+        let mut left = self.room(conn).min(share);
+        let unsent = self.transport.unsent(conn);
+        while left > 0 && self.out.len() + unsent < UNSENT_MARK {
+            left -= 1;
+            let Some((run, alone)) = self.next_for(conn, now) else { break };
+            self.begin(conn, run, now);
+            if alone {
+                break;
+            }
+        }
+        if self.out.len() > 0
+            && let Err(error) = self.out.send(conn, &mut self.transport)
+        {
+            self.lose(conn, &Loss::Net(error), now);
+        }
+    }
+
+    /// The next request for a pipe, and whether it must be alone there: one that is sent again, or the oldest that
+    /// waits.
+    fn next_for(&mut self, conn: Conn, now: Time) -> Option<(Run, bool)> {
+        let idle = self.pool.get_mut(conn)?.conversation.in_flight() == 0;
+        while let Some(run) = self.pool.next_again(conn, 1) {
+            let Some(call) = self.calls.get(run.first) else { continue };
+            if !call.nature.alone || idle {
+                self.statistics.resent += 1;
+                return Some((run, call.nature.alone));
+            }
+            // It waits for an idle pipe, as when it was new.
+            self.alone.push_front(run.first);
+        }
+        self.drop_ended();
+        let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
+        let first = order(self.queue.front());
+        let first_alone = order(self.alone.front()).filter(|_| idle);
+        let alone = match (first, first_alone) {
+            (Some(first), Some(first_alone)) => first_alone <= first,
+            (_, first_alone) => first_alone.is_some(),
+        };
+        let id = if alone { self.alone.pop_front() } else { self.queue.pop_front() }?;
+        let call = self.calls.get(id)?;
+        let stamp = Stamp { sent: call.accepted, due: now, in_vain: 0, measured: false };
+        let (expect, idempotent) = (call.nature.expect, call.nature.idempotent);
+        Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone))
+    }
+
+    /// Puts a request on a pipe; its bytes leave with those of the others.
+    fn begin(&mut self, conn: Conn, run: Run, now: Time) {
+        if let Some(call) = self.calls.get_mut(run.first) {
+            call.sent = Some(now);
+            let alone = call.nature.alone;
+            if let Some(pipe) = self.pool.get_mut(conn) {
+                pipe.beside.alone |= alone;
+                pipe.beside.reserved = false;
+                pipe.beside.statistics.requests += 1;
+            }
+        }
+        let Calls { transport, pool, calls, options, out, .. } = self;
+        let (host, tag) = (&options.host, options.tag.as_ref());
+        let mut writing = Writing { calls, host, tag, out };
+        if let Err(error) = pool.begin(conn, run, &mut writing, transport) {
+            self.lose(conn, &Loss::Net(error), now);
+        }
+    }
+
+    /// A request that must be alone, and is the oldest, has a pipe kept free for it.
+    fn reserve(&mut self) {
+        let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
+        let Some(alone) = order(self.alone.front()) else { return };
+        let is_oldest = order(self.queue.front()).is_none_or(|first| alone <= first);
+        if !is_oldest {
+            return;
+        }
+        let mut best: Option<(u32, usize)> = None;
+        for slot in 0..self.pool.slots() {
+            let Some(pipe) = self.pool.at_mut(slot) else { continue };
+            if pipe.beside.reserved {
+                return;
+            }
+            let in_flight = pipe.conversation.in_flight();
+            if pipe.established && !pipe.beside.alone && best.is_none_or(|(least, _)| in_flight < least) {
+                best = Some((in_flight, slot));
+            }
+        }
+        if let Some((_, slot)) = best
+            && let Some(pipe) = self.pool.at_mut(slot)
+        {
+            pipe.beside.reserved = true;
+        }
+    }
+
+    /// Whether calls wait for pipes that are not open yet.
+    pub(super) fn is_short_of_pipes(&self) -> bool {
+        self.has_waiting() && self.pool.opening.has_room()
+    }
+
+    /// Opens pipes for what found no place, one for each request at most.
+    fn open_some(&mut self, now: Time) {
+        if !self.has_waiting() || self.addresses.is_empty() || now < self.connect_after {
+            return;
+        }
+        let being_opened = (0..self.pool.slots())
+            .filter(|slot| self.pool.at_mut(*slot).is_some_and(|pipe| !pipe.established))
+            .count();
+        let again = usize::from(self.pool.has_again());
+        let missing = (self.waiting() + again).saturating_sub(being_opened) as u32;
+        for _ in 0..self.pool.opening.this_turn(now).min(missing) {
+            if !self.open_one(now) {
+                return;
+            }
+        }
+    }
+
+    fn open_one(&mut self, now: Time) -> bool {
+        let nth = self.pool.opening.attempt() as usize;
+        let to = self.addresses[nth % self.addresses.len()];
+        match self.transport.connect(to, &ConnectOptions::default()) {
+            Ok(conn) => {
+                self.pool.add(conn, now);
+                true
+            }
+            Err(error) => {
+                self.connect_failed(&connect_words(&error), now);
+                false
+            }
+        }
+    }
+
+    /// A pipe could not be opened. After some attempts in a row, with none open, what waits has failed.
+    pub(super) fn connect_failed(&mut self, why: &str, now: Time) {
+        self.statistics.connect_failures += 1;
+        self.connects_failed = self.connects_failed.saturating_add(1);
+        let alone = !(0..self.pool.slots()).any(|slot| self.pool.at_mut(slot).is_some_and(|p| p.established));
+        self.pool.opening.failed(now, alone);
+        // Clients that lost the same server come back at different times.
+        let pause = self.pool.opening.next(now).nanos_since(now);
+        let pause = if pause > u64::MAX / 2 { 0 } else { pause + random_up_to(&mut self.random, pause / 2) };
+        self.connect_after = now + std::time::Duration::from_nanos(pause);
+        if alone && self.connects_failed >= self.options.connect_attempts {
+            self.fail_waiting(why);
+        }
+    }
+
+    /// What waits has failed, because there is no connection.
+    pub(super) fn fail_waiting(&mut self, why: &str) {
+        let mut waiting = std::mem::take(&mut self.queue);
+        waiting.append(&mut self.alone);
+        self.pool.give_up_again(|run, _| waiting.extend(run.first..run.end()));
+        for id in waiting {
+            let result: Result<Response<Bytes>, Error> = Err(Error::Connect(why.to_owned()));
+            self.end(id, result);
+        }
+    }
+
+    /// Calls that a mismatch took a response from go back to the head of the queue, if they may be sent again.
+    pub(super) fn requeue(&mut self, robbed: Vec<u64>) {
+        for id in robbed.into_iter().rev() {
+            let Some(call) = self.calls.get(id) else { continue };
+            if call.nature.alone {
+                let words = "a response with a foreign tag came in its place".to_owned();
+                self.end(id, Err(Error::Mismatch(words)));
+            } else {
+                self.queue.push_front(id);
+            }
+        }
+    }
+
+    /// Closes all pipes: the program has ended its client.
+    pub fn close(&mut self) {
+        for slot in 0..self.pool.slots() {
+            let Some(conn) = self.pool.at_mut(slot).map(|pipe| pipe.conn) else { continue };
+            if self.pool.remove(conn).is_some() {
+                self.transport.close(conn, Close::Now);
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The calls of one program to one server: queue, pipes, matching and retries as one state machine. Sans-IO but for the
+//! transport it is given, so that it runs in memory and in virtual time as on sockets.
+//!
+//! * `request`: whether requests can be sent, and their bytes.
+//! * `filling`: which request takes which pipe, and when a pipe is opened.
+//! * `response`: which response belongs to which call.
+//! * `ending`: what becomes of calls whose pipe is lost or whose time is over.
+
+mod ending;
+mod filling;
+pub(in crate::client) mod request;
+mod response;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use linerate_net::{Close, Conn, Data, Event, Time, Transport};
+
+pub use response::CallReading;
+pub use table::Done;
+
+use self::request::{Nature, Outgoing};
+use self::response::{HeadReader, Reader, ReadingRules, SeenByReader, trouble_error};
+use self::table::{Call, CallTable, Unanswered};
+use super::error::{Error, Phase};
+use super::limits::{DEPTH, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
+use super::options::CallOptions;
+use super::statistics::{PipeStatistics, Statistics};
+use crate::conversation::Conversation;
+use crate::{Loss, Next, Pool, PoolOptions};
+
+/// What is kept beside each pipe.
+#[derive(Debug, Default)]
+struct Beside {
+    /// It carries a request that must be alone.
+    alone: bool,
+    /// It takes nothing more until it is idle: a request that must be alone waits for it.
+    reserved: bool,
+    /// The response at its head is slow.
+    slow: bool,
+    /// When it was last idle, or a response came.
+    progress: Time,
+    statistics: PipeStatistics,
+}
+
+/// The calls of one program to one server.
+///
+/// The owner hands calls over with [`submit`](Calls::submit), passes the transport's events to
+/// [`handle`](Calls::handle), calls [`tick`](Calls::tick) after both and at [`deadline`](Calls::deadline), and takes
+/// what has ended from [`done`](Calls::done).
+pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
+    transport: T,
+    options: CallOptions,
+    rules: ReadingRules,
+    pool: Pool<C, Beside>,
+    calls: CallTable,
+    /// Calls that wait for a pipe, oldest first; some may have ended.
+    queue: VecDeque<u64>,
+    /// Those of them that must be alone.
+    alone: VecDeque<u64>,
+    heads: HeadReader,
+    out: Outgoing,
+    done: Vec<Done>,
+    addresses: Vec<SocketAddr>,
+    /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
+    persistent: bool,
+    /// Attempts to connect that failed since the last one that did not.
+    connects_failed: u32,
+    /// No attempt before.
+    connect_after: Time,
+    random: u64,
+    /// How long responses take, smoothed, nanoseconds.
+    usual_ns: u64,
+    next_sweep: Time,
+    statistics: Statistics,
+    /// Pipes to choose from, in the order of choice; empty between turns.
+    candidates: Vec<(bool, u32, Conn)>,
+}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
+    /// `shared`: what the conversations of the pipes share.
+    pub fn new(
+        transport: T,
+        options: CallOptions,
+        addresses: Vec<SocketAddr>,
+        shared: C::Shared,
+    ) -> Calls<T, C> {
+        let pool = PoolOptions {
+            connections: options.pipes.clamp(1, PIPES),
+            depth: options.depth.clamp(1, DEPTH),
+            per_connection: None,
+            timeout: options.timeout,
+            resend: options.resend,
+        };
+        let rules =
+            ReadingRules { max_head: options.max_head, max_body: options.max_body, tag: options.tag.clone() };
+        Calls {
+            transport,
+            rules,
+            pool: Pool::new(pool, shared),
+            calls: CallTable::default(),
+            queue: VecDeque::new(),
+            alone: VecDeque::new(),
+            heads: HeadReader::default(),
+            out: Outgoing::default(),
+            done: Vec::new(),
+            addresses,
+            persistent: false,
+            connects_failed: 0,
+            connect_after: Time::ZERO,
+            random: options.seed,
+            usual_ns: 0,
+            next_sweep: Time::NEVER,
+            statistics: Statistics::default(),
+            candidates: Vec::new(),
+            options,
+        }
+    }
+
+    /// The transport, for its turns.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Hands a call over. The low 32 bits of `id` must be small and free; no other call ever has the same `id`.
+    pub fn submit(&mut self, id: u64, request: Request<Bytes>, now: Time) {
+        self.statistics.calls += 1;
+        if let Err(error) = request::check(&request, &self.options.host, self.options.tag.as_ref()) {
+            return self.done.push(Done { id, result: Err(error) });
+        }
+        let nature = Nature::of(&request, self.options.tag.is_some());
+        self.calls.insert(Call::new(id, request, nature, (now, self.statistics.calls)));
+        if nature.alone { &mut self.alone } else { &mut self.queue }.push_back(id);
+    }
+
+    /// Nobody waits for a call any more. One that was not sent never is; the response to one that was is read and
+    /// discarded.
+    pub fn cancel(&mut self, id: u64) {
+        if self.calls.take(id).is_some() {
+            self.statistics.cancelled += 1;
+        }
+    }
+
+    /// Takes an event of the transport.
+    pub fn handle(&mut self, event: Event, now: Time) {
+        match event {
+            Event::Connected { conn, at, .. } => self.connected(conn, at, now),
+            Event::Readable { conn, data } => self.readable(conn, data, now),
+            Event::Failed { conn, error } => self.lose(conn, &Loss::Net(error), now),
+            Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
+        }
+    }
+
+    /// What is due by the time alone, and what was handed over.
+    pub fn tick(&mut self, now: Time) {
+        if now >= self.next_sweep {
+            self.sweep(now);
+        }
+        self.fill(now);
+        self.plan_sweep(now);
+    }
+
+    /// When to call [`tick`](Calls::tick) though nothing happened.
+    pub fn deadline(&self) -> Time {
+        self.next_sweep
+    }
+
+    /// What has ended since the owner took it last.
+    pub fn done(&mut self) -> &mut Vec<Done> {
+        &mut self.done
+    }
+
+    /// Calls that have not ended.
+    pub fn unfinished(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Pipes open or being opened.
+    pub fn open(&self) -> u32 {
+        self.pool.opening.open()
+    }
+
+    /// Whether no address could be reached, so that the name may have new ones.
+    pub fn wants_addresses(&self) -> bool {
+        self.connects_failed as usize >= self.addresses.len()
+    }
+
+    /// New addresses of the server.
+    pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        if !addresses.is_empty() {
+            self.addresses = addresses;
+        }
+    }
+
+    /// The server cannot be found: what waits has failed.
+    pub fn unreachable(&mut self, why: &str) {
+        self.fail_waiting(why);
+    }
+
+    /// Counts so far.
+    pub fn statistics(&mut self) -> Statistics {
+        let mut statistics = self.statistics.clone();
+        (statistics.learnt_limit, _) = self.pool.learnt.limit();
+        statistics.waiting = self.calls.len() as u64 - self.pool.in_flight().min(self.calls.len() as u64);
+        for slot in 0..self.pool.slots() {
+            let Some(pipe) = self.pool.at_mut(slot) else { continue };
+            let own = &pipe.beside.statistics;
+            statistics.pipes.push(PipeStatistics {
+                established: pipe.established,
+                in_flight: pipe.conversation.in_flight(),
+                slow: pipe.beside.slow,
+                ..own.clone()
+            });
+        }
+        statistics
+    }
+
+    fn connected(&mut self, conn: Conn, at: Time, now: Time) {
+        if self.pool.established(conn, at).is_none() {
+            return;
+        }
+        self.connects_failed = 0;
+        self.statistics.connected += 1;
+        if let Some(pipe) = self.pool.get_mut(conn) {
+            pipe.beside.progress = now;
+        }
+    }
+
+    fn readable(&mut self, conn: Conn, data: Data, now: Time) {
+        let Calls { transport, pool, rules, heads, calls, done, .. } = self;
+        let mut reader = Reader { rules, heads, calls, done, seen: SeenByReader::default() };
+        let received = pool.receive(data, now, transport, &mut reader);
+        let seen = reader.seen;
+        self.count(&seen);
+        if received.answered > 0 {
+            self.answered(conn, received.answered, now);
+        }
+        let (mismatch, trouble, held) = (seen.mismatch, seen.trouble, seen.held);
+        self.requeue(seen.robbed);
+        match received.next {
+            Next::Nothing => {}
+            Next::Lose(loss) => self.lose(conn, &loss, now),
+            Next::Retire => self.retire(conn),
+            Next::Fill if mismatch => {
+                let words = "a response on this connection belonged to no request of it".to_owned();
+                self.lose(conn, &Loss::Malformed(words), now);
+            }
+            Next::Fill => self.check_head(conn, trouble, held, now),
+        }
+    }
+
+    fn count(&mut self, seen: &SeenByReader) {
+        self.persistent |= seen.persistent;
+        self.statistics.responses += seen.answered - seen.discarded.min(seen.answered);
+        self.statistics.discarded += seen.discarded;
+        self.statistics.out_of_order += seen.out_of_order;
+        self.statistics.unsolicited += seen.unsolicited;
+        if let Some(took) = seen.took_ns {
+            let usual = self.usual_ns;
+            self.usual_ns = if usual == 0 { took } else { usual - usual / 8 + took / 8 };
+        }
+    }
+
+    fn answered(&mut self, conn: Conn, count: u32, now: Time) {
+        let Some(pipe) = self.pool.get_mut(conn) else { return };
+        pipe.beside.progress = now;
+        pipe.beside.slow = false;
+        pipe.beside.statistics.responses += u64::from(count);
+        pipe.beside.alone &= pipe.conversation.in_flight() > 0;
+    }
+
+    /// The response being read may be useless, or nobody may wait for it: its connection is read to the end only
+    /// within limits.
+    fn check_head(&mut self, conn: Conn, trouble: Option<response::Trouble>, held: usize, now: Time) {
+        let Some(pipe) = self.pool.get_mut(conn) else { return };
+        if !pipe.conversation.in_response() {
+            return;
+        }
+        let Some(oldest) = pipe.conversation.oldest().map(|run| run.first) else { return };
+        match trouble {
+            Some(trouble) => {
+                self.end(oldest, Err(trouble_error(trouble)));
+                self.lose(conn, &Loss::TimedOut, now);
+            }
+            None if held > self.options.max_discarded && self.calls.get(oldest).is_none() => {
+                self.statistics.given_up += 1;
+                self.lose(conn, &Loss::TimedOut, now);
+            }
+            None => {}
+        }
+    }
+
+    /// The next sweep, if there is anything to wait for.
+    fn plan_sweep(&mut self, now: Time) {
+        if self.calls.len() == 0 && self.pool.in_flight() == 0 && !self.pool.has_again() {
+            let idle = self.open() > 0;
+            let at = now + self.options.idle_timeout;
+            self.next_sweep = if idle { self.next_sweep.max(now).min(at) } else { Time::NEVER };
+            if idle && self.next_sweep <= now {
+                self.next_sweep = at;
+            }
+            return;
+        }
+        let o = &self.options;
+        let shortest = o.timeout.min(o.first_byte_timeout).min(o.connect_timeout);
+        let step = (shortest / 20).clamp(SWEEP_LEAST, SWEEP_MOST);
+        let connect =
+            if self.is_short_of_pipes() { self.connect_after.max(now + SWEEP_LEAST) } else { Time::NEVER };
+        if self.next_sweep <= now || self.next_sweep > now + step {
+            self.next_sweep = now + step;
+        }
+        self.next_sweep = self.next_sweep.min(connect);
+    }
+
+    /// How long a response may be at the head of a pipe before it counts as slow.
+    fn slow_after(&self) -> Duration {
+        Duration::from_nanos(self.usual_ns.saturating_mul(u64::from(SLOW_FACTOR))).max(SLOW_LEAST)
+    }
+
+    fn retire(&mut self, conn: Conn) {
+        if self.pool.remove(conn).is_some() {
+            self.statistics.retired += 1;
+            self.transport.close(conn, Close::AfterPeer);
+        }
+    }
+
+    fn end(&mut self, id: u64, result: Result<http::Response<Bytes>, Error>) {
+        if self.calls.take(id).is_some() {
+            self.done.push(Done { id, result });
+        }
+    }
+}
+
+/// From 0 to `most` at random: SplitMix64.
+fn random_up_to(state: &mut u64, most: u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) % most.saturating_add(1).max(1)
+}

@@ -1,0 +1,288 @@
+//! Responses: from bytes to `http::Response`, and to the call that each belongs to.
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
+use linerate_http::client::HeadView;
+use linerate_net::Time;
+
+use super::super::error::{Error, Part};
+use super::super::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY};
+use super::{CallTable, Done, Unanswered};
+use crate::conversation::{Alike, Responses, Settle, Settled, Turn, Whole, Whose};
+use crate::{Failure, Run};
+
+/// A response while it is read.
+#[derive(Debug, Default)]
+pub struct CallReading {
+    fields: HeaderMap,
+    version: Version,
+    persistent: bool,
+    body: Vec<u8>,
+    /// The caller gets this instead.
+    trouble: Option<Trouble>,
+}
+
+/// What makes a response useless to the caller.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    TooLarge(Part, usize),
+    /// A field that the parser lets pass and `http` refuses.
+    BadField,
+}
+
+impl Trouble {
+    fn error(self) -> Error {
+        match self {
+            Trouble::TooLarge(part, limit) => Error::TooLarge { part, limit },
+            Trouble::BadField => Error::Failed {
+                failure: Failure::Malformed,
+                detail: "a field of the response has a name or value that HTTP does not allow".to_owned(),
+            },
+        }
+    }
+}
+
+/// A head that came before, and what became of it.
+#[derive(Debug)]
+struct KnownHead {
+    raw: Vec<u8>,
+    fields: HeaderMap,
+    facts: HeadFacts,
+}
+
+/// What else a head says.
+#[derive(Clone, Copy, Debug)]
+struct HeadFacts {
+    /// Bytes of the body, 0 if it does not say.
+    length: usize,
+    /// The connection stays open (RFC 9112 section 9.3).
+    persistent: bool,
+}
+
+impl HeadFacts {
+    fn of(fields: &HeaderMap) -> HeadFacts {
+        let length = fields.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
+        let is_close = |option: &[u8]| option.trim_ascii().eq_ignore_ascii_case(b"close");
+        let closes = |value: &HeaderValue| value.as_bytes().split(|b| *b == b',').any(is_close);
+        HeadFacts { length, persistent: !fields.get_all(CONNECTION).iter().any(closes) }
+    }
+}
+
+/// Turns heads into fields. Servers send few different heads, so it keeps the last ones.
+#[derive(Debug, Default)]
+pub(super) struct HeadReader {
+    known: Vec<KnownHead>,
+    oldest: usize,
+    /// Names that `http` has no constant for.
+    names: Vec<HeaderName>,
+}
+
+impl HeadReader {
+    /// The fields of a head, and what else it says.
+    fn read(&mut self, head: &HeadView<'_>) -> Option<(HeaderMap, HeadFacts)> {
+        let raw = head.raw();
+        if let Some(known) = self.known.iter().find(|known| known.raw == raw) {
+            return Some((known.fields.clone(), known.facts));
+        }
+        let fields = self.parse(head)?;
+        let facts = HeadFacts::of(&fields);
+        self.keep(raw, &fields, facts);
+        Some((fields, facts))
+    }
+
+    /// The values share one copy of the head.
+    fn parse(&mut self, head: &HeadView<'_>) -> Option<HeaderMap> {
+        let raw = head.raw();
+        let (shared, start) = (Bytes::copy_from_slice(raw), raw.as_ptr() as usize);
+        let mut fields = HeaderMap::with_capacity(head.fields().count());
+        for (name, value) in head.fields() {
+            let name = self.name(name)?;
+            let at = value.as_ptr() as usize - start;
+            let value = HeaderValue::from_maybe_shared(shared.slice(at..at + value.len())).ok()?;
+            fields.try_append(name, value).ok()?;
+        }
+        Some(fields)
+    }
+
+    fn name(&mut self, name: &[u8]) -> Option<HeaderName> {
+        if let Some(known) = self.names.iter().find(|k| k.as_str().as_bytes().eq_ignore_ascii_case(name)) {
+            return Some(known.clone());
+        }
+        let name = HeaderName::from_bytes(name).ok()?;
+        if self.names.len() < NAMES_KEPT {
+            self.names.push(name.clone());
+        }
+        Some(name)
+    }
+
+    fn keep(&mut self, raw: &[u8], fields: &HeaderMap, facts: HeadFacts) {
+        if self.known.len() < HEADS_KEPT {
+            self.known.push(KnownHead { raw: raw.to_vec(), fields: fields.clone(), facts });
+            return;
+        }
+        let known = &mut self.known[self.oldest];
+        self.oldest = (self.oldest + 1) % HEADS_KEPT;
+        known.raw.clear();
+        known.raw.extend_from_slice(raw);
+        (known.fields, known.facts) = (fields.clone(), facts);
+    }
+}
+
+/// Limits and names that responses are read by.
+#[derive(Debug)]
+pub(super) struct ReadingRules {
+    pub(super) max_head: usize,
+    pub(super) max_body: usize,
+    pub(super) tag: Option<HeaderName>,
+}
+
+/// Reads responses for the calls they belong to, and hears how the other calls ended.
+pub(super) struct Reader<'a> {
+    pub(super) rules: &'a ReadingRules,
+    pub(super) heads: &'a mut HeadReader,
+    pub(super) calls: &'a mut CallTable,
+    pub(super) done: &'a mut Vec<Done>,
+    pub(super) seen: SeenByReader,
+}
+
+/// What a read showed.
+#[derive(Debug, Default)]
+pub(super) struct SeenByReader {
+    /// An HTTP/1.1 response came after which the connection stays open.
+    pub(super) persistent: bool,
+    /// Bytes held of a body of which more must follow.
+    pub(super) held: usize,
+    /// The response being read is useless: its connection need not be read to the end.
+    pub(super) trouble: Option<Trouble>,
+    /// A tag named no request in flight: nothing of the connection can be trusted any more.
+    pub(super) mismatch: bool,
+    /// Requests that a mismatch took responses from.
+    pub(super) robbed: Vec<u64>,
+    pub(super) out_of_order: u64,
+    /// Responses that nobody waited for.
+    pub(super) discarded: u64,
+    pub(super) answered: u64,
+    pub(super) unsolicited: u64,
+    /// The time from sending to the response, of the last one.
+    pub(super) took_ns: Option<u64>,
+}
+
+impl Reader<'_> {
+    fn tag_of(&self, head: &HeadView<'_>) -> Whose {
+        let Some(tag) = &self.rules.tag else { return Whose::Matched };
+        let value = head.get(tag.as_str().as_bytes());
+        Whose::Named(value.and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok()))
+    }
+
+    /// A tag named none in flight, so this one lost its place to a stranger.
+    fn mismatched(&mut self, id: u64) {
+        if std::mem::replace(&mut self.seen.mismatch, true) {
+            return self.seen.robbed.push(id);
+        }
+        let tag = self.rules.tag.as_ref().map_or("", HeaderName::as_str);
+        let words = format!("its {tag} names no request in flight on this connection, which was closed");
+        self.end(id, Err(Error::Mismatch(words)));
+    }
+
+    fn end(&mut self, id: u64, result: Result<Response<Bytes>, Error>) {
+        match self.calls.take(id) {
+            Some(_) => self.done.push(Done { id, result }),
+            None => self.seen.discarded += 1,
+        }
+    }
+}
+
+impl Responses for Reader<'_> {
+    type Reading = CallReading;
+
+    fn wants_parts(&self) -> bool {
+        true
+    }
+
+    fn received(&mut self, _: usize) {}
+
+    fn head(&mut self, reading: &mut CallReading, _: u16, head: &HeadView<'_>) -> Whose {
+        let most = self.rules.max_head;
+        *reading = CallReading::default();
+        reading.version = if head.version_minor() == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+        self.seen.held = 0;
+        if head.raw().len() > most {
+            reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
+        } else if let Some((fields, HeadFacts { length, persistent })) = self.heads.read(head) {
+            reading.fields = fields;
+            reading.persistent = persistent && head.version_minor() > 0;
+            if length > 0 && length <= self.rules.max_body {
+                reading.body.reserve_exact(length.min(RESERVED_BODY));
+            }
+        } else {
+            reading.trouble = Some(Trouble::BadField);
+        }
+        self.seen.trouble = reading.trouble;
+        self.tag_of(head)
+    }
+
+    fn body(&mut self, reading: &mut CallReading, _: u16, piece: &[u8]) {
+        if reading.trouble.is_some() {
+            return;
+        }
+        if reading.body.len() + piece.len() > self.rules.max_body {
+            reading.body = Vec::new();
+            reading.trouble = Some(Trouble::TooLarge(Part::Body, self.rules.max_body));
+            self.seen.trouble = reading.trouble;
+            return;
+        }
+        reading.body.extend_from_slice(piece);
+        self.seen.held = reading.body.len();
+    }
+
+    fn looks_on(&self, reading: &CallReading, _: u16) -> bool {
+        reading.trouble.is_none()
+    }
+
+    fn answered(&mut self, run: &Run, _: u16, reading: &mut CallReading, response: &Whole) {
+        let CallReading { fields, version, persistent, body, trouble } = std::mem::take(reading);
+        self.seen.held = 0;
+        self.seen.trouble = None;
+        self.seen.answered += 1;
+        match response.turn {
+            Turn::Right => {}
+            Turn::OutOfOrder => self.seen.out_of_order += 1,
+            Turn::Unknown => return self.mismatched(run.first),
+        }
+        if let Some(sent) = self.calls.get(run.first).and_then(|call| call.sent) {
+            self.seen.took_ns = Some(response.now.nanos_since(sent));
+        }
+        self.seen.persistent |= persistent;
+        let status = StatusCode::from_u16(response.status).map_err(|_| Trouble::BadField);
+        let result = match (trouble, status) {
+            (Some(trouble), _) | (None, Err(trouble)) => Err(trouble.error()),
+            (None, Ok(status)) => {
+                let mut whole = Response::new(Bytes::from(body));
+                *whole.status_mut() = status;
+                *whole.version_mut() = version;
+                *whole.headers_mut() = fields;
+                Ok(whole)
+            }
+        };
+        self.end(run.first, result);
+    }
+
+    /// Only where parts are not wanted.
+    fn alike(&mut self, _: &Run, _: &Alike<'_>) {}
+
+    fn unsolicited(&mut self, _: Time, _: &[u8], responses: u64) {
+        self.seen.unsolicited += responses;
+    }
+}
+
+impl Settle for Reader<'_> {
+    fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
+        Unanswered { calls: self.calls, done: self.done }.settled(run, how, detail);
+    }
+}
+
+/// A response that cannot be used, as the error of its call.
+pub(super) fn trouble_error(trouble: Trouble) -> Error {
+    trouble.error()
+}

@@ -1,0 +1,105 @@
+//! The calls that have not ended.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use linerate_net::Time;
+
+use super::super::error::{Error, Phase, Unknown};
+use super::request::Nature;
+use crate::Run;
+use crate::conversation::{Settle, Settled};
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The number that [`Calls::submit`](super::Calls::submit) got.
+    pub id: u64,
+    /// How it ended.
+    pub result: Result<Response<Bytes>, Error>,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub(super) struct Call {
+    id: u64,
+    pub(super) request: Request<Bytes>,
+    pub(super) nature: Nature,
+    /// When it was handed over.
+    pub(super) accepted: Time,
+    /// How many were before it.
+    pub(super) order: u64,
+    /// When it was sent last.
+    pub(super) sent: Option<Time>,
+}
+
+impl Call {
+    pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, (now, order): (Time, u64)) -> Call {
+        Call { id, request, nature, accepted: now, order, sent: None }
+    }
+}
+
+/// Calls by their numbers. The low half of a number is a place, and the high half tells apart the calls that had it.
+#[derive(Debug, Default)]
+pub(super) struct CallTable {
+    places: Vec<Option<Call>>,
+    len: usize,
+}
+
+fn place(id: u64) -> usize {
+    id as u32 as usize
+}
+
+impl CallTable {
+    pub(super) fn insert(&mut self, call: Call) {
+        let place = place(call.id);
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.len += usize::from(self.places[place].is_none());
+        self.places[place] = Some(call);
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&Call> {
+        self.places.get(place(id))?.as_ref().filter(|call| call.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Call> {
+        self.places.get_mut(place(id))?.as_mut().filter(|call| call.id == id)
+    }
+
+    /// Takes a call out: it has ended, or nobody waits for it any more.
+    pub(super) fn take(&mut self, id: u64) -> Option<Call> {
+        let entry = self.places.get_mut(place(id))?;
+        if entry.as_ref().is_none_or(|call| call.id != id) {
+            return None;
+        }
+        self.len -= 1;
+        entry.take()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Ends the calls that the rules for lost connections end.
+pub(super) struct Unanswered<'a> {
+    pub(super) calls: &'a mut CallTable,
+    pub(super) done: &'a mut Vec<Done>,
+}
+
+impl Settle for Unanswered<'_> {
+    fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
+        for id in run.first..run.end() {
+            let Some(call) = self.calls.take(id) else { continue };
+            let unknown =
+                |request| Error::OutcomeUnknown(Box::new(Unknown { request, why: detail.to_owned() }));
+            let error = match how {
+                Settled::Failed(failure) => Error::Failed { failure, detail: detail.to_owned() },
+                Settled::TimedOut if run.idempotent => Error::Timeout(Phase::Response),
+                Settled::TimedOut | Settled::Unknown => unknown(call.request),
+            };
+            self.done.push(Done { id, result: Err(error) });
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Rules that single situations show.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Method, Request};
+use linerate_net::mem::{Accept, MemOptions, Peer, PeerActions, PeerConn};
+use linerate_net::{Time, Transport};
+
+use super::{Program, options};
+use crate::Failure;
+use crate::client::error::{Error, Part, Phase};
+use crate::client::options::CallOptions;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a server does with the n-th request of a connection.
+#[derive(Clone, Debug)]
+enum Does {
+    Says(String),
+    SaysAfter(Duration, String),
+    SaysAndCloses(String),
+    Nothing,
+}
+
+fn ok() -> Does {
+    Does::Says(OK.to_owned())
+}
+
+/// Requests as they came: the connection, and the head.
+type Log = Arc<Mutex<Vec<(u64, Time, String)>>>;
+
+/// What to do, by the connection, the number of the request on it, and its head.
+type Plan = dyn Fn(u64, usize, &str) -> Does + Send;
+
+/// Does on each connection what it is told for its n-th request; the last for all later ones.
+struct Script {
+    log: Log,
+    does: Box<Plan>,
+    accept: Accept,
+    connections: HashMap<u64, Heard>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    bytes: Vec<u8>,
+    requests: usize,
+    busy_until: Time,
+    closed: bool,
+}
+
+impl Script {
+    fn new(does: impl Fn(u64, usize, &str) -> Does + Send + 'static) -> (Script, Log) {
+        let log = Log::default();
+        let script = Script {
+            log: log.clone(),
+            does: Box::new(does),
+            accept: Accept::Now,
+            connections: HashMap::new(),
+        };
+        (script, log)
+    }
+}
+
+impl Peer for Script {
+    fn accept(&mut self, _: Time) -> Accept {
+        self.accept
+    }
+
+    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let heard = self.connections.entry(conn.0).or_default();
+        heard.bytes.extend_from_slice(bytes);
+        while let Some(end) = heard.bytes.windows(4).position(|w| w == b"\r\n\r\n").filter(|_| !heard.closed)
+        {
+            let head = String::from_utf8(heard.bytes.drain(..end + 4).collect()).unwrap();
+            let len = head.split("content-length: ").nth(1).and_then(|n| n.lines().next()?.parse().ok());
+            heard.bytes.drain(..heard.bytes.len().min(len.unwrap_or(0)));
+            self.log.lock().unwrap().push((conn.0, now, head.clone()));
+            // In the order of the requests.
+            let mut say = |after: Duration, words: String| {
+                heard.busy_until = heard.busy_until.max(now + after);
+                out.send_after(heard.busy_until - now, conn, words);
+            };
+            match (self.does)(conn.0, heard.requests, &head) {
+                Does::Says(words) => say(Duration::ZERO, words),
+                Does::SaysAfter(after, words) => say(after, words),
+                Does::SaysAndCloses(words) => {
+                    say(Duration::ZERO, words);
+                    out.close_after(heard.busy_until - now, conn);
+                    heard.closed = true;
+                }
+                Does::Nothing => {}
+            }
+            heard.requests += 1;
+        }
+    }
+}
+
+fn one_pipe() -> CallOptions {
+    CallOptions { pipes: 1, depth: 10, ..options() }
+}
+
+fn program(options: CallOptions, does: impl Fn(u64, usize, &str) -> Does + Send + 'static) -> (Program, Log) {
+    let (script, log) = Script::new(does);
+    let wire = MemOptions { latency: Duration::from_millis(1), ..MemOptions::default() };
+    (Program::new(wire, options, script), log)
+}
+
+/// RFC 9112 section 9.3.2.
+#[test]
+fn nothing_is_pipelined_before_the_first_persistent_response() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| ok());
+    program.get_all(0..5);
+    program.run(SECOND);
+    let log = log.lock().unwrap();
+    let times: Vec<u64> = log.iter().map(|(_, at, _)| at.as_nanos() / 1_000_000).collect();
+    assert!(times[1] > times[0] && times[1..].iter().all(|t| *t == times[1]), "{times:?}");
+    drop(log);
+    assert!((0..5).all(|n| program.status(n) == 200));
+}
+
+#[test]
+fn a_server_that_never_keeps_connections_open_is_never_sent_two_at_once() {
+    let says = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    let (mut program, log) = program(one_pipe(), move |_, _, _| Does::SaysAndCloses(says.to_owned()));
+    program.get_all(0..5);
+    program.run(SECOND);
+    assert_eq!(log.lock().unwrap().len(), 5);
+    assert_eq!(program.calls.statistics().resent, 0);
+}
+
+/// RFC 9112 section 9.3.2: nothing follows a request that is not idempotent before its response came.
+#[test]
+fn what_is_not_idempotent_is_sent_alone() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| Does::SaysAfter(SECOND / 10, OK.to_owned()));
+    program.get(0);
+    program.run(SECOND);
+    program.get_all(1..4);
+    program.post(4);
+    program.wait(SECOND / 8);
+    program.get_all(5..8);
+    program.run(SECOND * 3);
+    let log = log.lock().unwrap();
+    let at: Vec<u64> = log.iter().map(|(_, at, _)| at.as_nanos() / 1_000_000).collect();
+    assert!(log[4].2.starts_with("POST /4 "), "{log:?}");
+    assert!(at[4] - at[3] >= 100 && at[5] - at[4] >= 100, "{at:?}");
+    assert!(at[3] == at[1] && at[7] == at[5], "{at:?}");
+}
+
+#[test]
+fn a_request_that_must_be_alone_is_not_passed_for_ever() {
+    let (mut program, _) = program(one_pipe(), |_, _, _| Does::SaysAfter(SECOND / 100, OK.to_owned()));
+    program.get(0);
+    program.run(SECOND);
+    program.post(1);
+    for n in 2..40 {
+        program.get(n);
+        program.wait(SECOND / 200);
+        if program.ended.contains_key(&1) {
+            return;
+        }
+    }
+    panic!("38 later requests passed it");
+}
+
+#[test]
+fn unanswered_idempotent_requests_are_sent_again_and_others_are_unknown() {
+    let (mut program, log) = program(one_pipe(), |conn, n, head| match (conn, n) {
+        (0, 3) => Does::SaysAndCloses(String::new()),
+        _ if head.starts_with("POST") => Does::SaysAndCloses(String::new()),
+        _ => ok(),
+    });
+    program.get_all(0..8);
+    program.run(SECOND * 2);
+    assert!((0..8).all(|n| program.status(n) == 200));
+    program.post(8);
+    program.run(SECOND * 2);
+    let Error::OutcomeUnknown(unknown) = program.error(8) else { panic!("{}", program.error(8)) };
+    assert_eq!((unknown.request.uri().path(), &unknown.request.body()[..]), ("/8", &b"bbb"[..]));
+    let log = log.lock().unwrap();
+    assert_eq!(log.iter().filter(|(.., head)| head.starts_with("POST")).count(), 1);
+    assert_eq!(program.calls.statistics().resent, 5);
+}
+
+#[test]
+fn the_limit_of_a_connection_is_learnt() {
+    let (mut program, log) = program(one_pipe(), |_, n, _| match n {
+        4 => Does::SaysAndCloses(OK.to_owned()),
+        _ => ok(),
+    });
+    for round in 0..12 {
+        program.get_all(round * 10..round * 10 + 10);
+        program.run(SECOND * 5);
+    }
+    let statistics = program.calls.statistics();
+    assert_eq!(statistics.learnt_limit, Some(5));
+    assert!(statistics.resent < 30, "{statistics:?}");
+    assert!((0..120).all(|n| program.status(n) == 200));
+    assert_eq!(log.lock().unwrap().len(), 120);
+}
+
+#[test]
+fn a_slow_response_at_the_head_is_avoided() {
+    let slow = |conn: u64, _: usize, head: &str| match head {
+        _ if head.starts_with("GET /100 ") && conn < 2 => Does::SaysAfter(SECOND * 2, OK.to_owned()),
+        _ => Does::SaysAfter(SECOND / 1000, OK.to_owned()),
+    };
+    let (mut program, _) = program(CallOptions { pipes: 2, depth: 10, ..options() }, slow);
+    program.get_all(0..20);
+    program.run(SECOND);
+    program.get_all(100..104);
+    program.wait(SECOND / 20);
+    for n in 200..300 {
+        program.get(n);
+        program.wait(SECOND / 100);
+    }
+    let statistics = program.calls.statistics();
+    assert_eq!(statistics.head_of_line, 1, "{statistics:?}");
+    // Those that were behind it when it was sent, and no later one.
+    assert!((200..300).all(|n| program.ended.contains_key(&n)), "{statistics:?}");
+    assert!(!program.ended.contains_key(&100));
+    program.run(SECOND * 3);
+}
+
+#[test]
+fn each_timeout_says_what_it_waited_for() {
+    let (mut program, _) = program(one_pipe(), |_, n, head| match head {
+        _ if head.starts_with("GET /0 ") => ok(),
+        _ if n == 1 => Does::Nothing,
+        _ => Does::Says("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok".to_owned()),
+    });
+    program.get(0);
+    program.run(SECOND);
+    program.get(1);
+    program.run(SECOND * 5);
+    assert!(matches!(program.error(1), Error::Timeout(Phase::FirstByte)), "{}", program.error(1));
+    let (mut program, _) = self::program(one_pipe(), |_, _, _| {
+        Does::Says("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok".to_owned())
+    });
+    program.get(1);
+    program.post(2);
+    program.run(SECOND * 20);
+    assert!(matches!(program.error(1), Error::Timeout(Phase::Response)), "{}", program.error(1));
+    assert!(matches!(program.error(2), Error::Timeout(Phase::Queue)), "{}", program.error(2));
+    let (mut program, _) = self::program(one_pipe(), |_, _, _| Does::Nothing);
+    program.post(3);
+    program.run(SECOND * 20);
+    assert!(matches!(program.error(3), Error::OutcomeUnknown(_)), "{}", program.error(3));
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_fails_what_waits() {
+    for accept in [Accept::Refuse, Accept::Ignore] {
+        let (mut script, _) = Script::new(|_, _, _| ok());
+        script.accept = accept;
+        let mut program = Program::new(MemOptions::default(), one_pipe(), script);
+        program.get_all(0..5);
+        program.run(SECOND * 10);
+        assert!((0..5).all(|n| matches!(program.error(n), Error::Connect(_))), "{:?}", program.ended);
+        assert_eq!(program.calls.open(), 0);
+    }
+}
+
+#[test]
+fn limits_of_heads_and_bodies() {
+    let long = |n: usize| format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nok", "x".repeat(n));
+    let large = |n: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {n}\r\n\r\n{}", "x".repeat(n));
+    let limits = CallOptions { max_head: 1000, max_body: 1000, ..one_pipe() };
+    let (mut program, _) = program(limits, move |_, _, head| {
+        let at: usize = head.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+        Does::Says(match at {
+            1 => long(1000),
+            2 => large(1000),
+            3 => large(1001),
+            4 => large(300_000),
+            _ => OK.to_owned(),
+        })
+    });
+    program.get_all(0..6);
+    program.run(SECOND * 5);
+    assert!(matches!(program.error(1), Error::TooLarge { part: Part::Head, limit: 1000 }));
+    for n in [3, 4] {
+        assert!(matches!(program.error(n), Error::TooLarge { part: Part::Body, limit: 1000 }));
+    }
+    assert!([0, 2, 5].iter().all(|n| program.status(*n) == 200));
+}
+
+#[test]
+fn responses_that_nobody_waits_for_are_discarded_within_a_limit() {
+    for (len, given_up) in [(5_000, 0), (2_000_000, 1)] {
+        let limits = CallOptions { max_discarded: 100_000, ..one_pipe() };
+        let (mut program, log) = program(limits, move |_, _, head| match head {
+            _ if head.starts_with("GET /1 ") => {
+                Does::Says(format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{}", "x".repeat(len)))
+            }
+            _ => ok(),
+        });
+        program.get(0);
+        program.run(SECOND);
+        let id = program.get(1);
+        program.get(2);
+        let now = program.now();
+        program.calls.tick(now);
+        program.cancel(id);
+        program.run(SECOND * 2);
+        assert_eq!(program.status(2), 200);
+        let statistics = program.calls.statistics();
+        assert_eq!(statistics.given_up, given_up, "{statistics:?}");
+        assert_eq!(log.lock().unwrap().len(), 3 + given_up as usize);
+    }
+}
+
+#[test]
+fn a_request_given_up_before_it_was_sent_never_is() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| ok());
+    program.get(0);
+    let id = program.get(1);
+    program.cancel(id);
+    program.run(SECOND);
+    assert_eq!(log.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_foreign_tag_closes_the_connection_with_an_error_that_says_so() {
+    let tagged = CallOptions { tag: Some(HeaderName::from_static("x-call")), ..one_pipe() };
+    let (mut program, _) = program(tagged, |conn, n, head| {
+        let tag = head.split("x-call: ").nth(1).unwrap().lines().next().unwrap();
+        let tag = if (conn, n) == (0, 2) { "77" } else { tag };
+        Does::Says(format!("HTTP/1.1 200 OK\r\nX-Call: {tag}\r\nContent-Length: 2\r\n\r\nok"))
+    });
+    program.get_all(0..6);
+    program.run(SECOND * 2);
+    let Error::Mismatch(words) = program.error(2) else { panic!("{}", program.error(2)) };
+    assert!(words.contains("x-call names no request in flight"), "{words}");
+    assert!([0, 1, 3, 4, 5].iter().all(|n| program.status(*n) == 200), "{:?}", program.ended);
+    assert_eq!(program.calls.statistics().lost, 1);
+}
+
+#[test]
+fn what_cannot_be_sent_is_an_error_before_anything_left() {
+    let (mut program, log) = program(one_pipe(), |_, _, _| ok());
+    let request = |method: Method, uri: &str| Request::builder().method(method).uri(uri);
+    program.send(0, request(Method::CONNECT, "server:80").body(Bytes::new()).unwrap());
+    program.send(1, request(Method::GET, "http://other/").body(Bytes::new()).unwrap());
+    let chunked = request(Method::POST, "/").header("transfer-encoding", "chunked");
+    program.send(2, chunked.body(Bytes::new()).unwrap());
+    let wrong = request(Method::POST, "/").header("content-length", "7");
+    program.send(3, wrong.body(Bytes::new()).unwrap());
+    program.run(SECOND);
+    assert!((0..4).all(|n| matches!(program.error(n), Error::Request(_))), "{:?}", program.ended);
+    assert!(log.lock().unwrap().is_empty());
+    // What is right comes as it was written.
+    let good = request(Method::PUT, "http://SERVER/a?b").header("content-length", "2").header("X-Y", "z");
+    program.send(4, good.body(Bytes::from_static(b"bb")).unwrap());
+    program.run(SECOND);
+    let head = log.lock().unwrap()[0].2.clone();
+    assert_eq!(head, "PUT /a?b HTTP/1.1\r\nhost: server\r\nx-y: z\r\ncontent-length: 2\r\n\r\n");
+}
+
+#[test]
+fn an_answer_that_is_not_http_fails_its_call() {
+    let (mut program, _) = program(one_pipe(), |_, _, _| Does::Says("SSH-2.0-OpenSSH_9.2p1\r\n".to_owned()));
+    program.get(0);
+    program.run(SECOND);
+    let Error::Failed { failure: Failure::Malformed, detail } = program.error(0) else { panic!() };
+    assert!(detail.contains("SSH"), "{detail}");
+}
+
+#[test]
+fn idle_connections_close() {
+    let (mut program, _) = program(CallOptions { idle_timeout: SECOND * 3, ..one_pipe() }, |_, _, _| ok());
+    program.get(0);
+    program.run(SECOND);
+    program.wait(SECOND * 2);
+    assert_eq!(program.calls.open(), 1);
+    program.wait(SECOND * 3);
+    assert_eq!((program.calls.open(), program.calls.transport().unfinished()), (0, 0));
+    program.get(1);
+    program.run(SECOND);
+    assert_eq!(program.status(1), 200);
+}

@@ -1,0 +1,66 @@
+//! What a client is told: connections, timeouts, limits.
+
+use std::time::Duration;
+
+use super::limits::{
+    CALLS_QUEUED, CONNECT_ATTEMPTS, CONNECT_TIME, DISCARDED_BODY, FIRST_BYTE_TIME, IDLE_TIME, LARGEST_BODY,
+    LARGEST_HEAD, RESPONSE_TIME,
+};
+use crate::Resend;
+
+/// What the state machine of a client needs to know.
+#[derive(Clone, Debug)]
+pub struct CallOptions {
+    /// Connections, at most.
+    pub pipes: u32,
+    /// Requests in flight on each, at most.
+    pub depth: u32,
+    /// Calls that wait or are in flight, at most.
+    pub queue: u32,
+    /// For a connection to be established.
+    pub connect_timeout: Duration,
+    /// From the time a request is the oldest on its connection to the first byte of its response.
+    pub first_byte_timeout: Duration,
+    /// From handing a request over to its whole response.
+    pub timeout: Duration,
+    /// After this time without requests a connection closes.
+    pub idle_timeout: Duration,
+    /// Bytes of a response's head. The parser's own limit is 64 KiB.
+    pub max_head: usize,
+    /// Bytes of a response's body.
+    pub max_body: usize,
+    /// Bytes of a body that nobody waits for any more. Beyond them its connection closes.
+    pub max_discarded: usize,
+    /// Attempts to connect that fail before the waiting calls fail.
+    pub connect_attempts: u32,
+    /// Which requests are sent again after their connection was lost.
+    pub resend: Resend,
+    /// A field that carries a number in requests and comes back in responses.
+    pub tag: Option<http::HeaderName>,
+    /// The value of Host.
+    pub host: http::HeaderValue,
+    /// Determines the random part of pauses.
+    pub seed: u64,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        CallOptions {
+            pipes: 4,
+            depth: 64,
+            queue: CALLS_QUEUED,
+            connect_timeout: CONNECT_TIME,
+            first_byte_timeout: FIRST_BYTE_TIME,
+            timeout: RESPONSE_TIME,
+            idle_timeout: IDLE_TIME,
+            max_head: LARGEST_HEAD,
+            max_body: LARGEST_BODY,
+            max_discarded: DISCARDED_BODY,
+            connect_attempts: CONNECT_ATTEMPTS,
+            resend: Resend::Idle,
+            tag: None,
+            host: http::HeaderValue::from_static("localhost"),
+            seed: 0,
+        }
+    }
+}
