@@ -172,12 +172,30 @@ fn redirects_in_circles_and_calls_that_fail() {
     circle.is("redirects", &["proved"]);
     circle.says("The call fails: the redirects go in circles");
     circle.says("/a to /b to /a");
+    let endless = explained("endless").unwrap();
+    endless.is("redirects", &["proved"]);
+    endless.says("The call fails: the redirects do not end");
     let fails = explained("fails").unwrap();
     assert_eq!((fails.code, fails.ids().len()), (Some(1), 0), "{:#}", fails.document);
     assert!(fails.text.starts_with("The call fails: the server answers 500."), "{}", fails.text);
     let plain = explained("plain").unwrap();
     plain.is_nearly_healthy();
     assert!(!plain.text.contains("The call fails"), "{}", plain.text);
+}
+
+#[test]
+fn bodies_that_are_not_what_their_head_says() {
+    for (mode, words) in [
+        ("coded", "says Content-Encoding: gzip, and its body is something else"),
+        ("behind", "sends 5 bytes behind the end of its answer, whose Content-Length is 5"),
+        // Together with the next answer, or before its request.
+        ("twice", "behind the end of its answer"),
+    ] {
+        let Some(found) = explained(mode) else { return };
+        assert_eq!((found.code, found.ids().len()), (Some(1), 0), "{mode}: {:#}", found.document);
+        assert!(found.text.starts_with("No cause can be named: "), "{mode}: {}", found.text);
+        found.says(words);
+    }
 }
 
 #[test]

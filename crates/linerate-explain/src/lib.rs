@@ -21,6 +21,7 @@
 pub mod baseline;
 pub mod call;
 pub mod causes;
+mod coding;
 pub mod driver;
 pub mod evidence;
 pub mod limits;

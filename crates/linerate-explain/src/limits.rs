@@ -47,8 +47,14 @@ pub const ANSWER_BYTES: u64 = 256 << 20;
 /// Addresses of a name that are tried in vain, one after the other. Reason: each takes
 /// [`FAMILY_TIME`], and the calls need the time.
 pub const ATTEMPTS: usize = 4;
-/// Redirects followed. Reason: they may go in circles; clients follow 5 to 50.
-pub const HOPS: usize = 5;
+/// Redirects followed. Reason: browsers follow 20 (Fetch Standard, section 4.4) and curl 50; a chain
+/// that leads on after that never ends for them.
+pub const HOPS: usize = 21;
+/// Bytes of a coded body (gzip, deflate) that are kept to check it, and what they may unpack to.
+/// Reason: memory and time; a larger one is not checked.
+pub const CODED_BYTES: usize = 1 << 20;
+/// Bytes that a coded body may unpack to while it is checked.
+pub const UNPACKED_BYTES: u64 = 32 << 20;
 /// Name servers asked. Reason: the resolver's own limit (MAXNS).
 pub const NAME_SERVERS: usize = 3;
 /// Time one name server has for an answer. Reason: a resolver waits 5 s; one that has not answered
@@ -74,6 +80,12 @@ pub const SOCKETS: usize = 1 << 17;
 /// Processes that are searched for the one that listens. Reason: each has its descriptors to be
 /// read.
 pub const PROCESSES: usize = 4096;
+/// Processes that have the server's listening socket and are looked at. Reason: each is read before
+/// the first call; a server with more workers has enough of them here.
+pub const HOLDERS: usize = 64;
+/// Calls after which it is decided which of them accepts. Reason: those of the first look on a kept
+/// connection, and two on new ones.
+pub const CALLS_TO_FIND: usize = 6;
 /// Arrangements of two arms that are all tried in a permutation test; beyond it a sample of them.
 /// Reason: time.
 pub const ARRANGEMENTS: u64 = 20_000;

@@ -158,8 +158,10 @@ pub fn of(d: &Diagnosis) -> [Layer; 5] {
     })
 }
 
-fn is_loopback(d: &Diagnosis) -> bool {
-    d.address.parse::<SocketAddr>().is_ok_and(|a| a.ip().is_loopback())
+/// The server is on this machine: our end of a connection to an address of our own has it, too.
+fn is_here(d: &Diagnosis) -> bool {
+    let is_ours = |to: SocketAddr| d.call.local.is_some_and(|ours| ours.ip() == to.ip());
+    d.address.parse::<SocketAddr>().is_ok_and(|to| to.ip().is_loopback() || is_ours(to))
 }
 
 fn percent(share: f64) -> String {
@@ -182,7 +184,7 @@ fn here(d: &Diagnosis) -> (Status, String) {
 }
 
 fn network(d: &Diagnosis) -> (Status, String) {
-    if is_loopback(d) {
+    if is_here(d) {
         return (Status::Fine, "loopback: there is none between us and the server".to_owned());
     }
     let round_trip = format!("round trip {}", say(d.rtt_ms));
@@ -197,7 +199,7 @@ fn machine(d: &Diagnosis) -> (Status, String) {
     if let Some(excluded) = excluded(d, Place::Machine).filter(|_| d.shown.process.is_some()) {
         return (Status::Fine, excluded);
     }
-    if !is_loopback(d) {
+    if !is_here(d) {
         let hint = "run explain there, with --pid of the server".to_owned();
         return (Status::NotExamined, hint);
     }
@@ -218,13 +220,15 @@ fn machine(d: &Diagnosis) -> (Status, String) {
 
 fn process(d: &Diagnosis) -> (Status, String) {
     let Some(p) = d.shown.process.as_deref() else {
-        return (
-            Status::NotExamined,
-            "only on its machine, with --pid PID, its threads can be seen".to_owned(),
-        );
+        let words = if is_here(d) {
+            "it is on this machine: with --pid PID its threads can be seen"
+        } else {
+            "only on its machine, with --pid PID, its threads can be seen"
+        };
+        return (Status::NotExamined, words.to_owned());
     };
     let how = if p.found { ", found by its listening socket" } else { "" };
-    let whose = format!("process {} ({}{how})", p.pid, p.name);
+    let whose = format!("process {}{how}", p.called());
     if let Some(note) = p.notes.first() {
         return (Status::NotExamined, format!("{whose}: {note}"));
     }
@@ -257,6 +261,7 @@ mod tests {
     use crate::causes;
     use crate::packets::Packets;
     use crate::planner::Planner;
+    use crate::process::ProcessView;
     use crate::record::Settings;
     use crate::verdict::{Machine, RuledOut};
 
@@ -289,6 +294,36 @@ mod tests {
             found(&near, Place::Network),
             (Status::Fine, "round trip 40.0 ms; ruled out: packet-loss".to_owned())
         );
+    }
+
+    #[test]
+    fn a_server_on_this_machine_is_said_to_be_here() {
+        let process = |address: &str, ours: Option<&str>| {
+            let mut d = Diagnosis { address: address.to_owned(), ..nothing() };
+            d.call.local = ours.map(|ours| ours.parse().expect("an address"));
+            found(&d, Place::Process).1
+        };
+        let here = "it is on this machine: with --pid PID its threads can be seen";
+        assert_eq!(process("127.0.0.1:80", None), here);
+        assert_eq!(process("192.0.2.1:80", Some("192.0.2.1:40000")), here);
+        let elsewhere = process("192.0.2.1:80", Some("192.0.2.2:40000"));
+        assert!(elsewhere.starts_with("only on its machine"), "{elsewhere}");
+    }
+
+    #[test]
+    fn a_process_that_ended_has_its_name_or_none() {
+        let mut d = nothing();
+        let notes = vec!["process 7 has ended while we looked".to_owned()];
+        let gone = |name: &str| ProcessView {
+            pid: 7,
+            name: name.to_owned(),
+            notes: notes.clone(),
+            ..ProcessView::default()
+        };
+        d.shown.process = Some(Box::new(gone("")));
+        assert_eq!(found(&d, Place::Process).1, "process 7: process 7 has ended while we looked");
+        d.shown.process = Some(Box::new(gone("java")));
+        assert_eq!(found(&d, Place::Process).1, "process 7 (java): process 7 has ended while we looked");
     }
 
     #[test]

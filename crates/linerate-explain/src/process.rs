@@ -241,6 +241,20 @@ pub(crate) fn file_limit(text: &str) -> Option<u64> {
     if soft == "unlimited" { Some(u64::MAX) } else { soft.parse().ok() }
 }
 
+/// Inodes that an epoll watches, from its `fdinfo`.
+pub(crate) fn epoll_inodes(text: &str) -> Vec<u32> {
+    let inode = |line: &str| {
+        let (_, rest) = line.strip_prefix("tfd:")?.split_once(" ino:")?;
+        u32::from_str_radix(rest.split_whitespace().next()?, 16).ok()
+    };
+    text.lines().filter_map(inode).collect()
+}
+
+/// A process in words: its number, and its name where that is known.
+pub(crate) fn called(pid: u32, name: &str) -> String {
+    if name.is_empty() { pid.to_string() } else { format!("{pid} ({name})") }
+}
+
 /// The number of a socket, from what a descriptor's link says.
 pub(crate) fn socket_inode(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
@@ -284,6 +298,11 @@ fn end(text: &str) -> Option<SocketAddr> {
 }
 
 impl ProcessView {
+    /// Its number, and its name where that is known.
+    pub fn called(&self) -> String {
+        called(self.pid, &self.name)
+    }
+
     /// Adds what its sockets are: those that listen on `port`, the others by state. `limits`:
     /// queues of listening ones say theirs.
     pub(crate) fn take_sockets(&mut self, own: &[TcpSocket], port: u16, limits: bool) {
@@ -313,6 +332,19 @@ impl ProcessView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_epoll_watches() {
+        let text = "pos:\t0\nflags:\t02\ntfd:        5 events:       19 data:                5  pos:0 ino:1f2a sdev:9\n\
+                    tfd:        6 events:       19 data: 6\n";
+        assert_eq!(epoll_inodes(text), [0x1f2a]);
+    }
+
+    #[test]
+    fn an_unknown_name_is_left_out() {
+        assert_eq!(ProcessView { pid: 7, ..ProcessView::default() }.called(), "7");
+        assert_eq!(called(7, "java"), "7 (java)");
+    }
 
     #[test]
     fn what_a_thread_does() {

@@ -44,6 +44,17 @@ def answer(stream, path):
     if mode == "circle":
         to = b"/b" if path == b"/a" else b"/a"
         return stream.sendall(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % to)
+    if mode == "endless":
+        to = b"/r%d" % calls
+        return stream.sendall(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % to)
+    if mode == "coded":
+        return stream.sendall(plain(b"no gzip at all", b"Content-Encoding: gzip\r\n"))
+    if mode == "behind":
+        return stream.sendall(plain() + b"world")
+    if mode == "twice":
+        stream.sendall(plain())
+        time.sleep(0.01)
+        return stream.sendall(plain())
     if mode == "fails":
         return stream.sendall(plain().replace(b"200 OK", b"500 Oops"))
     if mode in ("late", "closes"):

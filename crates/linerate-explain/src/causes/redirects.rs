@@ -129,6 +129,17 @@ fn judge(record: &Record) -> Judgement {
         let title = "the redirects go in circles: the call never gets its answer";
         return Judgement::Named(Box::new(verdict.titled(title).failing()));
     }
+    if !arrived && hops.len() >= HOPS {
+        let words = format!(
+            "status {} sends on and on: after {HOPS} redirects, the last to {}, there is another one; browsers give up after 20, curl \
+             after 50",
+            answer.status,
+            chain(record).pop().unwrap_or_default()
+        );
+        let verdict = Verdict::new(&CAUSE, here + between, Grounds::Counted { words, share: 1.0 });
+        let title = "the redirects do not end: the call never gets its answer";
+        return Judgement::Named(Box::new(verdict.titled(title).failing()));
+    }
     let words = format!(
         "status {} sends to {location}; {}",
         answer.status,
@@ -140,7 +151,9 @@ fn judge(record: &Record) -> Judgement {
                 hops.len(),
                 if hops.len() == 1 { "hop" } else { "hops" }
             ),
-            (_, false) if hops.len() >= HOPS => format!("and on after {HOPS} hops"),
+            _ if matches!(next(record), Some(Ok(_))) => {
+                format!("and on after {} hops, when the calls or the time for more were used up", hops.len())
+            }
             _ => "that is another server or scheme, which was not followed".to_owned(),
         }
     );
@@ -173,6 +186,29 @@ mod tests {
         record.push(next, to("/a"));
         assert_eq!(circle(&record), Some(["/a", "/b", "/a"].map(str::to_owned).to_vec()));
         assert!(wants(&record).is_empty());
+    }
+
+    #[test]
+    fn redirects_to_ever_new_places_fail() {
+        let settings =
+            Settings { url: "http://h/0".to_owned(), target: "/0".to_owned(), ..Settings::default() };
+        let mut record = Record::new(settings);
+        let to = |n: usize| {
+            let fields = vec![("location".to_owned(), format!("/{n}"))];
+            let end = Some(Ok(Answer { status: 302, fields, ..Answer::default() }));
+            let wait = std::time::Duration::from_micros(50);
+            Observation::Call(Box::new(Call { fresh: true, wait, total: wait, end, ..Call::default() }))
+        };
+        let mut next = Probe::Call(Box::new(CallProbe::plain(Experiment::Observe, 0, Lane::Fresh)));
+        for n in 1..=HOPS {
+            record.push(next, to(n));
+            next = wants(&record)[0][0].clone();
+        }
+        assert!(matches!(judge(&record), Judgement::Named(v) if !v.fails()), "it may still end");
+        record.push(next, to(HOPS + 1));
+        assert!(wants(&record).is_empty());
+        let Judgement::Named(verdict) = judge(&record) else { panic!("not named") };
+        assert!(verdict.fails() && verdict.title().contains("do not end"), "{verdict:?}");
     }
 
     #[test]

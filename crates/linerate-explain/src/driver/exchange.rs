@@ -10,6 +10,7 @@ use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
 use super::{failure, why_of};
 use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Stage, Why};
+use crate::coding::Coded;
 use crate::limits;
 use crate::local::schedstat;
 use crate::probe::Writes;
@@ -116,6 +117,12 @@ impl Exchange<'_> {
         self.call.total = ended - self.start;
         self.call.facts = self.socket.facts().since(&self.before);
         self.read_stamps(written);
+        if end.is_ok()
+            && let Some(fault) = answer.fault()
+        {
+            let words = format!("{} {fault}", self.to);
+            end = Err(Failure { stage: Stage::Receive, why: Why::Malformed, words });
+        }
         let reusable = end.as_ref().is_ok_and(|a| a.reusable);
         self.call.end = Some(end);
         (self.call, reusable.then_some(self.socket))
@@ -227,6 +234,8 @@ impl Exchange<'_> {
                 }
             }
         };
+        // What came before the request was sent is no answer to it.
+        answer.came_before |= !self.call.fresh && first.is_some_and(|at| at + EARLY < self.start);
         let first = first.unwrap_or(last);
         // It may arrive before we get the processor back to see that the request is written: then
         // it left when the write began.
@@ -245,6 +254,10 @@ impl Exchange<'_> {
     }
 }
 
+/// What arrives so long before a request was sent cannot be its answer. Reason: the kernel's clock and
+/// ours are converted into each other.
+const EARLY: Duration = Duration::from_micros(100);
+
 /// An answer as it comes.
 struct Answering {
     reader: ResponseReader,
@@ -255,6 +268,12 @@ struct Answering {
     bytes: u64,
     /// Bytes of content so far.
     content: u64,
+    /// The content, where its coding can be checked.
+    coded: Option<Coded>,
+    /// Bytes behind the end of the answer.
+    behind: usize,
+    /// It began before the request was sent.
+    came_before: bool,
     end: Option<Result<Answer, Failure>>,
 }
 
@@ -268,6 +287,9 @@ impl Answering {
             interim: false,
             bytes: 0,
             content: 0,
+            coded: None,
+            behind: 0,
+            came_before: false,
             end: None,
         }
     }
@@ -287,9 +309,14 @@ impl Answering {
             match self.reader.next(&mut self.cache, &mut input, self.expect) {
                 Ok(None) => return,
                 Ok(Some(Part::Interim(_))) => self.interim = true,
-                Ok(Some(Part::Head(head))) => self.answer = facts_of(&head),
+                Ok(Some(Part::Head(head))) => {
+                    self.answer = facts_of(&head);
+                    let coding = self.answer.field("content-encoding");
+                    self.coded = coding.and_then(|coding| Coded::of(self.answer.status, coding));
+                }
                 Ok(Some(Part::Body(piece))) => {
                     self.content += piece.len() as u64;
+                    self.coded.iter_mut().for_each(|coded| coded.take(piece));
                     look_at_page(&mut self.answer, piece);
                 }
                 Ok(Some(Part::Trailers(_))) => {}
@@ -304,10 +331,39 @@ impl Answering {
                 }
             }
         }
+        // Clients skip empty lines between answers.
+        if input.iter().any(|b| !b"\r\n".contains(b)) {
+            self.behind += input.len();
+        }
     }
 
     fn end(&self) -> Option<Result<Answer, Failure>> {
         self.end.clone()
+    }
+
+    /// What is wrong with an answer that ended, in words that follow the server's name.
+    fn fault(&self) -> Option<String> {
+        if self.came_before {
+            return Some(
+                "sends bytes behind the end of its answer: they came before we sent the next request, and clients take them for the answer \
+                 to that"
+                    .to_owned(),
+            );
+        }
+        if self.behind > 0 {
+            let length = self.answer.field("content-length");
+            let said = match length {
+                _ if self.content == 0 => "which has no body".to_owned(),
+                Some(length) => format!("whose Content-Length is {length}"),
+                None => "whose chunks ended".to_owned(),
+            };
+            let bytes = if self.behind == 1 { "byte" } else { "bytes" };
+            return Some(format!(
+                "sends {} {bytes} behind the end of its answer, {said}: clients that keep the connection take them for the next answer",
+                self.behind
+            ));
+        }
+        if self.answer.endless { None } else { self.coded.as_ref()?.fault() }
     }
 
     /// A stream of events that has begun: it ends when its reader leaves.

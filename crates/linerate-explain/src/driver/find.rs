@@ -1,39 +1,146 @@
-//! Finds the process that answers at an address of this machine: the one that has its listening
-//! socket.
+//! Finds the process that answers at an address of this machine. Several may have its listening
+//! socket: workers that all accept, or children that merely inherited it. Which of them accepts is
+//! seen in three ways: it has the connection of a call, it waits in accept, or it uses processor time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
-use super::view::{descriptors, parent};
-use crate::limits::{PROCESSES, SOCKETS};
+use super::process::Process;
+use super::view::{descriptors, parent, read, threads, watched_inodes};
+use crate::limits::{HOLDERS, PROCESSES, SOCKETS};
+use crate::local::Snapshot;
 
-/// What has the listening socket.
+/// The process that accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// One process, which accepts.
+    /// One process.
     One(u32),
-    /// Several that may accept: the workers of one program, or several programs.
+    /// Each of them: the workers of one program, or several programs.
     Several(Vec<u32>),
+    /// One or more of them, and nothing shows which.
+    Unclear(Vec<u32>),
     /// None that this process may look at.
     Nobody,
 }
 
-/// Who listens at `to`, an address of this machine.
-pub(super) fn listening(to: SocketAddr) -> Found {
-    let Ok((all, _)) = tcp_sockets(SOCKETS) else { return Found::Nobody };
-    let own = std::process::id();
-    let inodes: HashSet<u32> = all.iter().filter(|s| answers(s, to)).map(|s| s.inode).collect();
-    if inodes.is_empty() {
-        return Found::Nobody;
+/// The processes that have the listening socket of an address, from before the first call on.
+#[derive(Debug)]
+pub(super) struct Holders {
+    to: SocketAddr,
+    all: Vec<(Process, Snapshot, Holder)>,
+}
+
+/// A process that has the listening socket.
+#[derive(Clone, Debug, PartialEq)]
+struct Holder {
+    pid: u32,
+    parent: Option<u32>,
+    name: String,
+    /// Whether it waits for connections, when no call is made.
+    waits: Waits,
+    /// Time on processors since the first call.
+    ran: Duration,
+}
+
+/// What a process that has a listening socket waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// For connections on that socket: in accept, or by an epoll that has it.
+    There,
+    /// For events that cannot be seen (poll, select, `io_uring`).
+    Perhaps,
+    /// For something else.
+    Elsewhere,
+}
+
+/// Share of all holders' processor time below which one did nothing for our calls.
+const IDLE: f64 = 0.1;
+
+impl Holders {
+    /// Of the listening socket that takes connections to `to`, an address of this machine.
+    pub(super) fn of(to: SocketAddr) -> Holders {
+        let Ok((sockets, _)) = tcp_sockets(SOCKETS) else { return Holders { to, all: Vec::new() } };
+        let inodes: HashSet<u32> = sockets.iter().filter(|s| answers(s, to)).map(|s| s.inode).collect();
+        let all = with_any(&inodes).take(HOLDERS).map(|pid| {
+            let process = Process::new(pid);
+            let before = process.look();
+            let name = read(pid, "comm").trim().to_owned();
+            let waits = waits(pid, &inodes);
+            let holder = Holder { pid, parent: parent(pid), name, waits, ran: Duration::ZERO };
+            (process, before, holder)
+        });
+        Holders { to, all: all.collect() }
     }
-    let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = folders.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    let has = |pid: &u32| descriptors(*pid).is_ok_and(|(_, sockets)| !sockets.is_disjoint(&inodes));
-    let holders: Vec<u32> = pids.take(PROCESSES).filter(|pid| *pid != own && has(pid)).collect();
-    one_of(&holders, &holders.iter().filter_map(|pid| Some((*pid, parent(*pid)?))).collect())
+
+    /// Where there is only one, no call has to show that it accepts.
+    pub(super) fn only(&self) -> Option<u32> {
+        match self.all.as_slice() {
+            [(.., only)] => Some(only.pid),
+            _ => None,
+        }
+    }
+
+    /// What calls have shown by now. `ours`: our ends of connections that are open.
+    pub(super) fn found(&self, ours: &[SocketAddr]) -> Found {
+        let ran = |(process, before, holder): &(Process, Snapshot, Holder)| Holder {
+            ran: process.look().since(before).ran,
+            ..holder.clone()
+        };
+        let holders: Vec<Holder> = self.all.iter().map(ran).collect();
+        accepting(&holders, &self.owners(ours))
+    }
+
+    /// A process that has a connection of ours and not the listening socket: connections are handed
+    /// on to it.
+    pub(super) fn handed_to(&self, ours: &[SocketAddr]) -> Option<u32> {
+        let owners = self.owners(ours);
+        let accepts = |pid: &u32| self.all.iter().any(|(.., holder)| holder.pid == *pid);
+        owners.iter().copied().find(|pid| !accepts(pid)).filter(|_| !owners.iter().any(accepts))
+    }
+
+    /// The processes that have the server's end of a connection of ours.
+    fn owners(&self, ours: &[SocketAddr]) -> Vec<u32> {
+        let Ok((sockets, _)) = tcp_sockets(SOCKETS) else { return Vec::new() };
+        let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
+        let theirs = |s: &&TcpSocket| {
+            s.state != State::LISTEN
+                && s.inode != 0
+                && plain(s.local) == plain(self.to)
+                && ours.contains(&plain(s.peer))
+        };
+        with_any(&sockets.iter().filter(theirs).map(|s| s.inode).collect()).collect()
+    }
+}
+
+/// Other processes that have one of these sockets.
+fn with_any(inodes: &HashSet<u32>) -> impl Iterator<Item = u32> {
+    let own = std::process::id();
+    let folders = (!inodes.is_empty()).then(|| fs::read_dir("/proc").ok()).flatten();
+    let pids = folders.into_iter().flatten().flatten();
+    let pids = pids.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).take(PROCESSES);
+    let has = |pid: &u32| descriptors(*pid).is_ok_and(|(_, sockets)| !sockets.is_disjoint(inodes));
+    pids.filter(move |pid| *pid != own && has(pid))
+}
+
+/// What the threads of a process wait for.
+fn waits(pid: u32, inodes: &HashSet<u32>) -> Waits {
+    let what: Vec<String> = threads(pid).into_iter().map(|t| t.what).collect();
+    let some = |words: &str| what.iter().any(|w| w.contains(words));
+    let there = some("epoll_wait") && !watched_inodes(pid).is_disjoint(inodes);
+    if there || some("waiting in accept") {
+        Waits::There
+    } else if ["poll)", "select)", "io_uring_enter)", "running"].iter().any(|w| some(w))
+        && !some("epoll_wait")
+        || what.is_empty()
+    {
+        Waits::Perhaps
+    } else {
+        Waits::Elsewhere
+    }
 }
 
 /// The socket takes connections to `to`.
@@ -44,50 +151,40 @@ fn answers(socket: &TcpSocket, to: SocketAddr) -> bool {
     socket.state == State::LISTEN && port == to.port() && takes
 }
 
-/// Of processes that have the same socket: a parent hands it to its workers and accepts nothing
-/// itself.
-fn one_of(holders: &[u32], parents: &HashMap<u32, u32>) -> Found {
-    let hands_on = |pid: &u32| holders.iter().any(|other| parents.get(other) == Some(pid));
-    let workers: Vec<u32> = holders.iter().copied().filter(|pid| !hands_on(pid)).collect();
-    match workers.as_slice() {
-        [] => Found::Nobody,
-        [one] => Found::One(*one),
-        _ => Found::Several(workers),
+/// Which of those that have the socket accept. `owners`: processes that have a connection of ours.
+fn accepting(holders: &[Holder], owners: &[u32]) -> Found {
+    let all: f64 = holders.iter().map(|h| h.ran.as_secs_f64()).sum();
+    let owns = |h: &Holder| owners.contains(&h.pid);
+    let works = |h: &Holder| all > 0.0 && h.ran.as_secs_f64() >= IDLE * all;
+    let acts = |h: &Holder| h.waits == Waits::There || works(h) && h.waits != Waits::Elsewhere || owns(h);
+    let pids = |some: &[&Holder]| some.iter().map(|h| h.pid).collect::<Vec<u32>>();
+    match holders {
+        [] => return Found::Nobody,
+        [only] => return Found::One(only.pid),
+        _ => {}
+    }
+    let mut acting: Vec<&Holder> = holders.iter().filter(|h| acts(h)).collect();
+    // A connection that two have was inherited as well: it is its user's.
+    if acting.len() > 1 && acting.iter().all(|h| owns(h)) && acting.iter().any(|h| works(h)) {
+        acting.retain(|h| works(h));
+    }
+    match acting.as_slice() {
+        [] => Found::Unclear(holders.iter().map(|h| h.pid).collect()),
+        [one] => {
+            // Its like beside it accepts as well, though it was not its turn.
+            let like =
+                |h: &&Holder| h.parent == one.parent && h.name == one.name && h.waits == Waits::Perhaps;
+            let workers: Vec<&Holder> = holders.iter().filter(like).collect();
+            let perhaps = holders.iter().any(|h| h.pid != one.pid && h.waits == Waits::Perhaps);
+            match workers.len() {
+                0 | 1 if owns(one) || !perhaps => Found::One(one.pid),
+                0 | 1 => Found::Unclear(holders.iter().map(|h| h.pid).collect()),
+                _ => Found::Several(pids(&workers)),
+            }
+        }
+        several => Found::Several(pids(several)),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_accepts_of_those_that_have_the_socket() {
-        let parents = |pairs: &[(u32, u32)]| pairs.iter().copied().collect();
-        assert_eq!(one_of(&[], &parents(&[])), Found::Nobody);
-        assert_eq!(one_of(&[7], &parents(&[(7, 1)])), Found::One(7));
-        assert_eq!(one_of(&[7, 8], &parents(&[(7, 1), (8, 7)])), Found::One(8), "a master and its worker");
-        let several = one_of(&[7, 8, 9], &parents(&[(7, 1), (8, 7), (9, 7)]));
-        assert_eq!(several, Found::Several(vec![8, 9]));
-    }
-
-    #[test]
-    fn a_process_that_listens_is_found_and_our_own_is_not() {
-        let mut child = std::process::Command::new("python3")
-            .args(["-c", "import socket,sys\ns=socket.create_server(('127.0.0.1',0))\nprint(s.getsockname()[1],flush=True)\nsys.stdin.read()"])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("python3 is there");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("piped");
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("a port");
-        let port = line.trim().parse::<u16>().expect("a port");
-        let found = listening(([127, 0, 0, 1], port).into());
-        let elsewhere = listening(([127, 0, 0, 2], port).into());
-        child.kill().expect("ours");
-        child.wait().expect("it ends");
-        assert_eq!((found, elsewhere), (Found::One(child.id()), Found::Nobody));
-        let own = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        assert_eq!(listening(own.local_addr().expect("an address")), Found::Nobody);
-    }
-}
+mod tests;

@@ -134,46 +134,92 @@ struct Looker {
     /// It is to be found, when it is known where calls go.
     wanted: bool,
     found: bool,
-    several: Vec<u32>,
+    /// The processes that may accept, until calls have shown which of them does.
+    holders: Option<find::Holders>,
+    /// The outcome, if no single process was found.
+    limit: Option<String>,
 }
 
 impl Looker {
     fn new(settings: &Settings, port: u16) -> Looker {
         let watch = settings.pid.map(|pid| view::Watch::new(pid, port));
         let wanted = settings.find_pid && watch.is_none();
-        Looker { port, watch, wanted, found: false, several: Vec::new() }
+        Looker { port, watch, wanted, found: false, holders: None, limit: None }
     }
 
-    /// Before the first call: only then it is known where calls go.
+    /// Before each probe. Only before the first call it is known where calls go, and only after
+    /// some it is known which of several processes accepts.
     fn begin(&mut self, probe: &Probe, hands: &mut Hands<'_>, planner: &mut Planner) {
         let to = hands.address(hands.chosen);
-        if !self.wanted || probe.calls() == 0 {
+        if probe.calls() == 0 {
             return;
         }
-        self.wanted = false;
-        match find::listening(to) {
-            _ if !to.ip().is_loopback() => {}
-            find::Found::One(pid) => {
-                self.found = true;
-                self.watch = Some(view::Watch::new(pid, self.port));
-                hands.process = Some(process::Process::new(pid));
-                planner.found(pid);
+        if std::mem::take(&mut self.wanted) && to.ip().is_loopback() {
+            let holders = find::Holders::of(to);
+            if let Some(pid) = holders.only() {
+                self.choose(pid, hands, planner);
             }
-            find::Found::Several(pids) => self.several = pids,
+            self.holders = Some(holders);
+        }
+        if planner.record().calls_made() >= limits::CALLS_TO_FIND
+            && let Some(pid) = self.decide(hands)
+        {
+            self.choose(pid, hands, planner);
+        }
+    }
+
+    fn choose(&mut self, pid: u32, hands: &mut Hands<'_>, planner: &mut Planner) {
+        self.found = true;
+        self.watch = Some(view::Watch::new(pid, self.port));
+        hands.process = Some(process::Process::new(pid));
+        planner.found(pid);
+    }
+
+    /// The one process that accepts, if it was not chosen before. Once.
+    fn decide(&mut self, hands: &Hands<'_>) -> Option<u32> {
+        let holders = self.holders.take()?;
+        let ours = hands.open_ends();
+        if let Some(pid) = holders.only() {
+            self.limit = holders.handed_to(&ours).map(|other| {
+                format!(
+                    "process {pid} accepts, and process {other} has the connection of our calls: --pid {other} looks at that one"
+                )
+            });
+            return None;
+        }
+        let listed = |pids: &[u32]| {
+            let some: Vec<String> = pids.iter().take(8).map(ToString::to_string).collect();
+            let more = if pids.len() > 8 { ", ..." } else { "" };
+            format!("{}{more}", some.join(", "))
+        };
+        match holders.found(&ours) {
+            find::Found::One(pid) => return Some(pid),
+            find::Found::Several(pids) => {
+                self.limit = Some(format!(
+                    "{} processes accept there ({}): --pid PID looks at one of them",
+                    pids.len(),
+                    listed(&pids)
+                ));
+            }
+            find::Found::Unclear(pids) => {
+                self.limit = Some(format!(
+                    "{} processes have the listening socket ({}), and it is unclear which of them accepts: --pid PID looks at one of them",
+                    pids.len(),
+                    listed(&pids)
+                ));
+            }
             find::Found::Nobody => {}
         }
+        None
     }
 
     /// With nothing to be compared any more it does not matter what looking costs.
-    fn show(self, hands: &mut Hands<'_>, record: &Record, diagnosis: &mut Diagnosis, left: Duration) {
-        if !self.several.is_empty() {
-            let some: Vec<String> = self.several.iter().take(8).map(ToString::to_string).collect();
-            diagnosis.limits.push(format!(
-                "{} processes listen there ({}): --pid PID looks at one of them",
-                self.several.len(),
-                some.join(", ")
-            ));
+    fn show(mut self, hands: &mut Hands<'_>, record: &Record, diagnosis: &mut Diagnosis, left: Duration) {
+        if let Some(pid) = self.decide(hands) {
+            self.found = true;
+            self.watch = Some(view::Watch::new(pid, self.port));
         }
+        diagnosis.limits.extend(self.limit);
         let Some(watch) = self.watch else { return };
         let settings = &record.settings;
         let calls = record.calls_allowed().saturating_sub(diagnosis.calls);
@@ -332,6 +378,11 @@ impl Hands<'_> {
                 "the name servers did not answer in the time there was (--budget)",
             ))
         })
+    }
+
+    /// Our own end of every connection that is open.
+    fn open_ends(&self) -> Vec<SocketAddr> {
+        self.lanes.values().filter_map(|k| k.socket.local()).collect()
     }
 
     fn address(&self, n: usize) -> SocketAddr {
@@ -510,8 +561,7 @@ impl Hands<'_> {
         let to = self.address(self.chosen);
         let overflows = exchange::overflows(to);
         let pid = self.process.as_ref().map(process::Process::pid);
-        // Our own end of every connection that is open meanwhile.
-        let ours: HashSet<SocketAddr> = self.lanes.values().filter_map(|k| k.socket.local()).collect();
+        let ours: HashSet<SocketAddr> = self.open_ends().into_iter().collect();
         let others = machine::others(to, pid, &ours);
         let mut calls: Vec<(Time, Call)> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..n)

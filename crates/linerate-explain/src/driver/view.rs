@@ -15,7 +15,8 @@ use super::process::perf_file;
 use crate::limits::{FILES, LOOKS, PROCESSES, SOCKETS, THREADS};
 use crate::local::jvm;
 use crate::process::{
-    Jvm, ProcessView, Seen, doing, file_limit, proc_net_tcp, socket_inode, thread as thread_of,
+    Jvm, ProcessView, Seen, called, doing, epoll_inodes, file_limit, proc_net_tcp, socket_inode,
+    thread as thread_of,
 };
 
 /// Between two looks. Reason: the shortest stall that matters is a few milliseconds long.
@@ -29,6 +30,8 @@ const CALLS: usize = 3;
 #[derive(Debug)]
 pub(super) struct Watch {
     pid: u32,
+    /// Read before it can end.
+    name: String,
     port: u16,
     began: Option<u64>,
     turned_away: (u64, u64),
@@ -38,14 +41,16 @@ pub(super) struct Watch {
 impl Watch {
     /// From now on. `port`: the one that the server listens on.
     pub(super) fn new(pid: u32, port: u16) -> Watch {
-        Watch { pid, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
+        let name = name(pid);
+        Watch { pid, name, port, began: began(pid), turned_away: turned_away(pid), jvm: jvm_of(pid) }
     }
 
     /// Looks at the process while `call` runs, as often as that takes; `calls`: how many calls
     /// there may be.
     pub(super) fn look(&self, calls: usize, mut call: impl FnMut()) -> ProcessView {
         let pid = self.pid;
-        let mut view = ProcessView { pid, name: read(pid, "comm").trim().to_owned(), ..Default::default() };
+        let name = Some(name(pid)).filter(|now| !now.is_empty()).unwrap_or_else(|| self.name.clone());
+        let mut view = ProcessView { pid, name, ..Default::default() };
         let mut looks: Vec<Vec<Seen>> = Vec::new();
         let mut waiting = Vec::new();
         while view.calls < calls.min(CALLS) && looks.len() < ENOUGH && self.is_there() {
@@ -105,7 +110,7 @@ impl Watch {
 
     fn files_and_sockets(&self, view: &mut ProcessView) {
         let pid = self.pid;
-        let whose = format!("process {pid} ({})", view.name);
+        let whose = format!("process {}", view.called());
         let (open, inodes) = match descriptors(pid) {
             Ok(found) => found,
             Err(e) => {
@@ -125,7 +130,7 @@ impl Watch {
         if view.listeners.is_empty() {
             let listening = all.iter().find(|s| s.state == State::LISTEN && s.local.port() == self.port);
             let owner = listening.and_then(|s| owner_of(s.inode));
-            let other = owner.map(|pid| format!("; process {pid} ({}) does", read(pid, "comm").trim()));
+            let other = owner.map(|pid| format!("; process {} does", called(pid, &name(pid))));
             view.notes.push(format!(
                 "{whose} does not listen on port {}{}: what is said of it may have nothing to do with the call",
                 self.port,
@@ -153,8 +158,12 @@ impl Watch {
     }
 }
 
-fn read(pid: u32, name: &str) -> String {
+pub(super) fn read(pid: u32, name: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default()
+}
+
+fn name(pid: u32) -> String {
+    read(pid, "comm").trim().to_owned()
 }
 
 /// When the process was started: the same number may be given to another one.
@@ -169,7 +178,7 @@ pub(super) fn parent(pid: u32) -> Option<u32> {
     stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn threads(pid: u32) -> Vec<Seen> {
+pub(super) fn threads(pid: u32) -> Vec<Seen> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let text = |task: &Path, name: &str| fs::read_to_string(task.join(name)).unwrap_or_default();
     let one = |entry: fs::DirEntry| {
@@ -188,6 +197,15 @@ pub(super) fn descriptors(pid: u32) -> std::io::Result<(u64, HashSet<u32>)> {
         sockets.extend(inode);
     }
     Ok((open, sockets))
+}
+
+/// Inodes of all that the epolls of a process watch (`/proc/PID/fdinfo`).
+pub(super) fn watched_inodes(pid: u32) -> HashSet<u32> {
+    let folder = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(FILES);
+    let polls =
+        folder.filter(|e| fs::read_link(e.path()).is_ok_and(|l| l.ends_with("anon_inode:[eventpoll]")));
+    let texts = polls.map(|e| read(pid, &format!("fdinfo/{}", e.file_name().to_string_lossy())));
+    texts.flat_map(|text| epoll_inodes(&text)).collect()
 }
 
 /// Which process has the socket.
@@ -222,7 +240,7 @@ mod tests {
         child.kill().expect("ours");
         child.wait().expect("it ends");
         let view = watch.look(3, || unreachable!("there is nothing to look at"));
-        assert_eq!((view.notes.len(), view.looks), (1, 0));
+        assert_eq!((view.notes.len(), view.looks, view.name.is_empty()), (1, 0, false));
         assert!(view.notes[0].contains("has ended while we looked"), "{:?}", view.notes);
     }
 

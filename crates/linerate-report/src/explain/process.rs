@@ -17,7 +17,7 @@ pub(super) fn lines(p: &ProcessView, unicode: bool) -> (String, Vec<(&'static st
         n => format!(", looked at {} during {}", times(p.looks), units::several(n as u64, "call", "calls")),
     };
     let found = if p.found { ", found by its listening socket" } else { "" };
-    let head = format!("The server's process {} ({}){found}{during}", p.pid, p.name);
+    let head = format!("The server's process {}{found}{during}", p.called());
     let mut lines = Vec::new();
     for (i, doing) in p.threads.iter().filter(|d| d.mean >= 0.05).take(KINDS).enumerate() {
         let name = if i == 0 { "threads" } else { "" };
