@@ -7,6 +7,7 @@ mod fuzz;
 mod icount;
 mod net;
 mod nginx;
+mod pictures;
 mod shell;
 mod soak;
 mod test;
@@ -37,6 +38,8 @@ enum Command {
     Book(book::Options),
     /// Builds what users install: the archive and packages, in target/dist.
     Dist(dist::Options),
+    /// Records the README's pictures from real runs (takes root).
+    Pictures(pictures::Options),
     /// Instruction counts of the hot paths against those committed (needs valgrind).
     Icount(icount::Options),
     /// Runs each fuzz target for some seconds.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Book(options) => book::run(&options),
         Command::Dist(options) => dist::run(&options),
+        Command::Pictures(options) => pictures::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Soak(options) => soak::run(&options),

@@ -20,3 +20,7 @@ pub use linerate_http as http;
 pub use linerate_load as load;
 pub use linerate_net as net;
 pub use linerate_serve as serve;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
