@@ -4,6 +4,7 @@
 //!
 //! * [`load`]: send requests as fast as the network takes them, or at an exact rate, and measure honestly.
 //! * [`serve`]: answer requests on an event loop per core.
+//! * [`client`]: call a server from a program, pipelined.
 //! * [`http`]: HTTP/1.1 as bytes and messages, without I/O.
 //! * [`net`]: bytes and the wire, without HTTP.
 //!
@@ -16,6 +17,8 @@
 //! # Ok::<(), linerate::load::StartError>(())
 //! ```
 
+#[cfg(feature = "client")]
+pub use linerate_client::client;
 pub use linerate_http as http;
 pub use linerate_load as load;
 pub use linerate_net as net;

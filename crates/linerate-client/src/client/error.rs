@@ -10,6 +10,8 @@ use crate::Failure;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
+    /// The client cannot be built as it was described.
+    Builder(String),
     /// The request cannot be sent as it is: nothing left.
     Request(String),
     /// No connection to the server could be opened. The request was not sent.
@@ -84,6 +86,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::Builder(problem) => f.write_str(problem),
             Error::Request(problem) => write!(f, "the request cannot be sent: {problem}"),
             Error::Connect(why) => write!(f, "no connection: {why}"),
             Error::Timeout(Phase::Queue) => f.write_str("timeout: no connection had a place for the request"),

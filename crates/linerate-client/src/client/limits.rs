@@ -65,3 +65,15 @@ pub(in crate::client) const SLOW_LEAST: Duration = Duration::from_millis(10);
 /// cost more than the calls.
 pub(in crate::client) const SWEEP_LEAST: Duration = Duration::from_millis(1);
 pub(in crate::client) const SWEEP_MOST: Duration = Duration::from_millis(50);
+
+/// How often a client looks at connections that are closing. Reason: they hold descriptors, and nobody waits for them.
+pub(in crate::client) const CLOSING_TURN: Duration = Duration::from_millis(100);
+
+/// Pause between two lookups of the server's name. Reason: its servers must not pay for a server that is down.
+pub(in crate::client) const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+/// Rounds of a client's task before other tasks have their turn. Reason: fairness.
+pub(in crate::client) const ROUNDS: u32 = 32;
+
+/// Calls of one stream under way at once. Reason: their responses wait in memory for the caller.
+pub(in crate::client) const STREAM_WINDOW: u64 = 4096;

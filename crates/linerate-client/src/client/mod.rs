@@ -1,12 +1,182 @@
-//! HTTP calls of a program, pipelined.
+//! The client of programs: hand requests over without waiting for responses.
+//!
+//! A [`Client`] keeps a few connections to one server. On each, requests follow each other before their responses come
+//! (RFC 9112 section 9.3.2), and all that are ready leave in one system call.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bytes::Bytes;
+//! use linerate_client::client::Client;
+//!
+//! let client = Client::builder("http://127.0.0.1:8080").pipes(4).depth(64).build()?;
+//! let response = client.send(http::Request::get("/a").body(Bytes::new())?).await?;
+//! println!("{}: {} bytes", response.status(), response.body().len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What the client promises:
+//!
+//! - Each call ends in exactly one of a response, an error, and [`Error::OutcomeUnknown`].
+//! - A request that is not idempotent is sent once, and alone on its connection. If no response comes, its caller gets
+//!   it back inside [`Error::OutcomeUnknown`].
+//! - An idempotent request whose connection was lost is sent again (RFC 9112 section 9.3.1).
+//! - Nothing is pipelined before the server has kept a connection open.
+//! - Every queue, buffer and wait has a limit ([`Builder`]).
+//!
+//! A task of the tokio runtime that polls the first call moves the bytes. It ends with the last [`Client`], and closes
+//! all connections. The runtime needs its I/O and time drivers.
+//!
+//! [`Calls`] is the same as a state machine over any transport, without tokio.
 
+mod all;
+mod board;
+mod builder;
 mod calls;
+mod counted;
+mod driver;
 mod error;
 mod limits;
 mod options;
+mod send;
+mod service;
 mod statistics;
+mod target;
+mod template;
 
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use serde::Serialize;
+
+pub use crate::{Failure, Resend};
+pub use all::{SendAll, SendAllUnordered};
+pub use builder::Builder;
 pub use calls::{CallReading, Calls, Done};
+pub use counted::Counted;
 pub use error::{Error, Part, Phase, Unknown};
 pub use options::CallOptions;
+pub use send::Send;
 pub use statistics::{PipeStatistics, Statistics};
+pub use template::Template;
+
+use self::board::SharedBoard;
+use self::driver::Driver;
+use self::target::Target;
+
+/// The part of a client that its clones and calls share.
+struct Inner {
+    shared: Arc<SharedBoard>,
+    /// Calls of one stream under way at once.
+    window: u64,
+    options: CallOptions,
+    target: Target,
+    started: Mutex<bool>,
+}
+
+impl Inner {
+    /// Starts the task that moves the bytes, unless it runs.
+    fn start(&self) -> Result<(), Error> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if *started {
+            return Ok(());
+        }
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|_| Error::Connect("no tokio runtime\nhint: await calls inside one".to_owned()))?;
+        let driver = Driver::new(self.shared.clone(), self.options.clone(), self.target.clone())
+            .map_err(|e| Error::Connect(format!("no event loop: {e}")))?;
+        runtime.spawn(driver);
+        *started = true;
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.abandon();
+    }
+}
+
+/// A client of one server. Clones share its connections.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+impl Client {
+    /// Begins a client of the server at `http://HOST[:PORT]`.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+
+    /// Sends a request. Its URI is a path, or a whole URI that names this server. The client adds Host and
+    /// Content-Length.
+    pub fn send(&self, request: Request<Bytes>) -> Send {
+        Send::new(Arc::clone(&self.0), Ok(request))
+    }
+
+    /// Sends a GET.
+    pub fn get(&self, path: &str) -> Send {
+        self.call(Method::GET, path, None, Bytes::new())
+    }
+
+    /// Sends a POST with this body.
+    pub fn post(&self, path: &str, body: impl Into<Bytes>) -> Send {
+        self.call(Method::POST, path, None, body.into())
+    }
+
+    /// Sends a POST with this value as JSON.
+    pub fn json(&self, path: &str, value: &impl Serialize) -> Send {
+        match serde_json::to_vec(value) {
+            Ok(body) => self.call(Method::POST, path, Some("application/json"), body.into()),
+            Err(error) => {
+                let error = Error::Request(format!("the value cannot be written as JSON: {error}"));
+                Send::new(Arc::clone(&self.0), Err(error))
+            }
+        }
+    }
+
+    /// Sends requests as places for them become free, and returns the responses in the order of the requests.
+    ///
+    /// The stream holds as many calls as two fillings of all connections, so a slow response delays those behind it
+    /// and, in the end, the requests.
+    pub fn send_all<S: Stream<Item = Request<Bytes>>>(&self, requests: S) -> SendAll<S> {
+        SendAll::new(Arc::clone(&self.0), requests)
+    }
+
+    /// As [`send_all`](Client::send_all), but returns each response when it comes, with the index of its request.
+    pub fn send_all_unordered<S: Stream<Item = Request<Bytes>>>(&self, requests: S) -> SendAllUnordered<S> {
+        SendAllUnordered::new(Arc::clone(&self.0), requests)
+    }
+
+    /// Sends `count` requests made from a template and only counts the responses, at the rate of `linerate load`. It
+    /// uses connections of its own.
+    ///
+    /// # Errors
+    /// [`Error::Request`]: the template is no valid request. [`Error::Connect`]: no connection could be opened.
+    pub async fn send_counted(&self, template: Template, count: u64) -> Result<Counted, Error> {
+        counted::run(&self.0.options, self.0.target.clone(), &template, count).await
+    }
+
+    /// Counts so far, as of the last time the client had nothing to do.
+    pub fn statistics(&self) -> Statistics {
+        self.0.shared.lock().statistics.clone()
+    }
+
+    fn call(&self, method: Method, path: &str, content: Option<&str>, body: Bytes) -> Send {
+        let mut builder = Request::builder().method(method).uri(path);
+        if let Some(content) = content {
+            builder = builder.header(CONTENT_TYPE, content);
+        }
+        let request = builder.body(body).map_err(|error| Error::Request(format!("{path:?}: {error}")));
+        Send::new(Arc::clone(&self.0), request)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("server", &self.0.target).finish_non_exhaustive()
+    }
+}

@@ -39,7 +39,7 @@ pub struct Statistics {
 }
 
 /// Counts of one connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PipeStatistics {
     /// Whether it is established.

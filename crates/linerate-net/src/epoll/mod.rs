@@ -108,6 +108,15 @@ impl Epoll {
         })
     }
 
+    /// Another descriptor of the instance, to wait for in an event loop of somebody else. It is readable when a turn
+    /// may find something. Take turns until one finds nothing before you wait again.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.poll.descriptor()
+    }
+
     fn add_listener(&mut self, fd: OwnedFd, interest: Interest) -> Result<Listener, NetError> {
         self.reserve_from = reserve_from();
         let index = self.listeners.iter().position(Option::is_none).unwrap_or(self.listeners.len());

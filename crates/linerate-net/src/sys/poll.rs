@@ -76,6 +76,11 @@ impl Poll {
         Ok(Poll { fd, events: Vec::with_capacity(capacity), capacity })
     }
 
+    /// Another descriptor of the same instance.
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     fn control(&self, op: libc::c_int, fd: &impl AsRawFd, interest: Interest, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: interest.flags(), u64: token };
         // SAFETY: `event` lives through the call, and the kernel copies it.

@@ -226,6 +226,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let to = self.addresses[nth % self.addresses.len()];
         match self.transport.connect(to, &ConnectOptions::default()) {
             Ok(conn) => {
+                self.wants_turn = true;
                 self.pool.add(conn, now);
                 true
             }

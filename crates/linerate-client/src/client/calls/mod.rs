@@ -78,6 +78,7 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     /// How long responses take, smoothed, nanoseconds.
     usual_ns: u64,
     next_sweep: Time,
+    wants_turn: bool,
     statistics: Statistics,
     /// Pipes to choose from, in the order of choice; empty between turns.
     candidates: Vec<(bool, u32, Conn)>,
@@ -117,6 +118,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             random: options.seed,
             usual_ns: 0,
             next_sweep: Time::NEVER,
+            wants_turn: false,
             statistics: Statistics::default(),
             candidates: Vec::new(),
             options,
@@ -203,21 +205,34 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.fail_waiting(why);
     }
 
-    /// Counts so far.
-    pub fn statistics(&mut self) -> Statistics {
-        let mut statistics = self.statistics.clone();
-        (statistics.learnt_limit, _) = self.pool.learnt.limit();
-        statistics.waiting = self.calls.len() as u64 - self.pool.in_flight().min(self.calls.len() as u64);
+    /// Whether the transport needs a turn though nothing woke it: a connection is being opened.
+    pub fn wants_turn(&mut self) -> bool {
+        std::mem::take(&mut self.wants_turn)
+    }
+
+    /// Writes the counts so far.
+    pub fn write_statistics(&mut self, into: &mut Statistics) {
+        let mut pipes = std::mem::take(&mut into.pipes);
+        pipes.clear();
+        self.statistics.learnt_limit = self.pool.learnt.limit().0;
+        self.statistics.waiting = (self.calls.len() as u64).saturating_sub(self.pool.in_flight());
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
-            let own = &pipe.beside.statistics;
-            statistics.pipes.push(PipeStatistics {
+            pipes.push(PipeStatistics {
                 established: pipe.established,
                 in_flight: pipe.conversation.in_flight(),
                 slow: pipe.beside.slow,
-                ..own.clone()
+                ..pipe.beside.statistics
             });
         }
+        into.clone_from(&self.statistics);
+        into.pipes = pipes;
+    }
+
+    /// Counts so far.
+    pub fn statistics(&mut self) -> Statistics {
+        let mut statistics = Statistics::default();
+        self.write_statistics(&mut statistics);
         statistics
     }
 

@@ -1,0 +1,313 @@
+//! What callers and the driver of a client share: calls that wait, calls that have ended, and wakers. The lock is held
+//! for moments only, never while bytes are read or written.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::sync::Semaphore;
+
+use super::calls::Done;
+use super::error::Error;
+use super::statistics::Statistics;
+
+/// How a call ended.
+pub(super) type CallResult = Result<Response<Bytes>, Error>;
+
+/// What a caller wants of the driver.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each call")]
+pub(super) enum Command {
+    Submit(u64, Request<Bytes>),
+    Cancel(u64),
+}
+
+enum Place {
+    Free,
+    /// A caller waits for it.
+    Waiting(Waker),
+    /// It has ended, and the caller has not looked yet.
+    Ended(CallResult),
+    /// It belongs to a stream, as its n-th.
+    Grouped(usize, u64),
+}
+
+struct CallPlace {
+    generation: u32,
+    place: Place,
+}
+
+/// The calls of one stream.
+#[derive(Default)]
+struct Group {
+    /// Those that have ended, each with its index.
+    ended: Vec<(u64, CallResult)>,
+    waker: Option<Waker>,
+}
+
+/// The shared part of a client.
+pub(super) struct Board {
+    calls: Vec<CallPlace>,
+    free: Vec<u32>,
+    groups: Vec<Option<Group>>,
+    commands: Vec<Command>,
+    /// The driver, while it sleeps.
+    driver: Option<Waker>,
+    /// No client is left: the driver ends.
+    pub(super) abandoned: bool,
+    /// The driver has ended.
+    ended: bool,
+    pub(super) statistics: Statistics,
+}
+
+impl Board {
+    fn insert(&mut self, request: Request<Bytes>, place: Place) -> u64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.calls.push(CallPlace { generation: 0, place: Place::Free });
+            self.calls.len() as u32 - 1
+        });
+        let call = &mut self.calls[slot as usize];
+        call.generation = call.generation.wrapping_add(1);
+        call.place = place;
+        let id = u64::from(call.generation) << 32 | u64::from(slot);
+        self.commands.push(Command::Submit(id, request));
+        id
+    }
+
+    fn get(&mut self, id: u64) -> Option<&mut CallPlace> {
+        self.calls.get_mut(id as u32 as usize).filter(|call| u64::from(call.generation) == id >> 32)
+    }
+
+    fn release(&mut self, id: u64) {
+        if let Some(call) = self.get(id) {
+            call.place = Place::Free;
+            self.free.push(id as u32);
+        }
+    }
+
+    /// Takes the wakers of those whose calls have ended; returns how many places became free.
+    fn deliver(&mut self, done: &mut Vec<Done>, wakers: &mut Vec<Waker>) -> usize {
+        let mut released = 0;
+        for Done { id, result } in done.drain(..) {
+            let Some(call) = self.get(id) else { continue };
+            match std::mem::replace(&mut call.place, Place::Free) {
+                // It was given up meanwhile.
+                Place::Free => {}
+                Place::Waiting(waker) => {
+                    call.place = Place::Ended(result);
+                    wakers.push(waker);
+                }
+                Place::Ended(first) => call.place = Place::Ended(first),
+                Place::Grouped(group, index) => {
+                    self.free.push(id as u32);
+                    released += 1;
+                    if let Some(Some(group)) = self.groups.get_mut(group) {
+                        group.ended.push((index, result));
+                        wakers.extend(group.waker.take());
+                    }
+                }
+            }
+        }
+        released
+    }
+
+    /// The driver has ended: so have all calls.
+    fn end(&mut self, wakers: &mut Vec<Waker>) {
+        self.ended = true;
+        self.driver = None;
+        self.commands.clear();
+        let waits = |call: &CallPlace| matches!(call.place, Place::Waiting(_) | Place::Grouped(..));
+        let ids = self.calls.iter().enumerate().filter(|(_, call)| waits(call));
+        let id = |(slot, call): (usize, &CallPlace)| u64::from(call.generation) << 32 | slot as u64;
+        let mut done: Vec<Done> =
+            ids.map(|place| Done { id: id(place), result: Err(Error::Closed) }).collect();
+        self.deliver(&mut done, wakers);
+    }
+}
+
+/// The board, and the places on it.
+pub(super) struct SharedBoard {
+    board: Mutex<Board>,
+    /// Places for calls, handed out in the order they were asked for.
+    pub(super) places: Arc<Semaphore>,
+}
+
+impl SharedBoard {
+    pub(super) fn new(places: usize) -> SharedBoard {
+        let board = Board {
+            calls: Vec::new(),
+            free: Vec::new(),
+            groups: Vec::new(),
+            commands: Vec::new(),
+            driver: None,
+            abandoned: false,
+            ended: false,
+            statistics: Statistics::default(),
+        };
+        SharedBoard { board: Mutex::new(board), places: Arc::new(Semaphore::new(places)) }
+    }
+
+    /// A panic of another thread while it held the lock leaves the board usable: each change is whole.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A caller hands a call over, for which it has a place.
+    pub(super) fn submit(&self, request: Request<Bytes>, waker: &Waker) -> Result<u64, Error> {
+        let mut board = self.lock();
+        if board.ended {
+            return Err(Error::Closed);
+        }
+        let id = board.insert(request, Place::Waiting(waker.clone()));
+        let driver = board.driver.take();
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+        Ok(id)
+    }
+
+    /// How a call ended; `None`: not yet, and the waker is kept.
+    pub(super) fn take(&self, id: u64, waker: &Waker) -> Option<CallResult> {
+        let mut board = self.lock();
+        let call = board.get(id)?;
+        match &mut call.place {
+            Place::Ended(_) => {}
+            Place::Waiting(known) => {
+                if !known.will_wake(waker) {
+                    known.clone_from(waker);
+                }
+                return None;
+            }
+            Place::Free | Place::Grouped(..) => return None,
+        }
+        let place = std::mem::replace(&mut call.place, Place::Free);
+        board.release(id);
+        drop(board);
+        self.places.add_permits(1);
+        if let Place::Ended(result) = place { Some(result) } else { None }
+    }
+
+    /// Nobody waits for a call any more.
+    pub(super) fn give_up(&self, id: u64) {
+        let mut board = self.lock();
+        let Some(call) = board.get(id) else { return };
+        let waits = matches!(call.place, Place::Waiting(_));
+        // What it holds is dropped after the lock.
+        let place = std::mem::replace(&mut call.place, Place::Free);
+        board.release(id);
+        if waits && !board.ended {
+            board.commands.push(Command::Cancel(id));
+        }
+        let driver = board.driver.take();
+        drop(board);
+        drop(place);
+        self.places.add_permits(1);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn new_group(&self) -> usize {
+        let mut board = self.lock();
+        let free = board.groups.iter().position(Option::is_none);
+        let at = free.unwrap_or(board.groups.len());
+        if at == board.groups.len() {
+            board.groups.push(None);
+        }
+        board.groups[at] = Some(Group::default());
+        at
+    }
+
+    /// Hands calls of a group over, numbered from `first`, for which there are places; takes those that have ended.
+    /// `waker` is kept if there are none.
+    pub(super) fn exchange(
+        &self,
+        group: usize,
+        (first, requests): (u64, &mut Vec<Request<Bytes>>),
+        ended: &mut Vec<(u64, CallResult)>,
+        waker: &Waker,
+    ) {
+        let mut board = self.lock();
+        if board.ended {
+            let closed = requests.drain(..).enumerate();
+            ended.extend(closed.map(|(n, _)| (first + n as u64, Err(Error::Closed))));
+        }
+        let submits = !requests.is_empty();
+        for (n, request) in requests.drain(..).enumerate() {
+            board.insert(request, Place::Grouped(group, first + n as u64));
+        }
+        if let Some(Some(group)) = board.groups.get_mut(group) {
+            ended.append(&mut group.ended);
+            if ended.is_empty() {
+                group.waker = Some(waker.clone());
+            }
+        }
+        let driver = if submits { board.driver.take() } else { None };
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives up what is left of a group.
+    pub(super) fn drop_group(&self, group: usize) {
+        let mut board = self.lock();
+        let dropped = board.groups.get_mut(group).and_then(Option::take);
+        let mut released = 0;
+        for slot in 0..board.calls.len() {
+            let call = &mut board.calls[slot];
+            if matches!(call.place, Place::Grouped(of, _) if of == group) {
+                call.place = Place::Free;
+                let id = u64::from(call.generation) << 32 | slot as u64;
+                board.free.push(slot as u32);
+                board.commands.push(Command::Cancel(id));
+                released += 1;
+            }
+        }
+        let driver = board.driver.take();
+        drop(board);
+        drop(dropped);
+        self.places.add_permits(released);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// The driver takes what callers want; `false`: no client is left.
+    pub(super) fn take_commands(&self, commands: &mut Vec<Command>) -> bool {
+        let mut board = self.lock();
+        std::mem::swap(&mut board.commands, commands);
+        !board.abandoned
+    }
+
+    /// The driver delivers what has ended.
+    pub(super) fn deliver(&self, done: &mut Vec<Done>, wakers: &mut Vec<Waker>) {
+        if done.is_empty() {
+            return;
+        }
+        let released = self.lock().deliver(done, wakers);
+        if released > 0 {
+            self.places.add_permits(released);
+        }
+        wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// The driver sleeps, unless somebody wants something; says whether it may.
+    pub(super) fn sleep(&self, waker: &Waker, publish: impl FnOnce(&mut Statistics)) -> bool {
+        let mut board = self.lock();
+        publish(&mut board.statistics);
+        let may = board.commands.is_empty() && !board.abandoned;
+        board.driver = may.then(|| waker.clone());
+        may
+    }
+
+    /// No client is left.
+    pub(super) fn abandon(&self) {
+        let mut board = self.lock();
+        board.abandoned = true;
+        let driver = board.driver.take();
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// The driver has ended.
+    pub(super) fn end(&self) {
+        let mut wakers = Vec::new();
+        self.lock().end(&mut wakers);
+        self.places.close();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,115 @@
+//! One call as a future.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Request;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+
+use super::Inner;
+use super::board::CallResult;
+use super::error::Error;
+
+/// Waits for a place among the calls.
+pub(super) type Place =
+    Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + std::marker::Send>>;
+
+enum SendState {
+    Refused(Error),
+    New(Request<Bytes>),
+    /// For a place among the calls.
+    Waits(Request<Bytes>, Place),
+    Sent(u64),
+    Over,
+}
+
+/// A call under way. Dropping it gives the call up: a request that has not left never does, and the response to one that
+/// has is read and discarded.
+#[must_use = "a call is sent when its future is polled"]
+pub struct Send {
+    client: Arc<Inner>,
+    state: SendState,
+}
+
+impl Send {
+    pub(super) fn new(client: Arc<Inner>, request: Result<Request<Bytes>, Error>) -> Send {
+        Send { client, state: request.map_or_else(SendState::Refused, SendState::New) }
+    }
+
+    /// The request has a place: it goes to the driver.
+    fn submit(
+        &mut self,
+        request: Request<Bytes>,
+        permit: OwnedSemaphorePermit,
+        cx: &Context<'_>,
+    ) -> Poll<CallResult> {
+        match self.client.shared.submit(request, cx.waker()) {
+            Ok(id) => {
+                // The board gives it back with the call's end.
+                permit.forget();
+                self.state = SendState::Sent(id);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Future for Send {
+    type Output = CallResult;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
+        let this = &mut *self;
+        match std::mem::replace(&mut this.state, SendState::Over) {
+            SendState::Refused(error) => Poll::Ready(Err(error)),
+            SendState::New(request) => {
+                if let Err(error) = this.client.start() {
+                    return Poll::Ready(Err(error));
+                }
+                let places = &this.client.shared.places;
+                match Arc::clone(places).try_acquire_owned() {
+                    Ok(permit) => this.submit(request, permit, cx),
+                    Err(_) => {
+                        let place = Box::pin(Arc::clone(places).acquire_owned());
+                        this.state = SendState::Waits(request, place);
+                        self.poll(cx)
+                    }
+                }
+            }
+            SendState::Waits(request, mut place) => match place.as_mut().poll(cx) {
+                Poll::Ready(Ok(permit)) => this.submit(request, permit, cx),
+                Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
+                Poll::Pending => {
+                    this.state = SendState::Waits(request, place);
+                    Poll::Pending
+                }
+            },
+            SendState::Sent(id) => match this.client.shared.take(id, cx.waker()) {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    this.state = SendState::Sent(id);
+                    Poll::Pending
+                }
+            },
+            SendState::Over => panic!("a call was polled after its end"),
+        }
+    }
+}
+
+impl Drop for Send {
+    fn drop(&mut self) {
+        if let SendState::Sent(id) = self.state {
+            self.client.shared.give_up(id);
+        }
+    }
+}
+
+impl fmt::Debug for Send {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Send").finish_non_exhaustive()
+    }
+}

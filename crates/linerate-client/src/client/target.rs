@@ -1,0 +1,89 @@
+//! The server of a client.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use http::uri::Scheme;
+use http::{HeaderValue, Uri};
+
+use super::error::Error;
+
+/// Scheme, host and port.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    host: String,
+    port: u16,
+    pub(super) field: HeaderValue,
+}
+
+impl Target {
+    /// Of a URL without a path.
+    pub(super) fn parse(url: &str) -> Result<Target, Error> {
+        let bad = |problem: &str| Error::Builder(format!("the URL {url:?} {problem}"));
+        let uri: Uri = url.parse().map_err(|e| bad(&format!("is none: {e}")))?;
+        match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => {}
+            Some(_) => return Err(bad("must begin with http://")),
+            None => return Err(bad("has no scheme\nhint: write http://HOST:PORT")),
+        }
+        let authority = uri.authority().ok_or_else(|| bad("names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("contains credentials\nhint: send them in the field Authorization"));
+        }
+        if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
+            return Err(bad("has a path\nhint: give the path to each request"));
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err(bad("names no host"));
+        }
+        let port = authority.port_u16().unwrap_or(80);
+        let field = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("names no host"))?;
+        Ok(Target { host, port, field })
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    pub(super) fn has_name(&self) -> bool {
+        self.ip().is_none()
+    }
+
+    /// Its address, if the URL has it.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.ip().map(|ip| SocketAddr::new(ip, self.port)).into_iter().collect()
+    }
+
+    /// All addresses, by the system's resolver.
+    pub(super) async fn look_up(self) -> io::Result<Vec<SocketAddr>> {
+        if self.ip().is_some() {
+            return Ok(self.addresses());
+        }
+        Ok(tokio::net::lookup_host((self.host.as_str(), self.port)).await?.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let target = Target::parse("http://[::1]:8080").unwrap();
+        assert_eq!(target.addresses(), ["[::1]:8080".parse().unwrap()]);
+        assert_eq!(target.field, "[::1]:8080");
+        let target = Target::parse("http://example.org/").unwrap();
+        assert!(target.has_name() && target.addresses().is_empty() && target.port == 80);
+        for (url, problem) in [
+            ("example.org", "no scheme"),
+            ("ftp://example.org", "http://"),
+            ("http://a:b@example.org", "credentials"),
+            ("http://example.org/path", "path"),
+            ("http://", "is none"),
+        ] {
+            let error = Target::parse(url).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Requests of a counted run.
+
+use linerate_http::client::{self, Body, RequestSpec};
+
+use super::error::Error;
+use super::target::Target;
+
+/// A request with slots that are filled anew for each: `{{seq}}` is its number from 0, `{{rand:1-1000}}` a random
+/// number, `{{uuid}}` a random UUID. `linerate load` has the same slots.
+///
+/// ```
+/// use linerate_client::client::Template;
+///
+/// let template = Template::post("/items/{{seq}}")?.header("Content-Type", "text/plain").body("item {{seq}}");
+/// # Ok::<(), linerate_client::client::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Template {
+    spec: RequestSpec,
+}
+
+impl Template {
+    /// A GET of this target.
+    ///
+    /// # Errors
+    /// [`Error::Request`]: the target is invalid, or a slot is unknown.
+    pub fn get(target: &str) -> Result<Template, Error> {
+        Template::new("GET", target)
+    }
+
+    /// A POST to this target.
+    ///
+    /// # Errors
+    /// As for [`get`](Template::get).
+    pub fn post(target: &str) -> Result<Template, Error> {
+        Template::new("POST", target)
+    }
+
+    /// A request of any method but CONNECT.
+    ///
+    /// # Errors
+    /// As for [`get`](Template::get); or the method is invalid.
+    pub fn new(method: &str, target: &str) -> Result<Template, Error> {
+        let spec =
+            RequestSpec { method: method.to_owned(), target: target.to_owned(), ..RequestSpec::default() };
+        let template = Template { spec };
+        template.compile_with("localhost")?;
+        Ok(template)
+    }
+
+    /// Adds a field. Its value may have slots.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Template {
+        self.spec.fields.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the body. It may have slots.
+    #[must_use]
+    pub fn body(mut self, text: &str) -> Template {
+        self.spec.body = Body::text(text.as_bytes());
+        self
+    }
+
+    pub(super) fn compile(&self, target: &Target) -> Result<client::Template, Error> {
+        self.compile_with(&String::from_utf8_lossy(target.field.as_bytes()))
+    }
+
+    fn compile_with(&self, host: &str) -> Result<client::Template, Error> {
+        if self.spec.method == "CONNECT" {
+            return Err(Error::Request("CONNECT opens a tunnel, and the client has none".to_owned()));
+        }
+        let mut spec = self.spec.clone();
+        if !spec.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            spec.fields.insert(0, ("Host".to_owned(), host.to_owned()));
+        }
+        client::Template::compile(&spec, &[]).map_err(|error| Error::Request(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates() {
+        let target = Target::parse("http://example.org").unwrap();
+        let template = Template::get("/item/{{seq}}").unwrap().header("A", "b");
+        let mut bytes = Vec::new();
+        let values = client::Values { seq: 7, now_ms: 0, seed: 0, row: &[] };
+        template.compile(&target).unwrap().render(&values, &mut bytes);
+        assert_eq!(bytes, b"GET /item/7 HTTP/1.1\r\nHost: example.org\r\nA: b\r\n\r\n");
+        for (method, path, problem) in [
+            ("GET", "/a b", "a space ends the target"),
+            ("G T", "/", "the method"),
+            ("GET", "/{{none}}", "none"),
+            ("CONNECT", "a:80", "tunnel"),
+        ] {
+            let error = Template::new(method, path).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Futures that are dropped at any moment.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::Request;
+use linerate::client::Client;
+
+use crate::server::{Server, ok};
+use crate::{echo, get};
+
+/// Polls a future `n` times and drops it; says whether it was ready before.
+async fn poll_times<F: Future>(future: F, n: usize) -> bool {
+    let (mut future, mut left) = (pin!(future), n);
+    std::future::poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        future.as_mut().poll(cx).map(|_| true)
+    })
+    .await
+}
+
+/// The same for what a stream gives.
+async fn poll_stream_times<S: Stream + Unpin>(mut stream: S, n: usize) -> bool {
+    let mut left = n;
+    std::future::poll_fn(|cx| {
+        loop {
+            if left == 0 {
+                return Poll::Ready(false);
+            }
+            left -= 1;
+            match stream.poll_next_unpin(cx) {
+                Poll::Ready(Some(_)) => {}
+                Poll::Ready(None) => return Poll::Ready(true),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// With one place only, a place that is lost would block the next call.
+#[tokio::test]
+async fn a_call_dropped_at_its_nth_poll() {
+    let server = echo();
+    let client = Client::builder(&server.url()).pipes(1).queue(1).build().unwrap();
+    for n in 0.. {
+        let done = poll_times(client.get(&format!("/dropped/{n}")), n).await;
+        let whole = tokio::time::timeout(Duration::from_secs(20), client.get(&format!("/{n}"))).await;
+        assert_eq!(whole.unwrap().unwrap().body(), format!("/{n}").as_bytes());
+        if done && n > 4 {
+            break;
+        }
+        assert!(n < 1000, "it is never ready");
+    }
+}
+
+/// The same while other calls are in flight, and with bodies.
+#[tokio::test]
+async fn one_of_many_dropped_at_its_nth_poll() {
+    let server = Server::start(|request| ok(&request.body));
+    let client = Client::builder(&server.url()).pipes(1).depth(8).queue(8).build().unwrap();
+    for n in 0..6 {
+        let put = |byte: u8| client.send(Request::put("/").body(Bytes::from(vec![byte; 100_000])).unwrap());
+        let (dropped, others) = (poll_times(put(b'x'), n), futures_util::future::join_all((0..7).map(put)));
+        let (_, others) = tokio::join!(dropped, others);
+        for (byte, response) in others.into_iter().enumerate() {
+            assert!(response.unwrap().body().iter().all(|b| usize::from(*b) == byte));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_dropped_at_its_nth_poll() {
+    let server = echo();
+    let client = Client::builder(&server.url()).pipes(1).depth(4).queue(4).build().unwrap();
+    let mut n = 0;
+    loop {
+        let requests = || futures_util::stream::iter((0..20).map(|n| get(format!("/{n}"))));
+        let ordered = poll_stream_times(client.send_all(requests()), n).await;
+        let unordered = poll_stream_times(client.send_all_unordered(requests()), n).await;
+        let whole = tokio::time::timeout(Duration::from_secs(20), client.get("/whole")).await;
+        assert_eq!(whole.unwrap().unwrap().body(), &b"/whole"[..]);
+        if ordered && unordered {
+            return;
+        }
+        n += 1;
+        assert!(n < 1000, "they never end");
+    }
+}
+
+#[tokio::test]
+async fn a_counted_run_dropped_at_its_nth_poll() {
+    let server = echo();
+    let client = Client::builder(&server.url()).pipes(2).depth(16).build().unwrap();
+    let before = descriptors(&client, &server).await;
+    for n in 0..40 {
+        let template = linerate::client::Template::get("/").unwrap();
+        poll_times(client.send_counted(template, 500), n).await;
+    }
+    assert_eq!(descriptors(&client, &server).await, before);
+}
+
+/// Descriptors of connections to the server, the client's side alone, besides those of the client itself.
+async fn descriptors(client: &Client, server: &Server) -> usize {
+    client.get("/").await.unwrap();
+    crate::ends::sockets_to(server.address)
+}

@@ -1,0 +1,147 @@
+//! How calls and clients end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{Request, StatusCode};
+use linerate::client::{Client, Error, Phase, Resend};
+
+use crate::server::{Does, Server, ok};
+use crate::{echo, get};
+
+/// Sockets of this process that are connected to an address.
+pub(crate) fn sockets_to(address: SocketAddr) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut inodes = Vec::new();
+    for number in numbers {
+        if let Ok(link) = std::fs::read_link(format!("/proc/self/fd/{number}")) {
+            inodes.extend(
+                link.to_str().and_then(|l| Some(l.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())),
+            );
+        }
+    }
+    let port = format!(":{:04X}", address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let ours = |fields: &Vec<&str>| {
+        fields.len() > 9 && fields[2].ends_with(&port) && inodes.iter().any(|inode| inode == fields[9])
+    };
+    lines.by_ref().filter(ours).count()
+}
+
+/// Until a condition holds. The client closes in a task of its own.
+async fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never came to hold");
+}
+
+#[tokio::test]
+async fn a_dropped_client_leaves_no_task_and_no_descriptor() {
+    let server = echo();
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let client = Client::builder(&server.url()).pipes(4).depth(2).build().unwrap();
+    let calls = (0..100).map(|n| client.get(&format!("/{n}")));
+    assert!(futures_util::future::join_all(calls).await.iter().all(Result::is_ok));
+    assert!(sockets_to(server.address) >= 1);
+    let clone = client.clone();
+    drop(client);
+    assert_eq!(clone.get("/").await.unwrap().status(), StatusCode::OK);
+    drop(clone);
+    until(|| sockets_to(server.address) == 0).await;
+    until(|| tokio::runtime::Handle::current().metrics().num_alive_tasks() == tasks).await;
+}
+
+#[tokio::test]
+async fn a_call_outlives_its_client() {
+    let server = echo();
+    let client = Client::builder(&server.url()).build().unwrap();
+    let call = client.get("/late");
+    let stream = client.send_all(futures_util::stream::iter((0..10).map(|n| get(format!("/{n}")))));
+    drop(client);
+    assert_eq!(call.await.unwrap().body(), &b"/late"[..]);
+    assert_eq!(stream.filter(|r| std::future::ready(r.is_ok())).count().await, 10);
+    until(|| sockets_to(server.address) == 0).await;
+}
+
+#[test]
+fn calls_end_when_the_runtime_does() {
+    let server = Server::start(|_| Does::Nothing);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = Client::builder(&server.url()).build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let mut call = Box::pin(client.get("/"));
+    let waited = first.block_on(async { tokio::time::timeout(Duration::from_millis(50), &mut call).await });
+    assert!(waited.is_err());
+    drop(first);
+    assert!(matches!(second.block_on(call), Err(Error::Closed)));
+    assert!(matches!(second.block_on(client.get("/")), Err(Error::Closed)));
+    let mut all = client.send_all(futures_util::stream::iter([get("/"), get("/")]));
+    assert!(matches!(second.block_on(all.next()), Some(Err(Error::Closed))));
+    assert_eq!(second.block_on(all.count()), 1);
+}
+
+#[test]
+fn outside_of_a_runtime_a_call_says_what_is_missing() {
+    let client = Client::builder("http://127.0.0.1:1").build().unwrap();
+    let mut call = std::pin::pin!(client.get("/"));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = std::future::Future::poll(call.as_mut(), &mut cx) else {
+        panic!("it waits")
+    };
+    assert!(error.to_string().contains("hint: await calls inside one"), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_whose_outcome_is_unknown_comes_back() {
+    let server = Server::start(|request| match request.method() {
+        "POST" => Does::Closes(Vec::new()),
+        _ => ok("ok"),
+    });
+    let client = Client::builder(&server.url()).build().unwrap();
+    client.get("/").await.unwrap();
+    let request = Request::post("/order").header("x-key", "7").body(Bytes::from_static(b"one")).unwrap();
+    let error = client.send(request).await.unwrap_err();
+    assert!(error.to_string().contains("POST /order before you send it again"), "{error}");
+    let request = error.into_request().expect("the request");
+    assert_eq!((request.headers()["x-key"].as_bytes(), &request.body()[..]), (&b"7"[..], &b"one"[..]));
+    assert_eq!(server.requests().iter().filter(|r| r.method() == "POST").count(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_closes_after_some_requests_loses_none() {
+    let server = Server::start(|request| match request.nth {
+        9 => Does::Closes(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+        _ => ok("ok"),
+    });
+    let client = Client::builder(&server.url()).pipes(2).depth(32).build().unwrap();
+    let requests = futures_util::stream::iter((0..2000).map(|n| get(format!("/{n}"))));
+    let ended: Vec<_> = client.send_all(requests).collect().await;
+    assert!(ended.iter().all(|r| r.as_ref().is_ok_and(|r| r.status() == 200)), "{:?}", client.statistics());
+    assert_eq!(client.statistics().learnt_limit, Some(10));
+    let posts = (0..100).map(|n| client.post(&format!("/{n}"), "x"));
+    let posts = futures_util::future::join_all(posts).await;
+    assert!(posts.iter().all(|r| matches!(r, Ok(_) | Err(Error::OutcomeUnknown(_)))), "{posts:?}");
+    assert_eq!(server.requests().iter().filter(|r| r.method() == "POST").count(), 100);
+}
+
+#[tokio::test]
+async fn refused_and_silent_servers() {
+    let client = Client::builder("http://127.0.0.1:1").connect_attempts(2).build().unwrap();
+    let error = client.get("/").await.unwrap_err();
+    assert!(matches!(&error, Error::Connect(why) if why.contains("refused")), "{error}");
+    let server = Server::start(|_| Does::Nothing);
+    let silent = Client::builder(&server.url()).timeout(Duration::from_millis(300)).resend(Resend::Never);
+    let error = silent.build().unwrap().get("/").await.unwrap_err();
+    assert!(matches!(error, Error::Timeout(Phase::Response)), "{error}");
+    let silent = Client::builder(&server.url()).first_byte_timeout(Duration::from_millis(100));
+    let error = silent.build().unwrap().get("/").await.unwrap_err();
+    assert!(matches!(error, Error::Timeout(Phase::FirstByte)), "{error}");
+}
