@@ -37,9 +37,13 @@ fn commands(text: &str) -> Vec<String> {
     let ours = |s: &str| s.starts_with("linerate ").then(|| s.to_owned());
     let mut found = Vec::new();
     let mut fenced = false;
+    let mut shell = true;
     for line in text.lines() {
-        if line.starts_with("```") {
+        if let Some(language) = line.strip_prefix("```") {
             fenced = !fenced;
+            shell = !fenced || ["", "sh", "text"].contains(&language);
+        } else if !shell {
+            // The code of another language.
         } else if fenced || line.starts_with("    ") {
             found.extend(ours(line.trim_start().trim_start_matches("$ ").trim_start_matches("sudo ")));
         } else {
@@ -104,7 +108,8 @@ fn examples_in_the_help_are_taken() {
 
 #[test]
 fn commands_are_found_and_told_apart() {
-    let text = "Write `linerate demo`.\n\n    linerate load URL  # a note\n    $ sudo linerate serve\n```\nlinerate man | man -l -\n```\n";
+    let text = "Write `linerate demo`.\n\n    linerate load URL  # a note\n    $ sudo linerate serve\n```\nlinerate man | man -l -\n```\n\
+                ```toml\nlinerate = 1\n```\n";
     assert_eq!(
         commands(text),
         ["linerate demo", "linerate load URL  # a note", "linerate serve", "linerate man | man -l -"]
