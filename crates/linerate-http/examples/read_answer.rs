@@ -65,3 +65,24 @@ fn read(socket: &mut TcpStream, template: &Template, body: &mut Sha256) -> Resul
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_runs() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = server.local_addr().expect("an address");
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("a client");
+            let n = stream.read(&mut [0; 4096]).expect("a request");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("written");
+            n
+        });
+        let mut body = Sha256::new();
+        let end = fetch(&format!("http://{at}/"), "GET", &mut body).expect("a response");
+        assert_eq!((end.status, body.finalize()), (200, Sha256::digest(b"ok")));
+        assert!(served.join().expect("the server ends") > 0);
+    }
+}
