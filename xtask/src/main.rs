@@ -8,6 +8,7 @@ mod icount;
 mod net;
 mod nginx;
 mod pictures;
+mod release;
 mod shell;
 mod soak;
 mod test;
@@ -38,6 +39,8 @@ enum Command {
     Book(book::Options),
     /// Builds what users install: the archive and packages, in target/dist.
     Dist(dist::Options),
+    /// Each way of installing, on clean root file systems, timed.
+    Release(release::Options),
     /// Records the README's pictures from real runs (takes root).
     Pictures(pictures::Options),
     /// Instruction counts of the hot paths against those committed (needs valgrind).
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Explain(options)) => return bench::explain::main(&options),
         Command::Book(options) => book::run(&options),
         Command::Dist(options) => dist::run(&options),
+        Command::Release(options) => release::run(&options),
         Command::Pictures(options) => pictures::run(&options),
         Command::Icount(options) => icount::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),

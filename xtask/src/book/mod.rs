@@ -16,7 +16,7 @@ use crate::shell;
 pub(crate) struct Options {
     /// Lay out and check, without mdBook
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
 }
 
 /// Where the repository's files are, for links that leave the book.

@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Install no packages: name what is missing, and the tests that therefore don't run
     #[arg(long)]
     no_install: bool,
+    /// Run only the step of this name, "tests" for example
+    #[arg(long, value_name = "STEP", value_parser = STEPS.map(|(name, _)| name))]
+    only: Option<String>,
 }
 
 /// One step: its heading and what it does.
@@ -43,7 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let mut tally = Tally::default();
     let mut times = Vec::new();
-    for (i, (name, step)) in STEPS.into_iter().enumerate() {
+    let wanted = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
+    for (i, (name, step)) in STEPS.into_iter().enumerate().filter(|(_, (name, _))| wanted(name)) {
         let place = format!("{} of {}, {} so far", i + 1, STEPS.len(), seconds(begin.elapsed()));
         heading(&format!("== {name} ({place})"));
         let start = Instant::now();

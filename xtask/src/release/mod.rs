@@ -1,0 +1,198 @@
+//! `release --check`: every way of installing, on a clean root file system, from nothing to a first
+//! result, timed. A step whose tool is missing is named and is no failure.
+
+mod rootfs;
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::{dist, shell};
+
+/// The flags of `release`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Check what a release needs; nothing is published
+    #[arg(long, required = true)]
+    check: bool,
+    /// Only these steps
+    #[arg(long, value_name = "STEP", value_parser = STEPS.map(|(name, _)| name))]
+    only: Vec<String>,
+}
+
+/// What became of a step.
+enum Done {
+    Good(String),
+    /// A tool is missing, with its package.
+    Lacking(&'static str),
+}
+
+type Step = (&'static str, fn(&Path) -> Result<Done>);
+
+const STEPS: [Step; 8] = [
+    ("versions", |_| versions()),
+    ("crates", |_| crates()),
+    ("source", source),
+    ("archive", archive),
+    ("deb", deb),
+    ("rpm", rpm),
+    ("container", container),
+    ("book", |_| book()),
+];
+
+/// Runs all steps; `false` when one failed.
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
+    let mut rows = Vec::new();
+    let mut good = true;
+    for (name, step) in STEPS.into_iter().filter(|(name, _)| wanted(name)) {
+        println!("== {name}");
+        let folder = tempfile::tempdir()?;
+        let begin = Instant::now();
+        let result = step(folder.path());
+        let took = begin.elapsed().as_secs_f64();
+        rows.push(match result {
+            Ok(Done::Good(what)) => format!("{name:<10} good     {took:6.1} s  {what}"),
+            Ok(Done::Lacking(tool)) => format!("{name:<10} not run            {tool} is missing"),
+            Err(e) => {
+                good = false;
+                format!("{name:<10} FAILED   {took:6.1} s  {e:#}")
+            }
+        });
+        rows.iter().next_back().into_iter().for_each(|row| println!("{row}"));
+    }
+    println!("\n{}", rows.join("\n"));
+    Ok(good)
+}
+
+/// The least Rust version is the one that the tests use.
+fn versions() -> Result<Done> {
+    let manifest = std::fs::read_to_string(shell::root().join("Cargo.toml"))?;
+    let manifest: toml::Value = toml::from_str(&manifest)?;
+    let least = manifest["workspace"]["package"]["rust-version"].as_str().context("rust-version")?;
+    let file =
+        std::fs::read_to_string(shell::root().join("rust-toolchain.toml")).context("rust-toolchain.toml")?;
+    let file: toml::Value = toml::from_str(&file)?;
+    let channel = file["toolchain"]["channel"].as_str().context("channel")?;
+    ensure!(channel.starts_with(least), "rust-version is {least}, rust-toolchain.toml has {channel}");
+    Ok(Done::Good(format!("rust-version {least}, tested with {channel}")))
+}
+
+/// Crates that are published, as cargo would upload them.
+fn crates() -> Result<Done> {
+    let text = shell::output(shell::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let text: Value = serde_json::from_str(&text)?;
+    let all = text["packages"].as_array().context("no packages")?.iter();
+    let names: Vec<&str> =
+        all.filter(|p| p["publish"].is_null()).filter_map(|p| p["name"].as_str()).collect();
+    let mut c = shell::cargo();
+    c.args(["publish", "--dry-run", "--no-verify", "--allow-dirty"]);
+    for name in &names {
+        c.args(["-p", name]);
+    }
+    shell::run(&mut c)?;
+    Ok(Done::Good(format!("cargo publish --dry-run of {}", names.join(", "))))
+}
+
+/// A first result of the installed command.
+fn first_result(linerate: &Path) -> Result<()> {
+    let out = shell::output(shell::program(linerate).args(["demo", "--time", "100ms"]))?;
+    ensure!(out.contains("pipelined"), "the demo said {out}");
+    Ok(())
+}
+
+/// A checkout, `cargo install`, the demo.
+fn source(folder: &Path) -> Result<Done> {
+    let checkout = folder.join("linerate");
+    std::fs::create_dir_all(&checkout)?;
+    let tar = folder.join("source.tar");
+    shell::run(shell::program("git").args(["archive", "--output"]).arg(&tar).arg("HEAD"))?;
+    shell::run(shell::program("tar").arg("-C").arg(&checkout).arg("-xf").arg(&tar))?;
+    let mut c = shell::cargo();
+    c.current_dir(&checkout).env_remove("CARGO_TARGET_DIR");
+    c.args(["install", "--locked", "--path", "crates/linerate-cli", "--root"]).arg(folder);
+    shell::run(&mut c)?;
+    first_result(&folder.join("bin/linerate"))?;
+    Ok(Done::Good("git archive, cargo install --locked, linerate demo".to_owned()))
+}
+
+fn archive(folder: &Path) -> Result<Done> {
+    dist::run(&dist::Options::default())?;
+    let file = newest("tar.gz")?;
+    shell::run(shell::program("tar").arg("-C").arg(folder).arg("-xzf").arg(&file))?;
+    let inside = std::fs::read_dir(folder)?.next().context("an empty archive")??.path();
+    first_result(&inside.join("linerate"))?;
+    for part in ["man/linerate-load.1", "completions/linerate.bash", "linerate.service", "LICENSE-MIT"] {
+        ensure!(inside.join(part).exists(), "the archive lacks {part}");
+    }
+    Ok(Done::Good("unpacked, linerate demo".to_owned()))
+}
+
+/// The newest file of target/dist/out with this ending.
+fn newest(ending: &str) -> Result<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dist::folder().join("out"))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().ends_with(ending) {
+            files.push((entry.metadata()?.modified()?, entry.path()));
+        }
+    }
+    files.sort();
+    files.pop().map(|(_, path)| path).with_context(|| format!("target/dist/out has no .{ending}"))
+}
+
+fn deb(folder: &Path) -> Result<Done> {
+    if shell::output(shell::cargo().args(["deb", "--version"])).is_err() {
+        return Ok(Done::Lacking("cargo-deb (cargo install --locked cargo-deb)"));
+    }
+    if shell::find("debootstrap").is_none() || !shell::is_root() {
+        return Ok(Done::Lacking("debootstrap (package debootstrap), or root"));
+    }
+    dist::run(&dist::Options { deb: true, ..dist::Options::default() })?;
+    rootfs::deb(folder, &newest("deb")?).map(Done::Good)
+}
+
+fn rpm(folder: &Path) -> Result<Done> {
+    if shell::output(shell::cargo().args(["generate-rpm", "--version"])).is_err() {
+        return Ok(Done::Lacking("cargo-generate-rpm (cargo install --locked cargo-generate-rpm)"));
+    }
+    if shell::find("rpm").is_none() {
+        return Ok(Done::Lacking("rpm (package rpm)"));
+    }
+    dist::run(&dist::Options { rpm: true, ..dist::Options::default() })?;
+    rootfs::rpm(folder, &newest("rpm")?).map(Done::Good)
+}
+
+const STATIC: &str = "x86_64-unknown-linux-musl";
+
+fn container(_: &Path) -> Result<Done> {
+    let Some(builder) = ["podman", "buildah"].into_iter().find(|p| shell::find(p).is_some()) else {
+        return Ok(Done::Lacking("podman or buildah"));
+    };
+    let installed =
+        shell::output(shell::program("rustc").args(["--print", "target-libdir", "--target", STATIC]))?;
+    if !Path::new(installed.trim()).exists() {
+        return Ok(Done::Lacking("the target x86_64-unknown-linux-musl (rustup target add)"));
+    }
+    dist::run(&dist::Options { target: Some(STATIC.to_owned()), ..dist::Options::default() })?;
+    let mut c = shell::program(builder);
+    shell::run(c.args(["build", "-f", "packaging/Containerfile", "-t", "linerate-check", "."]))?;
+    if builder == "podman" {
+        let run = ["run", "--rm", "linerate-check", "demo", "--time", "100ms"];
+        shell::run(shell::program(builder).args(run))?;
+    }
+    Ok(Done::Good(format!("built by {builder}")))
+}
+
+/// Every command line of the book, the slow ones too.
+fn book() -> Result<Done> {
+    let mut c = shell::cargo();
+    c.args(["test", "--workspace", "--test", "book"]).env("LINERATE_BOOK", "all");
+    shell::run(&mut c)?;
+    if !crate::book::run(&crate::book::Options { check: false })? {
+        bail!("the book has findings");
+    }
+    Ok(Done::Good("every command line, links, spelling, mdbook".to_owned()))
+}
