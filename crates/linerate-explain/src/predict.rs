@@ -93,10 +93,10 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             let lookup = if verdict.id() == "dns-timeout" { quickest } else { 0.0 };
             total(&explained(record)).into_iter().map(|t| t + lookup).collect()
         }
-        // The lookup stays.
+        // The lookup stays, as long as it takes in any of those that were made.
         "ipv6-fallback" | "dead-address" => {
-            let lookup = record.lookups().first().map_or(0.0, |l| ms(l.took));
-            total(&explained(record)).into_iter().map(|t| t + lookup).collect()
+            let calls = total(&explained(record));
+            record.lookups().iter().flat_map(|l| calls.iter().map(|t| t + ms(l.took))).collect()
         }
         "redirects" => last_hop(record),
         "accept-queue" => Vec::new(),
@@ -107,7 +107,11 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             let opening =
                 if verdict.id() == "slow-start" { median_of(&record.fresh(), |c| c.connect) } else { 0.0 };
             if verdict.id() == "server-nagle-delayed-ack" {
-                return Some(acknowledged(&with, record.rtt_ms())).filter(|times| times.len() >= LEAST);
+                return Some(unpaused(record, verdict, with)).filter(|times| times.len() >= LEAST);
+            }
+            if verdict.id() == "proxy-buffering" {
+                let added = proxy_adds(record);
+                return Some(with.iter().map(|c| ms(c.connect + c.send + c.wait) + added).collect());
             }
             match part {
                 Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
@@ -119,9 +123,22 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
 }
 
 /// Calls that acknowledged at once spared the delay, and not the way there and back that the rest
-/// of the answer waited for.
-fn acknowledged(calls: &[&Call], rtt_ms: f64) -> Vec<f64> {
-    calls.iter().map(|c| ms(c.total) - ms(c.longest_gap()).min(rtt_ms)).collect()
+/// of the answer waited for. Of calls with nothing changed, the pause tells both. All together vary
+/// less than those of one arm, and a call in which the lever failed does no harm.
+fn unpaused(record: &Record, verdict: &Verdict, with: Vec<&Call>) -> Vec<f64> {
+    let held = verdict.trials().first().map_or(0.0, |t| t.effect.value) + record.rtt_ms();
+    let left = |c: &&Call| ms(c.total) - ms(c.longest_gap()).min(held);
+    explained(record).into_iter().chain(with).map(|c| left(&c)).collect()
+}
+
+/// What the proxy adds to a call beside holding it back: its last byte comes so much later than at
+/// the server behind.
+fn proxy_adds(record: &Record) -> f64 {
+    let last = |arm| {
+        let calls = record.arm(Experiment::Origin, arm);
+        median_of(&calls, |c| c.send + c.wait + c.receive)
+    };
+    (last(0) - last(1)).max(0.0)
 }
 
 /// What a call of an experiment takes where it is one of those that are explained: on a kept
@@ -161,6 +178,9 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
         return None;
     }
     if verdict.id() == "zero-window" {
+        if let Some(after) = through_a_large_window(record) {
+            return Some(after);
+        }
         let left = |c: &&Call| ms(c.total.saturating_sub(read_slowly(record, c)));
         return Some(middle(&explained(record).iter().map(left).collect::<Vec<_>>()));
     }
@@ -183,6 +203,48 @@ fn taken_off(record: &Record, verdict: &Verdict, times: &[f64]) -> Option<Estima
             Estimate { value: all.value - cost, low: all.low - cost, high: all.high - cost }
         }
     })
+}
+
+/// Share of the body from which on a window lets all of it through in some round trips.
+const LARGE: f64 = 0.25;
+
+/// What calls take whose window was small from their beginning to their end, once it is not. Then
+/// each round trip of the request waited for the server's reading, also those that the kernel counts
+/// as under way and not as held back: all of its time goes, and the round trips of such a body come.
+fn through_a_large_window(record: &Record) -> Option<Estimate> {
+    let body = record.settings.body_bytes as f64;
+    let calls = explained(record);
+    let small = |c: &&Call| {
+        let (window, busy) = (f64::from(c.facts.snd_wnd), c.facts.busy_us);
+        busy > 0 && window > 0.0 && window < LARGE * body && c.facts.rwnd_limited_us * 5 > busy
+    };
+    if calls.is_empty() || !calls.iter().all(small) {
+        return None;
+    }
+    let of = |windows: f64| {
+        let one = |c: &&Call| round_trips(c, body) * record.rtt_ms() + unread(c, body, windows);
+        middle(&calls.iter().map(one).collect::<Vec<_>>())
+    };
+    // An update of the window comes when half of it is read: between one and two of them wait.
+    Some(Estimate { value: of(1.5).value, low: of(2.0).low, high: of(1.0).high + STEP_MS })
+}
+
+/// Steps in which the kernel tells its own time (at 250 ticks a second).
+const STEP_MS: f64 = 4.0;
+
+/// Milliseconds of a call beside sending its body, and beside reading what of that the server had
+/// in its buffer in the end: so many windows.
+fn unread(call: &Call, body: f64, windows: f64) -> f64 {
+    let busy = call.facts.busy_us as f64 / 1e3;
+    let drained = windows * busy * f64::from(call.facts.snd_wnd) / body.max(1.0);
+    (ms(call.total) - ms(call.connect) - busy - drained).max(0.0)
+}
+
+/// Round trips of such a body through windows of the usual sizes: ten segments at first, twice as many
+/// each time (RFC 6928); on a kept connection they have grown, and 64 KiB is the server's first window.
+fn round_trips(call: &Call, body: f64) -> f64 {
+    let (first, opening) = if call.fresh { (14_600.0, 1.0) } else { (65_536.0, 0.0) };
+    opening + (body / first + 1.0).log2().ceil().max(1.0)
 }
 
 /// What a server that reads slowly took of a call: while its window was full, and then for what it had buffered, at the same rate.
@@ -223,8 +285,121 @@ pub(crate) fn hops_ms(record: &Record) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{CallProbe, Lane, Observation, Probe};
+    use crate::call::{Answer, Received};
+    use crate::causes;
+    use crate::evidence::{Grounds, Trial};
+    use crate::probe::{CallProbe, Lane, Observation, Probe, Resolved};
     use crate::record::Settings;
+    use crate::shown::Metric;
+
+    fn t(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// A call on a kept connection: so long until its first byte, and so long from then on to its
+    /// second part.
+    fn kept(wait: f64, pause: f64) -> Call {
+        let parts = [wait, wait + pause].map(|at| Received { at: t(at), bytes: 50 });
+        Call {
+            wait: t(wait),
+            receive: t(pause),
+            total: t(wait + pause),
+            receives: parts.to_vec(),
+            end: Some(Ok(Answer { status: 200, ..Answer::default() })),
+            ..Call::default()
+        }
+    }
+
+    fn push(record: &mut Record, experiment: Experiment, arm: u8, call: Call) {
+        let mut probe = CallProbe::plain(experiment, arm, Lane::Kept(arm));
+        probe.levers.quick_ack = experiment == Experiment::QuickAck && arm == 1;
+        record.push(Probe::Call(Box::new(probe)), Observation::Call(Box::new(call)));
+    }
+
+    /// A verdict that stands on the two arms of an experiment.
+    fn moved(record: &Record, id: &str, experiment: Experiment, metric: Metric) -> Verdict {
+        let cause = causes::ALL.iter().find(|c| c.id == id).expect("a cause");
+        let trial: Trial = record.trial(experiment, "t", "c", metric).expect("two arms");
+        Verdict::new(cause, trial.effect.value, Grounds::Moved(trial))
+    }
+
+    /// Work that varies from call to call: each arm has too few of them to say what is usual.
+    #[test]
+    fn all_calls_tell_what_is_left_beside_a_pause() {
+        let mut record = Record::new(Settings::default());
+        for wait in [5.0, 30.0, 14.0, 9.0, 22.0, 13.0, 16.0] {
+            push(&mut record, Experiment::Observe, 0, kept(wait, 42.0));
+        }
+        for wait in [15.0, 12.0, 35.0, 14.5] {
+            push(&mut record, Experiment::QuickAck, 0, kept(wait, 42.0));
+        }
+        // In the last one the lever failed.
+        for (wait, pause) in [(2.0, 0.1), (3.0, 0.1), (4.0, 0.1), (6.0, 42.0)] {
+            push(&mut record, Experiment::QuickAck, 1, kept(wait, pause));
+        }
+        let verdict = moved(&record, "server-nagle-delayed-ack", Experiment::QuickAck, |c| c.receive);
+        let after = of(&record, &verdict).expect("a prediction").after;
+        assert!((12.0..=14.5).contains(&after.value), "{after:?}");
+        assert!(after.low < 10.0 && after.high > 15.0, "{after:?}");
+    }
+
+    /// Without buffering the proxy still forwards.
+    #[test]
+    fn a_proxy_costs_time_beside_what_it_holds_back() {
+        let mut record = Record::new(Settings::default());
+        for n in 0..6 {
+            let noise = f64::from(n) / 100.0;
+            push(&mut record, Experiment::Observe, 0, kept(101.5 + noise, 0.1));
+            push(&mut record, Experiment::Origin, 0, kept(101.5 + noise, 0.1));
+            push(&mut record, Experiment::Origin, 1, kept(0.2 + noise, 100.2));
+        }
+        let verdict = moved(&record, "proxy-buffering", Experiment::Origin, Call::to_first_byte);
+        let after = of(&record, &verdict).expect("a prediction").after;
+        assert!((after.value - 1.4).abs() < 0.1, "1.2 ms more than at the server behind: {after:?}");
+    }
+
+    #[test]
+    fn each_lookup_tells_how_long_one_takes() {
+        let mut record = Record::new(Settings { named: true, ..Settings::default() });
+        for took in [2.6, 5.0] {
+            let resolved = Resolved { took: t(took), addresses: Vec::new(), error: None };
+            record.push(Probe::Resolve, Observation::Resolved(resolved));
+        }
+        for _ in 0..6 {
+            push(&mut record, Experiment::Observe, 0, kept(0.1, 0.0));
+        }
+        let cause = causes::ALL.iter().find(|c| c.id == "ipv6-fallback").expect("a cause");
+        let words = "w".to_owned();
+        let verdict = Verdict::new(cause, 1200.0, Grounds::Counted { words, share: 1.0 });
+        let times = spared(&record, &verdict, Part::Lookup).expect("times");
+        let after = middle(&times);
+        assert!(after.low < 2.8 && after.high > 5.0, "{after:?}");
+    }
+
+    /// As `linerate serve --misbehave slow-read=400000` was measured, 100,000 bytes long; without it
+    /// such calls took 1.4 ms, and 83 ms at a round trip of 40 ms.
+    #[test]
+    fn all_of_an_upload_through_a_small_window_is_the_readers_time() {
+        let predicted = |rtt_us: u32, calls: &[(f64, u64, u64)]| {
+            let mut record = Record::new(Settings { body_bytes: 100_000, ..Settings::default() });
+            for (total, busy, limited) in calls {
+                let mut call = kept(*total, 0.0);
+                call.facts.busy_us = busy * 1000;
+                call.facts.rwnd_limited_us = limited * 1000;
+                (call.facts.snd_wnd, call.facts.min_rtt_us) = (2896, rtt_us);
+                push(&mut record, Experiment::Observe, 0, call);
+            }
+            through_a_large_window(&record)
+        };
+        let near =
+            predicted(20, &[(249.5, 232, 176), (263.1, 240, 172), (250.0, 236, 180), (254.6, 236, 172)]);
+        let near = near.expect("a prediction");
+        assert!(near.value < 12.0 && near.low <= 1.4 && near.high >= 1.4, "{near:?}");
+        let far = predicted(40_000, &[(1420.3, 1404, 674), (1363.4, 1344, 660), (1345.0, 1336, 668)]);
+        let far = far.expect("a prediction");
+        assert!((far.value - 83.0).abs() < 8.3, "{far:?}");
+        assert_eq!(predicted(20, &[(263.0, 236, 4)]), None, "it was not the window");
+    }
 
     #[test]
     fn what_a_slow_reader_has_buffered_is_its_time_too() {
