@@ -1,18 +1,19 @@
 //! `linerate explain --pcap` and `--capture`: what packets show.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_explain::passive::words::{self, Verdict};
 use linerate_explain::passive::{
-    FileError, Limits, LinkType, Observation, Observer, Packet, findings, read_port,
+    FileError, KeyLog, Limits, LinkType, Observation, Observer, Packet, findings, limits, read_with,
 };
 use linerate_net::capture::{Capture, CaptureError, CaptureOptions};
 use linerate_report::passive as report;
 
-use crate::args::PassiveArgs;
+use crate::args::{KEYS_ALONE, PassiveArgs};
 use crate::fault::{Exit, Fault, said};
 use crate::load::Interrupt;
 use crate::load::output::Sink;
@@ -30,9 +31,15 @@ pub(crate) struct Wanted<'a> {
 
 /// Runs the command.
 pub(crate) fn run(args: &PassiveArgs, wanted: &Wanted<'_>) -> Result<Exit, Fault> {
+    if args.keylog.is_some() && args.pcap.is_none() {
+        return Err(Fault::input(KEYS_ALONE));
+    }
     let (json, html) = sinks(wanted.json, wanted.html)?;
     let (seen, source, interrupted) = match &args.pcap {
-        Some(path) => (from_file(path, args.port)?, path.display().to_string(), false),
+        Some(path) => {
+            let keys = args.keylog.as_deref().map(key_log).transpose()?;
+            (from_file(path, args.port, keys)?, path.display().to_string(), false)
+        }
         None => watch(args, wanted)?,
     };
     let findings = findings::of(&seen);
@@ -69,10 +76,27 @@ pub(crate) fn sinks(json: Option<&Path>, html: Option<&Path>) -> Result<(Option<
     Ok((json, html))
 }
 
-fn from_file(path: &Path, port: Option<u16>) -> Result<Observation, Fault> {
+/// The keys in a key log.
+fn key_log(path: &Path) -> Result<Arc<KeyLog>, Fault> {
+    let shown = path.display();
+    let example = "a client writes one, for example: SSLKEYLOGFILE=keys.log curl https://HOST/";
+    let mut text = Vec::new();
+    let most = limits::KEYLOG_BYTES as u64;
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut text));
+    read.map_err(|e| Fault::input(format!("--keylog: {shown} cannot be read: {}", said(&e))).hint(example))?;
+    if text.len() as u64 > most {
+        return Err(Fault::input(format!("--keylog: {shown} has more than {} MiB", most >> 20))
+            .hint("keep the lines of the sessions in the capture"));
+    }
+    let keys = KeyLog::parse(&text)
+        .map_err(|e| Fault::input(format!("--keylog: {shown} is no key log: {e}")).hint(example))?;
+    Ok(Arc::new(keys))
+}
+
+fn from_file(path: &Path, port: Option<u16>, keys: Option<Arc<KeyLog>>) -> Result<Observation, Fault> {
     let shown = path.display();
     let read = if path == Path::new("-") {
-        read_port(io::stdin().lock(), Limits::default(), port)
+        read_with(io::stdin().lock(), Limits::default(), port, keys)
     } else {
         if path.is_dir() {
             return Err(Fault::input(format!("--pcap: {shown} is a folder")).hint("name a capture in it"));
@@ -81,7 +105,7 @@ fn from_file(path: &Path, port: Option<u16>) -> Result<Observation, Fault> {
             Fault::input(format!("--pcap: {shown} cannot be read: {}", said(&e)))
                 .hint("a capture is made by, for example: tcpdump -i any -w FILE 'tcp port 8080'")
         })?;
-        read_port(file, Limits::default(), port)
+        read_with(file, Limits::default(), port, keys)
     };
     read.map_err(|e| match e {
         FileError::Io(e) => Fault::ours(format!("--pcap: {shown} cannot be read: {}", said(&e))),

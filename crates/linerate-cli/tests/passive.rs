@@ -66,7 +66,7 @@ fn bad_input_gets_a_clear_word() {
         ("truncated", "the capture ends in the middle of a packet"),
         ("long-length", "the capture is damaged at byte"),
         ("unknown-link", "its link type (147) is not read"),
-        ("tls", "1 connection carried TLS: what is inside cannot be read"),
+        ("tls", "1 connection carried TLS, of which nothing could be read"),
         ("one-direction", "1 request was seen but no answer: only one direction was captured"),
         ("fragment", "1 IP fragment of TCP was left out"),
         ("backwards", "with an earlier time than the one before"),

@@ -56,6 +56,16 @@ fn mutated_packets() {
 }
 
 #[test]
+fn mutated_tls() {
+    mutate("tls", fuzz::tls, 100);
+}
+
+#[test]
+fn tls() {
+    assert!(replay("tls", fuzz::tls) >= 6);
+}
+
+#[test]
 fn capture() {
     assert!(replay("capture", fuzz::capture) >= 20);
 }

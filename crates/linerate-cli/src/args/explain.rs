@@ -29,6 +29,7 @@ Examples:
   linerate explain --baseline why.json http://127.0.0.1:8080/        is it gone?
   linerate explain --why server-nagle-delayed-ack                    what is that?
   linerate explain --pcap slow.pcap                                  what a capture shows
+  linerate explain --pcap slow.pcap --keylog keys.log                and what is inside TLS
   linerate explain --capture --port 8080                             watch other programs' calls (needs CAP_NET_RAW)
 
 Exit codes: 0 nothing is wrong; 1 a cause was found, something is wrong and no cause can be named, or a cause of --baseline is not

@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use explain::{ExplainArgs, Process, Written};
 pub(crate) use load::{LoadArgs, Summary, When};
-pub(crate) use passive::PassiveArgs;
+pub(crate) use passive::{KEYS_ALONE, PassiveArgs};
 pub(crate) use values::Resolve;
 
 /// HTTP as fast as the wire allows, and why when it isn't

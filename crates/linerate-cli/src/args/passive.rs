@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 const PACKETS: &str = "Packets";
+/// Why keys without a capture are refused.
+pub(crate) const KEYS_ALONE: &str =
+    "--keylog has the keys of TLS connections in a capture: it goes with --pcap FILE";
 
 /// What is looked at instead of, or beside, calls of our own.
 #[derive(Args, Clone, Debug, Default)]
@@ -12,6 +15,11 @@ pub(crate) struct PassiveArgs {
     /// Say what is seen in a capture (pcap or pcapng, also packed by gzip; - for standard input); nothing is sent
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "capture"], help_heading = PACKETS)]
     pub(crate) pcap: Option<PathBuf>,
+
+    /// The keys of the TLS connections in --pcap, as clients write them where SSLKEYLOGFILE is set (curl, browsers, linerate load):
+    /// calls inside TLS 1.2 and 1.3 are then read. Without it they are timed by the sizes of their records
+    #[arg(long, value_name = "KEYS", help_heading = PACKETS)]
+    pub(crate) keylog: Option<PathBuf>,
 
     /// Record packets: beside a URL those of its own calls, where that is allowed (auto, the default) or not at all (off); with
     /// --port and no URL the calls of other programs, until --budget or Ctrl-C. Needs the capability CAP_NET_RAW
@@ -37,6 +45,9 @@ pub(crate) struct PassiveArgs {
 impl PassiveArgs {
     /// Refuses flags that only make sense for packets.
     pub(crate) fn refuse_beside_url(&self) -> Result<(), &'static str> {
+        if self.keylog.is_some() {
+            return Err(KEYS_ALONE);
+        }
         if self.port.is_some() || self.interface.is_some() {
             return Err(
                 "--port and --interface choose the packets of other programs' calls: they go with --pcap or --capture, not with a URL",

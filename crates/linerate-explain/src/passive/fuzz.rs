@@ -1,6 +1,8 @@
 //! The checks of the fuzz targets; ordinary tests replay their corpora.
 
-use super::{CaptureFile, Limits, LinkType, Observation, Observer, Packet, findings};
+use std::sync::Arc;
+
+use super::{CaptureFile, KeyLog, Limits, LinkType, Observation, Observer, Packet, findings};
 
 /// Limits so small that each of them is met.
 fn small() -> Limits {
@@ -68,6 +70,48 @@ pub fn packets(data: &[u8]) {
         });
     }
     check(&observer.finish());
+}
+
+/// The client's random number in the corpus' hellos.
+const RANDOM: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+
+/// The fuzz target for TLS in captures: a key log, and behind the first zero byte a script of
+/// segments as for [`packets`], but of up to 1020 bytes (lengths in words), so that records go on
+/// from one to the next. Whatever the log, the keys of one session are there.
+pub fn tls(data: &[u8]) {
+    let (log, mut rest) = match data.iter().position(|b| *b == 0) {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &[][..]),
+    };
+    let labels = ["CLIENT_HANDSHAKE", "SERVER_HANDSHAKE", "CLIENT", "SERVER"];
+    let mut own: String = format!("CLIENT_RANDOM {RANDOM} {}\n", "33".repeat(48));
+    for label in labels {
+        let end = if label.contains('_') { "" } else { "_0" };
+        own.push_str(&format!("{label}_TRAFFIC_SECRET{end} {RANDOM} {}\n", "22".repeat(32)));
+    }
+    let keys = KeyLog::parse(log).or_else(|_| KeyLog::parse(own.as_bytes())).ok().map(Arc::new);
+    let limits = Limits { held_bytes: 64 << 10, held_bytes_one: 32 << 10, ..small() };
+    let mut observers = [Observer::new(limits).with_keys(keys), Observer::new(limits)];
+    let mut next = [0u32; 2];
+    let mut now: i64 = 1_000_000_000;
+    while let Some((&[ends, skip, time, len], tail)) = rest.split_first_chunk::<4>() {
+        let n = (usize::from(len) * 4).min(tail.len());
+        let (payload, after) = tail.split_at(n);
+        rest = after;
+        now += i64::from(time) * 1_000_000;
+        // The next in order, but for what is skipped.
+        let from = usize::from(ends & 1);
+        let seq = next[from].wrapping_add(u32::from(skip));
+        next[from] = seq.wrapping_add(n as u32);
+        let mut frame = frame(ends & 1, 0x10, 0, 0, payload);
+        frame[24..28].copy_from_slice(&seq.to_be_bytes());
+        frame[28..32].copy_from_slice(&next[1 - from].to_be_bytes());
+        for observer in &mut observers {
+            let wire_len = frame.len() as u32;
+            observer.packet(&Packet { time_ns: now, link: LinkType::Raw, data: &frame, wire_len });
+        }
+    }
+    observers.into_iter().for_each(|observer| check(&observer.finish()));
 }
 
 /// An IPv4 packet. `ends`: bit 0 the direction, bits 1 to 3 the client's port, bit 4 an initial

@@ -105,3 +105,30 @@ pub const SLOW_NS: i64 = 10_000_000;
 /// Packets among which one that was captured twice is looked for. Reason: two copies are next to
 /// each other, but for what came between.
 pub const LATELY: usize = 32;
+
+/// Sessions of a key log that are kept. Reason: each costs up to 400 bytes; a browser writes some
+/// thousand a day.
+pub const KEYLOG_SESSIONS: usize = 1 << 18;
+
+/// Bytes of a key log. Reason: as many lines as such sessions have.
+pub const KEYLOG_BYTES: usize = 1 << 30;
+
+/// Bytes of a TLS record after its header. Reason: 2^14 of content and up to 2048 beside it
+/// (RFC 5246, section 6.2.3; TLS 1.3 has less).
+pub const TLS_RECORD: usize = (16 << 10) + 2048;
+
+/// Bytes of a server's name. Reason: RFC 1035, section 2.3.4.
+pub const TLS_NAME: usize = 255;
+
+/// Bytes of a client's sealed record below which it is no request: an alert, or a frame of HTTP/2
+/// that asks for nothing. Reason: the shortest request of HTTP/1.1 has 27 bytes, and a record 17 to
+/// 24 more.
+pub const SEALED_REQUEST: usize = 40;
+
+/// Bytes of a server's sealed record below which it is no part of a response. Reason: an alert has
+/// 2, and a record 17 to 24 more.
+pub const SEALED_ANSWER: usize = 20;
+
+/// Bytes of a server's sealed record up to which the first ones may be session tickets, and how many
+/// of them. Reason: servers in use send one or two, of some 250 bytes each.
+pub const TICKET: (usize, usize) = (600, 2);

@@ -25,18 +25,21 @@ mod http;
 pub mod limits;
 mod observation;
 pub mod packet;
+mod tls;
 pub mod words;
 
 use std::io::Read;
+use std::sync::Arc;
 
 pub use file::{CaptureFile, Ending, FileError};
 pub use flow::{MarkCounts, Marks, Tally, Told};
 pub use limits::Limits;
 pub use observation::{
     Call, Carried, ConnectionSummary, Fault, FaultKind, Handshake, Note, Observation, Packets, Pool, Seen,
-    Sums, Traced,
+    Sums, TlsAccess, Traced,
 };
 pub use packet::{LinkType, Packet};
+pub use tls::{KeyLog, KeyLogError};
 
 use flow::{Flows, Lately};
 use packet::{Skip, segment};
@@ -61,6 +64,13 @@ impl Observer {
             port: None,
             last: Lately::default(),
         }
+    }
+
+    /// Reads the contents of TLS connections whose keys are in this key log.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Option<Arc<KeyLog>>) -> Observer {
+        self.flows.set_keys(keys);
+        self
     }
 
     /// Looks only at connections that have this port at one end.
@@ -123,16 +133,21 @@ impl Observer {
 /// The file is not a capture, or cannot be read. A capture that is truncated or damaged in its
 /// middle is not an error: the part before counts, and [`Observation::ending`] says so.
 pub fn read(input: impl Read, limits: Limits) -> Result<Observation, FileError> {
-    read_port(input, limits, None)
+    read_with(input, limits, None, None)
 }
 
-/// As [`read`], but only connections with that port at one end.
+/// As [`read`], but only connections with that port at one end, and with the keys of TLS sessions.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_port(input: impl Read, limits: Limits, port: Option<u16>) -> Result<Observation, FileError> {
+pub fn read_with(
+    input: impl Read,
+    limits: Limits,
+    port: Option<u16>,
+    keys: Option<Arc<KeyLog>>,
+) -> Result<Observation, FileError> {
     let mut file = CaptureFile::open(input)?;
-    let mut observer = Observer::new(limits).only_port(port);
+    let mut observer = Observer::new(limits).only_port(port).with_keys(keys);
     while let Some(packet) = file.next_packet()? {
         observer.packet(&packet);
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::file::Ending;
 use super::flow::{MarkCounts, Marks};
+use super::tls::Access;
 
 /// Everything that was seen in a capture.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +112,12 @@ pub struct Sums {
     pub one_direction: u64,
     /// That carried HTTP/1.
     pub http: u64,
-    /// That carried TLS: what is inside isn't readable.
+    /// That carried TLS: what is inside wasn't readable.
     pub tls: u64,
+    /// TLS connections by whether their content could be read.
+    pub tls_access: TlsAccess,
+    /// Calls of unreadable connections, timed by their records.
+    pub timed: u64,
     /// That carried HTTP/2 in clear.
     pub http2: u64,
     /// With other data.
@@ -176,6 +181,41 @@ pub struct Sums {
     pub slow_think_ns: i64,
     /// Their median.
     pub slow_think_median_ns: i64,
+}
+
+/// TLS connections by whether their content could be read, and why not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsAccess {
+    /// It was.
+    pub read: u64,
+    /// There was no key log.
+    pub without_keys: u64,
+    /// The key log lacks their sessions.
+    pub not_in_log: u64,
+    /// A cipher suite with CBC, which is not supported.
+    pub cbc: u64,
+    /// Another cipher suite that is not supported.
+    pub other_suite: u64,
+    /// Their handshake is not in the capture.
+    pub without_handshake: u64,
+    /// The keys of the log do not open their records.
+    pub wrong_keys: u64,
+}
+
+impl Sums {
+    /// The count of TLS connections of that kind.
+    pub(crate) fn tls_by(&mut self, access: Access) -> &mut u64 {
+        let t = &mut self.tls_access;
+        match access {
+            Access::Open => &mut t.read,
+            Access::NoKeys => &mut t.without_keys,
+            Access::NotInLog => &mut t.not_in_log,
+            Access::Cbc => &mut t.cbc,
+            Access::OtherSuite => &mut t.other_suite,
+            Access::NoHandshake | Access::Pending => &mut t.without_handshake,
+            Access::WrongKeys => &mut t.wrong_keys,
+        }
+    }
 }
 
 /// The protocol of a connection.

@@ -104,7 +104,10 @@ fn no_calls(seen: &Observation) -> String {
     } else if p.tcp == 0 {
         format!("there is no TCP in its {}", several(p.all, "packet", "packets"))
     } else if s.tls > 0 && s.http == 0 {
-        format!("{} carried TLS: what is inside cannot be read", several(s.tls, "connection", "connections"))
+        format!(
+            "{} carried TLS, of which nothing could be read, and no call was seen in the sizes of its records",
+            several(s.tls, "connection", "connections")
+        )
     } else if s.http2 > 0 && s.http == 0 {
         "HTTP/2 was seen, which is not read here".to_owned()
     } else if s.requests > 0 && s.answers == 0 {
@@ -226,7 +229,37 @@ fn about_connections(seen: &Observation, told: &mut Vec<String>) {
         }
     };
     let (one, many) = ("connection", "connections");
-    say(s.tls, one, many, " with TLS: what is inside cannot be read");
+    let t = s.tls_access;
+    say(
+        t.without_keys,
+        one,
+        many,
+        " with TLS that were not decrypted: --keylog FILE reads them, with the keys that the client wrote",
+    );
+    say(t.not_in_log, one, many, " with TLS of which the key log has no secret");
+    say(
+        t.cbc,
+        one,
+        many,
+        " with TLS in a cipher suite with CBC, which is not decrypted here (AES-GCM and ChaCha20-Poly1305 are)",
+    );
+    say(
+        t.other_suite,
+        one,
+        many,
+        " with TLS in a cipher suite that is not decrypted here (AES-GCM and ChaCha20-Poly1305 are)",
+    );
+    say(
+        t.without_handshake,
+        one,
+        many,
+        " with TLS whose handshake is not in the capture, or not whole, so that no key fits",
+    );
+    say(t.wrong_keys, one, many, " with TLS whose records the keys of the key log do not open");
+    let timed = " timed by the sizes and times of sealed records, the client's and then the server's: what was asked, its status, whether \
+                 several calls overlap (HTTP/2) and where a response ends are not known; TLS 1.3's session tickets may pass for the \
+                 beginning of the first response";
+    say(s.timed, "call", "calls", timed);
     say(s.http2, one, many, " with HTTP/2, which is not read here");
     say(
         s.one_direction,

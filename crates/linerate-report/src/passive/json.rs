@@ -58,6 +58,8 @@ fn counts(seen: &Observation) -> BTreeMap<String, u64> {
         ("connections", s.connections),
         ("connections_http", s.http),
         ("connections_tls", s.tls),
+        ("connections_tls_read", s.tls_access.read),
+        ("calls_timed", s.timed),
         ("connections_reset", s.reset),
         ("requests", s.requests),
         ("answers", s.answers),

@@ -5,10 +5,12 @@ use crate::passive::http::{Body, Event, Foreign, Head, Line, MessageReader};
 use crate::passive::limits::Limits;
 use crate::passive::observation::{Carried, ConnectionSummary, Fault, FaultKind, Handshake, Traced};
 use crate::passive::packet::{Endpoint, Segment, flag};
+use crate::passive::tls::{Access, KeyLog, Out, Session};
 
 use super::Record;
 use super::calls::{Calls, Times};
 use super::reassembly::{Budget, Piece, Reassembly};
+use super::sealed::{Act, Sealed};
 use super::sequence::{MarkCounts, Marks, Side, analyse, before};
 use super::stall::Watch;
 use super::trace::{Kept, Trace};
@@ -18,6 +20,7 @@ use super::window::Window;
 pub(super) struct Shared<'a> {
     pub(super) limits: &'a Limits,
     pub(super) budget: &'a Budget,
+    pub(super) keys: Option<&'a KeyLog>,
     pub(super) record: &'a mut Record,
 }
 
@@ -90,6 +93,9 @@ pub(super) struct Connection {
     /// A request of it is counted as being answered.
     busy: bool,
     carried: Carried,
+    tls: Option<Box<(Session, Sealed)>>,
+    /// When the first byte of the record came whose content is being read.
+    record_began: Option<i64>,
     reset: bool,
     /// Messages that end now end because their connection does.
     closing: bool,
@@ -127,6 +133,8 @@ impl Connection {
             calls: Calls::default(),
             busy: false,
             carried: Carried::Nothing,
+            tls: None,
+            record_began: None,
             reset: false,
             closing: false,
             refused: false,
@@ -365,7 +373,7 @@ impl Connection {
         // Data in a SYN (RFC 7413) begins after it.
         let seq = s.seq.wrapping_add(u32::from(s.has(flag::SYN)));
         let direction = &self.directions[dir];
-        if direction.messages.is_foreign() && direction.bytes.is_in_order() {
+        if self.tls.is_none() && direction.messages.is_foreign() && direction.bytes.is_in_order() {
             return;
         }
         let limit = shared.limits.held_bytes_one;
@@ -389,9 +397,74 @@ impl Connection {
     }
 
     fn piece(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
+        shared.record.sums.holes += u64::from(matches!(piece, Piece::Hole(_)));
+        let untouched = matches!(self.carried, Carried::Nothing | Carried::Other) && self.calls.is_idle();
+        if let Piece::Data(data) = piece
+            && self.tls.is_none()
+            && untouched
+            && Session::may_begin(data)
+        {
+            self.carried = Carried::Tls;
+            self.tls = Some(Box::new((Session::new(), Sealed::default())));
+        }
+        let Some(mut tls) = self.tls.take() else { return self.plain(dir, piece, now, shared) };
+        let (session, sealed) = &mut *tls;
+        let (keys, budget) = (shared.keys, shared.budget);
+        if sealed.name.is_none() {
+            sealed.name = session.name().map(str::to_owned);
+        }
+        sealed.has_tickets = session.has_late_tickets();
+        session.take(dir, piece, now, (keys, budget), &mut |out| match out {
+            Out::Data { bytes, begun } => {
+                self.record_began = Some(begun);
+                self.plain(dir, Piece::Data(bytes), now, shared);
+                self.record_began = None;
+            }
+            Out::Hole(n) => self.plain(dir, Piece::Hole(n), now, shared),
+            Out::Sealed { len, begun } => {
+                let acts = match dir == self.client {
+                    true => sealed.client(len, begun, now),
+                    false => sealed.server(len, begun, now),
+                };
+                self.act(acts, sealed.name.as_deref(), shared);
+            }
+        });
+        if let Some(client) = session.client().filter(|_| !self.client_known) {
+            (self.client, self.client_known) = (client, true);
+        }
+        self.tls = Some(tls);
+    }
+
+    /// Calls whose content cannot be read.
+    fn act(&mut self, acts: Vec<Act>, name: Option<&str>, shared: &mut Shared<'_>) {
+        for act in acts {
+            match act {
+                Act::Request { begun } => {
+                    if self.calls.is_idle() && self.trace.spent {
+                        self.trace.restart();
+                    }
+                    let server = self.ends[1 - self.client].addr().to_string();
+                    let target = name.unwrap_or(&server);
+                    self.calls.request(("TLS", target), false, begun, begun, false, shared);
+                    shared.record.sums.timed += 1;
+                }
+                Act::Answer { asked, begun } => {
+                    self.calls.request_end(asked, false);
+                    self.calls.answer(0, begun, begun, shared);
+                }
+                Act::End { at } => {
+                    let server = self.ends[1 - self.client].addr();
+                    let times = Times { rtt_bound: shared.record.rtt_bound(server), ..self.times() };
+                    self.calls.answer_end(at, false, &times, &mut self.trace, shared);
+                }
+            }
+        }
+    }
+
+    /// Bytes as HTTP is written in them.
+    fn plain(&mut self, dir: usize, piece: Piece<'_>, now: i64, shared: &mut Shared<'_>) {
         match piece {
             Piece::Hole(n) => {
-                shared.record.sums.holes += 1;
                 let event = self.directions[dir].messages.hole(n, shared.budget);
                 event.into_iter().for_each(|e| self.event(dir, e, now, shared));
             }
@@ -431,7 +504,7 @@ impl Connection {
     fn happens(&mut self, dir: usize, event: Event, now: i64, shared: &mut Shared<'_>) {
         match event {
             Event::Begin => {
-                self.directions[dir].begun = now;
+                self.directions[dir].begun = self.record_began.unwrap_or(now);
                 if self.calls.is_idle() && self.trace.spent {
                     self.trace.restart();
                 }
@@ -540,6 +613,11 @@ impl Connection {
         if !self.directions[dir].bytes.is_in_order() {
             self.read(dir, now, shared, |bytes, budget, each| bytes.end(budget, each));
         }
+        if let Some(mut tls) = self.tls.take() {
+            let acts = tls.1.finish();
+            self.act(acts, tls.1.name.as_deref(), shared);
+            self.tls = Some(tls);
+        }
         let event = self.directions[dir].messages.close(shared.budget);
         self.closing = true;
         event.into_iter().for_each(|e| self.event(dir, e, now, shared));
@@ -560,6 +638,15 @@ impl Connection {
             direction.messages.free_head(shared.budget);
         }
         let sums = &mut shared.record.sums;
+        if let Some(mut tls) = self.tls.take() {
+            tls.0.drop_held(shared.budget);
+            let access = tls.0.access();
+            *sums.tls_by(access) += 1;
+            if access == Access::Open && self.carried == Carried::Tls {
+                // Its content is readable, and there is none.
+                self.carried = Carried::Nothing;
+            }
+        }
         let [a, b] = &self.directions;
         sums.one_direction += u64::from(a.segments == 0 || b.segments == 0);
         sums.opened += u64::from(self.handshake.is_some_and(|h| h.whole_ns.is_some()));

@@ -5,6 +5,7 @@ mod connection;
 mod demand;
 mod lately;
 mod reassembly;
+mod sealed;
 mod sequence;
 mod stall;
 mod tally;
@@ -13,12 +14,13 @@ mod window;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 
 pub(crate) use calls::ms;
 pub(super) use lately::Lately;
-pub(crate) use reassembly::Budget;
+pub(crate) use reassembly::{Budget, Piece};
 pub use sequence::{MarkCounts, Marks};
 pub use tally::{Tally, Told};
 
@@ -28,6 +30,7 @@ use demand::Demand;
 use super::limits::{CLIENTS, COSTS, EVIDENCE, Limits, SLOW_NS};
 use super::observation::{Call, ConnectionSummary, Fault, Observation, Seen, Sums};
 use super::packet::{Endpoint, Segment};
+use super::tls::KeyLog;
 
 /// Figures of all connections.
 #[derive(Debug)]
@@ -211,6 +214,7 @@ fn ids(call: &Call) -> Vec<&'static str> {
 #[derive(Debug)]
 pub(super) struct Flows {
     limits: Limits,
+    keys: Option<Arc<KeyLog>>,
     budget: Budget,
     record: Record,
     by_ends: HashMap<[Endpoint; 2], usize>,
@@ -226,6 +230,7 @@ impl Flows {
     pub(super) fn new(limits: Limits) -> Flows {
         Flows {
             limits,
+            keys: None,
             budget: Budget::new(limits.held_bytes),
             record: Record::new(),
             by_ends: HashMap::new(),
@@ -234,6 +239,10 @@ impl Flows {
             hand: 0,
             ids: 0,
         }
+    }
+
+    pub(super) fn set_keys(&mut self, keys: Option<Arc<KeyLog>>) {
+        self.keys = keys;
     }
 
     pub(super) fn segment(&mut self, s: &Segment<'_>, now: i64) {
@@ -253,7 +262,12 @@ impl Flows {
             None => self.add(s, now, ends),
         };
         self.last = Some((ends, at));
-        let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+        let mut shared = Shared {
+            limits: &self.limits,
+            budget: &self.budget,
+            keys: self.keys.as_deref(),
+            record: &mut self.record,
+        };
         self.connections[at].segment(s, now, reused, &mut shared);
     }
 
@@ -290,7 +304,12 @@ impl Flows {
         let [a, b] = old.ends;
         self.by_ends.remove(&if a <= b { [a, b] } else { [b, a] });
         self.by_ends.insert(ends, at);
-        let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+        let mut shared = Shared {
+            limits: &self.limits,
+            budget: &self.budget,
+            keys: self.keys.as_deref(),
+            record: &mut self.record,
+        };
         old.finish(&mut shared);
     }
 
@@ -301,7 +320,12 @@ impl Flows {
 
     pub(super) fn finish(mut self) -> Observation {
         for connection in std::mem::take(&mut self.connections) {
-            let mut shared = Shared { limits: &self.limits, budget: &self.budget, record: &mut self.record };
+            let mut shared = Shared {
+                limits: &self.limits,
+                budget: &self.budget,
+                keys: self.keys.as_deref(),
+                record: &mut self.record,
+            };
             connection.finish(&mut shared);
         }
         self.record.into_observation()
