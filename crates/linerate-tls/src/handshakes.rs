@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use rustls::{CommonState, HandshakeKind};
 
 use crate::limits::REASONS;
-use crate::x509::Facts;
+use crate::x509::{Facts, ServerKey};
 
 /// The negotiated parameters.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Agreed {
     /// The version, such as "TLSv1.3".
     pub version: String,
@@ -27,6 +27,43 @@ pub struct TlsInfo {
     pub is_resumed: bool,
     /// The client's certificate, if one was requested.
     pub client: Option<ClientCertificate>,
+}
+
+/// What a client saw of a server in a handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The negotiated parameters.
+    pub agreed: Agreed,
+    /// Whether it resumed an earlier session.
+    pub is_resumed: bool,
+    /// The server asked for another key share (HelloRetryRequest, RFC 8446 section 4.1.4).
+    pub is_retried: bool,
+    /// The group of the key exchange, such as "X25519".
+    pub group: Option<String>,
+    /// Certificates that the server sent; none where a session was resumed.
+    pub certificates: usize,
+    /// Their bytes.
+    pub chain_bytes: usize,
+    /// The key of the server's own certificate.
+    pub key: Option<ServerKey>,
+}
+
+impl Seen {
+    pub(crate) fn by(state: &CommonState) -> Seen {
+        let is_resumed = state.handshake_kind() == Some(HandshakeKind::Resumed);
+        let chain = state.peer_certificates().unwrap_or_default();
+        // Of a resumed session the certificates are remembered, not sent.
+        let sent = if is_resumed { &[][..] } else { chain };
+        Seen {
+            agreed: Agreed::of(state),
+            is_resumed,
+            is_retried: state.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest),
+            group: state.negotiated_key_exchange_group().map(|group| format!("{:?}", group.name())),
+            certificates: sent.len(),
+            chain_bytes: sent.iter().map(|der| der.len()).sum(),
+            key: chain.first().and_then(|der| Facts::of(der).key),
+        }
+    }
 }
 
 /// A certificate from a client, which was checked against the server's `client_roots`.

@@ -16,17 +16,19 @@ mod machine;
 mod pem;
 mod server;
 mod session;
+mod variants;
 mod words;
 mod x509;
 
 pub use client::{ClientOptions, Roots};
-pub use handshakes::{Agreed, ClientCertificate, Handshakes, TlsInfo};
+pub use handshakes::{Agreed, ClientCertificate, Handshakes, Seen, TlsInfo};
 pub use layer::{PLAIN, TlsLayer};
 pub use pem::{Identity, TlsError};
 pub use server::{ServerOptions, ServerProfiles, ServerTls};
 pub use session::TlsSession;
+pub use variants::{Variant, Variants};
 pub use words::describe;
-pub use x509::Validity;
+pub use x509::{ServerKey, Validity};
 
 /// The TLS versions that rustls supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

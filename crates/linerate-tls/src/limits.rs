@@ -19,6 +19,10 @@ pub(crate) const REASONS: usize = 32;
 /// have hundreds.
 pub(crate) const NAMES_LISTED: usize = 6;
 
+/// Sessions that an experimenting client keeps. Reason: it calls one server, and each connection
+/// takes one.
+pub(crate) const SERVERS: usize = 64;
+
 /// TLS configurations of a server's listeners over its life. Reason: a 16-bit number names them,
 /// and none is reused.
 pub(crate) const PROFILES: usize = 4096;

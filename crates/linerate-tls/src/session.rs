@@ -7,7 +7,7 @@ use linerate_net::layer::{Progress, Session};
 use linerate_net::{NetError, NetErrorKind};
 use rustls::CommonState;
 
-use crate::handshakes::{Handshakes, TlsInfo};
+use crate::handshakes::{Handshakes, Seen, TlsInfo};
 use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
 use crate::words::describe;
@@ -54,6 +54,17 @@ impl TlsSession {
     /// rustls' state: version, cipher, certificates of the peer.
     pub fn state(&self) -> &CommonState {
         self.machine.state()
+    }
+
+    /// What a client saw of the server, once the handshake is over.
+    pub fn seen(&self) -> Option<Seen> {
+        let state = self.machine.state();
+        (!state.is_handshaking()).then(|| Seen::by(state))
+    }
+
+    /// Bytes of a record that is not complete yet.
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 
     fn count(&mut self, note: impl FnOnce(&mut Handshakes, &CommonState)) {

@@ -1,4 +1,4 @@
-//! Reads fields of a certificate that rustls does not expose: its dates and its subject.
+//! Reads fields of a certificate that rustls does not expose: its dates, its subject and its key.
 //!
 //! A DER parser (X.690) for these few fields of RFC 5280 section 4.1. It skips what it does not
 //! understand: rustls decides whether a certificate is accepted.
@@ -44,15 +44,39 @@ pub(crate) struct Facts {
     pub(crate) validity: Option<Validity>,
     /// The subject in the format of RFC 4514.
     pub(crate) subject: String,
+    pub(crate) key: Option<ServerKey>,
+}
+
+/// The kind of a certificate's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerKey {
+    /// RSA with so many bits.
+    Rsa(usize),
+    /// ECDSA over a curve of so many bits.
+    Ecdsa(usize),
+    /// Ed25519.
+    Ed25519,
+}
+
+impl std::fmt::Display for ServerKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ServerKey::Rsa(bits) => write!(f, "RSA {bits}"),
+            ServerKey::Ecdsa(bits) => write!(f, "ECDSA P-{bits}"),
+            ServerKey::Ed25519 => f.write_str("Ed25519"),
+        }
+    }
 }
 
 impl Facts {
     pub(crate) fn of(certificate: &[u8]) -> Facts {
-        read(certificate).unwrap_or(Facts { validity: None, subject: String::new() })
+        read(certificate).unwrap_or(Facts { validity: None, subject: String::new(), key: None })
     }
 }
 
 const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
 const OID: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -75,7 +99,39 @@ fn read(certificate: &[u8]) -> Option<Facts> {
         _ => None,
     };
     let subject = subject(Element::of(&mut fields, SEQUENCE)?.content).unwrap_or_default();
-    Some(Facts { validity, subject })
+    let key = Element::of(&mut fields, SEQUENCE).and_then(|info| key(info.content));
+    Some(Facts { validity, subject, key })
+}
+
+/// Of a SubjectPublicKeyInfo (RFC 3279 section 2.3, RFC 5480, RFC 8410).
+fn key(mut info: &[u8]) -> Option<ServerKey> {
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+    const ELLIPTIC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
+    const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+    const CURVES: &[(&[u8], usize)] = &[
+        (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], 256),
+        (&[0x2b, 0x81, 4, 0, 34], 384),
+        (&[0x2b, 0x81, 4, 0, 35], 521),
+    ];
+    let mut algorithm = Element::of(&mut info, SEQUENCE)?.content;
+    let kind = Element::of(&mut algorithm, OID)?.content;
+    if kind == ED25519 {
+        return Some(ServerKey::Ed25519);
+    }
+    if kind == ELLIPTIC {
+        let curve = Element::of(&mut algorithm, OID)?.content;
+        return CURVES.iter().find(|(oid, _)| *oid == curve).map(|(_, bits)| ServerKey::Ecdsa(*bits));
+    }
+    if kind != RSA {
+        return None;
+    }
+    // The first byte of a bit string says how many bits of the last one are unused.
+    let mut bits = Element::of(&mut info, BIT_STRING)?.content.get(1..)?;
+    let mut numbers = Element::of(&mut bits, SEQUENCE)?.content;
+    let modulus = Element::of(&mut numbers, INTEGER)?.content;
+    let first = modulus.iter().position(|byte| *byte != 0)?;
+    let top = 8 - modulus[first].leading_zeros() as usize;
+    Some(ServerKey::Rsa(8 * (modulus.len() - first - 1) + top))
 }
 
 /// One element: its tag, its contents, and all its bytes.
@@ -295,6 +351,18 @@ mod tests {
             let validity = Facts::of(&der).validity.expect("dates");
             assert_eq!(validity.from, 5 * 365 * DAY + DAY, "1972 had a leap day");
             assert_eq!(date(validity.until), format!("{year}-{month:02}-{day:02}"));
+        }
+    }
+
+    #[test]
+    fn keys_are_told_by_kind_and_size() {
+        assert_eq!(Facts::of(&certificate(|_| ())).key, Some(ServerKey::Ecdsa(256)));
+        let mut info = vec![SEQUENCE, 11, OID, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+        info.extend([BIT_STRING, 12, 0, SEQUENCE, 9, INTEGER, 3, 0, 0xff, 0xff, INTEGER, 2, 1, 1]);
+        let read = key(&info);
+        assert_eq!(read.map(|key| key.to_string()).as_deref(), Some("RSA 16"));
+        for end in 0..info.len() - 4 {
+            assert_eq!(key(&info[..end]), None, "cut after {end} bytes");
         }
     }
 
