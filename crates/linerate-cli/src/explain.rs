@@ -5,7 +5,7 @@ use std::path::Path;
 
 use linerate_explain::driver::{Explained, Origin, Request};
 use linerate_explain::probe::{Experiment, Probe, Writes};
-use linerate_explain::{Settings, Whole};
+use linerate_explain::{Settings, Tls, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::plan::parts;
 use linerate_report::explain as report;
@@ -15,7 +15,8 @@ use crate::baseline;
 use crate::fault::{Exit, Fault};
 use crate::load::Interrupt;
 use crate::load::output::Sink;
-use crate::load::target::{Url, Wish};
+use crate::load::route;
+use crate::load::target::{Place, Url, Wish};
 use crate::passive::{self, Wanted};
 use crate::{environment, terminal, why};
 
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
             .hint("or look at packets: linerate explain --pcap FILE, or --capture --port N"));
     };
     args.passive.refuse_beside_url().map_err(Fault::input)?;
-    let url = plain(Url::parse(url)?)?;
+    let url = Url::parse(url)?;
     let request = request(args, &url)?;
     let settings = settings(args, &url, &request)?;
     let before = args.baseline.as_deref().map(|file| baseline::read(file, &settings)).transpose()?;
@@ -105,21 +106,22 @@ fn request(args: &ExplainArgs, url: &Url) -> Result<Request, Fault> {
         body: args.request.literal_body()?,
     };
     let origin = args.origin.as_deref().map(|text| origin(args, text)).transpose()?;
-    Ok(Request { host: url.host().to_owned(), port: url.port(), spec, origin })
+    let (host, port) =
+        route::instead(url, &args.connect_to)?.unwrap_or_else(|| (url.host().to_owned(), url.port()));
+    Ok(Request { host, port, tls: tls(args, url)?, spec, origin })
 }
 
-/// Calls over TLS cannot be taken apart yet.
-fn plain(url: Url) -> Result<Url, Fault> {
-    if url.is_https() {
-        return Err(Fault::input(format!("URL {}: explain does not speak HTTPS yet", url.shown()))
-            .hint("use http://, or look at packets: linerate explain --capture --port N"));
-    }
-    Ok(url)
+/// How TLS is spoken with that URL's server; `None`: it is plain HTTP.
+fn tls(args: &ExplainArgs, url: &Url) -> Result<Option<Tls>, Fault> {
+    let Some(plan) = args.tls.towards(url)? else { return Ok(None) };
+    let bad = |error: &dyn std::fmt::Display| Fault::input(error.to_string());
+    let options = plan.options().map_err(|e| bad(&e))?;
+    Ok(Some(Tls::of(&options, &plan.name).map_err(|e| bad(&e))?))
 }
 
 /// The server behind the proxy, by its URL.
 fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
-    let url = plain(Url::parse(text)?)?;
+    let url = Url::parse(text)?;
     if url.user.is_some() {
         return Err(Fault::input("--origin: user and password are those of the call")
             .hint("give them once, with --user or in the call's URL"));
@@ -127,15 +129,18 @@ fn origin(args: &ExplainArgs, text: &str) -> Result<Origin, Fault> {
     let wish = Wish { resolve: &[], ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
     let address = url.addresses(&wish)?.0[0];
     let target = parts::literal(&url.path).into_owned();
-    Ok(Origin { address, authority: url.authority, target })
+    let tls = if url.is_https() { tls(args, &url)? } else { None };
+    Ok(Origin { address, authority: url.authority, target, tls })
 }
 
 fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings, Fault> {
-    let literal = url.host().parse::<std::net::IpAddr>().is_ok();
+    let literal = request.host.parse::<std::net::IpAddr>().is_ok();
     // A name is looked up while the clock runs, unless something is said about its addresses.
     let given = literal || args.to.ipv4 || args.to.ipv6 || !args.to.resolve.is_empty();
     let wish = Wish { resolve: &args.to.resolve, ipv4: args.to.ipv4, ipv6: args.to.ipv6, from: &[] };
-    let addresses = if given { url.addresses(&wish)?.0 } else { Vec::new() };
+    let what = if args.connect_to.is_empty() { "the URL asks for" } else { "--connect-to leads to" };
+    let place = Place { host: &request.host, port: request.port, what };
+    let addresses = if given { place.addresses(&wish)?.addresses } else { Vec::new() };
     let safe = matches!(request.spec.method.as_str(), "GET" | "HEAD");
     let pid = match args.pid {
         Process::Named(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
@@ -159,7 +164,10 @@ fn settings(args: &ExplainArgs, url: &Url, request: &Request) -> Result<Settings
         pid,
         find_pid: args.pid == Process::Auto,
         capture: !args.passive.is_off(),
-        origin: request.origin.as_ref().map(|o| format!("http://{}{}", o.authority, o.target)),
+        origin: request.origin.as_ref().map(|o| {
+            let scheme = if o.tls.is_some() { "https" } else { "http" };
+            format!("{scheme}://{}{}", o.authority, o.target)
+        }),
         seed: u64::from(std::process::id()),
         ..Settings::default()
     })
@@ -203,6 +211,8 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Paced => "after a pause, in turns with right away",
             Experiment::Cork => "segments that the response fills",
             Experiment::Rested => "after a rest",
+            Experiment::Resume => "resumed TLS sessions, in turns with full handshakes",
+            Experiment::Group | Experiment::Version => "other TLS handshakes, in turns with the usual ones",
             Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };

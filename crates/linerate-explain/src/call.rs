@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use linerate_net::instrument::Facts;
 
+use crate::handshake::Handshake;
 use crate::limits;
 
 /// Where in a call something ended it.
@@ -12,6 +13,8 @@ use crate::limits;
 pub enum Stage {
     /// No connection.
     Connect,
+    /// A connection, and no TLS on it.
+    Tls,
     /// The request did not leave whole.
     Send,
     /// No byte of an answer.
@@ -37,6 +40,8 @@ pub enum Why {
     NoPort,
     /// The answer is no HTTP/1.1.
     Malformed,
+    /// TLS failed: a certificate, a version, an alert.
+    Tls,
     /// The kernel lacks what the probe needed.
     NoLever,
     /// Something else, in words.
@@ -95,7 +100,7 @@ pub(crate) const KEPT_FIELDS: [&str; 14] = [
     "retry-after",
 ];
 
-/// Bytes that came at a time.
+/// Bytes that came at a time: over TLS those on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Since the call's start.
@@ -115,6 +120,8 @@ pub struct Call {
     pub began_ns: i64,
     /// Time the connection took, when it is fresh.
     pub connect: Duration,
+    /// The TLS handshake, when it is fresh and over TLS.
+    pub tls: Option<Box<Handshake>>,
     /// What the kernel had counted when it was established.
     pub connect_facts: Facts,
     /// From the first write until the kernel had taken the last byte (the wait for `100 Continue`
@@ -173,9 +180,38 @@ impl Call {
         self.failure().filter(|f| f.why != Why::Cut)
     }
 
+    /// What the TLS handshake took; nothing on a connection that is there already, or without TLS.
+    pub fn tls_took(&self) -> Duration {
+        self.tls.as_ref().map_or(Duration::ZERO, |handshake| handshake.took)
+    }
+
+    /// What opening the connection took: TCP, then TLS.
+    pub fn opening(&self) -> Duration {
+        self.connect + self.tls_took()
+    }
+
+    /// How long a new connection waited for the server to turn to it. Over TLS that may be in the
+    /// handshake, but for a full one, where the server has work of its own.
+    pub fn first_wait(&self) -> Duration {
+        let in_handshake = self.tls.as_deref().map_or(Duration::ZERO, |handshake| match &handshake.seen {
+            None => handshake.took,
+            Some(seen) if seen.is_resumed => {
+                handshake.trips.first().map_or(Duration::ZERO, |t| t.begun.saturating_sub(t.sent))
+            }
+            Some(_) => Duration::ZERO,
+        });
+        self.wait.max(in_handshake)
+    }
+
+    /// Round trips of the network that opening the connection takes.
+    pub fn opening_trips(&self) -> f64 {
+        let tls = self.tls.as_ref().map_or(0, |handshake| handshake.trips.len());
+        if self.fresh { 1.0 + tls as f64 } else { 0.0 }
+    }
+
     /// Time that belongs to no part.
     pub fn unexplained(&self) -> Duration {
-        self.total.saturating_sub(self.connect + self.send + self.wait + self.receive)
+        self.total.saturating_sub(self.opening() + self.send + self.wait + self.receive)
     }
 
     /// The longest pause between two receives of the answer.

@@ -24,6 +24,7 @@ pub mod causes;
 mod coding;
 pub mod driver;
 pub mod evidence;
+pub mod handshake;
 pub mod limits;
 pub mod local;
 pub mod outside_in;
@@ -44,7 +45,7 @@ mod steady;
 pub mod times;
 pub mod verdict;
 
-pub use driver::{Request, explain};
+pub use driver::{Request, Tls, explain};
 pub use planner::Planner;
 pub use record::Settings;
 pub use verdict::{Diagnosis, Verdict, Whole};

@@ -81,6 +81,7 @@ impl Place {
             | "server-send-buffer"
             | "server-think"
             | "stopped"
+            | "tls-slow-key"
             | "zero-window" => Place::Process,
             "cork"
             | "idle-restart"
@@ -91,7 +92,11 @@ impl Place {
             | "redirects"
             | "server-nagle-delayed-ack"
             | "slow-start"
-            | "tiny-writes" => Place::Wire,
+            | "tiny-writes"
+            | "tls-full-handshake"
+            | "tls-hello-retry"
+            | "tls-long-chain"
+            | "tls-old-version" => Place::Wire,
             _ => return None,
         })
     }

@@ -9,7 +9,7 @@ mod afford;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::call::{Call, Why, ms};
+use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::causes::{self, Block, Judgement, say};
 use crate::limits;
 use crate::probe::{CallProbe, Experiment, Lane, Observation, Probe};
@@ -18,7 +18,7 @@ use crate::record::{Record, Settings, median_of};
 use crate::shown::Arms;
 use crate::signs::{at_once, bursts, first, pace};
 use crate::times::{self, Part, Times};
-use crate::verdict::{Diagnosis, Machine, RuledOut, Verdict, Whole};
+use crate::verdict::{Diagnosis, Machine, RuledOut, TlsSeen, Verdict, Whole};
 use crate::{predict, shown, steady};
 
 /// Where in the plan we are.
@@ -270,7 +270,10 @@ impl Planner {
         let over = self.record.elapsed.as_secs_f64() > LOOK_SHARE * self.until().as_secs_f64();
         let hung =
             self.record.observed().filter(|c| c.failure().is_some_and(|f| f.why == Why::TimedOut)).count();
-        let refused = self.record.observed().all(|c| c.failure().is_some_and(|f| f.why == Why::Refused));
+        let refused = self
+            .record
+            .observed()
+            .all(|c| c.failure().is_some_and(|f| matches!(f.why, Why::Refused | Why::Tls)));
         if observed >= 2 && (over && observed >= 4 || hung >= 2 || refused) {
             self.queue.clear();
         }
@@ -306,7 +309,8 @@ impl Planner {
         let mut calls = self.record.observed().peekable();
         calls.peek()?;
         let failed = |c: &Call| {
-            c.failure().is_some_and(|f| f.stage == crate::call::Stage::Connect && f.why != Why::NoPort)
+            let opens = |f: &Failure| matches!(f.stage, Stage::Connect | Stage::Tls) && f.why != Why::NoPort;
+            c.failure().is_some_and(opens)
         };
         let words = self.record.observed().find_map(|c| c.failure()).map(|f| f.words.clone());
         if calls.all(failed) { words } else { None }
@@ -366,6 +370,7 @@ impl Planner {
             calls: record.calls_made(),
             took_s: record.elapsed.as_secs_f64(),
             served_at_once: at_once::served(record),
+            tls: TlsSeen::of(record),
             machine: Machine { waited_share: record.waited_share(), ..Machine::default() },
             shown,
         }
@@ -409,7 +414,8 @@ impl Planner {
         let total = record.typical(|c| c.total);
         // What a large body takes is the path's rate; without one, time beyond some round trips
         // wants a reason.
-        let explained = 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
+        let opening = record.typical(Call::tls_took);
+        let explained = opening + 3.0 * record.rtt_ms() + 2.0 * causes::WORK_MS;
         (total > explained && body < 100_000)
             .then(|| format!("the call takes {}, and no cause was found for it", say(total)))
     }

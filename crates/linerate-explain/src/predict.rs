@@ -105,7 +105,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
             let ([_, with], _) = calls?;
             // An opened connection that has grown its window, opened anew.
             let opening =
-                if verdict.id() == "slow-start" { median_of(&record.fresh(), |c| c.connect) } else { 0.0 };
+                if verdict.id() == "slow-start" { median_of(&record.fresh(), Call::opening) } else { 0.0 };
             if verdict.id() == "server-nagle-delayed-ack" {
                 return Some(unpaused(record, verdict, with)).filter(|times| times.len() >= LEAST);
             }
@@ -114,7 +114,7 @@ fn spared(record: &Record, verdict: &Verdict, part: Part) -> Option<Vec<f64>> {
                 return Some(with.iter().map(|c| ms(c.connect + c.send + c.wait) + added).collect());
             }
             match part {
-                Part::FirstByte => with.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
+                Part::FirstByte => with.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
                 _ => with.iter().map(|c| as_explained(record, part, c) + opening).collect(),
             }
         }
@@ -145,7 +145,7 @@ fn proxy_adds(record: &Record) -> f64 {
 /// connection nothing is opened.
 fn as_explained(record: &Record, part: Part, call: &Call) -> f64 {
     let kept = part == Part::Call && record.reused().len() >= 2;
-    ms(call.total) - if kept { ms(call.connect) } else { 0.0 }
+    ms(call.total) - if kept { ms(call.opening()) } else { 0.0 }
 }
 
 /// The interval of a middle that is measured once more, with as much noise as ours: both vary.
@@ -268,7 +268,7 @@ fn lost_in(cause: &str) -> Option<fn(&Call) -> Duration> {
     }
     Some(match cause {
         "late-close" => |c| c.closed_after.unwrap_or_default(),
-        "no-keep-alive" => |c| c.connect,
+        "no-keep-alive" => Call::opening,
         "send-buffer" => |c| Duration::from_micros(c.facts.sndbuf_limited_us),
         "gc-pause" => |c| spent(c, |s| s.collected),
         "cpu-throttled" => |c| spent(c, |s| s.throttled),

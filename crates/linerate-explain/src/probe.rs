@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use linerate_net::instrument::{Facts, Levers};
+use linerate_tls::Variant;
 
 use crate::call::Call;
 use crate::limits;
@@ -50,6 +51,13 @@ pub enum Experiment {
     Cork,
     /// On a new connection after a pause: whether the server is cold again.
     Rested,
+    /// New connections that resume a TLS session (1) against full handshakes (0).
+    Resume,
+    /// Full TLS handshakes with a key share of the group that the server wants (1) against the
+    /// usual one (0).
+    Group,
+    /// Full TLS handshakes that offer all versions (1) against those that were asked for (0).
+    Version,
 }
 
 impl Experiment {
@@ -75,6 +83,9 @@ impl Experiment {
             Experiment::Paced => "calls at a slower pace",
             Experiment::Cork => "calls in segments that the response fills",
             Experiment::Rested => "calls after a rest",
+            Experiment::Resume => "new connections that resume a TLS session",
+            Experiment::Group => "TLS handshakes with the key share that the server wants",
+            Experiment::Version => "TLS handshakes that offer TLS 1.3",
         }
     }
 }
@@ -130,6 +141,8 @@ pub struct CallProbe {
     pub lane: Lane,
     /// Levers of a connection that is opened for it.
     pub levers: Levers,
+    /// How TLS is spoken on a connection that is opened for it.
+    pub tls: Variant,
     /// How it is written.
     pub writes: Writes,
     /// What is changed about it.
@@ -150,6 +163,7 @@ impl CallProbe {
             arm,
             lane,
             levers: Levers::default(),
+            tls: Variant::Usual,
             writes: Writes::One,
             variation: Variation::None,
             pause: Duration::ZERO,
@@ -163,6 +177,7 @@ impl CallProbe {
     pub fn is_plain(&self) -> bool {
         let apart = self.experiment == Experiment::Apart && self.arm == 1;
         self.levers == Levers::default()
+            && self.tls == Variant::Usual
             && self.variation == Variation::None
             && self.pause.is_zero()
             && self.experiment != Experiment::Redirect

@@ -51,8 +51,21 @@ pub struct Settings {
     pub capture: bool,
     /// The server behind the proxy, as it is reported, where it was named.
     pub origin: Option<String>,
+    /// TLS with the server; `None`: plain HTTP.
+    pub tls: Option<TlsSettings>,
     /// What the order of experiments is made from.
     pub seed: u64,
+}
+
+/// What a diagnosis has to know about our side of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The server's certificate is not checked.
+    pub insecure: bool,
+    /// Sessions are resumed, as browsers do.
+    pub resumes: bool,
+    /// TLS 1.3 is not offered.
+    pub limited: bool,
 }
 
 impl Default for Settings {
@@ -76,6 +89,7 @@ impl Default for Settings {
             pid_found: false,
             capture: false,
             origin: None,
+            tls: None,
             seed: 1,
         }
     }

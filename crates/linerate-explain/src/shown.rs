@@ -9,6 +9,7 @@ use crate::packets::Packets;
 use crate::probe::{DOSES_MS, Experiment};
 use crate::process::ProcessView;
 use crate::record::Record;
+use crate::signs::tls;
 use crate::stats::median;
 use crate::verdict::Verdict;
 
@@ -50,11 +51,20 @@ pub struct Dose {
 pub(crate) type Metric = fn(&Call) -> Duration;
 
 /// The parts of a call that experiments compare.
-const METRICS: [Metric; 6] =
-    [|c| c.receive, |c| c.wait, |c| c.total, |c| c.send + c.wait, |c| c.wait + c.receive, |c| c.connect];
+const METRICS: [Metric; 9] = [
+    |c| c.receive,
+    |c| c.wait,
+    |c| c.total,
+    |c| c.send + c.wait,
+    |c| c.wait + c.receive,
+    |c| c.connect,
+    tls::took,
+    tls::hello,
+    tls::flight,
+];
 
 /// Experiments with two arms.
-const TWO_ARMS: [Experiment; 11] = [
+const TWO_ARMS: [Experiment; 14] = [
     Experiment::QuickAck,
     Experiment::NoDelay,
     Experiment::Apart,
@@ -66,6 +76,9 @@ const TWO_ARMS: [Experiment; 11] = [
     Experiment::SourcePort,
     Experiment::Paced,
     Experiment::Cork,
+    Experiment::Resume,
+    Experiment::Group,
+    Experiment::Version,
 ];
 
 /// What there is to show of what was observed.

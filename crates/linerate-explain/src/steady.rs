@@ -86,7 +86,9 @@ fn failures(record: &Record) -> Option<String> {
     // A call that hangs takes seconds: there is no time for many of them. A lost packet hangs none
     // for that long.
     let hangs = |c: &&Call| {
-        c.failure().is_some_and(|f| f.why == Why::TimedOut && matches!(f.stage, Stage::Wait | Stage::Receive))
+        c.failure().is_some_and(|f| {
+            f.why == Why::TimedOut && matches!(f.stage, Stage::Tls | Stage::Wait | Stage::Receive)
+        })
     };
     let hung = ended.iter().copied().filter(hangs).count();
     let fresh = ended.iter().any(|c| c.fresh);

@@ -61,6 +61,11 @@ impl Part {
             | "reverse-dns"
             | "slow-start"
             | "syn-loss"
+            | "tls-full-handshake"
+            | "tls-hello-retry"
+            | "tls-long-chain"
+            | "tls-old-version"
+            | "tls-slow-key"
             | "time-wait-collision" => Part::New,
             "proxy-buffering" => Part::FirstByte,
             "dead-address" | "dns-slow" | "dns-timeout" | "ipv6-fallback" => Part::Lookup,
@@ -119,7 +124,7 @@ impl Times {
         Times {
             call: totals(&calls).into_iter().map(|t| t + hops).collect(),
             new: totals(&answered_or_hung(record, true)),
-            first_byte: calls.iter().map(|c| ms(c.connect + c.send + c.wait)).collect(),
+            first_byte: calls.iter().map(|c| ms(c.opening() + c.send + c.wait)).collect(),
             lookup,
         }
     }

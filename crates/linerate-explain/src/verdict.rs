@@ -3,8 +3,11 @@
 use crate::call::Call;
 use crate::causes::{Cause, Fix};
 use crate::evidence::{Grounds, Proof, Trial};
+use crate::handshake::Handshake;
 use crate::predict::Prediction;
+use crate::record::{Record, median_of};
 use crate::shown::Shown;
+use crate::signs::tls;
 use crate::stats::Estimate;
 use crate::times::Times;
 
@@ -218,6 +221,54 @@ impl Whole {
     }
 }
 
+/// TLS with the server, over all calls with nothing changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TlsSeen {
+    /// The server's certificate was not checked.
+    pub insecure: bool,
+    /// What was agreed on first; `None` where no handshake ended.
+    pub seen: Option<linerate_tls::Seen>,
+    /// Full handshakes.
+    pub full: usize,
+    /// Handshakes that resumed a session.
+    pub resumed: usize,
+    /// The server gave something to resume a session by.
+    pub gives: bool,
+    /// What TCP takes to connect, in the middle, milliseconds.
+    pub connect_ms: f64,
+    /// What a full handshake takes, in the middle.
+    pub full_ms: Option<f64>,
+    /// And one that resumes a session.
+    pub resumed_ms: Option<f64>,
+}
+
+/// What handshakes of a kind take, milliseconds.
+fn middle(handshakes: &[&Handshake], resumed: bool) -> Option<f64> {
+    let mut all = handshakes.to_vec();
+    all.retain(|h| h.is_resumed() == resumed);
+    (!all.is_empty()).then(|| tls::middle(&all, |h| h.took))
+}
+
+impl TlsSeen {
+    pub(crate) fn of(record: &Record) -> Option<TlsSeen> {
+        let settings = record.settings.tls?;
+        let usual = tls::usual(record);
+        let resumed = usual.iter().filter(|h| h.is_resumed()).count();
+        Some(TlsSeen {
+            insecure: settings.insecure,
+            seen: usual.first().and_then(|h| h.seen.clone()),
+            full: usual.len() - resumed,
+            resumed,
+            gives: tls::gives(record),
+            connect_ms: median_of(&record.observed().filter(|c| c.tls.is_some()).collect::<Vec<_>>(), |c| {
+                c.connect
+            }),
+            full_ms: middle(&usual, false),
+            resumed_ms: middle(&usual, true),
+        })
+    }
+}
+
 /// The machine that calls, while it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
@@ -278,6 +329,8 @@ pub struct Diagnosis {
     pub took_s: f64,
     /// How many calls the server serves at once, where several at once showed it.
     pub served_at_once: Option<usize>,
+    /// TLS with the server; `None`: plain HTTP.
+    pub tls: Option<TlsSeen>,
     /// The machine that calls.
     pub machine: Machine,
     /// What is shown beside it.

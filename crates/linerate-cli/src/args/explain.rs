@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::PassiveArgs;
-use super::request::{AddressFlags, RequestFlags, WHAT};
+use super::request::{AddressFlags, RequestFlags, WHAT, WHERE};
+use super::route::ConnectTo;
+use super::tls::TlsFlags;
 use super::values;
 
 const HOW: &str = "What may be done";
@@ -20,6 +22,7 @@ Examples:
   linerate explain -X POST --body '{\"a\":1}' --repeat-unsafe http://127.0.0.1:8080/orders
                                                                      of a call that may be repeated
   linerate explain --writes apart --body x --repeat-unsafe URL       of a client that writes head and body apart
+  linerate explain --cacert ca.pem https://localhost:8443/           over TLS; -k checks no certificate
   linerate explain --pid 4711 http://127.0.0.1:8080/                 and look at the server's process, too
   linerate explain --html why.html http://127.0.0.1:8080/            as a page with pictures, to be passed on
   linerate explain --origin http://10.0.0.7:8080/report http://www.example.com/report
@@ -43,7 +46,7 @@ gone; 2 bad input, nothing was run; 3 the server could not be reached; 4 somethi
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct ExplainArgs {
-    /// The call: http://HOST[:PORT][/PATH][?QUERY]
+    /// The call: http://HOST[:PORT][/PATH][?QUERY], or https://
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -77,6 +80,13 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     pub(crate) to: AddressFlags,
+
+    /// For HOST1:PORT1 of the URL connect to HOST2:PORT2, as in curl; empty parts stand for any, or for the same; repeatable
+    #[arg(long, value_name = "HOST1:PORT1:HOST2:PORT2", value_parser = ConnectTo::parse, help_heading = WHERE)]
+    pub(crate) connect_to: Vec<ConnectTo>,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
 
     #[command(flatten)]
     pub(crate) passive: PassiveArgs,

@@ -7,7 +7,7 @@ mod metrics;
 mod no_proxy;
 pub(crate) mod output;
 pub(crate) mod plan;
-mod route;
+pub(crate) mod route;
 mod saved;
 pub(crate) mod target;
 #[cfg(test)]

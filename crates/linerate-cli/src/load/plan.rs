@@ -441,9 +441,6 @@ fn contradictions(args: &LoadArgs, plan: &Plan) -> Result<(), Fault> {
         return Err(Fault::input("-t counts the threads of event loops; --way poll has one thread and --way threads one for each connection")
             .hint("leave out -t, or say how many with -c"));
     }
-    if plan.tls.is_some() && args.explain {
-        return Err(Fault::input("--explain does not speak HTTPS yet").hint("leave out --explain"));
-    }
     if args.explain
         && (plan.route.unix.is_some() || plan.route.proxy.is_some() || plan.route.haproxy.is_some())
     {

@@ -84,7 +84,8 @@ fn over_unix(flags: &RouteFlags, wish: &Wish<'_>) -> Result<Route, Fault> {
     Ok(Route { unix: Some(path), haproxy: flags.haproxy_protocol.map(Into::into), ..Route::default() })
 }
 
-fn instead(url: &Url, rules: &[ConnectTo]) -> Result<Option<(String, u16)>, Fault> {
+/// What stands for the URL's host and port, if something does.
+pub(crate) fn instead(url: &Url, rules: &[ConnectTo]) -> Result<Option<(String, u16)>, Fault> {
     let found = rules.iter().find_map(|rule| rule.instead_of(url.host(), url.port()));
     if found.is_none() && !rules.is_empty() {
         let message = format!("no --connect-to is for {}:{}, which the URL asks for", url.host(), url.port());

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use linerate_explain::driver::{Explained, Request};
-use linerate_explain::{Diagnosis, Settings, Whole};
+use linerate_explain::{Diagnosis, Settings, Tls, Whole};
 use linerate_http::client::RequestSpec;
 use linerate_load::outcome::Sample;
+use linerate_load::plan::tls::{self, TlsVersion, Trust};
 use linerate_load::{Outcome, Plan};
 use linerate_report::explain as report;
 use linerate_report::units;
@@ -29,7 +30,9 @@ pub(super) fn explain(
     let Some(worst) = worst(outcome) else {
         return say("nothing was answered, so there is no slow answer to explain", to_stderr).map(|()| None);
     };
-    let Some((request, settings)) = request(plan, worst) else { return Ok(None) };
+    let tls = plan.tls.as_ref().map(client).transpose();
+    let tls = tls.map_err(|why| Fault::input(format!("--explain: {why}")))?;
+    let Some((request, settings)) = request(plan, worst, tls) else { return Ok(None) };
     let begin = format!(
         "\nWhy the slowest took {}: {} {} called again, alone, after the run\n",
         units::time_us(worst.latency_us.unwrap_or_default(), true),
@@ -71,7 +74,13 @@ fn worst(outcome: &Outcome) -> Option<&Sample> {
     outcome.samples.iter().filter(|s| s.latency_us.is_some()).max_by(|a, b| latency(a).total_cmp(&latency(b)))
 }
 
-fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
+/// TLS as the run spoke it.
+fn client(plan: &tls::Tls) -> Result<Tls, String> {
+    let options = plan.options().map_err(|e| e.to_string())?;
+    Tls::of(&options, &plan.name).map_err(|e| e.to_string())
+}
+
+fn request(plan: &Plan, worst: &Sample, tls: Option<Tls>) -> Option<(Request, Settings)> {
     let request = plan.requests.iter().find(|r| r.name == worst.request).or(plan.requests.first())?;
     let address = *plan.target.addresses.first()?;
     let mut fields = request.fields.clone();
@@ -85,19 +94,54 @@ fn request(plan: &Plan, worst: &Sample) -> Option<(Request, Settings)> {
         body: request.body.clone().unwrap_or_default(),
     };
     let settings = Settings {
-        url: format!("http://{}{}", plan.target.authority, request.path),
+        url: format!("{}://{}{}", scheme(plan), plan.target.authority, request.path),
         addresses: plan.target.addresses.clone(),
         method: spec.method.clone(),
-        command: command(&spec, &plan.target.authority),
+        command: command(&spec, plan),
         may_repeat: matches!(spec.method.as_str(), "GET" | "HEAD"),
         seed: u64::from(std::process::id()),
         ..Settings::default()
     };
-    Some((Request { host: address.ip().to_string(), port: address.port(), spec, origin: None }, settings))
+    let host = address.ip().to_string();
+    Some((Request { host, port: address.port(), tls, spec, origin: None }, settings))
+}
+
+fn scheme(plan: &Plan) -> &'static str {
+    if plan.tls.is_some() { "https" } else { "http" }
+}
+
+/// The flags of TLS that differ from the usual ones.
+fn tls_flags(plan: &tls::Tls) -> Vec<(&'static str, String)> {
+    let usual = tls::Tls::towards(&plan.name);
+    let version = |version| if version == TlsVersion::Tls12 { "1.2" } else { "1.3" }.to_owned();
+    let mut flags = Vec::new();
+    match &plan.trust {
+        Trust::System => {}
+        Trust::Pem(file) => flags.push(("--cacert", file.path.clone())),
+        Trust::Anybody => flags.push(("--insecure", String::new())),
+    }
+    if let Some(own) = &plan.identity {
+        flags.push(("--cert", own.chain.path.clone()));
+        flags.push(("--key", own.key.path.clone()));
+    }
+    if plan.least != usual.least {
+        flags.push(("--tls-min", version(plan.least)));
+    }
+    if plan.most != usual.most {
+        flags.push(("--tls-max", version(plan.most)));
+    }
+    if !plan.ciphers.is_empty() {
+        flags.push(("--ciphers", plan.ciphers.join(",")));
+    }
+    if !plan.resume {
+        flags.push(("--tls-resume", "off".to_owned()));
+    }
+    flags
 }
 
 /// The command that explains that request again.
-fn command(spec: &RequestSpec, authority: &str) -> String {
+fn command(spec: &RequestSpec, plan: &Plan) -> String {
+    let authority = plan.target.authority.as_str();
     let mut words = ["linerate", "explain"].map(str::to_owned).to_vec();
     let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
     if spec.method != if spec.body.is_empty() { "GET" } else { "POST" } {
@@ -118,7 +162,11 @@ fn command(spec: &RequestSpec, authority: &str) -> String {
         let bytes: Vec<u8> = spec.body.parts().iter().flat_map(|p| p.bytes.iter().copied()).collect();
         add("--body", String::from_utf8(bytes).unwrap_or_else(|_| "@FILE".to_owned()));
     }
-    words.push(format!("http://{authority}{}", spec.target));
+    for (flag, value) in plan.tls.iter().flat_map(tls_flags) {
+        words.push(flag.to_owned());
+        words.extend((!value.is_empty()).then_some(value));
+    }
+    words.push(format!("{}://{authority}{}", scheme(plan), spec.target));
     environment::joined(&environment::shown(words))
 }
 
@@ -148,15 +196,20 @@ mod tests {
     #[test]
     fn what_may_not_be_repeated_is_called_once() {
         let mut plan = plan("http://127.0.0.1:8080/x");
-        let (request, settings) = request(&plan, &sample(Some(1.0), "")).expect("a request");
+        let (request, settings) = request(&plan, &sample(Some(1.0), ""), None).expect("a request");
         assert_eq!((request.spec.target.as_str(), settings.may_repeat), ("/x", true));
         assert_eq!(request.spec.fields.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
         plan.requests[0].method = "POST".to_owned();
         plan.requests[0].body = Some("a b".into());
         plan.requests[0].fields.push(("Cookie".to_owned(), "secret".to_owned()));
-        let (_, settings) = super::request(&plan, &sample(Some(1.0), "")).expect("a request");
+        let (_, settings) = super::request(&plan, &sample(Some(1.0), ""), None).expect("a request");
         assert!(!settings.may_repeat);
         let again = "linerate explain -H 'Cookie: ***' --body 'a b' http://127.0.0.1:8080/x";
         assert_eq!((settings.method.as_str(), settings.command.as_str()), ("POST", again));
+        let usual = tls::Tls::towards("127.0.0.1");
+        plan.tls = Some(tls::Tls { trust: Trust::Anybody, most: TlsVersion::Tls12, resume: false, ..usual });
+        let (_, settings) = super::request(&plan, &sample(Some(1.0), ""), None).expect("a request");
+        let again = "linerate explain -H 'Cookie: ***' --body 'a b' --insecure --tls-max 1.2 --tls-resume off https://127.0.0.1:8080/x";
+        assert_eq!((settings.url.as_str(), settings.command.as_str()), ("https://127.0.0.1:8080/x", again));
     }
 }

@@ -101,12 +101,16 @@ pub(crate) fn nginx(keepalive_requests: u32) -> Option<Server> {
 
 /// The same over TLS, with the certificate and the key in these PEM texts, and more lines for the server.
 pub(crate) fn nginx_tls(certificate: &str, key: &str, more: &str) -> Option<Server> {
+    nginx_over(certificate, key, more, "")
+}
+
+fn nginx_over(certificate: &str, key: &str, more: &str, at: &str) -> Option<Server> {
     let dir = folder();
     std::fs::write(dir.path().join("cert.pem"), certificate).expect("written");
     std::fs::write(dir.path().join("key.pem"), key).expect("written");
     let versions = if more.contains("ssl_protocols") { "" } else { "ssl_protocols TLSv1.2 TLSv1.3;" };
     let lines = format!("ssl_certificate cert.pem; ssl_certificate_key key.pem; {versions} {more}");
-    nginx_in(dir, 1_000_000_000, "ssl", &lines)
+    nginx_at(at, dir, 1_000_000_000, "ssl", &lines)
 }
 
 /// nginx with this behind `listen ADDRESS`, and more lines for the server.
@@ -114,9 +118,26 @@ pub(crate) fn nginx_with(listen: &str, lines: &str) -> Option<Server> {
     nginx_in(folder(), 1_000_000_000, listen, lines)
 }
 
+/// nginx over TLS at all addresses of this namespace, for calls from another one.
+pub(crate) fn nginx_far(certificate: &str, key: &str, more: &str) -> Option<Server> {
+    nginx_over(certificate, key, more, "0.0.0.0:")
+}
+
 fn nginx_in(dir: tempfile::TempDir, keepalive_requests: u32, listen: &str, lines: &str) -> Option<Server> {
+    nginx_at("", dir, keepalive_requests, listen, lines)
+}
+
+/// `at`: where it listens, up to the port; empty: at its own address.
+fn nginx_at(
+    at: &str,
+    dir: tempfile::TempDir,
+    keepalive_requests: u32,
+    listen: &str,
+    lines: &str,
+) -> Option<Server> {
     let program = find("nginx")?;
     let address = free_port();
+    let at = if at.is_empty() { address.to_string() } else { format!("{at}{}", address.port()) };
     let configuration = format!(
         "daemon off; master_process off; pid pid; error_log error.log;
 events {{ worker_connections 1024; }}
@@ -125,7 +146,7 @@ http {{
     access_log access.log short;
     keepalive_requests {keepalive_requests};
     client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-    server {{ listen {address} backlog=1024 {listen}; {lines} location / {{ return 200 hello; }} }}
+    server {{ listen {at} backlog=1024 {listen}; {lines} location / {{ return 200 hello; }} }}
 }}
 "
     );

@@ -63,8 +63,10 @@ pub(super) fn waited(record: &Record) -> f64 {
 /// If the full queue has no place for a connection, the kernel drops its data as well, so such a
 /// call may get no response at all.
 fn first_waits<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<f64> {
-    let in_vain = |c: &Call| c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
-    calls.filter(|c| c.fresh && (c.answer().is_some() || in_vain(c))).map(|c| ms(c.wait)).collect()
+    let in_vain = |c: &Call| {
+        c.failure().is_some_and(|f| matches!(f.stage, Stage::Tls | Stage::Wait) && f.why == Why::TimedOut)
+    };
+    calls.filter(|c| c.fresh && (c.answer().is_some() || in_vain(c))).map(|c| ms(c.first_wait())).collect()
 }
 
 /// Calls of these are made without a lever.
@@ -88,8 +90,8 @@ pub(super) fn grows(record: &Record) -> bool {
 
 /// How many times as long the last of several connections at once waits as one alone.
 pub(super) fn last_of_a_burst(record: &Record) -> f64 {
-    let alone = median_of(&record.fresh(), |c| c.wait);
-    record.bursts().flatten().map(|c| ms(c.wait)).fold(0.0, f64::max) / alone.max(1e-3)
+    let alone = median_of(&record.fresh(), Call::first_wait);
+    record.bursts().flatten().map(|c| ms(c.first_wait())).fold(0.0, f64::max) / alone.max(1e-3)
 }
 
 /// Every segment on connections that were accepted came through: then it is not the path that loses

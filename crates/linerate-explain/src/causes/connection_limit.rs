@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::{Block, Cause, Fix, Judgement, accept_queue, excluded, say};
-use crate::call::{Call, Stage, Why, ms};
+use crate::call::{Call, Failure, Stage, Why, ms};
 use crate::evidence::{Grounds, Trial};
 use crate::limits::{HOLD_TIME, IDLE};
 use crate::probe::{Experiment, Held, Probe};
@@ -72,13 +72,15 @@ const FOLLOWS: f64 = 0.6;
 
 /// From a call's start to its first byte.
 fn first_byte(call: &Call) -> f64 {
-    ms(call.connect + call.send + call.wait)
+    ms(call.opening() + call.send + call.wait)
 }
 
 /// Calls on new connections that were accepted and never answered, while those on a kept one were.
 pub(super) fn starved(record: &Record) -> usize {
-    let hangs =
-        |c: &&Call| c.fresh && c.failure().is_some_and(|f| f.stage == Stage::Wait && f.why == Why::TimedOut);
+    let hangs = |c: &&Call| {
+        let waits = |f: &Failure| matches!(f.stage, Stage::Tls | Stage::Wait) && f.why == Why::TimedOut;
+        c.fresh && c.failure().is_some_and(waits)
+    };
     if record.reused().len() < 2 { 0 } else { record.observed().filter(hangs).count() }
 }
 

@@ -142,7 +142,7 @@ fn watched(record: &Record) -> Vec<(&Call, &Spent)> {
 
 /// Time of a call beyond what the network takes.
 fn beyond(record: &Record, call: &Call) -> f64 {
-    (ms(call.total) - record.rtt_ms() * if call.fresh { 2.0 } else { 1.0 }).max(0.0)
+    (ms(call.total) - record.rtt_ms() * (1.0 + call.opening_trips())).max(0.0)
 }
 
 /// Waiting for a processor. A control group that is throttled waits in the run queue, too, and so

@@ -37,6 +37,11 @@ mod stopped;
 mod syn_loss;
 mod time_wait;
 mod tiny_writes;
+mod tls_full_handshake;
+mod tls_hello_retry;
+mod tls_long_chain;
+mod tls_old_version;
+mod tls_slow_key;
 mod zero_window;
 
 use crate::evidence::{Exclusion, Trial};
@@ -117,7 +122,7 @@ pub(crate) use time_wait::seen_in_packets;
 pub(crate) const AGAIN: &str = "";
 
 /// All of them, in the order in which they are looked at: what hides others first.
-pub static ALL: [&Cause; 39] = [
+pub static ALL: [&Cause; 44] = [
     &stopped::CAUSE,
     &ports_exhausted::CAUSE,
     &dns_timeout::CAUSE,
@@ -133,6 +138,11 @@ pub static ALL: [&Cause; 39] = [
     &client_nagle::CAUSE,
     &rate_limit::CAUSE,
     &proxy_buffering::CAUSE,
+    &tls_full_handshake::CAUSE,
+    &tls_old_version::CAUSE,
+    &tls_hello_retry::CAUSE,
+    &tls_long_chain::CAUSE,
+    &tls_slow_key::CAUSE,
     &time_wait::CAUSE,
     &accept_queue::CAUSE,
     &connection_limit::CAUSE,
@@ -238,7 +248,10 @@ fn lane_of(experiment: Experiment) -> u8 {
         | Experiment::Held
         | Experiment::SourcePort
         | Experiment::Cork
-        | Experiment::Rested => 0,
+        | Experiment::Rested
+        | Experiment::Resume
+        | Experiment::Group
+        | Experiment::Version => 0,
         Experiment::QuickAck => 10,
         Experiment::Dose => 160,
         Experiment::NoDelay => 30,

@@ -5,6 +5,7 @@
 //! Cost: the handshake, measured.
 
 use super::{Cause, Fix, Judgement, excluded, nothing, say};
+use crate::call::Call;
 use crate::evidence::Grounds;
 use crate::record::{Record, median_of};
 use crate::verdict::Verdict;
@@ -60,7 +61,7 @@ fn judge(record: &Record) -> Judgement {
             _ => Judgement::Silent,
         };
     }
-    let connect = median_of(&record.fresh(), |c| c.connect);
+    let connect = median_of(&record.fresh(), Call::opening);
     let words = format!(
         "all {answered} answers end their connection; opening one takes {}, {:.0} % of the call",
         say(connect),

@@ -48,8 +48,9 @@ fn next(record: &Record) -> Option<Result<String, String>> {
 
 /// The target a Location means, when it is one of `url`'s server.
 fn on_the_same_server(location: &str, url: &str) -> Option<String> {
+    let scheme = if url.starts_with("https://") { "https://" } else { "http://" };
     let origin = |url: &str| {
-        let rest = url.strip_prefix("http://")?;
+        let rest = url.strip_prefix(scheme)?;
         Some(rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())].to_owned())
     };
     let target = if location.starts_with("//") {
@@ -58,10 +59,10 @@ fn on_the_same_server(location: &str, url: &str) -> Option<String> {
         location.to_owned()
     } else if location.contains("://") {
         let here = origin(url)?;
-        let rest = location.strip_prefix("http://")?.strip_prefix(here.as_str())?;
+        let rest = location.strip_prefix(scheme)?.strip_prefix(here.as_str())?;
         if rest.is_empty() { "/".to_owned() } else { rest.to_owned() }
     } else {
-        let rest = url.strip_prefix("http://")?;
+        let rest = url.strip_prefix(scheme)?;
         let path = rest.find('/').map_or("/", |at| &rest[at..]);
         let folder = path.split(['?', '#']).next()?.rfind('/').map_or("/", |at| &path[..=at]);
         format!("{folder}{location}")

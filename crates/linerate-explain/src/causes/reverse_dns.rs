@@ -4,7 +4,7 @@
 //! once; later ones do not. Other work of that kind looks the same from outside, so the cause is
 //! only named as possible.
 
-use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say};
+use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say, tls_slow_key};
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
@@ -39,13 +39,13 @@ const FIXES: &[Fix] = &[
 
 fn judge(record: &Record) -> Judgement {
     let waited = accept_queue::waited(record);
-    let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.wait)).collect();
+    let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.first_wait())).collect();
     let (least, most) =
         (fresh.iter().copied().fold(f64::INFINITY, f64::min), fresh.iter().copied().fold(0.0, f64::max));
     let steady = fresh.len() >= 4 && most - least < 0.3 * most;
     let at_once = record.bursts().next().is_some() && !accept_queue::grows(record);
     // The turn of a connection may come as steadily.
-    if matches!((connection_limit::CAUSE.judge)(record), Judgement::Named(_)) {
+    if matches!((connection_limit::CAUSE.judge)(record), Judgement::Named(_)) || tls_slow_key::named(record) {
         return Judgement::Silent;
     }
     if waited < 20.0 || !steady || !at_once || !accept_queue::syns(record).0.is_empty() {

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, ResponseReader};
 use linerate_net::Time;
-use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, ProbeError, Stage as At, Stamped};
+use linerate_net::instrument::{self, Facts, Levers, Probe as Socket, Stage as At, Stamped};
 use linerate_net::sock_diag::{State, TcpSocket, tcp_sockets};
 
+use super::wire::{Came, Lost, Prepared, Speak, Wire};
 use super::{failure, why_of};
 use crate::call::{Answer, Call, Failure, KEPT_FIELDS, Stage, Why};
 use crate::coding::Coded;
@@ -28,15 +29,34 @@ pub(super) struct Plan {
 
 /// On a new connection; the connection comes back when it may carry another request.
 /// Whatever is not done at `end` is cut short.
-pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan, end: Time) -> (Call, Option<Socket>) {
+pub(super) fn anew(
+    to: SocketAddr,
+    levers: &Levers,
+    speak: Option<Speak<'_>>,
+    plan: &Plan,
+    end: Time,
+) -> (Call, Option<Wire>) {
+    let prepared = speak.as_ref().map(Speak::prepare);
     let start = instrument::now();
     match Socket::connect(to, levers, end.min(start + limits::CONNECT_TIME)) {
         Ok(socket) => {
             let connect_facts = socket.facts();
             let connect = socket.connected() - start;
             let local = socket.local();
-            let call = Call { fresh: true, connect, connect_facts, local, ..Call::default() };
-            Exchange { call, start, to, socket, plan, before: Facts::default(), end, wrote: start }.run()
+            let mut call = Call { fresh: true, connect, connect_facts, local, ..Call::default() };
+            let mut wire = Wire::plain(socket);
+            if let (Some(speak), Some(prepared)) = (&speak, prepared)
+                && let Err(failure) = shake(&mut wire, (speak, prepared), &mut call, to, plan, end)
+            {
+                call.end = Some(Err(failure));
+                return (call, None);
+            }
+            let before = Facts::default();
+            let (mut call, wire) = Exchange { call, start, to, wire, plan, before, end, wrote: start }.run();
+            if let (Some(handshake), Some(speak)) = (&mut call.tls, &speak) {
+                handshake.given = Wire::given(speak);
+            }
+            (call, wire)
         }
         Err(e) => {
             let mut why = if matches!(e.stage, At::Lever(_)) { Why::NoLever } else { why_of(&e.error) };
@@ -59,14 +79,48 @@ pub(super) fn anew(to: SocketAddr, levers: &Levers, plan: &Plan, end: Time) -> (
     }
 }
 
+/// The TLS handshake of a call.
+fn shake(
+    wire: &mut Wire,
+    (speak, prepared): (&Speak<'_>, Prepared),
+    call: &mut Call,
+    to: SocketAddr,
+    plan: &Plan,
+    end: Time,
+) -> Result<(), Failure> {
+    call.began_ns = wall_ns().saturating_sub(call.connect.as_nanos() as i64);
+    let deadline = end.min(instrument::now() + plan.patience);
+    let (handshake, done) = wire.shake(speak, prepared, call.connect, deadline);
+    // Stamps of the handshake's bytes are not those of the request's.
+    drop(wire.socket().stamps());
+    call.total = call.connect + handshake.took;
+    call.tls = Some(Box::new(handshake));
+    done.map_err(|lost| {
+        call.facts = wire.socket().facts();
+        let mut failure = failed(Stage::Tls, lost, to);
+        if failure.why == Why::TimedOut && deadline == end {
+            failure.why = Why::Cut;
+        }
+        failure
+    })
+}
+
+/// Why nothing more passed.
+fn failed(stage: Stage, lost: Lost, to: SocketAddr) -> Failure {
+    match lost {
+        Lost::Socket(e) => failure(stage, &e.error, to),
+        Lost::Tls(words) => Failure { stage, why: Why::Tls, words },
+    }
+}
+
 /// On a connection that is there already.
-pub(super) fn again(mut socket: Socket, plan: &Plan, end: Time) -> (Call, Option<Socket>) {
-    let before = socket.facts();
-    drop(socket.stamps());
-    let to = socket.peer().unwrap_or(([0, 0, 0, 0], 0).into());
+pub(super) fn again(mut wire: Wire, plan: &Plan, end: Time) -> (Call, Option<Wire>) {
+    let before = wire.socket().facts();
+    drop(wire.socket().stamps());
+    let to = wire.look().peer().unwrap_or(([0, 0, 0, 0], 0).into());
     let start = instrument::now();
-    let call = Call { local: socket.local(), ..Call::default() };
-    Exchange { call, start, to, socket, plan, before, end, wrote: start }.run()
+    let call = Call { local: wire.look().local(), ..Call::default() };
+    Exchange { call, start, to, wire, plan, before, end, wrote: start }.run()
 }
 
 /// How receiving ended, and when the request had been written at the latest.
@@ -79,7 +133,7 @@ struct Exchange<'a> {
     call: Call,
     start: Time,
     to: SocketAddr,
-    socket: Socket,
+    wire: Wire,
     plan: &'a Plan,
     before: Facts,
     /// When it is cut short.
@@ -89,20 +143,21 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    fn run(mut self) -> (Call, Option<Socket>) {
+    fn run(mut self) -> (Call, Option<Wire>) {
         let deadline = self.end.min(instrument::now() + self.plan.patience);
         let mut answer = Answering::new(self.plan.expect);
         let began = instrument::now();
         // What we do between the handshake and the first write (asking the kernel for its counters)
         // is ours, not the call's.
-        self.start = Time::from_nanos(began.as_nanos().saturating_sub(self.call.connect.as_nanos() as u64));
-        self.call.began_ns = wall_ns().saturating_sub(self.call.connect.as_nanos() as i64);
+        let opening = self.call.opening();
+        self.start = Time::from_nanos(began.as_nanos().saturating_sub(opening.as_nanos() as u64));
+        self.call.began_ns = wall_ns().saturating_sub(opening.as_nanos() as i64);
         let sent = self.send(deadline, &mut answer);
         let written = instrument::now();
         self.call.send = written - began;
         let received = match sent {
             Ok(()) => self.receive(deadline, written, &mut answer),
-            Err(e) => self.refused_or(deadline, written, &mut answer, &e),
+            Err(e) => self.refused_or(deadline, written, &mut answer, e),
         };
         let (mut end, written) = (received.end, received.written);
         self.call.send = written - began;
@@ -115,7 +170,7 @@ impl Exchange<'_> {
         // The call ends with its last byte.
         let ended = written + self.call.wait + self.call.receive;
         self.call.total = ended - self.start;
-        self.call.facts = self.socket.facts().since(&self.before);
+        self.call.facts = self.wire.look().facts().since(&self.before);
         self.read_stamps(written);
         if end.is_ok()
             && let Some(fault) = answer.fault()
@@ -125,32 +180,33 @@ impl Exchange<'_> {
         }
         let reusable = end.as_ref().is_ok_and(|a| a.reusable);
         self.call.end = Some(end);
-        (self.call, reusable.then_some(self.socket))
+        (self.call, reusable.then_some(self.wire))
     }
 
-    fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<(), ProbeError> {
-        self.wrote = instrument::now();
-        self.socket.write(bytes, false, deadline).map(drop)
+    fn write(&mut self, bytes: &[u8], deadline: Time) -> Result<(), Lost> {
+        self.wrote = self.wire.write(bytes, deadline)?;
+        Ok(())
     }
 
-    fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), ProbeError> {
+    fn send(&mut self, deadline: Time, answer: &mut Answering) -> Result<(), Lost> {
         let plan = self.plan;
         if plan.waits_for_continue {
             self.write(&plan.head, deadline)?;
             let held = instrument::now();
             let patience = (held + limits::CONTINUE_TIME).min(deadline);
-            let mut buffer = [0; 4096];
+            let (mut buffer, mut plain) = ([0; 4096], Vec::new());
             while !answer.decided() {
-                match self.socket.read(&mut buffer, patience) {
-                    Ok(read) if read.bytes > 0 => {
-                        answer.take(&buffer[..read.bytes]);
-                        if answer.interim {
-                            self.call.continued = Some(read.at - self.start);
+                match self.wire.read(&mut buffer, &mut plain, patience) {
+                    Ok(Came::Bytes(receives)) => {
+                        answer.take(&plain);
+                        if let Some((at, _)) = receives.last().filter(|_| answer.interim) {
+                            self.call.continued = Some(*at - self.start);
                         }
                     }
+                    Ok(Came::Nothing) => {}
                     // The end is seen again when the answer is read.
-                    Ok(_) => break,
-                    Err(e) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
+                    Ok(Came::Ended { .. }) => break,
+                    Err(Lost::Socket(e)) if e.error.kind() == std::io::ErrorKind::TimedOut => break,
                     Err(e) => return Err(e),
                 }
             }
@@ -174,14 +230,8 @@ impl Exchange<'_> {
     }
 
     /// A server may answer and close before it has read all: then the answer counts.
-    fn refused_or(
-        &mut self,
-        deadline: Time,
-        written: Time,
-        answer: &mut Answering,
-        error: &ProbeError,
-    ) -> Received {
-        let sent = failure(Stage::Send, &error.error, self.to);
+    fn refused_or(&mut self, deadline: Time, written: Time, answer: &mut Answering, lost: Lost) -> Received {
+        let sent = failed(Stage::Send, lost, self.to);
         if sent.why == Why::TimedOut {
             return Received { end: Err(sent), written };
         }
@@ -190,37 +240,42 @@ impl Exchange<'_> {
     }
 
     fn receive(&mut self, deadline: Time, written: Time, answer: &mut Answering) -> Received {
-        let mut buffer = vec![0; 64 << 10];
+        let (mut buffer, mut plain) = (vec![0; 64 << 10], Vec::new());
         let mut first = None;
         let mut last = written;
         let end = loop {
             if let Some(end) = answer.end() {
                 break end;
             }
-            match self.socket.read(&mut buffer, deadline) {
-                Ok(read) => {
-                    if read.bytes == 0 {
-                        let end = answer.closed(self.to);
-                        if end.is_ok() && first.is_some() {
-                            // What ends with the connection is whole when that is closed.
-                            self.call.closed_after = Some(read.at - last);
-                            last = read.at;
-                        }
-                        break end;
+            match self.wire.read(&mut buffer, &mut plain, deadline) {
+                Ok(Came::Nothing) => {}
+                Ok(Came::Ended { at, cut }) => {
+                    let end = answer.closed(self.to, cut);
+                    if end.is_ok() && first.is_some() {
+                        // What ends with the connection is whole when that is closed.
+                        self.call.closed_after = Some(at - last);
+                        last = at;
                     }
-                    first.get_or_insert(read.at);
-                    last = read.at;
-                    if self.call.receives.len() < limits::RECEIVES {
-                        let bytes = u32::try_from(read.bytes).unwrap_or(u32::MAX);
-                        self.call.receives.push(crate::call::Received { at: read.at - self.start, bytes });
+                    break end;
+                }
+                Ok(Came::Bytes(receives)) => {
+                    for (at, bytes) in receives {
+                        first.get_or_insert(at);
+                        last = at;
+                        self.note(at, bytes);
                     }
-                    answer.take(&buffer[..read.bytes]);
+                    answer.take(&plain);
                     if answer.bytes > limits::ANSWER_BYTES {
                         let words = format!("the answer is larger than {} MiB", limits::ANSWER_BYTES >> 20);
                         break Err(Failure { stage: Stage::Receive, why: Why::Other, words });
                     }
                 }
-                Err(e) => {
+                Err(Lost::Tls(words)) => {
+                    // A server of TLS 1.3 refuses our certificate when its part of the handshake is over.
+                    let stage = if first.is_some() { Stage::Receive } else { Stage::Tls };
+                    break Err(Failure { stage, why: Why::Tls, words });
+                }
+                Err(Lost::Socket(e)) => {
                     let stage = if first.is_some() { Stage::Receive } else { Stage::Wait };
                     let failure = failure(stage, &e.error, self.to);
                     let patient = failure.why == Why::TimedOut && deadline < self.end;
@@ -245,8 +300,15 @@ impl Exchange<'_> {
         Received { end, written }
     }
 
+    fn note(&mut self, at: Time, bytes: usize) {
+        if self.call.receives.len() < limits::RECEIVES {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.call.receives.push(crate::call::Received { at: at - self.start, bytes });
+        }
+    }
+
     fn read_stamps(&mut self, written: Time) {
-        let stamps = self.socket.stamps();
+        let stamps = self.wire.socket().stamps();
         let sent = stamps.iter().filter(|s| s.what == Stamped::Sent).max_by_key(|s| s.last_byte);
         self.call.held_in_tcp = sent.map(|s| s.at - written);
         let first = stamps.iter().filter(|s| s.what == Stamped::Acknowledged).min_by_key(|s| s.last_byte);
@@ -301,7 +363,7 @@ impl Answering {
 
     fn take(&mut self, mut input: &[u8]) {
         if self.bytes == 0 && is_tls(input) {
-            let words = "it speaks TLS there (https), which explain does not".to_owned();
+            let words = "it speaks TLS there: write https:// instead of http://".to_owned();
             self.end = Some(Err(Failure { stage: Stage::Receive, why: Why::Malformed, words }));
         }
         self.bytes += input.len() as u64;
@@ -417,9 +479,16 @@ impl Answering {
         }
     }
 
-    /// The peer has closed.
-    fn closed(&mut self, to: SocketAddr) -> Result<Answer, Failure> {
+    /// The peer has closed; `cut`: without the end that TLS has.
+    fn closed(&mut self, to: SocketAddr, cut: bool) -> Result<Answer, Failure> {
         match self.reader.finish() {
+            Ok(Some(_)) if cut => {
+                let words = format!(
+                    "{to} closed the connection without TLS's close_notify in an answer that ends with its connection: whether that is whole \
+                     cannot be told (RFC 9112 section 9.8)"
+                );
+                Err(Failure { stage: Stage::Receive, why: Why::ClosedEarly, words })
+            }
             Ok(Some(end)) => {
                 self.answer.body_bytes = end.body_bytes;
                 self.answer.reusable = false;

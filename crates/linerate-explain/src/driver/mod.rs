@@ -7,6 +7,7 @@ mod machine;
 mod packets;
 mod process;
 mod view;
+mod wire;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,6 +17,7 @@ use std::time::Duration;
 use linerate_http::client::{RequestSpec, Template, TemplateError, Values};
 use linerate_net::Time;
 use linerate_net::instrument::{self, Levers, Probe as Socket, has_delayed_ack_lever};
+use linerate_tls::Variant;
 
 use crate::call::{Call, Failure, Stage, Why};
 use crate::causes::{NO_PORT, seen_in_packets};
@@ -27,6 +29,10 @@ use crate::process::ProcessView;
 use crate::record::{Record, Settings};
 use crate::verdict::Diagnosis;
 
+use wire::{Speak, Wire};
+
+pub use wire::Tls;
+
 /// A request to be explained.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -34,6 +40,8 @@ pub struct Request {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// TLS towards it; `None`: plain HTTP.
+    pub tls: Option<Tls>,
     /// As it is sent.
     pub spec: RequestSpec,
     /// The server behind the proxy that is called, where that is known.
@@ -49,6 +57,8 @@ pub struct Origin {
     pub authority: String,
     /// The request's target there.
     pub target: String,
+    /// TLS towards it; `None`: plain HTTP.
+    pub tls: Option<Tls>,
 }
 
 /// What came of it.
@@ -73,6 +83,7 @@ pub fn explain(
     settings.delayed_ack_lever = has_delayed_ack_lever();
     settings.target.clone_from(&request.spec.target);
     settings.body_bytes = request.spec.body.len() as u64;
+    settings.tls = request.tls.as_ref().map(Tls::settings);
     settings.expects_continue = says_expect(&request.spec);
     let mut hands = Hands {
         request,
@@ -306,7 +317,7 @@ fn contradicted(diagnosis: &mut Diagnosis, packets: &Packets) {
 
 /// A connection that is kept.
 struct Kept {
-    socket: Socket,
+    wire: Wire,
 }
 
 /// What does things.
@@ -382,7 +393,7 @@ impl Hands<'_> {
 
     /// Our own end of every connection that is open.
     fn open_ends(&self) -> Vec<SocketAddr> {
-        self.lanes.values().filter_map(|k| k.socket.local()).collect()
+        self.lanes.values().filter_map(|k| k.wire.look().local()).collect()
     }
 
     fn address(&self, n: usize) -> SocketAddr {
@@ -464,31 +475,29 @@ impl Hands<'_> {
         if self.lanes.len() >= limits::LANES {
             self.lanes.clear();
         }
-        let (call, socket) = self.call_on(kept.map(|k| k.socket), probe)?;
-        if let (Some(socket), Lane::Kept(lane)) = (socket, probe.lane) {
-            self.lanes.insert(lane, Kept { socket });
+        let (call, wire) = self.call_on(kept.map(|k| k.wire), probe)?;
+        if let (Some(wire), Lane::Kept(lane)) = (wire, probe.lane) {
+            self.lanes.insert(lane, Kept { wire });
         }
         Ok(call)
     }
 
     /// On that connection, or on a new one; the connection comes back when it may carry another
     /// request.
-    fn call_on(
-        &self,
-        kept: Option<Socket>,
-        probe: &CallProbe,
-    ) -> Result<(Call, Option<Socket>), TemplateError> {
+    fn call_on(&self, kept: Option<Wire>, probe: &CallProbe) -> Result<(Call, Option<Wire>), TemplateError> {
         let plan = self.plan(probe)?;
         let origin = self.request.origin.as_ref().filter(|_| probe.variation == Variation::Origin);
         let to = origin.map_or_else(|| self.address(self.chosen), |o| o.address);
+        let tls = origin.map_or(self.request.tls.as_ref(), |o| o.tls.as_ref());
+        let speak = tls.map(|tls| Speak { tls, variant: probe.tls });
         // A connection that the peer has closed by now is none: any client looks before it sends.
-        let kept = kept.filter(|k| !k.facts().peer_closed());
+        let kept = kept.filter(|k| !k.look().facts().peer_closed());
         let overflows = exchange::overflows(to);
         let before = self.process.as_ref().map(process::Process::look);
         let starved = exchange::waited_here();
-        let (mut call, socket) = match kept {
+        let (mut call, wire) = match kept {
             Some(kept) => exchange::again(kept, &plan, self.end),
-            None => exchange::anew(to, &probe.levers, &plan, self.end),
+            None => exchange::anew(to, &probe.levers, speak, &plan, self.end),
         };
         call.starved = exchange::waited_here().saturating_sub(starved);
         if call.answer().is_some_and(|a| a.endless) {
@@ -500,7 +509,12 @@ impl Hands<'_> {
         if let (Some(process), Some(before)) = (&self.process, before) {
             call.server = Some(Box::new(process.look().since(&before)));
         }
-        Ok((call, socket.filter(|_| !probe.closes)))
+        Ok((call, wire.filter(|_| !probe.closes)))
+    }
+
+    /// TLS as an ordinary client speaks it with the server that is called.
+    fn speak(&self) -> Option<Speak<'_>> {
+        self.request.tls.as_ref().map(|tls| Speak { tls, variant: Variant::Usual })
     }
 
     /// Each connection on a thread of its own. All are opened for it and closed after it.
@@ -509,9 +523,9 @@ impl Hands<'_> {
             let (mut calls, mut kept) = (Vec::with_capacity(probes.len()), None);
             for probe in probes {
                 std::thread::sleep(probe.pause.min(self.left()));
-                let (call, socket) = self.call_on(kept.take(), probe)?;
+                let (call, wire) = self.call_on(kept.take(), probe)?;
                 calls.push(call);
-                kept = socket;
+                kept = wire;
             }
             Ok(calls)
         };
@@ -548,7 +562,7 @@ impl Hands<'_> {
                 drop(idle);
                 over.then(|| instrument::now() - start)
             });
-            let (call, _) = exchange::anew(to, &Levers::default(), &plan, until);
+            let (call, _) = exchange::anew(to, &Levers::default(), self.speak(), &plan, until);
             drop(ended);
             Held { idle: held, released: releasing.join().ok().flatten(), call }
         }))
@@ -568,7 +582,8 @@ impl Hands<'_> {
                 .map(|_| {
                     scope.spawn(|| {
                         let starved = exchange::waited_here();
-                        let (mut call, _) = exchange::anew(to, &Levers::default(), &plan, self.end);
+                        let (mut call, _) =
+                            exchange::anew(to, &Levers::default(), self.speak(), &plan, self.end);
                         call.starved = exchange::waited_here().saturating_sub(starved);
                         (instrument::now(), call)
                     })
@@ -616,6 +631,9 @@ fn why_of(error: &std::io::Error) -> Why {
 fn failure(stage: Stage, error: &std::io::Error, to: SocketAddr) -> Failure {
     let words = match (stage, why_of(error)) {
         (Stage::Connect, _) => words_of(error, to),
+        (Stage::Tls, Why::TimedOut) => {
+            format!("{to} accepts the connection and does not answer the TLS handshake")
+        }
         (Stage::Wait, Why::TimedOut) => format!("{to} accepts the connection and sends no answer"),
         (Stage::Receive, Why::TimedOut) => format!("{to} begins its answer and does not end it"),
         (Stage::Send, Why::TimedOut) => format!("{to} does not take the request"),

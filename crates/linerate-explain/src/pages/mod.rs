@@ -3,6 +3,7 @@
 
 mod connection;
 mod server;
+mod tls;
 
 use crate::causes::{Fix, find};
 use crate::passive::findings;
@@ -52,7 +53,7 @@ const fn fix(software: &'static str, change: &'static str) -> Fix {
 
 /// All pages of causes that are named, by the names of these.
 pub fn all() -> Vec<&'static Page> {
-    let all = connection::PAGES.iter().chain(server::PAGES);
+    let all = connection::PAGES.iter().chain(server::PAGES).chain(tls::PAGES);
     let mut all: Vec<&Page> = all.filter(|p| !p.title().is_empty()).collect();
     all.sort_by_key(|p| p.id);
     all

@@ -26,7 +26,7 @@ pub(crate) fn alone(record: &Record) -> Vec<f64> {
 pub(crate) fn both(record: &Record) -> Option<(Vec<f64>, Vec<f64>)> {
     let alone = alone(record);
     let mut at_once: Vec<f64> =
-        record.bursts().flatten().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
+        record.bursts().flatten().filter(|c| c.answer().is_some()).map(|c| ms(c.first_wait())).collect();
     at_once.sort_by(f64::total_cmp);
     (alone.len() >= 3 && at_once.len() >= usize::from(CALLS) / 2).then_some((alone, at_once))
 }
@@ -50,7 +50,8 @@ pub(crate) fn seen(record: &Record) -> Vec<Seen> {
 }
 
 fn waits(burst: &[Call]) -> Vec<f64> {
-    let mut waits: Vec<f64> = burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.wait)).collect();
+    let mut waits: Vec<f64> =
+        burst.iter().filter(|c| c.answer().is_some()).map(|c| ms(c.first_wait())).collect();
     waits.sort_by(f64::total_cmp);
     waits
 }

@@ -11,7 +11,7 @@ const PAUSE_MS: f64 = 200.0;
 
 /// What a call takes beside its connection.
 pub(crate) fn served(call: &Call) -> f64 {
-    ms(call.total) - ms(call.connect)
+    ms(call.total) - ms(call.opening())
 }
 
 /// The very first call, where it was answered and nothing on the way explains its time.

@@ -4,3 +4,4 @@ pub(crate) mod at_once;
 pub(crate) mod bursts;
 pub(crate) mod first;
 pub(crate) mod pace;
+pub(crate) mod tls;

@@ -93,7 +93,7 @@ impl Tls {
 
     /// Why secrets cannot be written to the file that the variable SSLKEYLOGFILE names, if it is set: without a word nothing would be
     /// in it.
-    pub(crate) fn key_log_trouble() -> Option<String> {
+    pub fn key_log_trouble() -> Option<String> {
         let path = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty())?;
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(&path);
         let why = opened.err()?;
@@ -105,6 +105,14 @@ impl Tls {
         let name = ServerName::try_from(self.name.clone()).map_err(|_| {
             TlsError::Options(format!("{} is no name that a certificate can have", self.name))
         })?;
+        Ok(TlsClient { config: self.options()?.build()?, name })
+    }
+
+    /// The options of a client that speaks it.
+    ///
+    /// # Errors
+    /// A certificate or key cannot be read.
+    pub fn options(&self) -> Result<ClientOptions, TlsError> {
         let mut options = ClientOptions::default();
         options.roots = match &self.trust {
             Trust::System => Roots::System,
@@ -119,7 +127,7 @@ impl Tls {
         options.ciphers.clone_from(&self.ciphers);
         options.resume = self.resume;
         options.alpn = vec![b"http/1.1".to_vec()];
-        Ok(TlsClient { config: options.build()?, name })
+        Ok(options)
     }
 }
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 use linerate_explain::baseline::{Before, Change, Compared};
 use linerate_explain::call::Call;
 use linerate_explain::evidence::Trial;
+use linerate_explain::handshake::Handshake;
 use linerate_explain::outside_in;
 use linerate_explain::packets::Packets;
 use linerate_explain::process::{Doing, Jvm, Listening, ProcessView};
 use linerate_explain::shown::Dose;
 use linerate_explain::stats::Estimate;
 use linerate_explain::times::{Part, Times};
+use linerate_explain::verdict::TlsSeen;
 use linerate_explain::{Diagnosis, Verdict};
 
 use super::Since;
@@ -58,6 +60,7 @@ pub fn document(diagnosis: &Diagnosis, environment: &Environment) -> schema::Doc
             load: diagnosis.machine.load.map(round),
             steal: diagnosis.machine.steal.map(round),
         },
+        tls: diagnosis.tls.as_ref().map(tls),
         outside_in: outside_in::of(diagnosis).into_iter().map(layer).collect(),
         concurrency: diagnosis.served_at_once.map(|served_at_once| schema::Concurrency { served_at_once }),
         process: diagnosis.shown.process.as_deref().map(process),
@@ -85,7 +88,8 @@ fn call(diagnosis: &Diagnosis) -> schema::Call {
     schema::Call {
         dns_ms: round(diagnosis.dns_ms),
         connect_ms: if call.fresh { ms(call.connect) } else { 0.0 },
-        tls_ms: 0.0,
+        tls_ms: ms(call.tls_took()),
+        tls: call.tls.as_deref().map(handshake),
         send_ms: ms(call.send),
         wait_ms: ms(call.wait),
         receive_ms: ms(call.receive),
@@ -102,6 +106,44 @@ fn call(diagnosis: &Diagnosis) -> schema::Call {
             .take(crate::limits::RECEIVES)
             .map(|r| schema::Received { at_ms: ms(r.at), bytes: r.bytes })
             .collect(),
+    }
+}
+
+fn handshake(h: &Handshake) -> schema::Handshake {
+    schema::Handshake {
+        resumed: h.is_resumed(),
+        round_trips: h.trips.len(),
+        own_ms: ms(h.own),
+        flights: h
+            .trips
+            .iter()
+            .map(|t| schema::Flight {
+                sent_ms: ms(t.sent),
+                begun_ms: ms(t.begun),
+                ended_ms: ms(t.ended),
+                bytes: t.bytes,
+            })
+            .collect(),
+    }
+}
+
+fn tls(tls: &TlsSeen) -> schema::Tls {
+    let seen = tls.seen.clone().unwrap_or_default();
+    schema::Tls {
+        verified: !tls.insecure,
+        version: seen.agreed.version,
+        cipher: seen.agreed.cipher,
+        alpn: seen.agreed.alpn,
+        group: seen.group,
+        key: seen.key.map(|key| key.to_string()),
+        certificates: seen.certificates,
+        chain_bytes: seen.chain_bytes,
+        sessions_given: tls.gives,
+        full: tls.full,
+        resumed: tls.resumed,
+        connect_ms: round(tls.connect_ms),
+        full_ms: tls.full_ms.map(round),
+        resumed_ms: tls.resumed_ms.map(round),
     }
 }
 

@@ -24,6 +24,9 @@ pub fn to_string(d: &Diagnosis, since: Option<&Since>, environment: &Environment
         let (tag, class) = if i == 0 { ("h1", class) } else { ("p", "lead") };
         let _ = write!(out, "<{tag} class=\"{class}\">{}</{tag}>", escape(text));
     }
+    if words::is_insecure(d) {
+        let _ = write!(out, "<p class=\"lead\"><b class=\"warn\">{}</b></p>", words::INSECURE);
+    }
     let _ = write!(
         out,
         "<p class=\"source\">{} at {}: {} in {:.1} s.</p>",
@@ -125,7 +128,8 @@ fn parts(out: &mut String, d: &Diagnosis) {
         );
     }
     let _ = write!(out, "<tr><th class=\"l\">all</th><td>{}</td><td></td></tr></table>", time(total, true));
-    let lines = [words::first_call(d, true), words::at_once(d, true), words::this_machine(d)];
+    let lines =
+        [words::tls(d, true), words::first_call(d, true), words::at_once(d, true), words::this_machine(d)];
     for words in lines.into_iter().flatten() {
         let _ = write!(out, "<p>{}</p>", escape(&words));
     }
@@ -139,6 +143,7 @@ pub(super) fn shares(d: &Diagnosis) -> Vec<(&'static str, f64)> {
     let all = [
         ("name lookup", d.dns_ms),
         ("connect", ms(c.connect)),
+        ("TLS handshake", ms(c.tls_took())),
         ("send", ms(c.send)),
         ("wait for the first byte", ms(c.wait)),
         ("receive", ms(c.receive)),

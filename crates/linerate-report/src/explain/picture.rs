@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use linerate_explain::call::{Call, Stage, Why};
+use linerate_explain::handshake::Handshake;
 use linerate_explain::{Diagnosis, passive};
 
 use super::words::{capital, time};
@@ -157,6 +158,10 @@ fn reason(cause: &str) -> Option<&'static str> {
         "cpu-contention" => "the server waits for a processor",
         "event-loop-blocked" => "the server's loop is busy",
         "zero-window" => "the window is closed",
+        "tls-slow-key" => "the server signs",
+        "tls-full-handshake" => "a full handshake",
+        "tls-old-version" | "tls-hello-retry" => "one more round trip",
+        "tls-long-chain" => "its window is full",
         _ => return None,
     })
 }
@@ -172,6 +177,32 @@ fn between(before: &Arrow, after: &Arrow) -> &'static str {
         // Many receives are drawn as one.
         (false, false) if after.label.contains(MORE) || before.label.contains(MORE) => "the answer goes on",
         (false, false) => "nothing from the server",
+    }
+}
+
+/// The flights of a TLS handshake.
+fn handshake(tls: &Handshake, push: &mut impl FnMut(Duration, bool, String, bool)) {
+    let retried = tls.is_retried();
+    for (i, trip) in tls.trips.iter().enumerate() {
+        let ours = match (i, retried) {
+            (0, _) if tls.is_resumed() => "ClientHello, ticket",
+            (0, _) => "ClientHello",
+            (_, true) => "ClientHello again",
+            (_, false) => "keys, Finished",
+        };
+        push(trip.sent, true, ours.to_owned(), false);
+        if trip.bytes == 0 {
+            continue;
+        }
+        let theirs = match (i, retried) {
+            (0, true) => "HelloRetryRequest",
+            (1, false) => "Finished",
+            _ => "ServerHello",
+        };
+        let certificates = tls.seen.as_ref().map_or(0, |seen| seen.certificates);
+        let with = if theirs == "ServerHello" && certificates > 0 { ", certificates" } else { "" };
+        let bytes = crate::units::several(trip.bytes, "byte", "bytes");
+        push(trip.ended, false, format!("{theirs}{with}, {bytes}"), false);
     }
 }
 
@@ -194,15 +225,22 @@ fn arrows(call: &Call) -> Vec<Arrow> {
     if !connected {
         return arrows;
     }
+    let opened = call.opening();
+    if let Some(tls) = call.tls.as_deref() {
+        handshake(tls, &mut push);
+        if call.failure().is_some_and(|f| f.stage == Stage::Tls) {
+            return arrows;
+        }
+    }
     match call.held_for_continue {
         Some(held) => {
-            push(call.connect, true, "request head, Expect".to_owned(), false);
+            push(opened, true, "request head, Expect".to_owned(), false);
             if let Some(at) = call.continued {
                 push(at, false, "100 Continue".to_owned(), false);
             }
-            push(call.connect + held, true, "request body".to_owned(), false);
+            push(opened + held, true, "request body".to_owned(), false);
         }
-        None => push(call.connect, true, "request".to_owned(), false),
+        None => push(opened, true, "request".to_owned(), false),
     }
     let receives = &call.receives;
     let label = |bytes: u64, i: usize| {

@@ -125,6 +125,10 @@ impl Page {
                 self.line(&shown);
             }
         }
+        if words::is_insecure(d) {
+            let shown = self.style.warn(words::INSECURE);
+            self.line(&shown);
+        }
     }
 
     fn picture(&mut self, d: &Diagnosis) {
@@ -158,6 +162,7 @@ impl Page {
             &format!("(network round trip {rtt})"),
         );
         let lines = [
+            words::tls(d, self.style.unicode),
             words::first_call(d, self.style.unicode),
             words::at_once(d, self.style.unicode),
             words::this_machine(d),

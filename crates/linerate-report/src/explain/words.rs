@@ -221,6 +221,43 @@ pub(super) fn this_machine(d: &Diagnosis) -> Option<String> {
     Some(format!("{words}."))
 }
 
+/// A diagnosis for which no certificate was checked says so.
+pub(super) const INSECURE: &str = "--insecure: the server's certificate was not checked.";
+
+/// No certificate was checked.
+pub(super) fn is_insecure(d: &Diagnosis) -> bool {
+    d.tls.as_ref().is_some_and(|tls| tls.insecure)
+}
+
+/// What TLS was spoken, and what a new connection takes: in sentences.
+pub(super) fn tls(d: &Diagnosis, unicode: bool) -> Option<String> {
+    let tls = d.tls.as_ref()?;
+    let seen = tls.seen.as_ref()?;
+    let t = |ms| time(ms, unicode);
+    let key = seen.key.map_or(String::new(), |key| format!(", {key}"));
+    let chain = match seen.certificates {
+        0 => String::new(),
+        n => format!(
+            " ({}, {} bytes)",
+            units::several(n as u64, "certificate", "certificates"),
+            seen.chain_bytes
+        ),
+    };
+    let kind = |n: usize, one: &str, took: Option<f64>| {
+        took.map(|ms| format!("{} {}", units::several(n as u64, one, &format!("{one}s")), t(ms)))
+    };
+    let kinds =
+        [kind(tls.full, "full handshake", tls.full_ms), kind(tls.resumed, "resumed session", tls.resumed_ms)];
+    let kinds: Vec<String> = kinds.into_iter().flatten().collect();
+    let (agreed, connect) = (&seen.agreed, t(tls.connect_ms));
+    Some(format!(
+        "{} {}{key}{chain}. A new connection: TCP {connect}, then TLS ({}).",
+        agreed.version,
+        agreed.cipher,
+        kinds.join("; ")
+    ))
+}
+
 /// The first call beside later ones, in a sentence.
 pub(super) fn first_call(d: &Diagnosis, unicode: bool) -> Option<String> {
     let f = d.first?;

@@ -43,6 +43,9 @@ pub struct Document {
     pub took_s: f64,
     /// The machine that called, while it did.
     pub this_machine: ThisMachine,
+    /// TLS with the server, over all calls with nothing changed; absent for plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// This machine, the network, the server's machine, its process, the wire: examined and fine, or not.
     pub outside_in: Vec<Layer>,
     /// What several calls at once showed; absent where they showed no number.
@@ -168,8 +171,11 @@ pub struct Call {
     pub dns_ms: f64,
     /// Opening the connection; 0 on one that was there already.
     pub connect_ms: f64,
-    /// TLS; 0 without.
+    /// The TLS handshake; 0 without, and on a connection that was there already.
     pub tls_ms: f64,
+    /// That handshake; absent where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Handshake>,
     /// Until the kernel had taken the request.
     pub send_ms: f64,
     /// From then to the first byte.
@@ -194,7 +200,66 @@ pub struct Call {
     pub receives: Vec<Received>,
 }
 
-/// Bytes that came.
+/// A TLS handshake.
+#[derive(Clone, Debug, Serialize)]
+pub struct Handshake {
+    /// It resumed an earlier session.
+    pub resumed: bool,
+    /// Flights of ours that the server had to answer.
+    pub round_trips: usize,
+    /// Of `tls_ms`, our own work.
+    pub own_ms: f64,
+    /// Each of these flights with the server's answer.
+    pub flights: Vec<Flight>,
+}
+
+/// A flight of a handshake; times are since the call's start.
+#[derive(Clone, Debug, Serialize)]
+pub struct Flight {
+    /// When ours left.
+    pub sent_ms: f64,
+    /// When the first byte of the server's came.
+    pub begun_ms: f64,
+    /// And the last.
+    pub ended_ms: f64,
+    /// Bytes of the server's.
+    pub bytes: u64,
+}
+
+/// TLS with the server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tls {
+    /// The server's certificate was checked (false: --insecure).
+    pub verified: bool,
+    /// As "TLSv1.3"; empty where no handshake ended.
+    pub version: String,
+    /// The suite's registered name.
+    pub cipher: String,
+    /// The protocol that ALPN agreed on.
+    pub alpn: Option<String>,
+    /// The group of the key exchange.
+    pub group: Option<String>,
+    /// The kind of the server's key, as "RSA 2048".
+    pub key: Option<String>,
+    /// Certificates that it sent.
+    pub certificates: usize,
+    /// Their bytes.
+    pub chain_bytes: usize,
+    /// It gave something to resume a session by.
+    pub sessions_given: bool,
+    /// Full handshakes.
+    pub full: usize,
+    /// Handshakes that resumed a session.
+    pub resumed: usize,
+    /// What TCP takes to connect, in the middle.
+    pub connect_ms: f64,
+    /// What a full handshake takes, in the middle; null without one.
+    pub full_ms: Option<f64>,
+    /// And one that resumes a session.
+    pub resumed_ms: Option<f64>,
+}
+
+/// Bytes that came; over TLS those on the wire.
 #[derive(Clone, Debug, Serialize)]
 pub struct Received {
     /// Since the call's start.

@@ -1,0 +1,446 @@
+//! `linerate explain` over TLS, against real servers.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod issued;
+mod real;
+
+use std::process::Command;
+use std::time::Duration;
+
+use common::{linerate, run};
+use issued::Issued;
+use linerate_netbox::NetBox;
+use real::{find, folder, nginx_tls, written};
+use serde_json::Value;
+
+/// A diagnosis: the document, the text, the exit code.
+struct Found {
+    document: Value,
+    text: String,
+    code: Option<i32>,
+}
+
+impl Found {
+    fn of(words: &[&str]) -> Found {
+        let said = run(&[&["explain", "--quiet", "--json", "-", "--budget", "12s"], words].concat());
+        let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+        Found { document, text: line(&said.err), code: said.code }
+    }
+
+    fn causes(&self) -> Vec<(&str, &str)> {
+        let text = |v: &Value, name: &str| v[name].as_str().unwrap().to_owned().leak() as &str;
+        let all = self.document["causes"].as_array().unwrap();
+        all.iter().map(|c| (text(c, "id"), text(c, "proof"))).collect()
+    }
+
+    fn is(&self, cause: &str, proofs: &[&str]) {
+        let first = self.causes().first().copied();
+        assert!(
+            first.is_some_and(|(id, proof)| id == cause && proofs.contains(&proof)),
+            "{:#}",
+            self.document
+        );
+        assert_eq!(self.code, Some(1));
+    }
+
+    /// Named, whatever stands before it.
+    fn names(&self, cause: &str, proof: &str) {
+        assert!(self.causes().contains(&(cause, proof)), "{:#}", self.document);
+    }
+
+    fn is_not(&self, cause: &str) {
+        assert!(self.causes().iter().all(|(id, _)| *id != cause), "{:#}", self.document);
+    }
+
+    /// Nothing but that a busy machine makes the server late.
+    fn is_nearly_healthy(&self) {
+        assert!(self.causes().iter().all(|(id, _)| *id == "server-think"), "{:#}", self.document);
+        if self.causes().is_empty() {
+            assert_eq!((self.code, &self.document["verdict"]), (Some(0), &"healthy".into()));
+        }
+    }
+
+    fn rules_out(&self, cause: &str) {
+        let ruled_out = self.document["ruled_out"].as_array().unwrap();
+        assert!(ruled_out.iter().any(|r| r["id"] == cause), "{:#}", self.document);
+    }
+
+    fn says(&self, words: &str) {
+        assert!(self.text.contains(words), "{words:?} in {}", self.text);
+    }
+
+    fn tls(&self, field: &str) -> &Value {
+        &self.document["tls"][field]
+    }
+}
+
+/// A text without its line breaks.
+fn line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is said of a server that no call reaches.
+fn refused(words: &[&str]) -> String {
+    let said = run(&[&["explain", "--quiet", "--budget", "5s"], words].concat());
+    assert_eq!(said.code, Some(3), "{said:?}");
+    line(&said.err)
+}
+
+/// A certificate and a key that openssl made, since they are of a kind that tests make no others of.
+fn issued_by_openssl(key: &[&str], more: &[&str]) -> Option<(tempfile::TempDir, String, String)> {
+    let openssl = find("openssl")?;
+    let dir = folder();
+    let mut command = Command::new(openssl);
+    command.current_dir(dir.path()).args(["req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=localhost"]);
+    command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "key.pem", "-out", "cert.pem"]);
+    let made = command.args(key).args(more).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let (certificate, key) = (read("cert.pem"), read("key.pem"));
+    Some((dir, certificate, key))
+}
+
+#[test]
+fn a_healthy_server_and_what_its_connections_take() {
+    let issued = Issued::to("localhost");
+    let Some(server) = nginx_tls(&issued.certificate, &issued.key, "") else { return };
+    let (port, cacert) = (server.address.port(), issued.file("cert.pem"));
+    let url = format!("https://localhost:{port}/");
+    let found = Found::of(&["-4", "--cacert", &cacert, &url]);
+    found.is_nearly_healthy();
+    found.rules_out("tls-full-handshake");
+    found.rules_out("tls-old-version");
+    found.rules_out("tls-hello-retry");
+    assert_eq!(found.tls("version"), "TLSv1.3");
+    assert_eq!((found.tls("verified"), found.tls("key")), (&true.into(), &"ECDSA P-256".into()));
+    assert_eq!((found.tls("full"), found.tls("alpn")), (&1.into(), &"http/1.1".into()));
+    assert!(found.tls("resumed").as_u64() >= Some(3), "{:#}", found.document);
+    assert!(found.tls("full_ms").as_f64() > Some(0.0) && found.tls("resumed_ms").is_number());
+    found.says("A new connection: TCP");
+    // Nothing was checked, and that is said.
+    let found = Found::of(&["-4", "-k", &url]);
+    assert_eq!(found.tls("verified"), false);
+    found.says("--insecure: the server's certificate was not checked");
+    // One call opens its connection: all its parts add up.
+    let found = Found::of(&["-4", "--cacert", &cacert, "-X", "POST", "--body", "x", &url]);
+    let call = &found.document["call"];
+    let part = |name: &str| call[name].as_f64().unwrap();
+    assert!(part("tls_ms") > 0.0 && call["tls"]["round_trips"] == 1, "{call:#}");
+    let parts = ["connect_ms", "tls_ms", "send_ms", "wait_ms", "receive_ms", "unexplained_ms"].map(part);
+    assert!((parts.iter().sum::<f64>() - part("total_ms")).abs() < 0.1, "{call:#}");
+    found.says("TLS handshake");
+    found.says("ClientHello");
+}
+
+#[test]
+fn other_names_lead_to_the_server() {
+    let issued = Issued::to("a.test");
+    let Some(server) = nginx_tls(&issued.certificate, &issued.key, "") else { return };
+    let (port, cacert) = (server.address.port(), issued.file("cert.pem"));
+    let to = format!("a.test:443:127.0.0.1:{port}");
+    Found::of(&["--connect-to", &to, "--cacert", &cacert, "https://a.test/"]).is_nearly_healthy();
+    let resolve = format!("a.test:{port}:127.0.0.1");
+    let secrets = folder();
+    let log = secrets.path().join("keys");
+    let mut command = linerate(&[
+        "explain",
+        "--resolve",
+        &resolve,
+        "--cacert",
+        &cacert,
+        &format!("https://a.test:{port}/"),
+    ]);
+    let said = command.env("SSLKEYLOGFILE", &log).output().unwrap();
+    assert!(said.status.code().is_some_and(|code| code < 2), "{said:?}");
+    let keys = std::fs::read_to_string(&log).unwrap();
+    assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0 "), "{keys}");
+}
+
+#[test]
+fn each_fault_is_named_for_the_person_who_must_act() {
+    // No authority of this machine has this name.
+    let good = Issued::with("localhost", |params| {
+        params.distinguished_name.push(rcgen::DnType::CommonName, "signed by itself alone");
+    });
+    let expired = Issued::with("localhost", |params| {
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    });
+    let other = Issued::to("example.com");
+    for (issued, expected) in [
+        (&expired, "TLS: the certificate has expired"),
+        (&other, "TLS: the certificate is not for localhost, but for example.com"),
+    ] {
+        let Some(server) = nginx_tls(&issued.certificate, &issued.key, "") else { return };
+        let url = format!("https://localhost:{}/", server.address.port());
+        let said = refused(&["-4", "--cacert", &issued.file("cert.pem"), &url]);
+        assert!(said.contains(expected), "{said}");
+    }
+    let more = "ssl_protocols TLSv1.2; ssl_ciphers ECDHE-ECDSA-AES128-GCM-SHA256;";
+    let Some(server) = nginx_tls(&good.certificate, &good.key, more) else { return };
+    let (url, cacert) = (format!("https://localhost:{}/", server.address.port()), good.file("cert.pem"));
+    let said = refused(&["-4", &url]);
+    assert!(said.contains("the certificate is self-signed, its issuer is unknown"), "{said}");
+    let said = refused(&["-4", "--cacert", &cacert, "--tls-min", "1.3", &url]);
+    assert!(said.contains("no TLS version in common"), "{said}");
+    let ciphers = ["--tls-max", "1.2", "--ciphers", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"];
+    let said = refused(&[&["-4", "--cacert", &cacert], &ciphers[..], &[&url]].concat());
+    assert!(said.contains("no cipher, curve or certificate in common"), "{said}");
+    let asks = "ssl_verify_client on; ssl_client_certificate cert.pem;";
+    let Some(server) = nginx_tls(&good.certificate, &good.key, asks) else { return };
+    // nginx answers 400 to a client without a certificate.
+    let found =
+        Found::of(&["-4", "--cacert", &cacert, &format!("https://localhost:{}/", server.address.port())]);
+    found.says("the server answers 400");
+}
+
+#[test]
+fn what_speaks_no_tls_is_told() {
+    let plain = common::answering(common::HELLO);
+    let said = refused(&["-k", &format!("https://{plain}/")]);
+    // It waits for the end of a head, which a ClientHello does not have.
+    assert!(said.contains("does not answer the TLS handshake"), "{said}");
+    let refuses = common::server(|mut stream| {
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        let _ = std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let said = refused(&["-k", &format!("https://{refuses}/")]);
+    assert!(said.contains("it speaks plain HTTP there: write http:// instead of https://"), "{said}");
+    let closes = common::server(|mut stream| drop(std::io::Read::read(&mut stream, &mut [0; 4096])));
+    let said = refused(&["-k", &format!("https://{closes}/")]);
+    assert!(said.contains("the peer closed the connection during the handshake"), "{said}");
+    // And TLS behind http://, where the server answers in TLS.
+    let alerts = common::server(|mut stream| {
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        let _ = std::io::Write::write_all(&mut stream, &[0x15, 3, 3, 0, 2, 2, 80]);
+    });
+    let said = run(&["explain", "--quiet", "--budget", "5s", &format!("http://{alerts}/")]);
+    assert!(line(&said.out).contains("write https:// instead of http://"), "{said:?}");
+    let said = run(&["explain", "--cacert", "x.pem", "http://127.0.0.1:1/"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("--cacert is about HTTPS"), "{}", said.err);
+}
+
+#[test]
+fn sessions_that_nobody_resumes_with_an_old_version() {
+    if let Some(why) = NetBox::unavailable() {
+        println!("not run: sessions_that_nobody_resumes_with_an_old_version: {why}");
+        return;
+    }
+    let issued = Issued::to("server.test");
+    let off = "ssl_session_tickets off; ssl_session_cache off;";
+    for (lines, named) in [
+        (format!("{off} ssl_protocols TLSv1.2;"), &["tls-full-handshake", "tls-old-version"][..]),
+        ("ssl_protocols TLSv1.2;".to_owned(), &[]),
+        (off.to_owned(), &[]),
+    ] {
+        let Some(found) =
+            far(&issued.certificate, &issued.key, &lines, &["--cacert", &issued.file("cert.pem")])
+        else {
+            return;
+        };
+        let tls: Vec<&str> =
+            found.causes().iter().map(|(id, _)| *id).filter(|id| id.starts_with("tls-")).collect();
+        for cause in named {
+            assert!(tls.contains(cause), "{lines}: {:#}", found.document);
+        }
+        assert_eq!(tls.len(), named.len(), "{lines}: {:#}", found.document);
+        if !named.is_empty() {
+            found.names("tls-full-handshake", "likely");
+            found.names("tls-old-version", "proved");
+            let cost = found.document["causes"][0]["cost_ms"].as_f64().unwrap();
+            assert!((38.0..60.0).contains(&cost), "{cost}");
+        }
+    }
+}
+
+/// nginx over TLS behind 40 ms; `None`: it is not installed.
+fn far(certificate: &str, key: &str, lines: &str, words: &[&str]) -> Option<Found> {
+    let net = NetBox::builder().delay(Duration::from_millis(20)).start().unwrap();
+    let server = net.server().run(|| real::nginx_far(certificate, key, lines)).unwrap()?;
+    let resolve = format!("server.test:{}:{}", server.address.port(), net.server().ip());
+    let url = format!("https://server.test:{}/", server.address.port());
+    let words = [&["--resolve", &resolve], words, &[&url]].concat();
+    let found = net.client().run(|| Found::of(&words)).unwrap();
+    drop(server);
+    Some(found)
+}
+
+#[test]
+fn a_client_that_limits_itself() {
+    if let Some(why) = NetBox::unavailable() {
+        println!("not run: a_client_that_limits_itself: {why}");
+        return;
+    }
+    let issued = Issued::to("server.test");
+    let cacert = issued.file("cert.pem");
+    let flags = ["--cacert", &cacert, "--tls-max", "1.2", "--tls-resume", "off"];
+    let Some(found) = far(&issued.certificate, &issued.key, "", &flags) else { return };
+    found.names("tls-old-version", "proved");
+    found.names("tls-full-handshake", "proved");
+    found.says("--tls-max");
+    found.says("--tls-resume off");
+    // A server that wants another group than the one that all clients offer.
+    let wants = "ssl_ecdh_curve secp384r1;";
+    let found = far(&issued.certificate, &issued.key, wants, &["--cacert", &cacert]).unwrap();
+    found.is("tls-hello-retry", &["proved"]);
+    found.says("secp384r1");
+}
+
+#[test]
+fn certificates_that_fill_the_window() {
+    if let Some(why) = NetBox::unavailable() {
+        println!("not run: certificates_that_fill_the_window: {why}");
+        return;
+    }
+    let names: Vec<String> = (0..700).map(|n| format!("host-number-{n}.example.com")).collect();
+    let long = Issued::with("server.test", |params| {
+        let more = names.iter().map(|n| rcgen::SanType::DnsName(n.as_str().try_into().unwrap()));
+        params.subject_alt_names.extend(more);
+    });
+    let cacert = long.file("cert.pem");
+    let Some(found) = far(&long.certificate, &long.key, "", &["--cacert", &cacert]) else { return };
+    found.is("tls-long-chain", &["proved"]);
+    let short = Issued::to("server.test");
+    let found = far(&short.certificate, &short.key, "", &["--cacert", &short.file("cert.pem")]).unwrap();
+    found.is_nearly_healthy();
+    found.rules_out("tls-long-chain");
+}
+
+#[test]
+fn a_key_that_takes_long() {
+    let names = ["-addext", "subjectAltName=DNS:localhost"];
+    let Some((dir, certificate, key)) = issued_by_openssl(&["-newkey", "rsa:8192"], &names) else { return };
+    let Some(server) = nginx_tls(&certificate, &key, "") else { return };
+    let (url, cacert) =
+        (format!("https://localhost:{}/", server.address.port()), dir.path().join("cert.pem"));
+    let found = Found::of(&["-4", "--cacert", cacert.to_str().unwrap(), &url]);
+    found.is("tls-slow-key", &["proved"]);
+    found.says("RSA 8192");
+    // The server resumes no session to compare with.
+    let Some(server) = nginx_tls(&certificate, &key, "ssl_session_tickets off; ssl_session_cache off;")
+    else {
+        return;
+    };
+    let url = format!("https://localhost:{}/", server.address.port());
+    let found = Found::of(&["-4", "--cacert", cacert.to_str().unwrap(), &url]);
+    found.is("tls-slow-key", &["likely", "possible"]);
+}
+
+/// The first example of all: the JDK's own server writes head and body apart.
+#[test]
+fn nagle_of_the_jdk_over_tls() {
+    let names = ["-addext", "subjectAltName=DNS:localhost"];
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+    let Some((dir, ..)) = issued_by_openssl(&key, &names) else { return };
+    let store = dir.path().join("store.p12");
+    let mut command = Command::new(find("openssl").unwrap());
+    command.current_dir(dir.path()).args(["pkcs12", "-export", "-in", "cert.pem", "-inkey", "key.pem"]);
+    let made = command.args(["-passout", "pass:secret", "-out"]).arg(&store).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let source = include_str!("real/Tls.java").replace("{store}", store.to_str().unwrap());
+    let Some(server) = written("java", &[], "Tls.java", &source) else { return };
+    let url = format!("https://localhost:{}/", server.address.port());
+    let found = Found::of(&["-4", "--cacert", dir.path().join("cert.pem").to_str().unwrap(), &url]);
+    found.names("server-nagle-delayed-ack", "proved");
+    found.says("-Dsun.net.httpserver.nodelay=true");
+}
+
+#[test]
+fn other_servers_are_healthy() {
+    let issued = Issued::to("localhost");
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| issued.file(name));
+    let node = format!(
+        "const fs = require('fs');
+require('https').createServer({{ cert: fs.readFileSync('{cert}'), key: fs.readFileSync('{key}') }}, (request, response) => response.end('hello'))
+  .listen({{port}}, '127.0.0.1');
+"
+    );
+    let both = folder();
+    let pem = both.path().join("both.pem");
+    std::fs::write(&pem, format!("{}{}", issued.certificate, issued.key)).unwrap();
+    let haproxy = format!(
+        "defaults
+  mode http
+  timeout client 30s
+frontend tls
+  bind 127.0.0.1:{{port}} ssl crt {}
+  http-request return status 200 content-type text/plain string hello
+",
+        pem.display()
+    );
+    let caddy = format!(
+        "{{
+  admin off
+  auto_https off
+}}
+https://localhost:{{port}} {{
+  tls {cert} {key}
+  respond hello
+}}
+"
+    );
+    let go = format!(
+        "package main
+import (\"io\"; \"net/http\")
+func main() {{
+  http.HandleFunc(\"/\", func(w http.ResponseWriter, r *http.Request) {{ io.WriteString(w, \"hello\") }})
+  panic(http.ListenAndServeTLS(\"127.0.0.1:{{port}}\", \"{cert}\", \"{key}\", nil))
+}}
+"
+    );
+    for (program, arguments, file, source) in [
+        ("node", &[][..], "server.js", &node),
+        ("haproxy", &["-f"], "haproxy.cfg", &haproxy),
+        ("caddy", &["run", "--adapter", "caddyfile", "--config"], "Caddyfile", &caddy),
+        ("go", &["run"], "server.go", &go),
+    ] {
+        let Some(server) = written(program, arguments, file, source) else { continue };
+        let url = format!("https://localhost:{}/", server.address.port());
+        let found = Found::of(&["-4", "--cacert", &cert, &url]);
+        println!("{program}: {}", found.text);
+        found.is_nearly_healthy();
+        assert_eq!(found.tls("version"), "TLSv1.3", "{program}");
+        assert!(found.tls("resumed").as_u64() >= Some(1), "{program}: {:#}", found.document);
+    }
+}
+
+#[test]
+fn a_server_that_thinks_and_one_that_closes() {
+    let issued = Issued::to("localhost");
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| issued.file(name));
+    let source = include_str!("real/tls.py").replace("{cert}", &cert).replace("{key}", &key);
+    for (mode, expected) in [
+        ("think", "server-think"),
+        ("split", "server-nagle-delayed-ack"),
+        ("late", "late-close"),
+        ("cork", "cork"),
+    ] {
+        let Some(server) = written("python3", &[], "server.py", &source.replace("{mode}", mode)) else {
+            return;
+        };
+        let url = format!("https://localhost:{}/", server.address.port());
+        let found = Found::of(&["-4", "--cacert", &cert, &url]);
+        found.names(expected, if mode == "think" { "likely" } else { "proved" });
+        found.is_not("tls-slow-key");
+    }
+    // Without TLS's own end a body that lasts until the close may lack its rest (RFC 9112 section 9.8).
+    let server = written("python3", &[], "server.py", &source.replace("{mode}", "cut")).unwrap();
+    let url = format!("https://localhost:{}/", server.address.port());
+    let found = Found::of(&["-4", "--cacert", &cert, &url]);
+    assert_eq!(found.code, Some(1));
+    found.says("without TLS's close_notify");
+}
+
+#[test]
+fn the_slowest_request_of_a_run_is_explained() {
+    let issued = Issued::to("localhost");
+    let Some(server) = nginx_tls(&issued.certificate, &issued.key, "") else { return };
+    let url = format!("https://localhost:{}/", server.address.port());
+    let cacert = issued.file("cert.pem");
+    let said = run(&["load", "-4", "-n", "50", "-c", "2", "--explain", "--cacert", &cacert, &url]);
+    assert!(said.code.is_some_and(|code| code < 2), "{said:?}");
+    assert!(said.out.contains("Why the slowest took"), "{said:?}");
+    assert!(line(&said.out).contains("A new connection: TCP"), "{said:?}");
+}

@@ -1,0 +1,103 @@
+//! The server takes long for the work of a full handshake: the operation of its private key.
+//!
+//! Symptom: from the ClientHello to the server's first flight passes more than a round trip.
+//! Experiment: resumed sessions, which need no such operation, against full handshakes, in turns.
+
+use super::{Cause, Fix, Judgement, not_moved, nothing, say, server_think};
+use crate::evidence::{Grounds, Trial};
+use crate::handshake::Handshake;
+use crate::record::Record;
+use crate::signs::tls::{self, WORTH_MS};
+use crate::verdict::Verdict;
+
+use linerate_tls::ServerKey;
+
+pub(super) static CAUSE: Cause = Cause {
+    id: "tls-slow-key",
+    title: "the server takes that long for its private key's part of a full TLS handshake",
+    fixes: FIXES,
+    verify: super::AGAIN,
+    // Resumed sessions are tried for all that a full handshake may cost.
+    wants: nothing,
+    judge,
+};
+
+const FIXES: &[Fix] = &[
+    Fix {
+        software: "any server",
+        change: "a certificate with an ECDSA P-256 key (openssl ecparam -name prime256v1 -genkey): it signs 20 to 50 times as fast as RSA 4096",
+    },
+    Fix {
+        software: "certbot",
+        change: "--key-type ecdsa (the default since 2.0), then certbot renew --force-renewal",
+    },
+    Fix {
+        software: "an HSM or a key service",
+        change: "sessions of its own for each worker, a key service near by; session tickets, so that few handshakes need it",
+    },
+    Fix {
+        software: "nginx",
+        change: "ssl_certificate twice, for ECDSA and RSA: each client gets what it can use",
+    },
+];
+
+/// From so many bits on an RSA key takes milliseconds.
+const LARGE: usize = 3072;
+
+/// What the key's operation must take to be named: a large RSA key takes milliseconds everywhere;
+/// others do only where the key is elsewhere.
+fn least_ms(record: &Record, key: Option<ServerKey>) -> f64 {
+    let least = if is_large(key) { WORTH_MS } else { server_think::WORK_MS };
+    tls::counts_ms(record, least)
+}
+
+fn is_large(key: Option<ServerKey>) -> bool {
+    matches!(key, Some(ServerKey::Rsa(bits)) if bits >= LARGE)
+}
+
+/// It is why handshakes take long.
+pub(super) fn named(record: &Record) -> bool {
+    matches!(judge(record), Judgement::Named(_))
+}
+
+fn judge(record: &Record) -> Judgement {
+    let full = tls::full(record);
+    let Some(seen) = full.first().and_then(|h| h.seen.as_ref()) else { return Judgement::Silent };
+    let least = least_ms(record, seen.key);
+    let key = seen.key.map_or_else(|| "a key of another kind".to_owned(), |key| key.to_string());
+    match tls::resumed(record, tls::hello) {
+        Some(trial) => by_experiment(trial, least, &key),
+        None => by_time(record, &full, least, &key, is_large(seen.key)),
+    }
+}
+
+fn by_experiment(trial: Trial, least: f64, key: &str) -> Judgement {
+    let times = format!(
+        "the server's first flight takes {} in a full handshake ({key}) and {} in a resumed one, which needs no private key",
+        say(trial.before_ms()),
+        say(trial.after_ms())
+    );
+    if !trial.moved(least) {
+        return not_moved(&trial, least, &times);
+    }
+    let verdict = Verdict::new(&CAUSE, trial.effect.value, Grounds::Moved(trial));
+    Judgement::Named(Box::new(verdict.saying(times)))
+}
+
+/// Of a server that resumes no session.
+fn by_time(record: &Record, full: &[&Handshake], least: f64, key: &str, large: bool) -> Judgement {
+    let beyond = tls::middle(full, Handshake::hello) - record.rtt_ms();
+    // A server that is slow with all it does is not slow for its key.
+    if full.len() < 2 || beyond < least || beyond < 2.0 * server_think::beyond_rtt(record) {
+        return Judgement::Silent;
+    }
+    let words = format!(
+        "from the ClientHello to the server's first flight: {} ({key}), of which the round trip is {}; a request waits {}",
+        say(beyond + record.rtt_ms()),
+        say(record.rtt_ms()),
+        say(server_think::beyond_rtt(record) + record.rtt_ms())
+    );
+    let verdict = Verdict::new(&CAUSE, beyond, Grounds::Seen { words, alone: large })
+        .saying("the server resumes no session to compare with");
+    Judgement::Named(Box::new(verdict))
+}
