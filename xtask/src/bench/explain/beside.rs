@@ -94,7 +94,12 @@ fn load(flags: &str, from: &Namespace, programs: &Programs, to: SocketAddr) -> R
     let (path, flags) = flags.split_once(' ').context("a path, then flags")?;
     let mut c = from.command(&programs.linerate);
     // As long as it takes: it is ended when the case is.
-    c.arg("load").arg(format!("http://{to}{path}")).args(flags.split(' ')).args(["-d", "3600s", "--quiet"]);
+    let scheme = if programs.certificate().is_some() { "https" } else { "http" };
+    c.arg("load")
+        .arg(format!("{scheme}://{to}{path}"))
+        .args(programs.certificate().map(|_| "-k"))
+        .args(flags.split(' '))
+        .args(["-d", "3600s", "--quiet"]);
     Ongoing::process(c, from)
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Case {
     pub(crate) alone: bool,
     /// The server is called for the first time by `explain`, and started anew for each diagnosis.
     pub(crate) cold: bool,
+    /// The fault is in TLS: the case is run with `--tls` alone.
+    pub(crate) over_tls: bool,
     /// Causes that are there besides: each is right where it is named.
     pub(crate) also: &'static [&'static str],
     /// Causes that must not be named, however unsure.
@@ -111,6 +113,7 @@ pub(crate) const PLAIN: Case = Case {
     name_server: None,
     alone: false,
     cold: false,
+    over_tls: false,
     also: &[],
     never: &[],
     open: &[],
@@ -191,7 +194,7 @@ pub(crate) struct NameServer {
 }
 
 /// Causes on the path: naming one of them is a false alarm if only the server takes time.
-pub(crate) const ON_THE_WAY: [&str; 21] = [
+pub(crate) const ON_THE_WAY: [&str; 26] = [
     "server-nagle-delayed-ack",
     "client-nagle-delayed-ack",
     "tiny-writes",
@@ -208,6 +211,11 @@ pub(crate) const ON_THE_WAY: [&str; 21] = [
     "ports-exhausted",
     "keep-alive-race",
     "time-wait-collision",
+    "tls-full-handshake",
+    "tls-hello-retry",
+    "tls-long-chain",
+    "tls-old-version",
+    "tls-slow-key",
     // Neither on the path nor in the server.
     "client-pool",
     "dead-address",
@@ -217,8 +225,9 @@ pub(crate) const ON_THE_WAY: [&str; 21] = [
 ];
 
 /// Ids of causes that no case injects, with the reason.
-pub(crate) const NOT_INJECTED: [(&str, &str); 3] = [
-    ("tls-full-handshake", "comes with HTTPS"),
+pub(crate) const NOT_INJECTED: [(&str, &str); 4] = [
+    ("tls-long-chain", "it takes another certificate; the tests of the command have one"),
+    ("tls-slow-key", "it takes another key; the tests of the command have one"),
     ("h2-flow-control", "comes with HTTP/2"),
     ("stopped", "a stopped process answers no warm-up; the tests of the command stop one"),
 ];

@@ -59,6 +59,9 @@ pub(crate) struct Options {
     /// What the order of a sample is made from; the same seed goes on where --results stopped.
     #[arg(long, default_value_t = 1, requires = "sample")]
     seed: u64,
+    /// Over TLS: every server that can gets a certificate, and the calls are https. Cases whose server cannot are left out.
+    #[arg(long, conflicts_with_all = ["cells", "page"])]
+    tls: bool,
     /// Write the tables into docs/EXPLAIN.md.
     #[arg(long)]
     page: bool,
@@ -126,7 +129,10 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     ensure!(options.runs > 0, "at least one run");
     let cases = options.chosen()?;
-    let programs = Programs::build(options.linerate.as_deref(), options.explain.as_deref())?;
+    let mut programs = Programs::build(options.linerate.as_deref(), options.explain.as_deref())?;
+    if options.tls {
+        programs.issue_certificate()?;
+    }
     if options.symptoms {
         symptoms(&cases, options, &programs);
         return Ok(true);

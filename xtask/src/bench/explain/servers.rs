@@ -6,16 +6,22 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use linerate_netbox::{NetBox, Running};
+use linerate_netbox::{NetBox, Running, SERVER_IP};
 
 use super::case::{Beside, Case, Server, Share};
+use super::dns::NAME;
 use super::wild::Mode;
+use crate::bench::serve::peer::certificate;
 use crate::shell;
 
 /// The port of every server.
 pub(crate) const PORT: u16 = 8000;
 /// The port of what nginx forwards to.
 pub(crate) const BEHIND: u16 = 8001;
+/// Files of the servers' certificate.
+const CERTIFICATE: &str = "cert.pem";
+const KEY: &str = "key.pem";
+const STORE: &str = "store.p12";
 /// The longest a server may take to listen.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -28,6 +34,8 @@ pub(crate) struct Programs {
     pub(crate) explain: PathBuf,
     /// The folder of the other servers.
     dir: PathBuf,
+    /// Servers speak TLS, with the certificate in that folder.
+    tls: bool,
 }
 
 impl Programs {
@@ -70,7 +78,52 @@ impl Programs {
             shell::run(Command::new("javac").current_dir(&dir).args(["Server.java", "App.java"]))?;
         }
         let explain = explain.map(whole).transpose()?.unwrap_or_else(|| linerate.clone());
-        Ok(Programs { linerate, explain, dir })
+        Ok(Programs { linerate, explain, dir, tls: false })
+    }
+
+    /// From now on servers speak TLS, with a certificate of their own for an ECDSA key.
+    pub(crate) fn issue_certificate(&mut self) -> Result<()> {
+        let names = format!("DNS:{NAME},DNS:localhost,IP:{SERVER_IP},IP:127.0.0.1");
+        certificate(&self.dir, &names)?;
+        // For the JVM.
+        let mut c = shell::program(shell::find("openssl").context("openssl is not installed")?);
+        c.current_dir(&self.dir).args([
+            "pkcs12",
+            "-export",
+            "-in",
+            CERTIFICATE,
+            "-inkey",
+            KEY,
+            "-out",
+            STORE,
+        ]);
+        shell::output(c.args(["-passout", "pass:bench"]))?;
+        self.tls = true;
+        Ok(())
+    }
+
+    /// The certificate by which servers are known, where they speak TLS.
+    pub(crate) fn certificate(&self) -> Option<PathBuf> {
+        self.tls.then(|| self.dir.join(CERTIFICATE))
+    }
+
+    /// Why a case cannot be run over TLS.
+    pub(crate) fn plain_alone(&self, case: &Case) -> Option<&'static str> {
+        let wild = matches!(case.server, Server::Wild(_));
+        let others = case.beside.iter().any(|b| {
+            !matches!(b, Beside::Load(_) | Beside::LoadNear(_) | Beside::Hold(_) | Beside::Churn(..))
+        });
+        if !self.tls {
+            case.over_tls.then_some("their fault is in TLS (--tls)")
+        } else if case.watched {
+            Some("packets of other programs are read in clear")
+        } else if wild {
+            Some("the servers that people run are tried in clear")
+        } else if others {
+            Some("the callers beside it speak HTTP in clear")
+        } else {
+            None
+        }
     }
 
     /// A program that a case needs and this machine lacks.
@@ -170,7 +223,12 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
     let words: Vec<std::ffi::OsString> = match server {
         Server::Linerate(flags) => {
             let own = [programs.linerate.clone().into(), "serve".into(), "--listen".into(), at.into()];
-            own.into_iter().chain(flags.iter().map(Into::into)).collect()
+            let tls = if programs.tls {
+                vec!["--tls-cert".into(), file(CERTIFICATE), "--tls-key".into(), file(KEY)]
+            } else {
+                Vec::new()
+            };
+            own.into_iter().chain(flags.iter().map(Into::into)).chain(tls).collect()
         }
         Server::Python(mode) => vec!["python3".into(), file("server.py"), port.into(), mode.into()],
         Server::Odd(mode) => vec!["python3".into(), file("odd.py"), port.into(), mode.into()],
@@ -184,7 +242,17 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
         }
         Server::Nginx(lines) => {
             let nginx = shell::find("nginx").context("nginx is not installed")?;
-            std::fs::write(dir.join("nginx.conf"), nginx_conf(PORT, lines))?;
+            let listen = if programs.tls {
+                let [certificate, key] = [CERTIFICATE, KEY].map(|name| programs.dir.join(name));
+                format!(
+                    "{PORT} ssl; ssl_certificate {}; ssl_certificate_key {}",
+                    certificate.display(),
+                    key.display()
+                )
+            } else {
+                PORT.to_string()
+            };
+            std::fs::write(dir.join("nginx.conf"), nginx_conf(&listen, lines))?;
             words_file(dir)?;
             vec![
                 nginx.into(),
@@ -208,6 +276,10 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
         _ => net.server().command(first),
     };
     c.args(all);
+    if programs.tls {
+        let vars = [("BENCH_TLS_CERT", CERTIFICATE), ("BENCH_TLS_KEY", KEY), ("BENCH_TLS_P12", STORE)];
+        c.envs(vars.map(|(name, value)| (name, file(value))));
+    }
     if let Server::Wild(wild) = server {
         c.env("BENCH_MODE", wild.mode.name()).env("BENCH_MARK", dir.join("called"));
         c.env("PYTHONPATH", &programs.dir).env("PHP_CLI_SERVER_WORKERS", wild.workers.max(1).to_string());
@@ -215,14 +287,15 @@ fn command(net: &NetBox, programs: &Programs, server: Server, share: Share, dir:
     Ok(c)
 }
 
-pub(super) fn nginx_conf(port: u16, lines: &str) -> String {
+/// `listen` is what follows that word.
+pub(super) fn nginx_conf(listen: &str, lines: &str) -> String {
     format!(
         "daemon off; master_process off; pid nginx.pid;
 events {{ worker_connections 1024; }}
 http {{
     access_log off; keepalive_requests 1000000; limit_req_zone $binary_remote_addr zone=pace:1m rate=10r/s;
     client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-    server {{ listen {port}; {lines} }}
+    server {{ listen {listen}; {lines} }}
 }}
 "
     )

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub(crate) struct Stage {
     rtt_ms: u64,
     _ongoing: Vec<Ongoing>,
     server: Started,
+    /// The certificate of a server that speaks TLS.
+    certificate: Option<PathBuf>,
     _dns: Option<Dns>,
     net: Arc<NetBox>,
     dir: tempfile::TempDir,
@@ -60,7 +63,9 @@ impl Stage {
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("body"), vec![b'x'; UPLOAD])?;
         let to = SocketAddr::from((net.server().ip(), PORT));
-        let mut stage = Stage { case: *case, rtt_ms, _ongoing: Vec::new(), server, _dns: dns, net, dir };
+        let certificate = programs.certificate();
+        let _ongoing = Vec::new();
+        let mut stage = Stage { case: *case, rtt_ms, _ongoing, server, certificate, _dns: dns, net, dir };
         if !case.cold {
             stage.warm_up()?;
         }
@@ -77,7 +82,8 @@ impl Stage {
     /// Makes them from the server's side, where the network has no faults.
     fn warm_up(&self) -> Result<()> {
         let mut c = self.net.server().command("curl");
-        c.args(["-s", "-m", "10", "-o", "/dev/null", &format!("http://127.0.0.1:{PORT}/?[1-40]")]);
+        let url = format!("{}://127.0.0.1:{PORT}/?[1-40]", self.scheme());
+        c.args(["-s", "-k", "-m", "10", "-o", "/dev/null", &url]);
         c.stdin(Stdio::null()).stdout(Stdio::null());
         self.net.server().spawn(c)?.wait()?;
         Ok(())
@@ -89,7 +95,11 @@ impl Stage {
             Some(_) if self.case.truth != "reverse-dns" => NAME.to_owned(),
             _ => self.net.server().ip().to_string(),
         };
-        format!("http://{host}:{PORT}{}", self.case.path)
+        format!("{}://{host}:{PORT}{}", self.scheme(), self.case.path)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.certificate.is_some() { "https" } else { "http" }
     }
 
     /// The flags of the case; `@BODY` is the file that is uploaded, `@BEHIND` the server behind the
@@ -124,6 +134,9 @@ impl Stage {
             true => c.args(["--capture", "--port", &PORT.to_string(), "--budget", WATCHED]),
             false => c.arg(self.url()),
         };
+        if let Some(certificate) = &self.certificate {
+            c.arg("--cacert").arg(certificate);
+        }
         if self.case.pid {
             c.args(["--pid", &self.server.pid().to_string()]);
         }
@@ -156,7 +169,7 @@ impl Stage {
     pub(crate) fn symptoms(&self) -> Result<String> {
         const FORMAT: &str = "%{http_code} new %{num_connects} name %{time_namelookup} connect %{time_connect} first %{time_starttransfer} all %{time_total}\\n";
         let mut c = self.net.client().command("curl");
-        c.args(["-s", "-m", "8", "-o", "/dev/null", "-w", FORMAT]);
+        c.args(["-s", "-k", "-m", "8", "-o", "/dev/null", "-w", FORMAT]);
         let mut flags = self.flags().into_iter();
         while let Some(flag) = flags.next() {
             match flag.as_str() {
@@ -182,8 +195,11 @@ impl Stage {
     }
 }
 
-/// A server that cannot run on this machine prints why.
+/// A server that cannot run on this machine, or not as it is wanted, prints why.
 pub(crate) fn lacks(case: &Case, programs: &Programs) -> Option<String> {
+    if let Some(why) = programs.plain_alone(case) {
+        return Some(why.to_owned());
+    }
     programs.lacking(case).map(|p| format!("{p} is not installed"))
 }
 

@@ -282,14 +282,14 @@ impl Wild {
         match self.kind {
             Kind::Nginx => {
                 let text = "index index.html; location / { root www; }";
-                ("nginx.conf", super::servers::nginx_conf(PORT, text))
+                ("nginx.conf", super::servers::nginx_conf(&PORT.to_string(), text))
             }
             Kind::NginxProxy => {
                 let limit = if self.mode == Mode::Limited { "limit_req zone=pace burst=50;" } else { "" };
                 let to = format!("proxy_pass http://127.0.0.1:{BEHIND}; proxy_http_version 1.1;");
                 let keep = "proxy_set_header Connection \"\";";
                 let text = format!("location / {{ {limit} {to} {keep} }}");
-                ("nginx.conf", super::servers::nginx_conf(PORT, &text))
+                ("nginx.conf", super::servers::nginx_conf(&PORT.to_string(), &text))
             }
             Kind::Haproxy => (
                 "haproxy.cfg",

@@ -187,7 +187,7 @@ impl Peer {
             Rust(_, name) => words(format!("{} {name} {at}", release.display())),
             Raw(_, command) => words(format!("{} {command} --listen {at} --body 14", t.raw.display())),
             TlsLinerate => {
-                let [cert, key] = certificate(dir)?;
+                let [cert, key] = certificate(dir, LOCAL)?;
                 let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
                 words(format!("{} serve --listen {at} --threads 1 {tls} {}", t.linerate.display(), t.flags))
             }
@@ -225,7 +225,7 @@ fn start_nginx(dir: &Path) -> Result<Vec<String>> {
 pub(crate) const TLS_LOG: &str = "tls.log";
 
 fn tls_nginx(at: SocketAddr, sessions: Sessions, dir: &Path) -> Result<String> {
-    let [cert, key] = certificate(dir)?;
+    let [cert, key] = certificate(dir, LOCAL)?;
     let resumes = matches!(sessions, Sessions::Resumed | Sessions::ResumedLogged);
     let logs = matches!(sessions, Sessions::FullLogged | Sessions::ResumedLogged);
     let kept =
@@ -244,12 +244,15 @@ fn tls_nginx(at: SocketAddr, sessions: Sessions, dir: &Path) -> Result<String> {
     Ok(text.replacen("http {", format, 1))
 }
 
-/// Certificate and key on P-256, signed by itself.
-fn certificate(dir: &Path) -> Result<[PathBuf; 2]> {
+/// The names of a server that is called on this machine.
+const LOCAL: &str = "DNS:localhost,IP:127.0.0.1";
+
+/// Certificate (`cert.pem`) and key (`key.pem`) on P-256 for these names, signed by itself.
+pub(crate) fn certificate(dir: &Path, names: &str) -> Result<[PathBuf; 2]> {
     let files = [dir.join("cert.pem"), dir.join("key.pem")];
     let mut c = shell::program(shell::find("openssl").context("openssl is not installed")?);
     c.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]);
-    c.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+    c.args(["-subj", "/CN=localhost", "-addext", &format!("subjectAltName={names}")]);
     c.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
     shell::output(c.arg("-out").arg(&files[0]).arg("-keyout").arg(&files[1]))?;
     Ok(files)

@@ -5,12 +5,19 @@ mod connection;
 mod http;
 mod odd;
 mod server;
+mod tls;
 
 use super::case::Case;
 
 /// All of them, in the order of the table.
 pub(crate) fn all() -> impl Iterator<Item = &'static Case> {
-    connection::CASES.iter().chain(http::CASES).chain(server::CASES).chain(odd::CASES).chain(alike::CASES)
+    connection::CASES
+        .iter()
+        .chain(http::CASES)
+        .chain(server::CASES)
+        .chain(odd::CASES)
+        .chain(alike::CASES)
+        .chain(tls::CASES)
 }
 
 #[cfg(test)]

@@ -1,12 +1,18 @@
 """A server with an oddity that is easily taken for another fault: odd.py PORT MODE."""
 
+import os
 import socket
+import ssl
 import sys
 import threading
 import time
 
 PORT, MODE = int(sys.argv[1]), sys.argv[2]
 LOCK, STATE = threading.Lock(), {"calls": 0, "connections": 0}
+TLS = None
+if "BENCH_TLS_CERT" in os.environ:
+    TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    TLS.load_cert_chain(os.environ["BENCH_TLS_CERT"], os.environ["BENCH_TLS_KEY"])
 listener = socket.socket()
 if MODE == "sndbuf":
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
@@ -68,6 +74,8 @@ def serve(stream):
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     unread = b""
     try:
+        if TLS:
+            stream = TLS.wrap_socket(stream, server_side=True)
         while got := stream.recv(4096):
             unread += got
             while b"\r\n\r\n" in unread:
