@@ -12,7 +12,7 @@ pub(super) static PAGES: &[Page] = &[
         &[
             To("ClientHello, without a ticket"),
             Wait(6.0, "the server signs"),
-            From("ServerHello, certificates, signature"),
+            From("certificates, signature"),
             To("Finished, request"),
             From("answer"),
         ],
@@ -36,7 +36,7 @@ pub(super) static PAGES: &[Page] = &[
             To("ClientHello"),
             From("ServerHello, certificates"),
             To("key exchange, Finished"),
-            Wait(40.0, "a round trip that TLS 1.3 does not have"),
+            Wait(40.0, "a round trip more than TLS 1.3"),
             From("Finished"),
             To("request"),
         ],
@@ -48,9 +48,9 @@ pub(super) static PAGES: &[Page] = &[
          all send X25519. A server that wants another curve has to ask for it, and the client begins again: one more round trip for \
          each new connection.",
         &[
-            To("ClientHello with a key share of X25519"),
+            To("ClientHello, share of X25519"),
             From("HelloRetryRequest: secp384r1"),
-            To("ClientHello with a key share of secp384r1"),
+            To("ClientHello, share of secp384r1"),
             Wait(40.0, "a round trip more"),
             From("ServerHello, certificates"),
         ],
@@ -63,7 +63,7 @@ pub(super) static PAGES: &[Page] = &[
          trip in its middle.",
         &[
             To("ClientHello"),
-            From("ServerHello, certificates, 14480 bytes"),
+            From("certificates, 14480 bytes"),
             Wait(40.0, "the window is full until our ACK arrives"),
             From("certificates, the rest"),
             To("Finished, request"),
@@ -79,7 +79,7 @@ pub(super) static PAGES: &[Page] = &[
             To("ClientHello"),
             Then(0.2, "the network"),
             Wait(6.0, "the server signs with RSA 4096"),
-            From("ServerHello, certificates, signature"),
+            From("certificates, signature"),
             To("Finished, request"),
         ],
         &[fix(
