@@ -60,6 +60,8 @@ enum Bench {
     Load(bench::Options),
     /// `linerate serve` against nginx, hyper, axum, Netty, Go and Swoole, in turns.
     Serve(bench::serve::Options),
+    /// `linerate::client` against hyper-util's client, reqwest and `linerate load`, in turns.
+    Client(bench::client::Options),
     /// `linerate load` and `linerate serve` over TLS against nginx, wrk and ab, in turns.
     Tls(bench::tls::Options),
     /// TCP in user space (`--io xdp`) against the kernel's, over veth in namespaces of its own, in turns (takes root).
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Bench(Bench::Load(options)) => bench::run(&options),
         Command::Bench(Bench::Serve(options)) => bench::serve::run(&options),
+        Command::Bench(Bench::Client(options)) => bench::client::run(&options),
         Command::Bench(Bench::Tls(options)) => bench::tls::run(&options),
         Command::Bench(Bench::Truth(options)) => bench::truth::run(&options),
         Command::Bench(Bench::Pcap(options)) => bench::pcap::run(&options),

@@ -1,7 +1,8 @@
 //! `linerate-bench-peers NAME ADDR:PORT` runs one server until it is killed. Each responds to `/`
 //! at once and to `/delay/10` after 10 ms. `linerate-bench-peers router` measures the axum app
-//! alone, in memory.
+//! alone, in memory. `linerate-bench-peers call NAME URL SECONDS IN_FLIGHT` is a client.
 
+mod call;
 mod router;
 mod threads;
 
@@ -27,6 +28,11 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words == ["router"] {
         return router::measure();
+    }
+    if let [call, rest @ ..] = words.as_slice()
+        && call == "call"
+    {
+        return call::run(rest);
     }
     let [name, at] = words.as_slice() else { bail!("usage: linerate-bench-peers NAME ADDR:PORT") };
     let at: SocketAddr = at.parse().with_context(|| format!("{at} is no address with a port"))?;

@@ -2,6 +2,7 @@
 //! server on one core, client on another.
 
 mod alone;
+pub(crate) mod client;
 mod contender;
 pub(crate) mod explain;
 mod figures;

@@ -4,6 +4,7 @@
 
 mod cancelling;
 mod ends;
+mod examples;
 mod server;
 
 use std::sync::Arc;
