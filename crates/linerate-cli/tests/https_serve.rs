@@ -148,6 +148,55 @@ fn load_says_that_a_client_certificate_is_wanted() {
     assert!(words.contains("it wants a client certificate"), "{words}");
 }
 
+/// A client that goes on sending behind its mistake hears of it all the same: a reset would destroy
+/// the alert.
+#[test]
+fn an_alert_arrives_whatever_follows_the_mistake() {
+    let issued = Issued::to("localhost");
+    for io in transports() {
+        let server = https(&issued, &["--io", io]);
+        let mut stream = server.connect();
+        // A handshake message that is no ClientHello (RFC 8446 section 4).
+        stream.write_all(&[22, 3, 1, 0, 5, 2, 0, 0, 1, 0]).unwrap();
+        let mut alert = [0; 7];
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        stream.write_all(&[22; 5000]).unwrap();
+        stream.read_exact(&mut alert).unwrap();
+        assert_eq!((alert[0], alert[5]), (21, 2), "{io}: a fatal alert");
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(stream.read(&mut alert).unwrap(), 0, "{io}: in order");
+    }
+}
+
+/// A handshake that the server refuses for want of a certificate is none, although a TLS 1.3 client
+/// has ended its part before. And a certificate of an authority is named as that.
+#[test]
+fn a_certificate_that_does_not_do_is_named_and_no_handshake_counted() {
+    let issued = Issued::to("localhost");
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    let authority = Issued::with("ann", |params| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    });
+    let server =
+        https(&issued, &["--tls-client-ca", &authority.file("cert.pem"), "--metrics", "127.0.0.1:0"]);
+    let line = server.line();
+    let metrics = line.strip_prefix("metrics on http://").unwrap().strip_suffix("/metrics").unwrap();
+    let url = format!("https://localhost:{}/", port(&server));
+    let (own, own_key) = (authority.file("cert.pem"), authority.file("key.pem"));
+    for (flags, expected) in [
+        (&[][..], "the client shows no certificate"),
+        (&["--cert", &own, "--key", &own_key], "the client's certificate is an authority's (CA:TRUE)"),
+        (&["--cert", &cert, "--key", &key], "the client's certificate is self-signed, or no trusted"),
+    ] {
+        let flags = [&["-4", "-n", "4", "-c", "2", "--cacert", &cert, &url], flags].concat();
+        let (document, _) = measured(&flags);
+        assert_eq!(document["tls"]["full"], 0, "{document}");
+        assert_ne!(document["tls"]["failed"], serde_json::json!({}), "{document}");
+        let stats = serving::get(metrics, "/stats");
+        assert!(stats.contains(expected), "{expected}: {stats}");
+    }
+}
+
 #[test]
 fn a_request_before_a_fin_is_answered() {
     let issued = Issued::to("localhost");

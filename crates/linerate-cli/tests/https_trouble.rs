@@ -66,7 +66,11 @@ fn a_missing_intermediate_is_named() {
     let between_pem = between.signed_by(&between_key, &root).expect("a certificate").pem();
     let between = Issuer::new(between, between_key);
     let key = KeyPair::generate().expect("a key");
-    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let mut leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    // It says where the issuer's certificate can be fetched (RFC 5280 section 4.2.2.1).
+    let address = b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
+    let oid = [1, 3, 6, 1, 5, 5, 7, 1, 1];
+    leaf.custom_extensions.push(rcgen::CustomExtension::from_oid_content(&oid, address.to_vec()));
     let leaf = leaf.signed_by(&key, &between).expect("a certificate").pem();
     let dir = real::folder();
     let cacert = dir.path().join("root.pem");
@@ -74,7 +78,7 @@ fn a_missing_intermediate_is_named() {
     let cacert = cacert.display().to_string();
     let Some(server) = nginx_tls(&leaf, &key.serialize_pem(), "") else { return };
     let said = refused(server.address.port(), &["--cacert", &cacert]);
-    assert!(said.contains("the server does not send the intermediate certificate"), "{said}");
+    assert!(said.contains("the server does not send the intermediate certificate CN=between"), "{said}");
     let whole = format!("{leaf}{between_pem}");
     let Some(server) = nginx_tls(&whole, &key.serialize_pem(), "") else { return };
     let url = format!("https://localhost:{}/", server.address.port());

@@ -10,6 +10,7 @@ use rustls::{
     ClientConfig, DigitallySignedStruct, Error, KeyLog, KeyLogFile, RootCertStore, SignatureScheme,
 };
 
+use crate::issuer::Explaining;
 use crate::pem::{Identity, TlsError, certificates};
 use crate::{Version, words::describe};
 
@@ -73,9 +74,13 @@ impl ClientOptions {
             Roots::Insecure => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Nothing(provider)))
             }
-            Roots::System => builder.with_webpki_verifier(verifier(system_roots()?, provider)?),
+            Roots::System => {
+                let verifier = verifier(system_roots()?, provider)?;
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
             Roots::Pem(place, text) => {
-                builder.with_webpki_verifier(verifier(roots_of(place, text)?, provider)?)
+                let verifier = verifier(roots_of(place, text)?, provider)?;
+                builder.dangerous().with_custom_certificate_verifier(verifier)
             }
         };
         let mut config = match &self.identity {
@@ -123,13 +128,11 @@ pub(crate) fn provider(ciphers: &[String]) -> Result<CryptoProvider, TlsError> {
     Ok(provider)
 }
 
-fn verifier(
-    roots: RootCertStore,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| TlsError::Options(error.to_string()))
+fn verifier(roots: RootCertStore, provider: Arc<CryptoProvider>) -> Result<Arc<Explaining>, TlsError> {
+    let roots = Arc::new(roots);
+    let webpki = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
+    let webpki = webpki.map_err(|error| TlsError::Options(error.to_string()))?;
+    Ok(Arc::new(Explaining::new(webpki, &provider)))
 }
 
 fn system_roots() -> Result<RootCertStore, TlsError> {

@@ -114,6 +114,23 @@ impl Handshakes {
         *self.agreed.entry(Agreed::of(state)).or_default() += 1;
     }
 
+    /// The peer refused what this side had counted as complete.
+    pub(crate) fn refused(&mut self, state: &CommonState, why: String) {
+        let counted = match state.handshake_kind() {
+            Some(HandshakeKind::Resumed) => &mut self.resumed,
+            Some(_) | None => &mut self.full,
+        };
+        *counted = counted.saturating_sub(1);
+        let agreed = Agreed::of(state);
+        if let Some(count) = self.agreed.get_mut(&agreed) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.agreed.remove(&agreed);
+            }
+        }
+        self.failed(why);
+    }
+
     pub(crate) fn failed(&mut self, why: String) {
         let why = if self.failed.len() >= REASONS && !self.failed.contains_key(&why) {
             "another reason".to_owned()

@@ -10,6 +10,7 @@
 
 mod client;
 mod handshakes;
+mod issuer;
 mod layer;
 mod limits;
 mod machine;

@@ -26,3 +26,6 @@ pub(crate) const SERVERS: usize = 64;
 /// TLS configurations of a server's listeners over its life. Reason: a 16-bit number names them,
 /// and none is reused.
 pub(crate) const PROFILES: usize = 4096;
+
+/// Characters of a certificate's name in an error. Reason: a line stays readable.
+pub(crate) const NAME_CHARS: usize = 80;

@@ -5,17 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_net::layer::{Progress, Session};
 use linerate_net::{NetError, NetErrorKind};
-use rustls::CommonState;
+use rustls::{AlertDescription, CommonState, Error};
 
 use crate::handshakes::{Handshakes, Seen, TlsInfo};
 use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
-use crate::words::describe;
+use crate::words::{describe, describe_client};
 
 /// The response to a client that speaks HTTP to a TLS port. It is not encrypted, since the client
 /// is not.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 53\r\n\
 Connection: close\r\n\r\nThis port speaks HTTPS. Use https:// instead of http\n";
+
+/// A record's type (RFC 8446 section 5.1).
+const ALERT: u8 = 21;
+/// An alert's level (RFC 8446 section 6).
+const FATAL: u8 = 2;
 
 /// TLS for one connection, either side.
 pub struct TlsSession {
@@ -34,6 +39,8 @@ pub struct TlsSession {
     why: Option<String>,
     /// Application data was received.
     has_carried: bool,
+    /// Records were sent.
+    has_spoken: bool,
 }
 
 impl TlsSession {
@@ -48,6 +55,7 @@ impl TlsSession {
             has_begun: false,
             why: None,
             has_carried: false,
+            has_spoken: false,
         }
     }
 
@@ -81,10 +89,14 @@ impl TlsSession {
         if self.has_carried {
             return Progress::Failed(NetError::of(NetErrorKind::Other));
         }
-        if !self.is_counted || self.is_ready {
-            self.is_counted = true;
-            self.counts.lock().unwrap_or_else(PoisonError::into_inner).failed(why);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        match (self.is_counted, self.is_ready) {
+            (true, true) => counts.refused(self.machine.state(), why),
+            (false, _) => counts.failed(why),
+            (true, false) => {}
         }
+        drop(counts);
+        self.is_counted = true;
         Progress::Failed(NetError::of(NetErrorKind::Handshake))
     }
 
@@ -106,11 +118,33 @@ impl TlsSession {
             self.count(Handshakes::ready);
         }
         let progress = match walk.error {
-            Some(error) => self.fail(describe(&error)),
+            Some(error) => {
+                self.alert(&error);
+                let why = match self.machine {
+                    Machine::Client(_) => describe(&error),
+                    Machine::Server(_) => describe_client(&error),
+                };
+                self.fail(why)
+            }
             None if walk.ended => Progress::Ended,
             None => Progress::Open,
         };
+        self.has_spoken |= !self.replies.is_empty();
         (walk.used, progress)
+    }
+
+    /// For some faults of a ClientHello rustls sends no alert (RFC 8446 sections 5.1 and 6.2). A server
+    /// that has sent nothing has no keys either, so an alert can be made here.
+    fn alert(&mut self, error: &Error) {
+        let is_server = matches!(self.machine, Machine::Server(_));
+        let what = match error {
+            Error::PeerMisbehaved(_) => AlertDescription::UnexpectedMessage,
+            Error::InvalidMessage(_) => AlertDescription::DecodeError,
+            _ => return,
+        };
+        if is_server && !self.has_spoken && self.replies.is_empty() {
+            self.replies.extend_from_slice(&[ALERT, 3, 3, 0, 2, FATAL, what.into()]);
+        }
     }
 }
 

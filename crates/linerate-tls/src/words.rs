@@ -2,11 +2,16 @@
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
+use crate::issuer::why_unknown;
 use crate::limits::NAMES_LISTED;
 
-/// Describes an error of rustls.
+/// Describes an error of rustls. For an unknown issuer it is to be called in the thread that got the
+/// error, which knows more of it.
 pub fn describe(error: &Error) -> String {
     match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            why_unknown().unwrap_or_else(|| "the certificate's issuer is unknown".to_owned())
+        }
         Error::InvalidCertificate(why) => certificate(why),
         Error::AlertReceived(alert) => format!("the peer refused: {}", alert_words(*alert)),
         Error::PeerIncompatible(why) => incompatible(why),
@@ -19,6 +24,31 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
+/// Describes an error that a server got.
+pub(crate) fn describe_client(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "the client's certificate is self-signed, or no trusted authority has issued it".to_owned()
+        }
+        Error::InvalidCertificate(why) if is_authority(why) => {
+            "the client's certificate is an authority's (CA:TRUE), not a client's".to_owned()
+        }
+        Error::InvalidCertificate(why) => {
+            let words = certificate(why);
+            words
+                .strip_prefix("the certificate")
+                .map_or(words.clone(), |rest| format!("the client's certificate{rest}"))
+        }
+        Error::NoCertificatesPresented => "the client shows no certificate".to_owned(),
+        other => describe(other),
+    }
+}
+
+/// An error without a variant in webpki has only its name.
+fn is_authority(why: &CertificateError) -> bool {
+    matches!(why, CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity")
+}
+
 fn certificate(why: &CertificateError) -> String {
     let words = match why {
         CertificateError::Expired => "the certificate has expired",
@@ -29,9 +59,6 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the certificate is not valid yet (or this machine's clock is wrong)"
         }
-        CertificateError::UnknownIssuer => {
-            "the certificate is self-signed, its issuer is unknown, or the server does not send the intermediate certificate"
-        }
         CertificateError::NotValidForName => "the certificate is for another host",
         CertificateError::NotValidForNameContext { expected, presented } => {
             return other_host(&expected.to_str(), presented);
@@ -41,12 +68,13 @@ fn certificate(why: &CertificateError) -> String {
         }
         CertificateError::Revoked => "the certificate was revoked",
         CertificateError::BadEncoding => "the certificate cannot be read",
-        CertificateError::BadSignature => "the certificate's signature is wrong",
+        CertificateError::BadSignature => {
+            "the signature is not by the trusted authority of the issuer's name: it has another key"
+        }
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "the certificate is not signed by the issuer that it names"
         }
-        // An error without a variant in webpki has only its name.
-        CertificateError::Other(error) if error.to_string() == "CaUsedAsEndEntity" => {
+        why if is_authority(why) => {
             "the certificate is an authority's (CA:TRUE), not a server's; openssl req -x509 makes a server's with -addext basicConstraints=CA:FALSE"
         }
         other => return format!("the certificate is not accepted: {other:?}"),

@@ -1,9 +1,12 @@
-//! Reads fields of a certificate that rustls does not expose: its dates, its subject and its key.
+//! Reads fields of a certificate that rustls does not expose: its dates, its names, its key, and
+//! what proves who signed it.
 //!
 //! A DER parser (X.690) for these few fields of RFC 5280 section 4.1. It skips what it does not
 //! understand: rustls decides whether a certificate is accepted.
 
 use std::fmt::Write;
+
+use rustls::pki_types::SignatureVerificationAlgorithm;
 
 /// The validity period of a certificate, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,25 +85,21 @@ const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+/// 1.3.6.1.5.5.7.1.1
+const AUTHORITY_INFORMATION: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 1];
+/// 1.3.6.1.5.5.7.48.2
+const CA_ISSUERS: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 2];
 
 fn read(certificate: &[u8]) -> Option<Facts> {
-    let mut rest = certificate;
-    let mut body = Element::of(&mut rest, SEQUENCE)?.content;
-    let mut fields = Element::of(&mut body, SEQUENCE)?.content;
-    // Version 1 certificates omit the version.
-    if fields.first() == Some(&0xa0) {
-        Element::next(&mut fields)?;
-    }
-    Element::of(&mut fields, INTEGER)?;
-    let (_algorithm, _issuer) = (Element::of(&mut fields, SEQUENCE)?, Element::of(&mut fields, SEQUENCE)?);
-    let mut dates = Element::of(&mut fields, SEQUENCE)?.content;
+    let body = Body::of(certificate)?;
+    let mut dates = body.dates;
     let validity = match (time(&mut dates), time(&mut dates)) {
         (Some(from), Some(until)) => Some(Validity { from, until }),
         _ => None,
     };
-    let subject = subject(Element::of(&mut fields, SEQUENCE)?.content).unwrap_or_default();
-    let key = Element::of(&mut fields, SEQUENCE).and_then(|info| key(info.content));
-    Some(Facts { validity, subject, key })
+    let mut rest = body.rest;
+    let key = Element::of(&mut rest, SEQUENCE).and_then(|info| key(info.content));
+    Some(Facts { validity, subject: name(body.subject), key })
 }
 
 /// Of a SubjectPublicKeyInfo (RFC 3279 section 2.3, RFC 5480, RFC 8410).
@@ -132,6 +131,123 @@ fn key(mut info: &[u8]) -> Option<ServerKey> {
     let first = modulus.iter().position(|byte| *byte != 0)?;
     let top = 8 - modulus[first].leading_zeros() as usize;
     Some(ServerKey::Rsa(8 * (modulus.len() - first - 1) + top))
+}
+
+/// The contents of a certificate's fields, up to its subject.
+struct Body<'a> {
+    issuer: &'a [u8],
+    dates: &'a [u8],
+    subject: &'a [u8],
+    /// The key and the extensions.
+    rest: &'a [u8],
+    /// All that was signed.
+    signed: &'a [u8],
+    /// The signature and its algorithm.
+    proof: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    fn of(certificate: &'a [u8]) -> Option<Body<'a>> {
+        let mut rest = certificate;
+        let mut proof = Element::of(&mut rest, SEQUENCE)?.content;
+        let signed = Element::of(&mut proof, SEQUENCE)?;
+        let mut rest = signed.content;
+        // Version 1 certificates omit the version.
+        if rest.first() == Some(&0xa0) {
+            Element::next(&mut rest)?;
+        }
+        Element::of(&mut rest, INTEGER)?;
+        let mut next = || Some(Element::of(&mut rest, SEQUENCE)?.content);
+        let (_algorithm, issuer, dates, subject) = (next()?, next()?, next()?, next()?);
+        Some(Body { issuer, dates, subject, rest, signed: signed.whole, proof })
+    }
+}
+
+/// The parts of a certificate that say who signed it.
+pub(crate) struct Signed<'a> {
+    /// The contents of its name, as trust anchors have them.
+    pub(crate) subject: &'a [u8],
+    /// The contents of its issuer's name.
+    pub(crate) issuer: &'a [u8],
+    /// It says where its issuer's certificate can be fetched (RFC 5280 section 4.2.2.1).
+    pub(crate) has_issuers_address: bool,
+    signed: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+    key_algorithm: &'a [u8],
+    key: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn of(certificate: &'a [u8]) -> Option<Signed<'a>> {
+        let Body { issuer, subject, mut rest, signed, mut proof, .. } = Body::of(certificate)?;
+        let mut key_info = Element::of(&mut rest, SEQUENCE)?.content;
+        let key_algorithm = Element::of(&mut key_info, SEQUENCE)?.content;
+        let key = bits(&mut key_info)?;
+        let algorithm = Element::of(&mut proof, SEQUENCE)?.content;
+        let signature = bits(&mut proof)?;
+        let has_issuers_address = names_issuers_address(rest);
+        Some(Signed {
+            subject,
+            issuer,
+            has_issuers_address,
+            signed,
+            algorithm,
+            signature,
+            key_algorithm,
+            key,
+        })
+    }
+
+    /// Whether the key in it made the signature on it.
+    pub(crate) fn is_by_itself(&self, algorithms: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+        let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
+            *algorithm.signature_alg_id() == *self.algorithm
+                && *algorithm.public_key_alg_id() == *self.key_algorithm
+        };
+        let verifies = |algorithm: &&dyn SignatureVerificationAlgorithm| {
+            algorithm.verify_signature(self.key, self.signed, self.signature).is_ok()
+        };
+        self.subject == self.issuer && algorithms.iter().filter(fits).any(verifies)
+    }
+}
+
+/// The contents of a BIT STRING of whole bytes.
+fn bits<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    Element::of(rest, BIT_STRING)?.content.strip_prefix(&[0])
+}
+
+/// Among the extensions, the one about authorities has an entry for issuers.
+fn names_issuers_address(mut rest: &[u8]) -> bool {
+    let is_listed = |mut list: &[u8]| {
+        let mut list = Element::of(&mut list, SEQUENCE)?.content;
+        while let Some(mut entry) = Element::of(&mut list, SEQUENCE).map(|entry| entry.content) {
+            if Element::of(&mut entry, OID)?.content == CA_ISSUERS {
+                return Some(());
+            }
+        }
+        None
+    };
+    let mut find = || {
+        // The unique identifiers of version 2 come first.
+        let mut all = loop {
+            let element = Element::next(&mut rest)?;
+            if element.tag == 0xa3 {
+                break element.content;
+            }
+        };
+        let mut all = Element::of(&mut all, SEQUENCE)?.content;
+        while let Some(mut extension) = Element::of(&mut all, SEQUENCE).map(|one| one.content) {
+            let is_about_authorities = Element::of(&mut extension, OID)?.content == AUTHORITY_INFORMATION;
+            // Whether it is critical may stand between.
+            let value = std::iter::from_fn(|| Element::next(&mut extension)).last()?;
+            if is_about_authorities {
+                return is_listed(value.content);
+            }
+        }
+        None
+    };
+    find().is_some()
 }
 
 /// One element: its tag, its contents, and all its bytes.
@@ -210,8 +326,13 @@ fn date(seconds: i64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + year + i64::from(month <= 2))
 }
 
+/// The contents of a name in the format of RFC 4514; empty if it cannot be parsed.
+pub(crate) fn name(content: &[u8]) -> String {
+    name_parts(content).unwrap_or_default()
+}
+
 /// RFC 4514 section 2: the last part first.
-fn subject(mut name: &[u8]) -> Option<String> {
+fn name_parts(mut name: &[u8]) -> Option<String> {
     let mut parts = Vec::new();
     while !name.is_empty() {
         let mut set = Element::of(&mut name, SET)?.content;
@@ -367,6 +488,28 @@ mod tests {
     }
 
     #[test]
+    fn who_signed_a_certificate() {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let algorithms = provider.signature_verification_algorithms.all;
+        let own = certificate(|params| params.distinguished_name.push(rcgen::DnType::CommonName, "a"));
+        let signed = Signed::of(&own).expect("a certificate");
+        assert!(signed.is_by_itself(algorithms) && !signed.has_issuers_address);
+        assert_eq!(name(signed.issuer), "CN=a");
+        // The signature is the last element.
+        let mut broken = own.clone();
+        *broken.last_mut().expect("bytes") ^= 1;
+        assert!(!Signed::of(&broken).expect("a certificate").is_by_itself(algorithms));
+        // SEQUENCE { SEQUENCE { caIssuers, [6] "http://a" } }
+        let address = b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
+        let with = certificate(|params| {
+            let about =
+                rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], address.to_vec());
+            params.custom_extensions.push(about);
+        });
+        assert!(Signed::of(&with).expect("a certificate").has_issuers_address);
+    }
+
+    #[test]
     fn what_is_wrong_with_dates() {
         let validity = Validity { from: 100 * DAY, until: 200 * DAY };
         let trouble = |days: i64| validity.trouble(days * DAY).unwrap_or_default();
@@ -382,6 +525,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             Facts::of(&bytes);
+            Signed::of(&bytes);
         }
 
         #[test]
@@ -391,6 +535,7 @@ mod tests {
             let at = at.index(der.len());
             der[at] = byte;
             Facts::of(&der);
+            Signed::of(&der);
         }
     }
 }

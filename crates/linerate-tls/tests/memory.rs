@@ -70,7 +70,10 @@ fn failure(client: &ClientOptions, server: &ServerOptions) -> Vec<String> {
     let (mut one, mut other) = pair(&mut layer);
     let failed = Progress::Failed(linerate_net::NetError::of(NetErrorKind::Handshake));
     assert_eq!(shake(&mut one, &mut other, usize::MAX), failed);
-    counts(&layer).failed.into_keys().collect()
+    let counts = counts(&layer);
+    // A TLS 1.3 client is ready before the server has looked at its certificate.
+    assert_eq!((counts.full, counts.agreed.len()), (0, 0), "{:?}", counts.failed);
+    counts.failed.into_keys().collect()
 }
 
 proptest! {
@@ -198,6 +201,32 @@ fn a_client_certificate_is_asked_for() {
     let (mut client, mut server) = pair(&mut layer);
     // A certificate for servers only would be refused; this one is for both.
     assert_eq!(shake(&mut client, &mut server, usize::MAX), Progress::Open);
+}
+
+/// RFC 8446 section 5.1: nothing comes between the fragments of a message. Section 6.2: the peer is
+/// sent an alert, here in plain since no keys are agreed on.
+#[test]
+fn each_fault_of_a_first_message_is_followed_by_an_alert() {
+    let whole = |len: usize| {
+        let mut message = vec![1, (len >> 16) as u8, (len >> 8) as u8, len as u8];
+        message.resize(4 + len, 0);
+        let record =
+            |piece: &[u8]| [&[22, 3, 1, (piece.len() >> 8) as u8, piece.len() as u8], piece].concat();
+        message.chunks(16_000).flat_map(record).collect::<Vec<u8>>()
+    };
+    let interleaved = [&whole(40)[..5 + 20], &[23, 3, 3, 0, 1, 0]].concat();
+    for (name, mut bytes, what) in [
+        ("too large", whole(70_000), 50),
+        ("interleaved", [&[22, 3, 1, 0, 20][..], &interleaved[5..]].concat(), 10),
+        ("no ClientHello", vec![22, 3, 1, 0, 4, 0, 0, 0, 0], 10),
+        ("nonsense", whole(40), 50),
+    ] {
+        let mut layer = usual();
+        let (_, mut server) = pair(&mut layer);
+        let (progress, reply) = carry(&mut bytes, &mut server, 1000, &mut Vec::new());
+        assert!(matches!(progress, Progress::Failed(_)), "{name}: {progress:?}");
+        assert_eq!(reply, [21, 3, 3, 0, 2, 2, what], "{name}");
+    }
 }
 
 #[test]

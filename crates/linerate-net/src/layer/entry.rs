@@ -44,6 +44,8 @@ pub(super) struct Entry<S> {
     pub(super) paused: bool,
     /// Bytes of the application since the wire had taken everything.
     pub(super) handed: usize,
+    /// The session has failed, and may have told the peer why.
+    pub(super) has_refused: bool,
 }
 
 impl<S> Entry<S> {
@@ -64,7 +66,14 @@ impl<S> Entry<S> {
             after: After::Open,
             paused: false,
             handed: 0,
+            has_refused: false,
         }
+    }
+
+    /// How the connection is closed if the application closes it in this way. A reset would destroy
+    /// the session's last words, and so would bytes of the peer that nobody reads.
+    pub(super) fn closes(&self, how: Close) -> Close {
+        if self.has_refused { Close::Lingering } else { how }
     }
 
     /// The application closed it; it is gone for the application.

@@ -172,12 +172,13 @@ impl<T: Transport, L: Layer> Layered<T, L> {
         let Some(entry) = self.entries.get_mut(conn) else { return };
         entry.has_heard = true;
         let is_closing = entry.is_closing();
-        let Entry { session, early, .. } = entry;
-        let after = read(&mut self.wire, session, data, &mut |plain: &mut [u8]| {
+        let mut early = std::mem::take(&mut entry.early);
+        let after = read(&mut self.wire, entry, data, &mut |plain: &mut [u8]| {
             if !is_closing {
                 early.extend_from_slice(plain);
             }
         });
+        entry.early = early;
         self.reply(conn);
         self.settle(conn, after, events);
     }
@@ -200,7 +201,10 @@ impl<T: Transport, L: Layer> Layered<T, L> {
             // The peer's FIN is waited for.
             (true, Stage::Closing { how: Close::AfterPeer, .. }, None) => {}
             (true, Stage::Closing { how, .. }, _) => self.last_words(conn, how),
-            (false, Stage::Closing { .. }, Some(_)) => self.give_up(conn, Close::Abort),
+            (false, Stage::Closing { .. }, Some(_)) => {
+                let how = entry.closes(Close::Abort);
+                self.give_up(conn, how);
+            }
             (false, Stage::Closing { .. }, None) => {}
             (true, _, _) => self.ready(conn, after, events),
             (false, _, Some(error)) => {
@@ -335,7 +339,7 @@ fn gone() -> NetError {
 /// Takes a claim on bytes of the wire and lends what they say to `take`.
 fn read<T: Transport, S: Session>(
     wire: &mut T,
-    session: &mut S,
+    entry: &mut Entry<S>,
     data: Data,
     take: &mut dyn FnMut(&mut [u8]),
 ) -> After {
@@ -347,12 +351,13 @@ fn read<T: Transport, S: Session>(
     };
     let wire_after = wire.receive(data, |bytes| {
         if progress == Progress::Open {
-            progress = session.open(bytes, &mut pieces);
+            progress = entry.session.open(bytes, &mut pieces);
         }
     });
     if progress == Progress::Open && wire_after == After::Ended {
-        progress = session.cut();
+        progress = entry.session.cut();
     }
+    entry.has_refused |= matches!((progress, wire_after), (Progress::Failed(_), After::Open));
     after(progress, wire_after)
 }
 
@@ -431,7 +436,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
             self.wire.receive(data, |_| ());
             return entry.after;
         }
-        entry.after = read(&mut self.wire, &mut entry.session, data, &mut take);
+        entry.after = read(&mut self.wire, entry, data, &mut take);
         let after = entry.after;
         self.reply(conn);
         after
@@ -569,6 +574,7 @@ impl<T: Transport, L: Layer> Transport for Layered<T, L> {
 
     fn close(&mut self, conn: Conn, how: Close) {
         let Some(entry) = self.entries.get_mut(conn) else { return self.wire.close(conn, how) };
+        let how = entry.closes(how);
         match entry.stage {
             Stage::Closing { .. } => {}
             // The session's end would make the peer close; here the peer has to close by itself.
