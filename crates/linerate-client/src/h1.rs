@@ -1,7 +1,7 @@
 //! HTTP/1.1 on one connection: responses come in the order of the requests (RFC 9112 section 9.3.2), unless they
 //! name theirs.
 
-use linerate_http::client::{Expect, HeadCache, Limits, Part, Pipeline, ResponseReader, TagMatch};
+use linerate_http::client::{Expect, HeadCache, HeadView, Limits, Part, Pipeline, ResponseReader, TagMatch};
 use linerate_net::{Ahead, NetError, Time};
 use memchr::memmem;
 
@@ -26,6 +26,8 @@ pub struct H1<R> {
     announced: bool,
     /// The response being read made no sense, or broke off.
     failed: bool,
+    /// The server has given up the idle connection, while requests were on the wire.
+    gave_up: bool,
 }
 
 impl<R: Default> Conversation for H1<R> {
@@ -44,6 +46,7 @@ impl<R: Default> Conversation for H1<R> {
             ends: false,
             announced: false,
             failed: false,
+            gave_up: false,
         }
     }
 
@@ -64,7 +67,7 @@ impl<R: Default> Conversation for H1<R> {
 
     #[inline]
     fn in_response(&self) -> bool {
-        self.reader.in_answer()
+        self.reader.in_answer() && !self.gave_up
     }
 
     #[inline]
@@ -157,9 +160,9 @@ impl<R: Default> Conversation for H1<R> {
     }
 
     fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {
-        let in_response = self.reader.in_answer() || self.failed;
+        let in_response = (self.reader.in_answer() || self.failed) && !self.gave_up;
         // Nothing behind a response that says `Connection: close` is processed (RFC 9112 section 9.6).
-        let announced = self.announced || (in_response && !self.reader.persists());
+        let announced = self.announced || self.gave_up || (in_response && !self.reader.persists());
         let behind = if announced { Fate::NeverProcessed } else { Fate::Unknown };
         let mut begun = in_response;
         for mut run in self.pipeline.drain() {
@@ -230,6 +233,13 @@ impl<R: Default> H1<R> {
         };
         match part {
             Part::Interim(_) | Part::Trailers(_) => {}
+            // A server says 408 when it closes an idle connection. One that comes on a reused
+            // connection crossed the requests on the wire: none of them was processed, and they may
+            // go out again (RFC 9110 section 15.5.9).
+            Part::Head(head) if head.status() == REQUEST_TIMEOUT && self.answers > 0 && says_close(&head) => {
+                self.gave_up = true;
+                return Err(Loss::SaidClose);
+            }
             Part::Head(head) => self.whose = events.head(&mut self.reading, kind, &head),
             Part::Body(piece) => events.body(&mut self.reading, kind, piece),
             Part::End(end) => {
@@ -267,6 +277,13 @@ impl<R: Default> H1<R> {
         let response = Whole { now, first_byte, status, turn };
         events.answered(&run, kind, &mut self.reading, &response);
     }
+}
+
+/// RFC 9110 section 15.5.9.
+const REQUEST_TIMEOUT: u16 = 408;
+
+fn says_close(head: &HeadView<'_>) -> bool {
+    head.get(b"connection").is_some_and(|value| memmem::find(&value.to_ascii_lowercase(), b"close").is_some())
 }
 
 /// Bytes on a connection with nothing in flight. A server that gives up on an idle connection may say so before it closes it (RFC 9110

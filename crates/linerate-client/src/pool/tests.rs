@@ -357,6 +357,31 @@ fn what_no_request_asked_for_is_no_response() {
     }
 }
 
+/// RFC 9110 section 15.5.9: a 408 that comes on a reused connection is no response to the requests
+/// that it crossed, and none of them was processed.
+#[test]
+fn a_408_that_crosses_requests_sends_them_again() {
+    let farewell = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbye";
+    for (resend, idempotent, again) in
+        [(Resend::Idle, false, 3..10), (Resend::Idle, true, 3..10), (Resend::Never, true, 10..10)]
+    {
+        let says = OK.repeat(3) + farewell;
+        let (client, sent_again) = Client::ten(resend, idempotent, &[(&says, Ends::Closes)]);
+        let (answered, settled) = client.heard.in_short();
+        assert_eq!((answered, sent_again), (3, numbers(again.clone())), "{resend:?}");
+        assert_eq!(client.heard.unsolicited, 0);
+        let never = [failed(3..10, Failure::ClosedEarly)];
+        assert_eq!(settled, if resend == Resend::Never { &never[..] } else { &[] });
+    }
+    // The first response of a connection is one, and so is one that goes on.
+    let goes_on = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n";
+    let says = goes_on.to_owned() + &OK.repeat(8) + goes_on;
+    let (client, again) = Client::ten(Resend::Idle, true, &[(&says, Ends::Closes)]);
+    assert_eq!((client.heard.in_short().0, again.len()), (10, 0));
+    let (client, again) = Client::ten(Resend::Idle, true, &[(farewell, Ends::Closes)]);
+    assert_eq!((client.heard.in_short().0, again.len()), (1, 9), "behind it nothing was processed");
+}
+
 #[test]
 fn the_number_of_requests_after_which_a_server_closes_is_learnt() {
     let mut client = Client::new(Resend::Idle, &[(OK.repeat(4).as_str(), Ends::Closes); 5]);
