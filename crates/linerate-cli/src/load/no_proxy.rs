@@ -2,17 +2,33 @@
 
 use std::net::IpAddr;
 
+const SEPARATORS: [char; 3] = [',', ' ', '\t'];
+
 /// Whether a list of names, domains, addresses and networks covers this host. `*` alone covers all.
 pub(super) fn covers(list: &str, host: &str) -> bool {
     if list.trim() == "*" {
         return true;
     }
     let host = host.trim_end_matches('.');
-    let mut entries = list.split([',', ' ', '\t']).filter(|entry| !entry.is_empty());
+    let mut entries = list.split(SEPARATORS).filter(|entry| !entry.is_empty());
     match host.parse::<IpAddr>() {
         Ok(address) => entries.any(|entry| covers_address(entry, address)),
         Err(_) => entries.any(|entry| covers_name(entry, host)),
     }
+}
+
+/// The first entry that looks like a network and is none: it would cover nothing, and connections
+/// would take the proxy that they were to avoid.
+pub(super) fn impossible(list: &str) -> Option<&str> {
+    list.split(SEPARATORS).find(|entry| {
+        let Some((own, bits)) = entry.split_once('/') else { return false };
+        let most = match own.trim_matches(['[', ']']).parse() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return true,
+        };
+        !bits.parse::<u32>().is_ok_and(|bits| bits <= most)
+    })
 }
 
 /// A name covers itself and what ends in it, behind a dot. A dot before or behind it changes nothing.
@@ -45,6 +61,21 @@ fn covers_address(entry: &str, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_that_cannot_be() {
+        for (list, expected) in [
+            ("a,10.0.0.0/8 ::1/128,[::1]/64,*", None),
+            ("10.0.0.0/33,b", Some("10.0.0.0/33")),
+            ("a ::1/129", Some("::1/129")),
+            ("10.0.0.0/", Some("10.0.0.0/")),
+            ("10.0.0.0/8/8", Some("10.0.0.0/8/8")),
+            ("10.0.0/8", Some("10.0.0/8")),
+            ("example.com/8", Some("example.com/8")),
+        ] {
+            assert_eq!(impossible(list), expected, "{list}");
+        }
+    }
 
     /// From curl's own test of its function (tests/unit/unit1614.c), and its manual.
     #[test]

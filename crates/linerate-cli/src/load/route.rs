@@ -135,6 +135,11 @@ fn proxy(
             }
         }
     };
+    // A variable is another program's business too, which may read more into it.
+    if let Some(entry) = flags.noproxy.as_deref().and_then(no_proxy::impossible) {
+        return Err(Fault::input(format!("--noproxy: {} is no network", quoted(entry)))
+            .hint("write an address and the number of its bits, such as 10.0.0.0/8 or fd00::/8"));
+    }
     let excepted = flags.noproxy.clone().or_else(|| either("no_proxy").map(|(list, _)| list));
     if text.is_empty() || excepted.is_some_and(|list| no_proxy::covers(&list, url.host())) {
         return Ok(None);
@@ -222,6 +227,14 @@ mod tests {
         );
         let flags = RouteFlags { proxy: Some(String::new()), ..RouteFlags::default() };
         assert_eq!(chosen("http://h/", &flags, &variables), Ok(None));
+    }
+
+    #[test]
+    fn a_network_that_cannot_be_is_refused() {
+        let flags = RouteFlags { noproxy: Some("10.0.0.0/33".to_owned()), ..RouteFlags::default() };
+        let said = chosen("http://h/", &flags, &[("http_proxy", "p:1")]).expect_err("no network");
+        assert!(said.to_string().contains("--noproxy: \"10.0.0.0/33\" is no network"), "{said}");
+        assert_eq!(by_variables("http://h/", &[("http_proxy", "p:1"), ("no_proxy", "h/33,h")]), None);
     }
 
     #[test]

@@ -193,7 +193,8 @@ impl Tls {
 
     /// A certificate that no address shows was meant for one.
     fn is_of_use(&self, args: &ServeArgs) -> Result<(), Fault> {
-        let speaks = self.at.iter().any(|at| at.tls.is_some()) || !args.sockets.is_empty();
+        let speaks_https = self.at.iter().any(|at| at.tls.is_some());
+        let speaks = speaks_https || !args.sockets.is_empty();
         if self.places.iter().any(Option::is_some) && !speaks {
             return Err(Fault::input("there is a certificate, and every address is plain HTTP")
                 .hint("write an address without http://"));
@@ -201,6 +202,12 @@ impl Tls {
         if args.redirects_to_https() && self.https_port(&args.addresses()).is_none() {
             return Err(Fault::input("redirect_to_https needs an address that speaks HTTPS").hint(
                 "name its certificate by tls_cert and tls_key; http://ADDR among listen is the plain one",
+            ));
+        }
+        let says_hsts = args.hsts.is_some() || args.places.iter().any(|place| place.site.hsts.is_some());
+        if says_hsts && !speaks_https && args.sockets.is_empty() {
+            return Err(Fault::input("--hsts needs an address that speaks HTTPS").hint(
+                "browsers ignore it over plain HTTP (RFC 6797 section 8.1); name a certificate by --tls-cert and --tls-key",
             ));
         }
         Ok(())
