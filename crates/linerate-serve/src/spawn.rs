@@ -605,6 +605,7 @@ impl Thread {
             .with_client_rules(self.options.clients.clone())
             .with_clients(Arc::clone(&self.clients))
             .with_access_log(self.options.access_log.clone())
+            .with_log_clock(machine::monotonic_now)
             .with_watchdog(self.watchdog.as_ref())
             .with_lack(self.lack.clone())
             .with_misdirected(self.misdirected.clone())

@@ -284,6 +284,8 @@ fn the_log_says_what_left() {
         assert!(line("/stream/1000")["bytes"].as_u64().unwrap() > 9_000, "{text}");
         assert!(line("/delay/50")["duration_us"].as_u64().unwrap() >= 50_000, "{text}");
         assert_eq!(line("/bytes/70000")["bytes"], 70_000);
+        // One turn reads the request and sends the response.
+        assert!(line("/bytes/70000")["duration_us"].as_u64().unwrap() > 0, "{text}");
         let refused = lines.iter().find(|l| l["status"] == 400).unwrap();
         assert_eq!(refused["request"], "GET /a\u{85}b HTTP/1.1");
         assert!(text.contains("/a\\u0085b"), "{text}");

@@ -19,7 +19,7 @@ impl<H: Handler> Engine<H> {
     fn write_line(&mut self, asked: &Asked, status: u16, bytes: u64) {
         let Some(log) = &mut self.log else { return };
         let bytes = if asked.head_only || has_no_body(status) { 0 } else { bytes };
-        let took = self.now - asked.began;
+        let took = self.log_clock.map_or(self.now, |clock| clock()) - asked.began;
         let (head, first_line) = (asked.head.as_deref(), &*asked.line);
         let tls = asked.tls.as_deref();
         log.add(self.now, &self.date, &Line { peer: asked.peer, head, first_line, status, bytes, took, tls });

@@ -62,6 +62,7 @@ pub(crate) struct Engine<H: Handler> {
     /// is listed once.
     pub(crate) read_elsewhere: Vec<Conn>,
     pub(crate) log: Option<LogBuffer>,
+    pub(crate) log_clock: Option<fn() -> Time>,
     pub(crate) watch: Option<(Arc<Watch>, Watchdog)>,
     pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, if they are read.
@@ -97,6 +98,7 @@ impl<H: Handler> Engine<H> {
             spare: Vec::new(),
             read_elsewhere: Vec::new(),
             log: None,
+            log_clock: None,
             watch: None,
             misdirected: None,
             meter: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_net::Transport;
+use linerate_net::{Time, Transport};
 
 use super::{Server, Wall};
 use crate::access_log::{AccessLog, LogBuffer};
@@ -17,6 +17,13 @@ use crate::{Draining, Handler};
 impl<T: Transport, H: Handler> Server<T, H> {
     pub(crate) fn with_counts(mut self, counts: Arc<ThreadCounts>) -> Self {
         self.engine.counts = counts;
+        self
+    }
+
+    /// Reads this clock for the durations in the access log, which otherwise end with the turn's
+    /// beginning: a response that is read, made and sent within one turn would take no time.
+    pub(crate) fn with_log_clock(mut self, clock: fn() -> Time) -> Self {
+        self.engine.log_clock = Some(clock);
         self
     }
 
