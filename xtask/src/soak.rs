@@ -40,6 +40,8 @@ enum What {
     ServeMem(Seeds),
     /// A program's client in memory and in virtual time, against a server that does anything.
     Client(Seeds),
+    /// `load` and a server over TLS and user-space TCP, whose connections break at any byte.
+    Tls(Seeds),
 }
 
 /// Runs them with a release build.
@@ -53,6 +55,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         Some(What::Client(seeds)) => seeds.run(
             &["linerate-client", "--features", "client", "--lib", "--", "client::calls::tests::seeds"],
             "each call ended once, and none got the response of another",
+        ),
+        Some(What::Tls(seeds)) => seeds.run(
+            &["linerate-load", "--lib", "--", "engine::tests::tls"],
+            "each request ended in exactly one outcome, and no broken response was whole",
         ),
         None => options.seeds.run(
             &["linerate-net", "--test", "stack_seeds", "--test", "stack_hosts", "--"],

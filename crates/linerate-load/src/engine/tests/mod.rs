@@ -3,6 +3,7 @@
 mod peer;
 mod stack;
 mod streams;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
