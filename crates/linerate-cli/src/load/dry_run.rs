@@ -141,7 +141,7 @@ fn request(out: &mut String, request: &Request) -> std::fmt::Result {
     writeln!(out, "weight = {}", request.weight)?;
     if request.is_raw() {
         let bytes = request.body.as_ref().map_or(0, Body::len);
-        return writeln!(out, "# These are {bytes} bytes that are sent as they are: --raw names their file.");
+        return writeln!(out, "# raw = FILE: {bytes} bytes that are sent as they are");
     }
     writeln!(out, "method = {}", quoted(&request.method))?;
     writeln!(out, "path = {}", quoted(&request.path))?;

@@ -276,6 +276,14 @@ impl Draft<'_> {
         if let Some(path) = &args.raw {
             return raw(args, path, requests.len()).map(|request| vec![request]);
         }
+        if let Some(raw) = requests.iter().find(|request| request.is_raw())
+            && let Some((flag, _)) = changes_requests(args).into_iter().find(|(_, given)| *given)
+        {
+            let message = format!("{flag} would change nothing in the bytes of the request {:?}", raw.name);
+            return Err(
+                Fault::input(message).hint("write it in the plan file, at the requests that are meant")
+            );
+        }
         let of_one = [
             ("--method", args.request.method.is_some()),
             ("--body", args.request.body.is_some()),
@@ -288,6 +296,10 @@ impl Draft<'_> {
         }
         let body = body(args)?;
         for request in &mut requests {
+            if request.is_raw() {
+                self.expect(request);
+                continue;
+            }
             if let Some(body) = &body {
                 request.body = Some(body.clone());
             }
@@ -329,6 +341,11 @@ impl Draft<'_> {
     fn dress(&self, request: &mut Request) {
         let args = self.args;
         args.request.dress(&mut request.fields, self.url.user.as_ref());
+        self.expect(request);
+    }
+
+    fn expect(&self, request: &mut Request) {
+        let args = self.args;
         if let Some(statuses) = &args.expect_status {
             request.expect.status.clone_from(&statuses.0);
         }
@@ -343,25 +360,30 @@ fn lasting(rate: &Rate, warm_up: Duration) -> Option<Duration> {
     rate.duration().map(|all| all.saturating_sub(warm_up)).filter(|left| !left.is_zero())
 }
 
-/// A request that is a file's bytes, head and all.
-fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
+/// Flags about requests that are made here, not taken as they are.
+fn changes_requests(args: &LoadArgs) -> [(&'static str, bool); 6] {
     let r = &args.request;
-    let made_from = args.plan.is_some()
-        || args.curl.is_some()
-        || args.har.is_some()
-        || args.openapi.is_some()
-        || args.replay.is_some();
-    let others = [
+    [
         ("-X", r.method.is_some()),
         ("-H", !r.header.is_empty()),
         ("-u", r.user.is_some()),
         ("--compressed", r.compressed),
         ("--tag", args.tag.is_some()),
-        ("--data", !args.data.is_empty()),
         ("--explain", args.explain),
-        ("a plan from elsewhere", made_from || planned > 1),
-    ];
-    if let Some((flag, _)) = others.iter().find(|(_, given)| *given) {
+    ]
+}
+
+/// A request that is a file's bytes, head and all.
+fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
+    let made_from = args.plan.is_some()
+        || args.curl.is_some()
+        || args.har.is_some()
+        || args.openapi.is_some()
+        || args.replay.is_some();
+    let elsewhere = ("a plan from elsewhere", made_from || planned > 1);
+    let data = ("--data", !args.data.is_empty());
+    let mut others = changes_requests(args).into_iter().chain([data, elsewhere]);
+    if let Some((flag, _)) = others.find(|(_, given)| *given) {
         return Err(Fault::input(format!("--raw sends the file as it is, so {flag} would change nothing"))
             .hint("leave out one of the two"));
     }

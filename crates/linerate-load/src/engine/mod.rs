@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_client::{Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp};
-use linerate_net::{Close, Conn, Event, TcpInfo, TcpTotals, Time, Transport};
+use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, TcpTotals, Time, Transport};
 
 use crate::limits::{
     DEAF_GRACE, EVENTS_PER_CLOCK_READ, LETTING_ALL_GO, LETTING_GO, LONGEST_TURN, LOW_WATER_WAIT, NEWS,
@@ -192,19 +192,24 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let until = self.deadline(now);
             self.transport.turn(Some(until), &mut events)?;
             now = self.transport.now();
-            for (i, event) in events.drain(..).enumerate() {
+            let mut rest = events.drain(..).enumerate().peekable();
+            while let Some((i, event)) = rest.next() {
                 if i % EVENTS_PER_CLOCK_READ == EVENTS_PER_CLOCK_READ - 1 {
                     now = self.transport.now();
                 }
-                self.handle(event, now);
+                let next = rest.peek().map(|(_, next)| next);
+                self.handle(event, next, now);
             }
         }
     }
 
-    fn handle(&mut self, event: Event, now: Time) {
+    fn handle(&mut self, event: Event, next: Option<&Event>, now: Time) {
         match event {
             Event::Connected { conn, at, tcp_at } => self.connected(conn, (tcp_at, at), now),
-            Event::Readable { conn, data } => self.readable(conn, data, now),
+            Event::Readable { conn, data } => {
+                let more = matches!(next, Some(Event::Readable { conn: of, .. }) if *of == conn);
+                self.readable(conn, data, more, now);
+            }
             Event::Failed { conn, error } => self.lose(conn, Loss::Net(error), now),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
         }
@@ -212,6 +217,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// TCP is established at the first time, and requests may pass at the second.
     fn connected(&mut self, conn: Conn, (tcp_at, at): (Time, Time), now: Time) {
+        if self.is_ours(conn) {
+            return self.lose(conn, Loss::Net(NetError::of(NetErrorKind::Refused)), now);
+        }
         let Some(since) = self.pool.established(conn, at) else { return };
         self.orders.addresses.reached();
         self.reach.opened(now);
@@ -227,7 +235,19 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.fill(conn, now);
     }
 
-    fn readable(&mut self, conn: Conn, data: linerate_net::Data, now: Time) {
+    /// Whether a connection has both ends here. If no server listens on a port that the kernel also
+    /// chooses for clients, the kernel sometimes connects a socket to itself (RFC 9293 section
+    /// 3.10.7.3: both ends open at once). This costs a system call, and can happen only where other
+    /// attempts are refused.
+    fn is_ours(&mut self, conn: Conn) -> bool {
+        let connections = &self.recorder.connections;
+        (connections.refused > 0 || connections.opened == 0)
+            && self.transport.local(conn).is_some_and(|own| self.orders.addresses.has(own))
+    }
+
+    /// `more`: the next event has more bytes of this connection. They were received before anything
+    /// that is sent now, so they respond to none of it.
+    fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
         let mut events = Recording { recorder, kinds, judge, board, ended };
@@ -241,6 +261,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         match received.next {
             Next::Nothing => {}
             Next::Lose(loss) => self.lose(conn, loss, now),
+            Next::Retire | Next::Fill if more => {}
             Next::Retire => self.retire(conn, now),
             Next::Fill => {
                 self.send_pending(conn, now);

@@ -136,6 +136,11 @@ impl Addresses {
         self.known[usize::try_from(nth % self.known.len() as u64).unwrap_or(0)]
     }
 
+    /// Whether it is one of them.
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
+        self.known.contains(&address)
+    }
+
     /// An attempt succeeded.
     pub(crate) fn reached(&mut self) {
         self.failed = 0;

@@ -105,12 +105,17 @@ impl Desk {
     fn next_run(&mut self, now: Time, unsendable: bool) -> Option<Run> {
         let batch = if unsendable { self.supply.take_unsendable(now) } else { self.supply.take(now, 1) }?;
         let (kind, _) = self.kinds.pick(batch.first, 1);
-        if batch.measured {
-            self.recorder.sent(kind, 1);
-        }
         let k = self.kinds.get(kind);
         let stamp = Stamp { sent: now, due: now, in_vain: 0, measured: batch.measured };
         Some(Run { stamp, first: batch.first, count: 1, kind, expect: k.expect, idempotent: k.idempotent })
+    }
+
+    /// A request that was taken is sent now, or fails since it cannot be.
+    fn sent(&mut self, run: Run, now: Time) -> Run {
+        if run.stamp.measured {
+            self.recorder.sent(run.kind, 1);
+        }
+        Run { stamp: Stamp { sent: now, due: now, ..run.stamp }, ..run }
     }
 
     /// Records what becomes of requests.
@@ -214,6 +219,8 @@ pub(super) struct Caller {
     cache: HeadCache,
     /// The request to go out again.
     again: Option<Run>,
+    /// The request that the next connection is opened for.
+    reserved: Option<Run>,
     /// Responses on this connection when one was sent again.
     again_at: Option<u32>,
     on_connection: u32,
@@ -229,6 +236,7 @@ impl Caller {
             conversation: H1::new(&cache),
             cache,
             again: None,
+            reserved: None,
             again_at: None,
             on_connection: 0,
         }
@@ -254,6 +262,17 @@ impl Caller {
         lock(&self.desk).reach.closed(now);
     }
 
+    /// Whether there is a request for another connection, which it then gets: connections that carry
+    /// nothing are not opened.
+    pub(super) fn has_more(&mut self, now: Time) -> bool {
+        if self.again.is_none() && self.reserved.is_none() {
+            let mut desk = lock(&self.desk);
+            desk.tick(now);
+            self.reserved = desk.next_run(now, false);
+        }
+        self.again.is_some() || self.reserved.is_some()
+    }
+
     /// How long connecting may take: not beyond the end of the run.
     pub(super) fn connect_limit(&self, now: Time, timeout: Duration) -> Duration {
         let left = lock(&self.desk).supply.stop_at().nanos_since(now);
@@ -272,9 +291,9 @@ impl Caller {
                 self.again_at = Some(self.conversation.answers());
                 run
             }
-            None => match desk.next_run(now, false) {
-                Some(run) => run,
-                None => return Next::Done,
+            None => match self.reserved.take().or_else(|| desk.next_run(now, false)) {
+                Some(run) if !desk.is_past(now) => desk.sent(run, now),
+                Some(_) | None => return Next::Done,
             },
         };
         desk.busy += 1;
@@ -406,8 +425,16 @@ impl Caller {
             desk.unreachable = Some(words.clone());
         }
         desk.reach.failed(now);
-        let waiting = self.again.take();
-        let Some(run) = waiting.or_else(|| desk.next_run(now, true)) else { return false };
+        let run = match (self.again.take(), self.reserved.take()) {
+            (Some(run), reserved) => {
+                self.reserved = reserved;
+                run
+            }
+            (None, reserved) => {
+                let Some(run) = reserved.or_else(|| desk.next_run(now, true)) else { return false };
+                desk.sent(run, now)
+            }
+        };
         if run.stamp.measured {
             desk.reach.victim();
         }

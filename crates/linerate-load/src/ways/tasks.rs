@@ -13,7 +13,7 @@ use super::Works;
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
-use super::towards::{Place, Towards, Way};
+use super::towards::{Place, Towards, Way, own_end};
 use crate::engine::board::Board;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Plan;
@@ -94,6 +94,9 @@ async fn drive(mut caller: Caller, mut towards: Towards, limit: Duration) {
     loop {
         let Some(open) = &mut connection else {
             let asked = machine::monotonic_now();
+            if !caller.has_more(asked) {
+                return;
+            }
             let timed_out = |_| NetError::of(NetErrorKind::TimedOut).into();
             let patience = caller.connect_limit(asked, limit);
             let opened = timeout(patience, connect(&mut towards, &mut buffer)).await;
@@ -138,7 +141,7 @@ async fn connect(towards: &mut Towards, buffer: &mut [u8]) -> Result<(Open, Time
         Place::Address(to) => {
             let stream = TcpStream::connect(to).await?;
             stream.set_nodelay(true)?;
-            let local = stream.local_addr().ok();
+            let local = own_end(stream.local_addr().ok(), to)?;
             (Box::new(stream), local)
         }
         Place::Unix(path) => (Box::new(dial(&path).await?), None),

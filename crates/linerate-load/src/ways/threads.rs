@@ -14,7 +14,7 @@ use super::Works;
 use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
-use super::towards::{Place, Towards, Way};
+use super::towards::{Place, Towards, Way, own_end};
 use crate::engine::board::Board;
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
@@ -90,6 +90,9 @@ fn drive(mut caller: Caller, mut towards: Towards, timeout: Duration) {
     loop {
         let Some(open) = &mut connection else {
             let asked = machine::monotonic_now();
+            if !caller.has_more(asked) {
+                return;
+            }
             let limit = caller.connect_limit(asked, timeout);
             match connect(&mut towards, &mut buffer, timeout, limit) {
                 Ok((open, tcp_at)) => {
@@ -135,10 +138,12 @@ fn connect(
 ) -> Result<(Open, Time), NotOpened> {
     let until = machine::monotonic_now() + limit;
     let (place, mut channel) = towards.next()?;
+    let mut local = None;
     let mut stream = match place {
         Place::Address(to) => {
             let stream = TcpStream::connect_timeout(&to, limit).map_err(connect_error)?;
             stream.set_nodelay(true)?;
+            local = own_end(stream.local_addr().ok(), to)?;
             stream
         }
         Place::Unix(path) => dial(&path, until)?,
@@ -146,7 +151,7 @@ fn connect(
     stream.set_read_timeout(Some(timeout.min(SLICE)))?;
     stream.set_write_timeout(Some(timeout))?;
     let tcp_at = machine::monotonic_now();
-    channel.begin(stream.local_addr().ok());
+    channel.begin(local);
     loop {
         stream.write_all(&channel.wire()).map_err(|e| channel.lost(connect_error(e)))?;
         if channel.is_ready() {

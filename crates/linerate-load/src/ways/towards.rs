@@ -63,6 +63,12 @@ pub(super) enum Place {
     Unix(Arc<Path>),
 }
 
+/// Our end of a connection. If no server listens, the kernel may connect a socket to itself: that
+/// is no connection to a server.
+pub(super) fn own_end(local: Option<SocketAddr>, to: SocketAddr) -> Result<Option<SocketAddr>, NetError> {
+    if local == Some(to) { Err(NetError::of(NetErrorKind::Refused)) } else { Ok(local) }
+}
+
 impl Towards {
     /// Where the next connection goes, and what its bytes go through.
     pub(super) fn next(&mut self) -> Result<(Place, Channel), NetError> {

@@ -1,5 +1,7 @@
 //! `[[request]]`: what is sent, with the places of its parts for errors.
 
+use std::sync::Arc;
+
 use toml::de::DeValue;
 
 use linerate_http::client::{Body, Place, RequestSpec, Template, TemplateError};
@@ -29,7 +31,11 @@ pub(super) const SHARED_KEYS: &[&str] = &[
 ];
 
 /// Keys of a request alone.
-pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path"];
+pub(super) const OWN_KEYS: &[&str] = &["name", "weight", "path", "raw"];
+
+/// Keys that would change nothing in bytes that are sent as they are.
+const MADE_KEYS: [&str; 9] =
+    ["path", "method", "headers", "user", "compressed", "body", "body_file", "json", "form"];
 
 const BODY_KEYS: [&str; 4] = ["body", "body_file", "json", "form"];
 
@@ -47,6 +53,9 @@ pub(super) struct Placed<'a> {
 
 /// Reads a `[[request]]`; what it does not say itself, `top` may say.
 pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, FileError> {
+    if let Some(item) = table.get("raw").cloned() {
+        return read_raw(table, top, &item);
+    }
     let shared = |key: &str| table.get(key).or_else(|| top.get(key)).cloned();
     let body_item = body_item(&table)?.or(body_item(top)?);
     let body = body_item.as_ref().map(read_body).transpose()?;
@@ -75,16 +84,49 @@ pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, 
     let request = Request {
         name: name.unwrap_or_else(|| named(&path)),
         weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
-        expect: Expectation {
-            status: shared("expect_status").as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
-            body: shared("expect_body").as_ref().map(read_expected_body).transpose()?,
-        },
+        expect: read_expectation(shared("expect_status"), shared("expect_body"))?,
         method,
         path,
         fields,
         body,
     };
     Ok(Placed { form, request, table, method: method_item, body: body_item, fields: items })
+}
+
+/// A request whose bytes are those of a file, head and all.
+fn read_raw<'a>(table: Table<'a>, top: &Table<'a>, item: &Item<'a>) -> Result<Placed<'a>, FileError> {
+    if let Some(other) = MADE_KEYS.iter().find_map(|key| table.get(key)) {
+        let message = format!("raw sends the file as it is, so {} would change nothing", other.key);
+        return Err(other.source.error(other.key_span.clone(), message));
+    }
+    if let Some(tag) = top.get("tag") {
+        let message = "tag numbers requests, and the bytes of raw are sent as they are";
+        return Err(tag.source.error(tag.key_span.clone(), message));
+    }
+    let bytes = read_file(item, "raw")?;
+    if bytes.is_empty() {
+        return Err(item.error("this file is empty; write a request into it: a head, an empty line, a body"));
+    }
+    let name = table.read("name", |item| read_name(item).map(str::to_owned))?;
+    let shared = |key: &str| table.get(key).or_else(|| top.get(key)).cloned();
+    let request = Request {
+        name: name.map_or_else(|| Ok(format!("raw {}", item.text("a file's name")?)), Ok)?,
+        weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
+        expect: read_expectation(shared("expect_status"), shared("expect_body"))?,
+        method: String::new(),
+        path: "/".to_owned(),
+        fields: Vec::new(),
+        body: Some(Body::raw(bytes)),
+    };
+    let (form, fields) = (Vec::new(), Vec::new());
+    Ok(Placed { form, request, table, method: None, body: None, fields })
+}
+
+fn read_expectation(status: Option<Item<'_>>, body: Option<Item<'_>>) -> Result<Expectation, FileError> {
+    Ok(Expectation {
+        status: status.as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
+        body: body.as_ref().map(read_expected_body).transpose()?,
+    })
 }
 
 fn read_name<'a>(item: &Item<'a>) -> Result<&'a str, FileError> {
@@ -223,12 +265,15 @@ fn read_form(item: &Item<'_>) -> Result<Vec<FormField>, FileError> {
 }
 
 fn read_body_file(item: &Item<'_>) -> Result<Body, FileError> {
+    read_file(item, "body").map(Body::text)
+}
+
+/// The bytes of a file; `what` it is, for errors.
+fn read_file(item: &Item<'_>, what: &str) -> Result<Arc<[u8]>, FileError> {
     let name = item.text("a file's name")?;
     let path = item.source.path.parent().unwrap_or(std::path::Path::new("")).join(name);
     let read = crate::plan::body::read_file(&path);
-    let body =
-        read.map_err(|why| item.error(format!("body file {} cannot be read: {why}", path.display())))?;
-    Ok(Body::text(body))
+    read.map_err(|why| item.error(format!("{what} file {} cannot be read: {why}", path.display())))
 }
 
 /// Writes a value as JSON, keys in the order of the file.
@@ -283,6 +328,9 @@ impl Placed<'_> {
     /// that is wrong.
     pub(super) fn check(&self, data: &[(DataSet, Item<'_>)]) -> Result<(), FileError> {
         let request = &self.request;
+        if request.is_raw() {
+            return Ok(());
+        }
         let mut fields = request.fields.clone();
         if !has_field(&fields, "host") {
             fields.push(("Host".to_owned(), "host".to_owned()));

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use linerate_http::client::Body;
+
 use super::*;
 use crate::plan::{Comparison, Metric};
 
@@ -190,6 +192,28 @@ fn data_from_files_and_inline() {
     );
     assert_eq!(plan.request[0].body, Some("hello {{csv.name}}\n".into()));
     assert_eq!(plan.request[0].method, "POST");
+}
+
+#[test]
+fn a_raw_request_is_the_bytes_of_its_file() {
+    let bytes = b"GET /{{seq}} HTTP/1.1\nno end";
+    let folder = Folder::new("raw", &[("odd.http", bytes), ("none.http", b"")]);
+    let plan = folder
+        .parse("[[request]]\nraw = \"odd.http\"\nweight = 2\nexpect_status = 400\n[[request]]\npath = \"/\"")
+        .unwrap();
+    let raw = &plan.request[0];
+    assert!(raw.is_raw() && !plan.request[1].is_raw());
+    assert_eq!((raw.name.as_str(), raw.weight, &raw.expect.status[..]), ("raw odd.http", 2.0, &[400][..]));
+    assert_eq!(raw.body.as_ref().map(Body::to_vec), Some(bytes.to_vec()));
+    for (text, expected) in [
+        ("[[request]]\nraw = \"no/such\"", "raw file"),
+        ("[[request]]\nraw = \"none.http\"", "this file is empty"),
+        ("[[request]]\nraw = \"odd.http\"\npath = \"/\"", "so path would change nothing"),
+        ("tag = \"X-Id\"\n[[request]]\nraw = \"odd.http\"", "tag numbers requests"),
+    ] {
+        let said = folder.parse(text).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 #[test]
