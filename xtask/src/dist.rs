@@ -13,6 +13,9 @@ pub(crate) struct Options {
     /// Build for this target (x86_64-unknown-linux-musl is static) instead of this machine's
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
+    /// Pack the binary that the target folder holds, without building it
+    #[arg(long)]
+    pub(crate) no_build: bool,
     /// Make a Debian package too (needs cargo-deb)
     #[arg(long)]
     pub(crate) deb: bool,
@@ -36,7 +39,7 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Builds everything into target/dist.
 pub(crate) fn run(options: &Options) -> Result<bool> {
-    let binary = build(options.target.as_deref())?;
+    let binary = build(options.target.as_deref(), options.no_build)?;
     let out = folder().join("out");
     std::fs::create_dir_all(&out)?;
     generate(&binary)?;
@@ -64,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn build(target: Option<&str>) -> Result<PathBuf> {
+fn build(target: Option<&str>, no_build: bool) -> Result<PathBuf> {
     let mut c = shell::cargo();
     c.args(["build", "--release", "--locked", "-p", "linerate-cli"]);
     let mut folder = shell::target_dir();
@@ -72,7 +75,9 @@ fn build(target: Option<&str>) -> Result<PathBuf> {
         c.args(["--target", target]);
         folder.push(target);
     }
-    shell::run(&mut c)?;
+    if !no_build {
+        shell::run(&mut c)?;
+    }
     Ok(folder.join("release/linerate"))
 }
 

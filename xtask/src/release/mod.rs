@@ -20,6 +20,15 @@ pub(crate) struct Options {
     /// Only these steps
     #[arg(long, value_name = "STEP", value_parser = STEPS.map(|(name, _)| name))]
     only: Vec<String>,
+    /// Pack the release binary that is there, without building it
+    #[arg(long)]
+    no_build: bool,
+}
+
+impl Options {
+    fn dist(&self) -> dist::Options {
+        dist::Options { no_build: self.no_build, ..dist::Options::default() }
+    }
 }
 
 /// What became of a step.
@@ -29,17 +38,17 @@ enum Done {
     Lacking(&'static str),
 }
 
-type Step = (&'static str, fn(&Path) -> Result<Done>);
+type Step = (&'static str, fn(&Options, &Path) -> Result<Done>);
 
 const STEPS: [Step; 8] = [
-    ("versions", |_| versions()),
-    ("crates", |_| crates()),
-    ("source", source),
+    ("versions", |_, _| versions()),
+    ("crates", |_, _| crates()),
+    ("source", |_, folder| source(folder)),
     ("archive", archive),
     ("deb", deb),
     ("rpm", rpm),
-    ("container", container),
-    ("book", |_| book()),
+    ("container", |_, _| container()),
+    ("book", |_, _| book()),
 ];
 
 /// Runs all steps; `false` when one failed.
@@ -51,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         println!("== {name}");
         let folder = tempfile::tempdir()?;
         let begin = Instant::now();
-        let result = step(folder.path());
+        let result = step(options, folder.path());
         let took = begin.elapsed().as_secs_f64();
         rows.push(match result {
             Ok(Done::Good(what)) => format!("{name:<10} good     {took:6.1} s  {what}"),
@@ -118,8 +127,8 @@ fn source(folder: &Path) -> Result<Done> {
     Ok(Done::Good("git archive, cargo install --locked, linerate demo".to_owned()))
 }
 
-fn archive(folder: &Path) -> Result<Done> {
-    dist::run(&dist::Options::default())?;
+fn archive(options: &Options, folder: &Path) -> Result<Done> {
+    dist::run(&options.dist())?;
     let file = newest("tar.gz")?;
     shell::run(shell::program("tar").arg("-C").arg(folder).arg("-xzf").arg(&file))?;
     let inside = std::fs::read_dir(folder)?.next().context("an empty archive")??.path();
@@ -143,31 +152,31 @@ fn newest(ending: &str) -> Result<std::path::PathBuf> {
     files.pop().map(|(_, path)| path).with_context(|| format!("target/dist/out has no .{ending}"))
 }
 
-fn deb(folder: &Path) -> Result<Done> {
+fn deb(options: &Options, folder: &Path) -> Result<Done> {
     if shell::output(shell::cargo().args(["deb", "--version"])).is_err() {
         return Ok(Done::Lacking("cargo-deb (cargo install --locked cargo-deb)"));
     }
     if shell::find("debootstrap").is_none() || !shell::is_root() {
         return Ok(Done::Lacking("debootstrap (package debootstrap), or root"));
     }
-    dist::run(&dist::Options { deb: true, ..dist::Options::default() })?;
+    dist::run(&dist::Options { deb: true, ..options.dist() })?;
     rootfs::deb(folder, &newest("deb")?).map(Done::Good)
 }
 
-fn rpm(folder: &Path) -> Result<Done> {
+fn rpm(options: &Options, folder: &Path) -> Result<Done> {
     if shell::output(shell::cargo().args(["generate-rpm", "--version"])).is_err() {
         return Ok(Done::Lacking("cargo-generate-rpm (cargo install --locked cargo-generate-rpm)"));
     }
     if shell::find("rpm").is_none() {
         return Ok(Done::Lacking("rpm (package rpm)"));
     }
-    dist::run(&dist::Options { rpm: true, ..dist::Options::default() })?;
+    dist::run(&dist::Options { rpm: true, ..options.dist() })?;
     rootfs::rpm(folder, &newest("rpm")?).map(Done::Good)
 }
 
 const STATIC: &str = "x86_64-unknown-linux-musl";
 
-fn container(_: &Path) -> Result<Done> {
+fn container() -> Result<Done> {
     let Some(builder) = ["podman", "buildah"].into_iter().find(|p| shell::find(p).is_some()) else {
         return Ok(Done::Lacking("podman or buildah"));
     };
