@@ -3,13 +3,16 @@
 
 mod args;
 mod baseline;
+mod compare;
 mod demo;
+mod documents;
 mod environment;
 mod explain;
 mod fault;
 mod guide;
 mod load;
 mod passive;
+mod report;
 mod serve;
 mod sources;
 mod terminal;
@@ -39,6 +42,8 @@ fn main() -> ExitCode {
         Some(Command::Load(args)) => load::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         Some(Command::Top(args)) => top::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions(args)) => completions(args.shell),

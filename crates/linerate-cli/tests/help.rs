@@ -102,3 +102,13 @@ fn a_reader_that_leaves_early_is_no_error() {
 fn the_help_of_explain() {
     snapshot!(printed(&["explain", "--help"]));
 }
+
+#[test]
+fn the_help_of_compare() {
+    snapshot!(printed(&["compare", "--help"]));
+}
+
+#[test]
+fn the_help_of_report() {
+    snapshot!(printed(&["report", "--help"]));
+}

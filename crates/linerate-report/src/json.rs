@@ -22,6 +22,11 @@ pub fn to_string(report: &Report<'_>) -> String {
     text_of(&document(report))
 }
 
+/// As [`to_string`], with what `--find` found.
+pub fn to_string_found(report: &Report<'_>, find: &schema::Find) -> String {
+    text_of(&schema::Document { find: Some(find.clone()), ..document(report) })
+}
+
 /// As [`to_string`], with what `linerate explain` found of the worst request.
 pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String {
     let found = crate::explain::document(diagnosis, report.environment);
@@ -29,7 +34,7 @@ pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String
     text_of(&document)
 }
 
-fn text_of(document: &schema::Document) -> String {
+pub(crate) fn text_of(document: &impl serde::Serialize) -> String {
     // Only maps with keys that are no strings can fail here, and there are none.
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');
@@ -81,15 +86,21 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         interrupted: outcome.interrupted,
         aborted: outcome.aborted.clone(),
         unreachable: outcome.unreachable.clone(),
-        environment: schema::Environment {
-            command: environment.command.clone(),
-            version: environment.version.clone(),
-            kernel: environment.kernel.clone(),
-            cpus: environment.cpus,
-            host: environment.host.clone(),
-            io: outcome.io.clone(),
-        },
+        environment: self::environment(environment, &outcome.io),
+        find: None,
         diagnosis: None,
+    }
+}
+
+/// Where it happened.
+pub(crate) fn environment(environment: &crate::Environment, io: &str) -> schema::Environment {
+    schema::Environment {
+        command: environment.command.clone(),
+        version: environment.version.clone(),
+        kernel: environment.kernel.clone(),
+        cpus: environment.cpus,
+        host: environment.host.clone(),
+        io: io.to_owned(),
     }
 }
 
@@ -451,7 +462,7 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// A time as RFC 3339 in UTC with milliseconds.
-fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = civil(days);

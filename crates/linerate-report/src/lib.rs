@@ -7,17 +7,23 @@
 //! * [`passive`]: calls reassembled from packets; [`diagram`]: segments between two ends, for a
 //!   terminal and as SVG.
 //! * [`explain`]: why a call is slow, as text and as a document.
+//! * [`compare`]: two sides in turns, as text, as a document and as a page; [`saved`]: saved documents,
+//!   shown again.
+//! * [`find`]: the search for the highest rate at which a check holds.
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod diagram;
 pub mod doubts;
 pub mod explain;
 mod figures;
+pub mod find;
 pub mod json;
 pub mod limits;
 pub mod live;
 pub mod passive;
+pub mod saved;
 pub mod schema;
 pub mod style;
 pub mod summary;

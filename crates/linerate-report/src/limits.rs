@@ -38,3 +38,6 @@ pub const BASELINE_CAUSES: usize = 64;
 
 /// Times that are read of each part. Reason: a diagnosis makes 90 calls at most.
 pub const BASELINE_TIMES: usize = 1_000;
+
+/// Rounds that are read of a saved comparison. Reason: a comparison has a thousand at most.
+pub const ROUNDS: usize = 1_000;

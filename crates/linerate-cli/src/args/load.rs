@@ -126,6 +126,14 @@ pub(crate) struct LoadArgs {
     #[arg(short = 'r', long, value_name = "R", value_parser = values::rate, allow_negative_numbers = true, help_heading = WHEN)]
     pub(crate) rate: Option<Rate>,
 
+    /// Find the highest rate at which this holds, within 30s: p99<50ms, errors<0.1%
+    ///
+    /// Tries rates, from that of --rate (or 100/s) on, and looks longest where the limit should be. EXPR is a percentile or a share of
+    /// errors; a request without a good response counts as over the limit. Says what gave way above it: a core of the server, its queue, our
+    /// connections (-c), the link, errors, or this client. Every look is an open loop.
+    #[arg(long, value_name = "EXPR", value_parser = Check::parse, conflicts_with_all = ["requests", "duration", "warm_up", "explain", "abort_on", "save_responses", "capture", "metrics", "throughput"], help_heading = WHEN)]
+    pub(crate) find: Option<Check>,
+
     /// Spacing of requests with --rate: even, or as many independent users send [default: constant]
     #[arg(long, value_name = "HOW", value_enum, help_heading = WHEN)]
     pub(crate) arrival: Option<Arrival>,

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+mod compare;
 #[cfg(test)]
 mod documented;
 mod explain;
@@ -13,6 +14,7 @@ pub(crate) mod values;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use compare::CompareArgs;
 pub(crate) use explain::{ExplainArgs, Process, Written};
 pub(crate) use load::{LoadArgs, Summary, When};
 pub(crate) use passive::{KEYS_ALONE, PassiveArgs};
@@ -32,6 +34,8 @@ pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Serve(Box<crate::serve::ServeArgs>),
     Explain(Box<ExplainArgs>),
+    Compare(Box<CompareArgs>),
+    Report(ReportArgs),
     Top(crate::top::TopArgs),
     Demo(DemoArgs),
     Help(crate::guide::HelpArgs),
@@ -50,6 +54,24 @@ pub(crate) struct DemoArgs {
     /// Time for each way
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = values::demo_time)]
     pub(crate) time: std::time::Duration,
+}
+
+/// Show saved results again, several side by side
+///
+/// FILE is what load, compare or explain wrote with --json FILE. Runs of load stand in one table, a column for each file, with the ratio
+/// to the first. Comparisons and diagnoses follow one after the other.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_long_help = "Examples:\n  linerate report monday.json tuesday.json\n  linerate report comparison.json --html page.html"
+)]
+pub(crate) struct ReportArgs {
+    /// Documents to show
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<std::path::PathBuf>,
+
+    /// Write one comparison as a page to look at
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<std::path::PathBuf>,
 }
 
 /// Print a completion script for a shell

@@ -2,6 +2,7 @@
 
 mod capture;
 mod dry_run;
+mod find;
 mod machine;
 mod metrics;
 mod no_proxy;
@@ -48,6 +49,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
     meaning.say_notes();
     let interrupt = Interrupt::listen()?;
+    if let Some(check) = &args.find {
+        return find::run(args, &meaning.plan, check, sink.as_ref(), &interrupt);
+    }
     let serving = args.metrics.as_ref().map(|at| metrics::serve(at, &meaning.plan)).transpose()?;
     let (opened, uncounted) = to_capture(args, &meaning.plan);
     let running = linerate_load::start(meaning.plan.clone())?;

@@ -39,6 +39,11 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens from now on.
     pub(crate) fn listen() -> Result<Interrupt, Fault> {
+        Interrupt::listen_then(|| ())
+    }
+
+    /// Listens from now on; before a second signal ends the process, `last` is called.
+    pub(crate) fn listen_then(last: impl Fn() + Send + 'static) -> Result<Interrupt, Fault> {
         let interrupt = Interrupt::default();
         let flag = Arc::clone(&interrupt.0);
         let mut wanted = vec![SIGINT, SIGTERM];
@@ -52,6 +57,7 @@ impl Interrupt {
             for _ in signals.forever() {
                 flag.store(true, Ordering::Relaxed);
                 if first.get_or_insert_with(Instant::now).elapsed() > SAME_SIGNAL {
+                    last();
                     std::process::exit(Exit::Interrupted as i32);
                 }
             }

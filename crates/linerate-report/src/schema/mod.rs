@@ -1,6 +1,7 @@
 //! The versioned documents that machines read, apart from the types that measure: a field is added
 //! freely, none is renamed or dropped within a version.
 
+pub mod comparison;
 pub mod diagnosis;
 pub mod outcome;
 pub mod passive;

@@ -77,9 +77,52 @@ pub struct Document {
     pub unreachable: Option<String>,
     /// Where it happened.
     pub environment: Environment,
+    /// With `--find`: the highest rate at which the check holds; the other figures are those of the look
+    /// at the highest rate that held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub find: Option<Find>,
     /// With `--explain`: why the worst request was slow (a document of [`crate::schema::diagnosis`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<serde_json::Value>,
+}
+
+/// What `--find` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Find {
+    /// The check.
+    pub expr: String,
+    /// "knee", "always fails" or "never fails".
+    pub end: String,
+    /// The highest rate at which it holds; null if it never does.
+    pub rate_rps: Option<f64>,
+    /// The interval that this lies in: the highest rate below it that held for certain, and the lowest
+    /// above it that failed for certain.
+    pub interval_rps: Option<[f64; 2]>,
+    /// What gave way above it: "server core", "queue", "connections", "link", "errors", "client".
+    pub limit: Option<String>,
+    /// The same in words.
+    pub why: String,
+    /// Whether the user ended the search early.
+    pub interrupted: bool,
+    /// All looks, by their rates.
+    pub points: Vec<FindPoint>,
+}
+
+/// A look at one rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindPoint {
+    /// Requests per second that were due.
+    pub rate_rps: f64,
+    /// How long was measured, seconds.
+    pub lasted_s: f64,
+    /// What the check looks at, in its unit (microseconds, or a share of 1); null if it was not measured.
+    pub value: Option<f64>,
+    /// The share of requests over the limit.
+    pub over: f64,
+    /// Median latency, microseconds.
+    pub p50_us: Option<f64>,
+    /// Whether the check held.
+    pub holds: bool,
 }
 
 /// Logical requests: `sent = answered + failed + unknown`.

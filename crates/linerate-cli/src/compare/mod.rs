@@ -1,0 +1,138 @@
+//! `linerate compare`.
+
+mod rounds;
+mod sides;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use linerate_lab::comparison::{self, Pair, Since};
+use linerate_report::compare::{self, Saved, Told};
+use linerate_report::schema::comparison as schema;
+
+use crate::args::CompareArgs;
+use crate::fault::{Exit, Fault};
+use crate::load::Interrupt;
+use crate::load::output::{Sink, can_be_written};
+use crate::{documents, environment, terminal};
+use rounds::Measured;
+use sides::Planned;
+
+/// Runs the command.
+pub(crate) fn run(args: &CompareArgs) -> Result<Exit, Fault> {
+    let typed: Vec<String> = std::env::args().collect();
+    let planned = sides::of(args, &typed)?;
+    let baseline = args.baseline.as_deref().map(saved).transpose()?;
+    let checks = args.gates.iter();
+    if let (None, Some(check)) =
+        (&baseline, checks.clone().find(|c| c.looked == linerate_lab::check::Looked::Change))
+    {
+        return Err(Fault::input(format!(
+            "--check {}: there is nothing it could have changed from",
+            check.expr
+        ))
+        .hint("add --baseline FILE, a document that an earlier linerate compare --json FILE wrote"));
+    }
+    let sink = args.load.json.as_deref().map(Sink::new);
+    sink.as_ref().map_or(Ok(()), |sink| sink.probe("--json"))?;
+    if let Some(page) = &args.html {
+        can_be_written("--html", page, "name a file in a folder that exists")?;
+    }
+    let interrupt = Interrupt::listen_then(linerate_lab::servers::kill_all)?;
+    let started_at = SystemTime::now();
+    let measured = rounds::measure(args, &planned, &interrupt)?;
+    let document = document(args, &planned, &measured, baseline.as_ref(), started_at);
+    report(args, &document, sink.as_ref())?;
+    Ok(exit(&document, &measured))
+}
+
+/// `--baseline`: a saved comparison.
+fn saved(path: &Path) -> Result<Saved, Fault> {
+    let text = documents::read("--baseline", path)?;
+    let file = path.display().to_string();
+    match documents::parse(&file, &text).map_err(|why| Fault::input(format!("--baseline: {why}")))? {
+        documents::Document::Comparison(document) => Ok(Saved { file, document: *document }),
+        other => Err(Fault::input(format!("--baseline: {file} is {}", other.what()))
+            .hint("name a document that an earlier linerate compare --json FILE wrote")),
+    }
+}
+
+fn document(
+    args: &CompareArgs,
+    planned: &Pair<Planned>,
+    measured: &Measured,
+    baseline: Option<&Saved>,
+    started_at: SystemTime,
+) -> schema::Document {
+    let since: Vec<Since> =
+        baseline.map(|saved| comparison::since(&saved.log_ratios(), &measured.rounds)).unwrap_or_default();
+    let checks = measured.rounds.checked(&args.gates, &since);
+    let side = |i: usize| schema::Side {
+        given: planned[i].given.clone(),
+        target: measured.targets[i].clone(),
+        flags: planned[i].flags.clone(),
+        sending: measured.sending[i].clone(),
+        server_cores: if planned[i].given.starts_with("cmd:") {
+            measured.server_cores.clone()
+        } else {
+            Vec::new()
+        },
+    };
+    compare::document(&Told {
+        sides: [side(0), side(1)],
+        rounds: &measured.rounds,
+        planned: args.rounds,
+        run: measured.run,
+        warm_up: measured.warm_up,
+        started_at,
+        checks: &checks,
+        baseline: baseline.map(|saved| (saved, since.as_slice())),
+        warnings: measured.warnings.clone(),
+        interrupted: measured.interrupted,
+        broken: measured.broken.clone(),
+        environment: &environment::here(),
+        io: measured.io.clone(),
+    })
+}
+
+/// Prints the report first, so that nothing is lost where a file cannot be written.
+fn report(args: &CompareArgs, document: &schema::Document, sink: Option<&Sink>) -> Result<(), Fault> {
+    let to_stderr = sink == Some(&Sink::Stdout);
+    let text = compare::text(document, terminal::style_beside(to_stderr));
+    let printed = terminal::print_beside(&text, to_stderr);
+    let json = compare::json(document);
+    let written = sink.map_or(Ok(()), |sink| sink.write(&json));
+    let page =
+        args.html.as_ref().map_or(Ok(()), |path| Sink::File(path.clone()).write(&compare::page(document)));
+    match (written.and(page), sink) {
+        (Err(fault), Some(Sink::File(_)) | None) => Err(match rescued(&json) {
+            Some(path) => fault.hint(format!("the document is in {} instead", path.display())),
+            None => fault,
+        }),
+        (done, _) => done.and(printed),
+    }
+}
+
+/// Keeps the document where a file of the user's could not be written.
+fn rescued(json: &str) -> Option<PathBuf> {
+    let path = std::env::temp_dir().join(format!("linerate-comparison-{}.json", std::process::id()));
+    Sink::File(path.clone()).write(json).ok().map(|()| path)
+}
+
+fn exit(document: &schema::Document, measured: &Measured) -> Exit {
+    if measured.interrupted {
+        return Exit::Interrupted;
+    }
+    if measured.rounds.counted() == 0 {
+        return if measured.broken.is_some() { Exit::Unreachable } else { Exit::CheckFailed };
+    }
+    let each: Vec<&String> = measured.rounds.pairs.iter().flatten().flat_map(|r| &r.failed_checks).collect();
+    if let Some(first) = each.first() {
+        let n = each.len();
+        let _ = writeln!(io::stderr(), "FAILED  --check-each failed in {n} runs, first with {first}");
+    }
+    let failed = document.checks.iter().any(|c| !c.pass) || !each.is_empty() || measured.broken.is_some();
+    let all_bad = measured.rounds.pairs.iter().flatten().any(linerate_lab::figures::Run::is_all_bad);
+    if failed || all_bad { Exit::CheckFailed } else { Exit::Fine }
+}

@@ -1,0 +1,462 @@
+//! `--find`: runs the looks that the search asks for, and says what gave way.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step};
+use linerate_lab::servers::{Usage, descendants};
+use linerate_load::plan::check::CheckResult;
+use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
+use linerate_load::{Outcome, Plan, Snapshot};
+use linerate_net::sock_diag::{State, tcp_sockets};
+use linerate_report::schema::outcome::{Find, FindPoint};
+use linerate_report::{Report, find, json, summary};
+
+use super::output::Sink;
+use super::watch::Interrupt;
+use crate::args::LoadArgs;
+use crate::fault::{Exit, Fault};
+use crate::{environment, terminal};
+
+/// Time between two looks at a run.
+const LOOK: Duration = Duration::from_millis(50);
+/// Pieces into which a look is cut at least: what comes late together is one witness.
+const PIECE: Duration = Duration::from_millis(100);
+/// The first rate, requests per second.
+const START: f64 = 100.0;
+/// The highest rate that is tried.
+const MOST: f64 = 20e6;
+/// Connections of one look at most, where -c does not say it.
+const CONNECTIONS: u32 = 4_096;
+/// Sockets that are looked through for the server's.
+const SOCKETS: usize = 10_000;
+/// Busy share from which on a core has nothing left.
+const BUSY: f64 = 0.9;
+
+/// What is looked for, in the check's unit.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    metric: Metric,
+    /// Microseconds, or a share of 1.
+    value: f64,
+    /// The share of requests that may be over it.
+    allowed: f64,
+}
+
+impl Limit {
+    fn of(check: &Check) -> Result<Limit, Fault> {
+        let hint = "write for example --find 'p99<50ms' or --find 'errors<0.1%'";
+        if !matches!(check.comparison, Comparison::Less | Comparison::AtMost) || check.limit <= 0.0 {
+            let text =
+                format!("--find {}: more load makes it no truer, so there is no highest rate", check.expr);
+            return Err(Fault::input(text).hint(hint));
+        }
+        if check.name.is_some() {
+            return Err(
+                Fault::input(format!("--find {}: it looks at all requests together", check.expr)).hint(hint)
+            );
+        }
+        match check.metric {
+            Metric::Percentile(percent) if percent > 0.0 && percent < 100.0 => {
+                Ok(Limit { metric: check.metric, value: check.limit, allowed: 1.0 - percent / 100.0 })
+            }
+            Metric::ErrorShare if check.limit < 1.0 => {
+                Ok(Limit { metric: check.metric, value: check.limit, allowed: check.limit })
+            }
+            _ => Err(Fault::input(format!(
+                "--find {}: percentiles and shares of errors can be found",
+                check.expr
+            ))
+            .hint(hint)),
+        }
+    }
+
+    /// Requests over the limit so far, and all that have ended.
+    fn counted(&self, s: &Snapshot) -> Slice {
+        let r = &s.requests;
+        let wrong = r.failed + r.unknown + s.bad.total();
+        let late = match self.metric {
+            Metric::Percentile(_) => {
+                let over = |(ns, n): (u64, u64)| if ns as f64 / 1e3 > self.value { n } else { 0 };
+                s.latency.iter_recorded().map(over).sum()
+            }
+            _ => 0,
+        };
+        Slice { all: r.answered + r.failed + r.unknown, over: wrong + late }
+    }
+
+    /// What the check looks at, of a whole look; `None` if it was not measured.
+    fn measured(&self, outcome: &Outcome) -> Option<f64> {
+        match self.metric {
+            Metric::Percentile(percent) => {
+                let found = outcome.percentile(percent);
+                (found.ns > 0).then_some(found.ns as f64 / 1e3)
+            }
+            _ => Some(outcome.errors() as f64 / outcome.requests.due().max(1) as f64),
+        }
+    }
+
+    /// How far from failing a look is.
+    fn score(&self, outcome: &Outcome) -> f64 {
+        let due = outcome.requests.due();
+        if due == 0 || outcome.requests.answered == 0 {
+            return -1.0;
+        }
+        let errors = outcome.errors() as f64 / due as f64;
+        let of_errors = (self.allowed / errors.max(1e-9)).ln();
+        match self.metric {
+            Metric::Percentile(percent) => {
+                let found = outcome.percentile(percent);
+                if found.at_least {
+                    return -1.0;
+                }
+                let of_latency = (self.value * 1e3 / (found.ns.max(1)) as f64).ln();
+                if errors > self.allowed { of_latency.min(of_errors) } else { of_latency }
+            }
+            _ => of_errors,
+        }
+    }
+}
+
+/// A look and what there is to say about it.
+struct Looked {
+    step: Step,
+    outcome: Outcome,
+    score: f64,
+    over: f64,
+    /// Every connection had a request in flight, and requests waited on our side.
+    full: bool,
+    /// Cores that the server's processes used, and the busiest thread's share of one.
+    server: Option<f64>,
+}
+
+/// Runs the search.
+pub(super) fn run(
+    args: &LoadArgs,
+    plan: &Plan,
+    check: &Check,
+    sink: Option<&Sink>,
+    interrupt: &Interrupt,
+) -> Result<Exit, Fault> {
+    let limit = Limit::of(check)?;
+    let (start, arrival) = first_rate(plan)?;
+    let mut search = Search::new(Settings { allowed: limit.allowed, start, most: MOST, budget: BUDGET });
+    let server = listener(plan);
+    let mut looks: Vec<Looked> = Vec::new();
+    let end = loop {
+        let step = match search.next_step() {
+            Next::Done(end) => break Some(end),
+            Next::Look(step) => step,
+        };
+        if interrupt.asked() {
+            break None;
+        }
+        let begun = Instant::now();
+        let plan = planned(args, plan, &limit, step, arrival);
+        let (looked, slices) = look(&plan, &limit, step, server, interrupt)?;
+        if let Some(why) = &looked.outcome.unreachable {
+            return Err(Fault::unreachable(format!("{} could not be reached: {why}", plan.target.authority)));
+        }
+        if interrupt.asked() {
+            break None;
+        }
+        search.take(&Seen { slices, score: looked.score, took: begun.elapsed() });
+        tell(args.quiet, &looked);
+        looks.push(looked);
+    };
+    if !args.quiet && stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+    report(plan, check, &limit, &looks, end, sink)
+}
+
+/// `--rate` says where it begins.
+fn first_rate(plan: &Plan) -> Result<(f64, Arrival), Fault> {
+    match &plan.pace {
+        Pace::Closed => Ok((START, Arrival::default())),
+        Pace::Open { rate, arrival } if rate.steps.len() == 1 && rate.steps[0].from == rate.steps[0].to => {
+            Ok((rate.steps[0].from, *arrival))
+        }
+        _ => Err(Fault::input("--find chooses the rates itself")
+            .hint("with it, --rate is one number: where it begins")),
+    }
+}
+
+/// The plan of one look.
+fn planned(args: &LoadArgs, plan: &Plan, limit: &Limit, step: Step, arrival: Arrival) -> Plan {
+    let constant = |rate: f64, lasts: Option<Duration>| RateStep { from: rate, to: rate, lasts };
+    let limit_s = if limit.metric.is_latency() { limit.value / 1e6 } else { 0.1 };
+    let mut steps = vec![constant(step.rate, None)];
+    let mut warm_up = step.warm_up;
+    if step.burst {
+        // Half as much again for twice the limit: what is due in the time of the limit.
+        let lasts = Duration::from_secs_f64((2.0 * limit_s).clamp(0.01, 1.0));
+        steps.insert(0, constant(step.rate * 1.5, Some(lasts)));
+        warm_up += lasts;
+    }
+    // As many as wait for a response at the limit, twice: fewer would be what gives way.
+    let wanted =
+        (step.rate * limit_s * 2.0).clamp(f64::from(plan.connections), f64::from(CONNECTIONS)) as u32;
+    let connections =
+        if args.connections.is_some() || args.plan.is_some() { plan.connections } else { wanted };
+    Plan {
+        pace: Pace::Open { rate: Rate { steps }, arrival },
+        stop: Stop { requests: None, duration: Some(step.lasts) },
+        warm_up,
+        connections,
+        ..plan.clone()
+    }
+}
+
+/// One look: what came of it, and its pieces.
+fn look(
+    plan: &Plan,
+    limit: &Limit,
+    step: Step,
+    server: Option<i32>,
+    interrupt: &Interrupt,
+) -> Result<(Looked, Vec<Slice>), Fault> {
+    let running = linerate_load::start(plan.clone())?;
+    let usage = || server.map(|pid| Usage::of(&descendants(pid)));
+    let (mut slices, mut before, mut last) = (Vec::new(), Slice::default(), Instant::now());
+    let (mut stopped, mut full) = (false, false);
+    let (used, begun) = (usage(), Instant::now());
+    let mut slice = |snapshot: &Snapshot, slices: &mut Vec<Slice>| {
+        let now = limit.counted(snapshot);
+        slices.push(Slice {
+            all: now.all.saturating_sub(before.all),
+            over: now.over.saturating_sub(before.over),
+        });
+        before = now;
+        now
+    };
+    while !running.finished() {
+        thread::sleep(LOOK);
+        if last.elapsed() < PIECE {
+            continue;
+        }
+        last = Instant::now();
+        let snapshot = running.snapshot();
+        let now = slice(&snapshot, &mut slices);
+        let most = u64::from(plan.connections) * u64::from(plan.depth);
+        full |= snapshot.in_flight >= most && snapshot.overdue > 0;
+        // Requests that are due and cannot leave are as lost as late ones, once they are many.
+        let lost =
+            step.is_lost(now.over, limit.allowed) || (!step.whole && snapshot.overdue as f64 > step.rate);
+        if !stopped && (interrupt.asked() || lost) {
+            stopped = true;
+            running.stop();
+        }
+    }
+    let wall = begun.elapsed().as_secs_f64();
+    let cores = used.zip(usage()).map(|(before, after)| after.cpu_since(&before).as_secs_f64() / wall);
+    let last_snapshot = running.snapshot();
+    slice(&last_snapshot, &mut slices);
+    let outcome = running.join();
+    // What never left is over any limit.
+    slices.push(Slice { all: outcome.requests.unsent, over: outcome.requests.unsent });
+    let over = linerate_lab::find::Share::of(&slices).value();
+    let score = limit.score(&outcome);
+    Ok((Looked { step, score, over, full, server: cores, outcome }, slices))
+}
+
+/// A line of progress.
+fn tell(quiet: bool, looked: &Looked) {
+    if quiet {
+        return;
+    }
+    let holds = if looked.score >= 0.0 { "holds" } else { "fails" };
+    let text =
+        format!("{:.0} requests/s: {holds}, {:.2} % over the limit", looked.step.rate, looked.over * 100.0);
+    let _ = if stderr().is_terminal() {
+        write!(stderr(), "\r\x1b[K{text}")
+    } else {
+        writeln!(stderr(), "{text}")
+    };
+}
+
+/// The process that listens at the target, where that is this machine.
+fn listener(plan: &Plan) -> Option<i32> {
+    let to = plan.target.addresses.first().filter(|to| to.ip().is_loopback())?;
+    let (sockets, _) = tcp_sockets(SOCKETS).ok()?;
+    let takes = |ip: std::net::IpAddr| ip == to.ip() || ip.is_unspecified();
+    let listens = sockets
+        .iter()
+        .find(|s| s.state == State::LISTEN && s.local.port() == to.port() && takes(s.local.ip()))?;
+    let wanted = format!("socket:[{}]", listens.inode);
+    let has = |pid: &i32| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        files
+            .into_iter()
+            .any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == wanted.as_str()))
+    };
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    // A parent that hands the socket to its workers is older than they are.
+    pids.sort_unstable();
+    pids.into_iter().find(has)
+}
+
+fn report(
+    plan: &Plan,
+    check: &Check,
+    limit: &Limit,
+    looks: &[Looked],
+    end: Option<End>,
+    sink: Option<&Sink>,
+) -> Result<Exit, Fault> {
+    let found = found(check, limit, looks, end);
+    let to_stderr = sink == Some(&Sink::Stdout);
+    let style = terminal::style_beside(to_stderr);
+    let mut text = find::to_string(&found, &plan.target.url, style);
+    let knee = found.rate_rps.unwrap_or(0.0);
+    let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.0001);
+    let best = held.max_by(|a, b| a.step.rate.total_cmp(&b.step.rate)).or(looks.last());
+    let mut failed = matches!(end, Some(End::AlwaysFails(_)));
+    let mut written = Ok(());
+    if let Some(best) = best {
+        let plan = planned_for(plan, best);
+        let checks: Vec<CheckResult> = plan.checks.iter().map(|c| c.evaluate(&best.outcome)).collect();
+        failed |= checks.iter().any(|c| !c.pass);
+        let environment = environment::here();
+        let report =
+            Report { plan: &plan, outcome: &best.outcome, checks: &checks, environment: &environment };
+        text +=
+            &format!("\nThe look at {:.0} requests/s:\n{}", best.step.rate, summary::short(&report, style));
+        written = sink.map_or(Ok(()), |sink| sink.write(&json::to_string_found(&report, &found)));
+    }
+    terminal::print_beside(&text, to_stderr)?;
+    written?;
+    Ok(match end {
+        None => Exit::Interrupted,
+        Some(_) if failed => Exit::CheckFailed,
+        Some(_) => Exit::Fine,
+    })
+}
+
+/// The plan as it was at a look, for its report.
+fn planned_for(plan: &Plan, looked: &Looked) -> Plan {
+    let rate = Rate::constant(looked.step.rate);
+    let arrival = if let Pace::Open { arrival, .. } = &plan.pace { *arrival } else { Arrival::default() };
+    let stop = Stop { requests: None, duration: Some(looked.step.lasts) };
+    Plan { pace: Pace::Open { rate, arrival }, stop, warm_up: looked.step.warm_up, ..plan.clone() }
+}
+
+fn found(check: &Check, limit: &Limit, looks: &[Looked], end: Option<End>) -> Find {
+    let mut points: Vec<FindPoint> = looks.iter().map(|l| point(limit, l)).collect();
+    points.sort_by(|a, b| a.rate_rps.total_cmp(&b.rate_rps));
+    let held = looks.iter().filter(|l| l.score >= 0.0).map(|l| l.step.rate).max_by(f64::total_cmp);
+    let (name, rate, interval) = match end {
+        Some(End::Knee { rate, low, high }) => ("knee", Some(rate), Some([low, high])),
+        Some(End::AlwaysFails(_)) => ("always fails", None, None),
+        Some(End::NeverFails(rate)) => ("never fails", Some(rate), None),
+        None => ("interrupted", held, None),
+    };
+    // The look above the knee that is the nearest to it says what gave way.
+    let above = looks.iter().filter(|l| l.score < 0.0 && rate.is_none_or(|rate| l.step.rate >= rate * 0.98));
+    let above = above.min_by(|a, b| a.step.rate.total_cmp(&b.step.rate));
+    let (kind, why) = match (&end, above) {
+        (Some(End::NeverFails(rate)), _) => (
+            None,
+            format!("It held at {rate:.0} requests/s, the highest rate that is tried: nothing gave way."),
+        ),
+        (_, Some(looked)) => {
+            let (kind, why) = gave_way(limit, looked, looks);
+            let begin = if rate.is_none() { "The check fails at the lowest rate already. " } else { "" };
+            (Some(kind.to_owned()), format!("{begin}{why}"))
+        }
+        _ => (None, "No look failed, so nothing gave way yet.".to_owned()),
+    };
+    let round = |rate: f64| (rate * 10.0).round() / 10.0;
+    Find {
+        expr: check.expr.clone(),
+        end: name.to_owned(),
+        rate_rps: rate.map(round),
+        interval_rps: interval.map(|ends| ends.map(round)),
+        limit: kind,
+        why,
+        interrupted: end.is_none(),
+        points,
+    }
+}
+
+fn point(limit: &Limit, l: &Looked) -> FindPoint {
+    let p50 = l.outcome.percentile(50.0);
+    FindPoint {
+        rate_rps: (l.step.rate * 10.0).round() / 10.0,
+        lasted_s: l.outcome.duration.as_secs_f64(),
+        value: limit.measured(&l.outcome),
+        over: l.over,
+        p50_us: (p50.ns > 0).then_some(p50.ns as f64 / 1e3),
+        holds: l.score >= 0.0,
+    }
+}
+
+/// What gave way at a look that failed.
+fn gave_way(limit: &Limit, l: &Looked, looks: &[Looked]) -> (&'static str, String) {
+    let at = format!("at {:.0} requests/s", l.step.rate);
+    let outcome = &l.outcome;
+    let late_ms = outcome.client.lateness.percentile_ns(99.0) as f64 / 1e6;
+    let errors = outcome.errors() - outcome.requests.unsent.min(outcome.errors());
+    let share = errors as f64 / outcome.requests.due().max(1) as f64;
+    if outcome.client.core_busy >= 0.95 || (late_ms >= 1.0 && outcome.client.core_busy >= BUSY) {
+        let busy = outcome.client.core_busy * 100.0;
+        return (
+            "client",
+            format!(
+                "This client gave way: {at} its busiest core was used for {busy:.0} % (-t adds cores, -p depth)."
+            ),
+        );
+    }
+    if share > limit.allowed {
+        let status = outcome.status.iter().filter(|(s, _)| **s >= 400).max_by_key(|(_, n)| **n);
+        let status =
+            status.map_or(String::new(), |(status, n)| format!(", {n} of them with status {status}"));
+        return (
+            "errors",
+            format!(
+                "Errors gave way: {at} {:.2} % of the requests failed or got a bad response{status}.",
+                share * 100.0
+            ),
+        );
+    }
+    if let Some(line) = &outcome.line {
+        let bits = (outcome.bytes.received.max(outcome.bytes.sent)) as f64 * 8.0
+            / outcome.duration.as_secs_f64().max(1e-9);
+        if bits >= BUSY * line.bits_per_second as f64 {
+            return ("link", format!("The link gave way: {at} {} was full.", line.interface));
+        }
+    }
+    let cores = l.server.map_or(String::new(), |c| format!(" Its processes used {c:.2} cores."));
+    // A server on whole cores: the next look up uses no more of them.
+    let most = looks.iter().filter_map(|l| l.server).fold(0.0, f64::max);
+    if l.server.is_some_and(|used| used >= BUSY * used.round().max(1.0) && used >= 0.95 * most) {
+        let n = l.server.unwrap_or(1.0).round().max(1.0);
+        return (
+            "server core",
+            format!(
+                "The server gave way: {at} its processes used {:.2} of {n:.0} cores.",
+                l.server.unwrap_or(0.0)
+            ),
+        );
+    }
+    let sent = outcome.latency.from_sent.percentile_ns(99.0) as f64 / 1e3;
+    if l.full && limit.metric.is_latency() && sent < limit.value {
+        return (
+            "connections",
+            format!(
+                "Our connections gave way: {at} all of them waited for responses, and further requests for them (-c allows more)."
+            ),
+        );
+    }
+    let waits =
+        limit.metric.is_latency().then_some("Requests waited in a queue of the server or in front of it");
+    let text = waits.unwrap_or("The server gave way");
+    (
+        "queue",
+        format!(
+            "{text}: {at} they came faster than it answered, though no core that was seen was full.{cores}"
+        ),
+    )
+}

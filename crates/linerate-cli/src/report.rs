@@ -1,0 +1,45 @@
+//! `linerate report`.
+
+use linerate_report::{compare, saved};
+
+use crate::args::ReportArgs;
+use crate::documents::{self, Document};
+use crate::fault::{Exit, Fault};
+use crate::load::output::{Sink, can_be_written};
+use crate::terminal;
+
+/// Runs the command. All files are read before anything is shown.
+pub(crate) fn run(args: &ReportArgs) -> Result<Exit, Fault> {
+    let (mut runs, mut comparisons, mut diagnoses) = (Vec::new(), Vec::new(), Vec::new());
+    for path in &args.files {
+        let file = path.display().to_string();
+        let text = documents::read("report", path)?;
+        match documents::parse(&file, &text).map_err(Fault::input)? {
+            Document::Outcome(document) => runs.push((file, *document)),
+            Document::Comparison(document) => comparisons.push((file, *document)),
+            Document::Diagnosis(document) => diagnoses.push((file, *document)),
+        }
+    }
+    if let Some(page) = &args.html {
+        can_be_written("--html", page, "name a file in a folder that exists")?;
+        let [(_, document)] = comparisons.as_slice() else {
+            return Err(Fault::input(
+                "--html shows one comparison, and there is not exactly one among the files",
+            )
+            .hint("name one document that linerate compare --json FILE wrote"));
+        };
+        Sink::File(page.clone()).write(&compare::page(document))?;
+    }
+    let style = terminal::style(&std::io::stdout());
+    let mut parts = Vec::new();
+    if !runs.is_empty() {
+        parts.push(saved::outcomes(&runs, style));
+    }
+    let several = args.files.len() > 1;
+    let head =
+        |file: &str| if several { format!("{}\n", style.bold(&format!("== {file}"))) } else { String::new() };
+    parts.extend(comparisons.iter().map(|(file, d)| head(file) + &compare::text(d, style)));
+    parts.extend(diagnoses.iter().map(|(file, d)| head(file) + &saved::diagnosis(d, style)));
+    terminal::print(&parts.join("\n"))?;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,389 @@
+//! `linerate compare` and `linerate report`, against real servers.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Said, run};
+use serde_json::Value;
+
+/// `cmd:` with our own server and more arguments.
+fn ours(more: &str) -> String {
+    format!("cmd:{} serve --listen 127.0.0.1:0 {more}", env!("CARGO_BIN_EXE_linerate"))
+}
+
+const SHORT: [&str; 7] = ["--rounds", "3", "-d", "150ms", "--warm-up", "30ms", "-q"];
+
+/// Compares; the document and the rest.
+fn compared(args: &[&str]) -> (Value, Said) {
+    let all: Vec<&str> =
+        ["compare"].iter().chain(args).chain(&SHORT).chain(&["--json", "-"]).copied().collect();
+    let said = run(&all);
+    let document = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    (document, said)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value}"))
+}
+
+/// Whether nothing accepts connections at a document's side any more.
+fn is_gone(document: &Value, side: &str) -> bool {
+    let target = document[side]["target"].as_str().unwrap();
+    let address = target.trim_start_matches("http://").split('/').next().unwrap();
+    TcpStream::connect(address).is_err()
+}
+
+#[test]
+fn a_server_that_thinks_is_found_slower_and_both_are_watched_and_ended() {
+    let (document, said) = compared(&[&ours(""), &ours("--misbehave think=5"), "-c", "2", "-H", "X-A: b"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(document["schema"], "linerate.comparison/1");
+    let p50 = &document["metrics"]["p50_us"];
+    // How sure three short rounds are depends on what else this machine does.
+    assert!(number(&p50["b"]) > 4_900.0 && p50["verdict"] != "b", "{document:#}");
+    assert!(
+        number(&p50["ci95"][0]) < number(&p50["ratio"]) && number(&p50["ratio"]) < number(&p50["ci95"][1])
+    );
+    assert_ne!(document["metrics"]["rate_rps"]["verdict"], "b", "{document:#}");
+    for metric in ["cpu_us_per_request", "rss_mb", "client_cpu_us_per_request"] {
+        let found = &document["metrics"][metric];
+        assert!(number(&found["a"]) > 0.0 && number(&found["b"]) > 0.0, "{metric}: {document:#}");
+    }
+    let rounds = document["rounds"].as_array().unwrap();
+    let first: Vec<&str> = rounds.iter().map(|r| r["first"].as_str().unwrap()).collect();
+    assert_eq!(first, ["a", "b", "a"]);
+    assert!(is_gone(&document, "a") && is_gone(&document, "b"), "{document:#}");
+    // The same for people, on standard error beside the document.
+    assert!(said.err.contains("p50 latency") && said.err.contains("95 % interval"), "{}", said.err);
+}
+
+#[test]
+fn two_ways_of_sending_to_one_server() {
+    let (document, said) = compared(&[&ours(""), "--a", "-p 1", "--b", "-p 32", "-p", "8", "-c", "2"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    // Three rounds on a machine that also runs other tests may not suffice for a verdict.
+    assert_ne!(document["metrics"]["rate_rps"]["verdict"], "a", "{document:#}");
+    assert!(!document["warnings"].to_string().contains("different work"), "{document:#}");
+    let sending = |side: &str| document[side]["sending"].as_str().unwrap().to_owned();
+    assert!(sending("a").contains("1 request in flight"), "{}", sending("a"));
+    assert!(sending("b").contains("32 requests in flight"), "{}", sending("b"));
+    assert_eq!(document["a"]["target"], document["b"]["target"]);
+}
+
+#[test]
+fn servers_that_print_no_url_get_a_port_or_are_named_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), "hello").unwrap();
+    let python = format!(
+        "cmd:python3 -m http.server --bind 127.0.0.1 --directory {} {{port}}",
+        folder.path().display()
+    );
+    let port = common::nobody().port();
+    let config = format!(
+        "daemon off; pid {0}/pid; error_log {0}/errors; worker_processes 1;\nevents {{}}\nhttp {{ access_log off; server {{ \
+         listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}\n",
+        folder.path().display()
+    );
+    let file = folder.path().join("nginx.conf");
+    std::fs::write(&file, config).unwrap();
+    let nginx = format!("cmd:nginx -p {} -c {}", folder.path().display(), file.display());
+    let url = format!("http://127.0.0.1:{port}/");
+    let (document, said) = compared(&[&python, &nginx, "--b-url", &url, "-c", "2", "--path", "/"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let cpu = &document["metrics"]["cpu_us_per_request"];
+    assert!(number(&cpu["a"]) > 0.0 && number(&cpu["b"]) > 0.0, "{document:#}");
+    assert!(is_gone(&document, "a") && is_gone(&document, "b"));
+}
+
+#[test]
+fn a_check_that_fails_is_exit_code_1() {
+    let server = ours("");
+    let args = [
+        server.as_str(),
+        "--a",
+        "-c 1",
+        "--b",
+        "-c 4",
+        "--check",
+        "rate ratio<1000",
+        "--check",
+        "p99 ratio<0.0001",
+    ];
+    let (document, said) = compared(&args);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(document["checks"][0]["pass"], true);
+    assert_eq!(document["checks"][1]["pass"], false);
+    assert!(said.err.contains("FAILED  p99 ratio<0.0001"), "{}", said.err);
+    let each = compared(&[&server, "--a", "-c 1", "--b", "-c 4", "--check-each", "max<1ns"]).1;
+    assert!(each.code == Some(1) && each.err.contains("--check-each failed in 6 runs"), "{each:?}");
+}
+
+/// What is said of input that is wrong, on one line each.
+fn refused(args: &[&str], code: i32, part: &str) {
+    let all: Vec<&str> = ["compare"].iter().chain(args).copied().collect();
+    let said = run(&all);
+    assert!(said.code == Some(code) && said.err.contains(part), "{args:?}: {said:?}");
+    assert!(said.out.is_empty(), "{said:?}");
+}
+
+#[test]
+fn bad_input_is_named_before_anything_is_started() {
+    let url = "http://127.0.0.1:1/";
+    refused(&[], 2, "nothing to compare");
+    refused(&[url], 2, "A and B are the same");
+    refused(&[url, url, "--rounds", "0"], 2, "1 to 1000");
+    refused(&[url, "--b", "-p x"], 2, "--b \"-p x\"");
+    refused(&[url, "--b", "--nonsense"], 2, "flags of linerate load");
+    refused(&[url, "--b", "http://x/"], 2, "is no flag");
+    refused(&[url, "--b", "--explain"], 2, "about a single run");
+    refused(&[url, url, "--dry-run"], 2, "about a single run");
+    refused(&[url, url, "--check", "p99<5ms"], 2, "ratio, lo, hi or change");
+    refused(&[url, url, "--check", "p99 change<1.1"], 2, "--baseline FILE");
+    refused(&[url, url, "--a-url", url], 2, "for a server that is started");
+    refused(&["cmd:", url], 2, "no program is named");
+    refused(&["cmd:a 'b", url], 2, "not closed");
+    refused(&["ftp://x/", url], 2, "ftp");
+    refused(&[url, url, "--json", "/no/such/folder/x.json"], 2, "--json");
+    refused(&[url, url, "--html", "/no/such/folder/x.html"], 2, "--html");
+    refused(&["cmd:/no/such/program", url], 2, "could not be started");
+}
+
+#[test]
+fn servers_that_do_not_become_ready_are_named_with_their_last_words() {
+    let url = "http://127.0.0.1:1/";
+    refused(&["cmd:sh -c 'echo no configuration; exit 3'", url], 3, "| no configuration");
+    refused(&["cmd:sleep 100", url, "--ready-within", "200ms"], 3, "printed no URL");
+    refused(&["cmd:sleep 100 {port}", url, "--ready-within", "200ms"], 3, "");
+    let nobody = format!("http://{}/", common::nobody());
+    let (document, said) = compared(&[&ours(""), &nobody]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(document["broken"].as_str().unwrap().contains("B: it could not be reached"), "{document:#}");
+}
+
+#[test]
+fn bad_responses_end_it_after_one_round_and_what_was_measured_is_kept() {
+    let bad = common::answering("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n");
+    let good = common::answering(common::HELLO);
+    let (document, said) = compared(&[&format!("http://{good}/"), &format!("http://{bad}/"), "-c", "1"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(document["rounds"].as_array().unwrap().len(), 1);
+    assert!(document["broken"].as_str().unwrap().contains("status 500"), "{document:#}");
+    assert!(document["warnings"].to_string().contains("different work"), "{document:#}");
+}
+
+/// A comparison that runs, and whose progress is read.
+fn started(args: &[&str]) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .arg("compare")
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until it has said so.
+fn until_said(child: &mut std::process::Child, part: &str) -> std::thread::JoinHandle<String> {
+    use std::io::{BufRead, BufReader, Read};
+    let mut from = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(part) {
+        line.clear();
+        assert!(from.read_line(&mut line).unwrap() > 0, "it ended before it said {part}");
+    }
+    std::thread::spawn(move || {
+        let mut rest = String::new();
+        let _ = from.read_to_string(&mut rest);
+        rest
+    })
+}
+
+fn signal(pid: &str, name: &str) {
+    assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
+}
+
+#[test]
+fn interrupted_it_reports_the_rounds_so_far_and_leaves_no_server_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.json");
+    let args = [
+        &ours(""),
+        "--a",
+        "-c 1",
+        "--b",
+        "-c 2",
+        "--rounds",
+        "500",
+        "-d",
+        "100ms",
+        "--warm-up",
+        "10ms",
+        "--json",
+    ];
+    let mut args = args.to_vec();
+    args.push(file.to_str().unwrap());
+    let mut child = started(&args);
+    let rest = until_said(&mut child, "round 2 of 500");
+    signal(&child.id().to_string(), "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", rest.join().unwrap());
+    let document: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(document["interrupted"], true);
+    assert!(document["rounds"].as_array().unwrap().len() >= 2);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Interrupted"));
+    assert!(is_gone(&document, "a"));
+}
+
+#[test]
+fn a_server_that_dies_on_the_way_costs_no_round_that_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pid) = (folder.path().join("out.json"), folder.path().join("pid"));
+    let dying = format!(
+        "cmd:sh -c 'echo $$ > {}; exec {} serve --listen 127.0.0.1:0'",
+        pid.display(),
+        env!("CARGO_BIN_EXE_linerate")
+    );
+    let good = ours("");
+    let mut child = started(&[
+        &good,
+        &dying,
+        "-c",
+        "1",
+        "--rounds",
+        "500",
+        "-d",
+        "100ms",
+        "--warm-up",
+        "10ms",
+        "--json",
+        file.to_str().unwrap(),
+    ]);
+    let rest = until_said(&mut child, "round 3 of 500");
+    signal(std::fs::read_to_string(&pid).unwrap().trim(), "-KILL");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", rest.join().unwrap());
+    let document: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert!(document["broken"].as_str().unwrap().contains("B: it ended (signal: 9"), "{document:#}");
+    assert!(number(&document["rounds_counted"]) >= 3.0);
+    assert!(is_gone(&document, "a"));
+}
+
+#[test]
+fn killed_at_once_by_a_second_signal_it_takes_its_servers_along() {
+    // A server that does not end when asked: the wait for it is what the second signal ends.
+    let stubborn = format!(
+        "cmd:sh -c 'trap \"\" TERM INT; {} serve --listen 127.0.0.1:0 & wait; wait; sleep 60'",
+        env!("CARGO_BIN_EXE_linerate")
+    );
+    let mut child = started(&[
+        &stubborn,
+        "--a",
+        "-c 1",
+        "--b",
+        "-c 2",
+        "--rounds",
+        "500",
+        "-d",
+        "100ms",
+        "--warm-up",
+        "10ms",
+    ]);
+    let rest = until_said(&mut child, "round 1 of 500");
+    let pid = child.id().to_string();
+    signal(&pid, "-INT");
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&pid, "-INT");
+    let begun = Instant::now();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(begun.elapsed() < common::PATIENCE);
+    // Its pipes are closed as soon as the last of its servers has ended.
+    rest.join().unwrap();
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let full =
+        run(&[&["compare", &ours(""), "--a", "-c 1", "--b", "-c 2", "--json", "/dev/full"], &SHORT[..]]
+            .concat());
+    assert_eq!(full.code, Some(4), "{full:?}");
+    assert!(full.out.contains("95 % interval"), "{full:?}");
+    let kept = full.err.split("the document is in ").nth(1).unwrap().split(" instead").next().unwrap();
+    let document: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
+    std::fs::remove_file(kept).unwrap();
+    assert_eq!(document["rounds"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn saved_results_are_compared_with_and_shown_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (saved, page, run_file) = (path("saved.json"), path("page.html"), path("run.json"));
+    let server = ours("");
+    let first = run(&[
+        &["compare", &server, "--a", "-c 1", "--b", "-c 2", "--json", &saved, "--html", &page],
+        &SHORT[..],
+    ]
+    .concat());
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    let args = [&server, "--a", "-c 1", "--b", "-c 2", "--baseline", &saved, "--check", "rate change>0.001"];
+    let (document, said) = compared(&args);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(number(&document["baseline"]["metrics"]["rate_rps"]["change"]) > 0.0, "{document:#}");
+    // Shown again, it is what was printed at first.
+    let shown = run(&["report", &saved]);
+    assert_eq!((shown.code, shown.out.as_str()), (Some(0), first.out.as_str()));
+    let good = common::answering(common::HELLO);
+    let (outcome, _) = common::measured(&["-n", "20", &format!("http://{good}/")]);
+    std::fs::write(&run_file, outcome.to_string()).unwrap();
+    let both = run(&["report", &run_file, &run_file, &saved]);
+    assert_eq!(both.code, Some(0), "{both:?}");
+    assert!(
+        both.out.contains("[2]") && both.out.contains("1.00x") && both.out.contains("in turns"),
+        "{}",
+        both.out
+    );
+    let again = path("again.html");
+    assert_eq!(run(&["report", &saved, "--html", &again]).code, Some(0));
+    assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&page).unwrap());
+    not_documents(&folder, &run_file);
+}
+
+/// Files that are no document, or not the one that is meant.
+fn not_documents(folder: &tempfile::TempDir, outcome: &str) {
+    let path = |name: &str, text: &[u8]| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    };
+    let huge = folder.path().join("huge.json");
+    std::fs::File::create(&huge).unwrap().set_len(1 << 40).unwrap();
+    let whole = std::fs::read_to_string(folder.path().join("saved.json")).unwrap();
+    for (file, part) in [
+        (path("cut.json", &whole.as_bytes()[..whole.len() / 2]), "ends in the middle"),
+        (path("text.json", b"hello"), "no JSON"),
+        (path("other.json", br#"{"schema": "other/1"}"#), "the schema \"other/1\""),
+        (path("none.json", b"{}"), "no \"schema\""),
+        (path("empty.json", br#"{"schema": "linerate.comparison/1"}"#), "but it is not"),
+        (path("bytes.json", b"\xff\xfe"), "is no text"),
+        (huge.display().to_string(), "larger than"),
+        (folder.path().display().to_string(), "is a folder"),
+        (folder.path().join("missing").display().to_string(), "cannot be read"),
+    ] {
+        let said = run(&["report", &file]);
+        assert!(said.code == Some(2) && said.err.contains(part), "{file}: {said:?}");
+        refused(&["http://127.0.0.1:1/", "http://127.0.0.1:2/", "--baseline", &file], 2, part);
+    }
+    refused(
+        &["http://127.0.0.1:1/", "http://127.0.0.1:2/", "--baseline", outcome],
+        2,
+        "the outcome of a load run",
+    );
+    let said = run(&["report", outcome, "--html", "x.html"]);
+    assert!(said.code == Some(2) && said.err.contains("not exactly one"), "{said:?}");
+}

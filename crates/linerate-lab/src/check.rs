@@ -1,0 +1,203 @@
+//! `p99 ratio<1.05`: what a comparison must say, as a gate for scripts.
+
+use linerate_load::plan::Comparison as Operator;
+use linerate_load::plan::units::{parse_decimal, quoted};
+
+use crate::comparison::{Compared, Since};
+use crate::figures::{self, METRICS, Metric};
+
+/// The forms of a check, for messages.
+const EXAMPLES: &str = "write for example 'p99 ratio<1.05', 'rate lo>0.95' or 'cpu change<1.1'";
+
+/// What of a metric is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// B's value over A's.
+    Ratio,
+    /// The lower end of its interval.
+    Low,
+    /// The upper end of its interval.
+    High,
+    /// The ratio over that of the saved comparison (`--baseline`).
+    Change,
+}
+
+/// A metric, what of it, a comparison and a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// As the user wrote it.
+    pub expr: String,
+    /// Of which metric.
+    pub metric: &'static Metric,
+    /// What of it.
+    pub looked: Looked,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what.
+    pub limit: f64,
+}
+
+/// A check and what it found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// As the user wrote it.
+    pub expr: String,
+    /// The value that was compared; `None` if there was none.
+    pub value: Option<f64>,
+    /// Whether it held. A check that could not be measured did not.
+    pub pass: bool,
+    /// The value in words, and how sure it is.
+    pub shown: String,
+}
+
+impl Check {
+    /// Reads it. The error says what would be right.
+    pub fn parse(text: &str) -> Result<Check, String> {
+        let fail = |why: String| format!("check {}: {why}", quoted(text));
+        let expr = text.trim();
+        let Some(at) = expr.find(['<', '>', '=', '!']) else {
+            return Err(fail(format!("there is no comparison in it; {EXAMPLES}")));
+        };
+        let (operator, limit) = match &expr[at..] {
+            r if r.starts_with("<=") => (Operator::AtMost, &r[2..]),
+            r if r.starts_with(">=") => (Operator::AtLeast, &r[2..]),
+            r if r.starts_with('<') => (Operator::Less, &r[1..]),
+            r if r.starts_with('>') => (Operator::Greater, &r[1..]),
+            _ => return Err(fail(format!("comparisons are <, <=, > and >=; {EXAMPLES}"))),
+        };
+        let words: Vec<&str> = expr[..at].split_whitespace().collect();
+        let [name, looked] = words.as_slice() else {
+            return Err(fail(format!(
+                "a metric and ratio, lo, hi or change stand before the comparison; {EXAMPLES}"
+            )));
+        };
+        let Some(metric) = figures::metric(name) else {
+            let known: Vec<&str> = METRICS.iter().map(|m| m.short).collect();
+            return Err(fail(format!("{} is not compared; known are {}", quoted(name), known.join(", "))));
+        };
+        let looked = match *looked {
+            "ratio" => Looked::Ratio,
+            "lo" => Looked::Low,
+            "hi" => Looked::High,
+            "change" => Looked::Change,
+            other => {
+                return Err(fail(format!(
+                    "{} is not known of a metric; ratio, lo and hi (the ends of its interval) and change are",
+                    quoted(other)
+                )));
+            }
+        };
+        let limit = parse_decimal(limit.trim()).filter(|n| *n > 0.0).ok_or_else(|| {
+            fail(format!("the limit {} is no ratio such as 1.05; {EXAMPLES}", quoted(limit.trim())))
+        })?;
+        Ok(Check { expr: expr.to_owned(), metric, looked, operator, limit })
+    }
+
+    /// Compares it with what was measured.
+    pub fn evaluate(&self, verdicts: &[Compared], since: &[Since]) -> Checked {
+        let done = |value: Option<f64>, shown: String| Checked {
+            expr: self.expr.clone(),
+            value,
+            pass: value.is_some_and(|v| self.holds(v)),
+            shown,
+        };
+        let found = match self.looked {
+            Looked::Change => {
+                since.iter().find(|s| s.metric.id == self.metric.id).map(|s| (Some(s.change), s.ci95))
+            }
+            _ => verdicts.iter().find(|c| c.metric.id == self.metric.id).map(|c| {
+                let value = match self.looked {
+                    Looked::Low => c.ci95.map(|ci| ci.0),
+                    Looked::High => c.ci95.map(|ci| ci.1),
+                    _ => Some(c.ratio),
+                };
+                (value, c.ci95)
+            }),
+        };
+        let Some((value, ci95)) = found else {
+            return done(None, "not measured on both sides".to_owned());
+        };
+        let Some(value) = value else {
+            return done(None, "too few rounds for an interval".to_owned());
+        };
+        let sure = match (self.looked, ci95) {
+            (Looked::Low | Looked::High, _) => String::new(),
+            (_, None) => ", too few rounds to say how sure".to_owned(),
+            (_, Some((low, high))) if self.holds(low) == self.holds(high) => {
+                format!(", sure at 95 % ({low:.3} to {high:.3})")
+            }
+            (_, Some((low, high))) => {
+                format!(", not sure: the 95 % interval {low:.3} to {high:.3} holds {}", self.limit)
+            }
+        };
+        done(Some(value), format!("{value:.3}{sure}"))
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        match self.operator {
+            Operator::Less => value < self.limit,
+            Operator::AtMost => value <= self.limit,
+            Operator::Greater => value > self.limit,
+            Operator::AtLeast => value >= self.limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::Verdict;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, id, looked, limit) in [
+            ("p99 ratio<1.05", "p99_us", Looked::Ratio, 1.05),
+            (" rate_rps lo >= 0.95", "rate_rps", Looked::Low, 0.95),
+            ("p99.9 hi<=2", "p999_us", Looked::High, 2.0),
+            ("cpu change<1.1", "cpu_us_per_request", Looked::Change, 1.1),
+        ] {
+            let check = Check::parse(text).unwrap();
+            assert_eq!((check.metric.id, check.looked, check.limit), (id, looked, limit), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_would_be_right() {
+        for (text, part) in [
+            ("p99<1.05", "ratio, lo, hi or change"),
+            ("p99 ratio", "no comparison"),
+            ("p99 ratio=1", "comparisons are"),
+            ("q99 ratio<1", "known are rate"),
+            ("p99 mean<1", "lo and hi"),
+            ("p99 ratio<5ms", "no ratio"),
+            ("p99 ratio<0", "no ratio"),
+            ("", "no comparison"),
+        ] {
+            let why = Check::parse(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_value_on_the_wrong_side_fails_and_says_how_sure_it_is() {
+        let metric = figures::metric("p99").unwrap();
+        let compared = Compared {
+            metric,
+            means: [1.0, 1.02],
+            ratio: 1.02,
+            ci95: Some((0.98, 1.07)),
+            p: Some(0.2),
+            p_corrected: None,
+            rounds: 5,
+            verdict: Verdict::NoDifference,
+            more_rounds: None,
+            finds: 0.05,
+        };
+        let found = |text: &str| Check::parse(text).unwrap().evaluate(std::slice::from_ref(&compared), &[]);
+        assert!(found("p99 ratio<1.05").pass && found("p99 ratio<1.05").shown.contains("not sure"));
+        assert!(found("p99 ratio<1.08").shown.contains("sure at 95 %"));
+        assert!(!found("p99 hi<1.05").pass && found("p99 lo<1.05").pass);
+        assert!(!found("rate ratio<2").pass && found("rate ratio<2").value.is_none());
+        assert!(!found("p99 change<2").pass);
+    }
+}

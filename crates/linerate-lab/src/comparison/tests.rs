@@ -1,0 +1,118 @@
+use super::*;
+
+fn run(rate: f64, p99: f64) -> Run {
+    Run {
+        values: [("rate_rps", rate), ("p99_us", p99)].into(),
+        sent: 1_000,
+        answered: 1_000,
+        received: 100_000,
+        status: [(200, 1_000)].into(),
+        ..Run::default()
+    }
+}
+
+/// Rounds in which the machine is as fast as each number says, and B has a p99 that is `worse`.
+fn rounds(speeds: &[f64], worse: f64) -> Rounds {
+    let mut rounds = Rounds::default();
+    for (i, speed) in speeds.iter().enumerate() {
+        let wobble = 1.0 + 0.002 * (i as f64 * 2.4).sin();
+        rounds.push([
+            run(1_000.0 * speed, 500.0 / speed),
+            run(1_000.0 * speed * wobble, 500.0 / speed * worse * wobble),
+        ]);
+    }
+    rounds
+}
+
+const SPEEDS: [f64; 6] = [1.0, 0.7, 1.3, 0.9, 0.6, 1.1];
+
+#[test]
+fn the_order_is_a_b_b_a() {
+    let all: Vec<Side> = (0..4).flat_map(order).collect();
+    assert_eq!(all, [Side::A, Side::B, Side::B, Side::A, Side::A, Side::B, Side::B, Side::A]);
+}
+
+#[test]
+fn a_machine_that_drifts_hides_no_difference() {
+    let verdicts = rounds(&SPEEDS, 1.1).verdicts();
+    let [rate, p99] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+    assert_eq!((rate.metric.id, rate.verdict), ("rate_rps", Verdict::NoDifference));
+    assert!(rate.more_rounds.is_none_or(|n| n > 0) && rate.finds < 0.02);
+    assert_eq!((p99.metric.id, p99.verdict), ("p99_us", Verdict::Better(Side::A)));
+    let (low, high) = p99.ci95.unwrap();
+    assert!(low < 1.1 && 1.1 < high && (p99.ratio - 1.1).abs() < 0.005, "{p99:?}");
+    assert!(p99.p_corrected.unwrap() >= p99.p.unwrap());
+    assert!((p99.means[1] / p99.means[0] - p99.ratio).abs() < 1e-9);
+    let better = rounds(&SPEEDS, 0.9).verdicts()[1].verdict;
+    assert_eq!(better, Verdict::Better(Side::B));
+}
+
+#[test]
+fn two_rounds_have_no_verdict_and_say_so() {
+    let rounds = rounds(&SPEEDS[..2], 2.0);
+    assert!(rounds.verdicts().iter().all(|c| c.ci95.is_none() && c.verdict == Verdict::NoDifference));
+    assert!(
+        rounds.warnings().iter().any(|w| w.contains("2 of at least 3 rounds")),
+        "{:?}",
+        rounds.warnings()
+    );
+    assert!(Rounds::default().verdicts().is_empty());
+    assert!(Rounds::default().warnings()[0].contains("no round"));
+}
+
+#[test]
+fn rounds_that_failed_are_left_out_and_named() {
+    let mut all = rounds(&SPEEDS, 1.0);
+    all.pairs[2][1] = Run { fault: Some("no request was answered".to_owned()), ..Run::default() };
+    assert_eq!(all.counted(), 5);
+    assert!(all.verdicts().iter().all(|c| c.rounds == 5));
+    assert!(all.warnings().iter().any(|w| w.contains("B failed in 1 of 6 rounds")), "{:?}", all.warnings());
+}
+
+fn warned(change: impl Fn(&mut Pair<Run>)) -> String {
+    let mut all = rounds(&[1.0; 4], 1.0);
+    assert_eq!(all.warnings(), Vec::<String>::new());
+    all.pairs.iter_mut().for_each(change);
+    all.warnings().join("\n")
+}
+
+#[test]
+fn doubts_are_named() {
+    let status = warned(|pair| pair[1].status = [(500, 1_000)].into());
+    assert!(status.contains("0.0 % of A's responses") || status.contains("100.0 % of A's"), "{status}");
+    assert!(status.contains("different work"), "{status}");
+    assert!(
+        warned(|pair| pair[0].received = 200_000).contains("a response of A has 200 bytes, one of B 100")
+    );
+    assert_eq!(warned(|pair| pair[0].received = 101_000), "");
+    assert!(
+        warned(|pair| pair[0].client_limit = Some("full".to_owned())).contains("limit in 4 of 4 runs of A")
+    );
+    assert!(
+        warned(|pair| pair[1].server_waited = Some(0.5))
+            .contains("too noisy: in 4 of 4 runs of B the server")
+    );
+    assert!(warned(|pair| pair[1].errors = 30).contains("3.00 % of B's"));
+    assert!(warned(|pair| pair[1].errors = 30).contains("errors are often faster"));
+    let mut noisy = rounds(&SPEEDS, 1.0);
+    assert!(noisy.warnings().iter().any(|w| w.contains("spread by")), "{:?}", noisy.warnings());
+    noisy.pairs.truncate(0);
+}
+
+#[test]
+fn a_saved_comparison_is_compared_by_the_ratio_of_ratios() {
+    let now = rounds(&SPEEDS, 1.2);
+    let then = rounds(&[0.2, 0.3, 0.25, 0.21], 1.0);
+    let saved: BTreeMap<String, Vec<f64>> =
+        ["rate_rps", "p99_us", "gone"].map(|id| (id.to_owned(), then.log_ratios(id))).into();
+    let since = since(&saved, &now);
+    assert_eq!(since.len(), 2, "{since:?}");
+    assert_eq!(since[0].verdict, Verdict::NoDifference);
+    assert!(
+        (since[1].change - 1.2).abs() < 0.01 && since[1].verdict == Verdict::Better(Side::A),
+        "{since:?}"
+    );
+    let check = Check::parse("p99 change<1.1").unwrap();
+    let checked = now.checked(&[check], &since);
+    assert!(!checked[0].pass && checked[0].shown.contains("sure at 95 %"), "{checked:?}");
+}

@@ -1,0 +1,222 @@
+//! The figures of one run that are compared, and which way they are better.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use linerate_load::{Outcome, Plan};
+
+use crate::limits::BEYOND;
+use crate::servers::Usage;
+
+/// The unit of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Requests per second.
+    PerSecond,
+    /// Microseconds.
+    Micros,
+    /// A million bytes.
+    Megabytes,
+    /// A number of something, for each request.
+    PerRequest,
+}
+
+/// Something that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name in documents.
+    pub id: &'static str,
+    /// Its name in a check, beside `id`.
+    pub short: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Whether more of it is better.
+    pub more_is_better: bool,
+}
+
+const fn less(id: &'static str, short: &'static str, title: &'static str, unit: Unit) -> Metric {
+    Metric { id, short, title, unit, more_is_better: false }
+}
+
+/// All of them, in the order of reports.
+pub const METRICS: [Metric; 11] = [
+    Metric {
+        id: "rate_rps",
+        short: "rate",
+        title: "requests/s",
+        unit: Unit::PerSecond,
+        more_is_better: true,
+    },
+    less("mean_us", "mean", "mean latency", Unit::Micros),
+    less("p50_us", "p50", "p50 latency", Unit::Micros),
+    less("p90_us", "p90", "p90 latency", Unit::Micros),
+    less("p99_us", "p99", "p99 latency", Unit::Micros),
+    less("p999_us", "p99.9", "p99.9 latency", Unit::Micros),
+    less("cpu_us_per_request", "cpu", "server CPU/request", Unit::Micros),
+    less("rss_mb", "rss", "server memory", Unit::Megabytes),
+    less("context_switches_per_request", "switches", "switches/request", Unit::PerRequest),
+    less("run_queue_wait_us_per_request", "wait", "wait for core/request", Unit::Micros),
+    less("client_cpu_us_per_request", "client_cpu", "client CPU/request", Unit::Micros),
+];
+
+/// The metric of a name, long or short.
+pub fn metric(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|m| m.id == name || m.short == name || (m.id == "p999_us" && name == "p999"))
+}
+
+/// What the server's processes used while a run was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServerUse {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Time for which threads were runnable and had no core.
+    pub waited: Duration,
+    /// Context switches.
+    pub switches: u64,
+    /// The most memory that was resident, bytes.
+    pub rss: u64,
+}
+
+impl ServerUse {
+    /// From one look to another; `peak`: the most memory that was seen between them.
+    pub fn between(before: &Usage, after: &Usage, peak: u64) -> ServerUse {
+        ServerUse {
+            cpu: after.cpu_since(before),
+            waited: after.waited_since(before),
+            switches: after.switches_since(before),
+            rss: peak.max(after.rss).max(before.rss),
+        }
+    }
+}
+
+/// What one run says about one side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// Values by the `id` of their metric; one that was not measured is not there.
+    pub values: BTreeMap<&'static str, f64>,
+    /// Requests sent, answered, and everything that did not go as it should.
+    pub sent: u64,
+    /// Whole responses.
+    pub answered: u64,
+    /// Failed, unknown, bad, unsent and unsolicited.
+    pub errors: u64,
+    /// Responses that were not good.
+    pub bad: u64,
+    /// Responses by status.
+    pub status: BTreeMap<u16, u64>,
+    /// Bytes received.
+    pub received: u64,
+    /// Requests that may have left during the warm-up and been answered after it.
+    pub carried_over: u64,
+    /// How long was measured.
+    pub duration: Duration,
+    /// Why the client was the limit, if it was.
+    pub client_limit: Option<String>,
+    /// Share of the time for which our sending threads wanted a core and got none.
+    pub client_waited: f64,
+    /// Share of the time for which the server's threads wanted a core and got none.
+    pub server_waited: Option<f64>,
+    /// Checks of this run that failed, in words.
+    pub failed_checks: Vec<String>,
+    /// Why the run does not count, if it does not.
+    pub fault: Option<String>,
+}
+
+impl Run {
+    /// The run that has this outcome.
+    pub fn of(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> Run {
+        let answered = outcome.requests.answered;
+        let wanted = outcome.client.cpu + outcome.client.run_queue_wait;
+        let shown = |check: &linerate_load::plan::Check| {
+            let found = check.evaluate(outcome);
+            (!found.pass).then(|| format!("{}: {}", found.expr, found.shown))
+        };
+        Run {
+            values: values(plan, outcome, server),
+            sent: outcome.requests.sent,
+            answered,
+            errors: outcome.errors(),
+            bad: outcome.bad.total(),
+            status: outcome.status.clone(),
+            received: outcome.bytes.received,
+            carried_over: carried_over(plan, outcome),
+            duration: outcome.duration,
+            client_limit: outcome.client.reason.clone().filter(|_| outcome.client.saturated),
+            client_waited: share(outcome.client.run_queue_wait, wanted),
+            server_waited: server.map(|s| share(s.waited, s.waited + s.cpu)),
+            failed_checks: plan.checks.iter().filter_map(shown).collect(),
+            fault: fault(outcome),
+        }
+    }
+
+    /// Whether not a single response was good.
+    pub fn is_all_bad(&self) -> bool {
+        self.answered == 0 || self.bad >= self.answered
+    }
+
+    /// The statuses that came, the most frequent first.
+    pub fn statuses(&self) -> Vec<u16> {
+        let mut all: Vec<(u64, u16)> = self.status.iter().map(|(s, n)| (*n, *s)).collect();
+        all.sort_by(|a, b| b.cmp(a));
+        all.into_iter().map(|(_, status)| status).collect()
+    }
+}
+
+/// Those in flight at its end, and those of the time between two snapshots.
+fn carried_over(plan: &Plan, outcome: &Outcome) -> u64 {
+    const BETWEEN: f64 = 0.15;
+    let a_second = outcome.requests.answered as f64 / outcome.duration.as_secs_f64().max(1e-3);
+    let late = if plan.warm_up.is_zero() { 0.0 } else { a_second * BETWEEN };
+    u64::from(plan.connections) * u64::from(plan.depth) + late as u64
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole.is_zero() { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
+}
+
+fn fault(outcome: &Outcome) -> Option<String> {
+    let unreachable = outcome.unreachable.as_ref().map(|why| format!("it could not be reached: {why}"));
+    let broken = outcome.broken.as_ref().map(|why| format!("our client failed: {why}"));
+    let none = (outcome.requests.answered == 0).then(|| "no request was answered".to_owned());
+    unreachable.or(broken).or(none)
+}
+
+fn values(plan: &Plan, outcome: &Outcome, server: Option<&ServerUse>) -> BTreeMap<&'static str, f64> {
+    let mut all = BTreeMap::new();
+    let answered = outcome.requests.answered as f64;
+    if answered == 0.0 || outcome.duration.is_zero() {
+        return all;
+    }
+    all.insert("rate_rps", answered / outcome.duration.as_secs_f64());
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / answered;
+    let latency = outcome.main_latency();
+    if !plan.throughput && latency.count() > 0 {
+        all.insert("mean_us", latency.mean_ns() / 1e3);
+        for (id, percent) in [("p50_us", 50.0), ("p90_us", 90.0), ("p99_us", 99.0), ("p999_us", 99.9)] {
+            let found = outcome.percentile(percent);
+            let beyond = latency.count() as f64 * (100.0 - percent) / 100.0;
+            // One at which a request stands that never left is not known.
+            if !found.at_least && beyond >= BEYOND - 1e-6 {
+                all.insert(id, found.ns as f64 / 1e3);
+            }
+        }
+    }
+    all.insert("client_cpu_us_per_request", each(outcome.client.cpu));
+    if let Some(server) = server {
+        all.insert("cpu_us_per_request", each(server.cpu));
+        all.insert("rss_mb", server.rss as f64 / 1e6);
+        all.insert("context_switches_per_request", server.switches as f64 / answered);
+        all.insert("run_queue_wait_us_per_request", each(server.waited));
+    }
+    // Of nothing there is no ratio.
+    all.retain(|_, value| value.is_finite() && *value > 0.0);
+    all
+}
+
+/// Metrics that at least one of some runs has.
+pub fn measured<'a>(runs: impl Iterator<Item = &'a Run>) -> Vec<&'static Metric> {
+    let names: BTreeSet<&str> = runs.flat_map(|run| run.values.keys().copied()).collect();
+    METRICS.iter().filter(|m| names.contains(m.id)).collect()
+}

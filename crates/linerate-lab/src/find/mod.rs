@@ -1,0 +1,415 @@
+//! The search for the highest rate at which a check holds. It neither sends nor reads a clock: it
+//! says which rate to try for how long, and takes what was seen.
+//!
+//! 1. It doubles the rate until the check fails. A rate that fails gets a second chance after a
+//!    longer warm-up, because a server may just be scaling out.
+//! 2. It halves the interval between the highest rate that held and the lowest that did not, by
+//!    short looks, and then looks at the upper end again, for the same reason.
+//! 3. It takes long looks where the knee should be. Close to its capacity a server needs seconds to
+//!    show what a rate does to it, and pass or fail of one look is chance. What decides is by how
+//!    much: the inverse of a latency falls in a straight line towards capacity (Kingman's formula).
+//!    So a line through all looks around the knee gives the estimate.
+
+mod share;
+
+use std::time::Duration;
+
+pub use share::{Share, Slice};
+
+/// Time for the whole search. Reason: longer than that nobody watches.
+pub const BUDGET: Duration = Duration::from_secs(30);
+
+/// Time kept back for connections that are opened, and queues that drain.
+const RESERVE: Duration = Duration::from_millis(1_500);
+
+/// The lowest rate that is tried, requests per second.
+pub const LEAST_RATE: f64 = 1.0;
+
+/// The interval between a rate that held and one that did not is narrow enough for long looks.
+const CLOSE: f64 = 1.2;
+
+/// A knee that moves less than that, as a logarithm, between two long looks has been found.
+const NARROW: f64 = 0.004;
+
+/// Long looks at least.
+const LONG_LOOKS: usize = 9;
+
+/// Times that the upper end is looked at again.
+const CONFIRMATIONS: u32 = 3;
+
+/// A look shorter than that proves little.
+const PROVEN: Duration = Duration::from_millis(1_500);
+
+/// How far outside of the interval the knee may turn out to be: one look that held proves little.
+const BEYOND: f64 = 1.12;
+
+/// How far from the knee, as a logarithm of rates, a look still says something about it.
+const NEAR: f64 = 0.25;
+
+/// Scores beyond these say no more: far below the limit, and far over it.
+const SCORES: [f64; 2] = [-0.7, 0.4];
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The share of requests that may be over the limit: 0.01 for a p99.
+    pub allowed: f64,
+    /// The first rate, requests per second.
+    pub start: f64,
+    /// The highest rate that is tried.
+    pub most: f64,
+    /// Time for all of it.
+    pub budget: Duration,
+}
+
+/// A look at one rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Requests per second.
+    pub rate: f64,
+    /// Time that does not count.
+    pub warm_up: Duration,
+    /// Time that counts.
+    pub lasts: Duration,
+    /// It begins with so many requests more than the rate has, as a burst: as many as are due in the
+    /// time of the limit. Close to its capacity a server's queue takes longer to fill by itself than a
+    /// look takes; one that was full drains, if the rate allows it.
+    pub burst: bool,
+    /// It is not cut short when it is lost: by how much it fails matters.
+    pub whole: bool,
+}
+
+impl Step {
+    /// Whether so many requests over the limit decide the step before its end: the rest cannot
+    /// bring their share below the allowed one.
+    pub fn is_lost(&self, over: u64, allowed: f64) -> bool {
+        let planned = self.rate * self.lasts.as_secs_f64();
+        let share = if self.whole { 0.3 } else { allowed };
+        over as f64 > (share * planned).max(2.0)
+    }
+}
+
+/// What was seen at a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Requests that were due, and how many were over the limit, piece by piece.
+    pub slices: Vec<Slice>,
+    /// How far the check is from failing: the logarithm of the limit over what was measured. It holds
+    /// from 0 on.
+    pub score: f64,
+    /// How long it took, with everything around it.
+    pub took: Duration,
+}
+
+/// A rate and all that was seen of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Requests per second.
+    pub rate: f64,
+    /// The share that was over the limit.
+    pub share: Share,
+    /// How far the check was from failing; it held from 0 on.
+    pub score: f64,
+    /// How long was looked.
+    pub lasted: Duration,
+}
+
+/// How the search ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// The knee: the estimate, and the interval it lies in. `low` is the highest rate that held for
+    /// certain below it, `high` the lowest that failed for certain above it.
+    Knee {
+        /// The estimate, requests per second.
+        rate: f64,
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// The check fails at this rate already, the lowest that was tried.
+    AlwaysFails(f64),
+    /// The check holds at this rate still, the highest that was tried.
+    NeverFails(f64),
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Look at this rate.
+    Look(Step),
+    /// It is over.
+    Done(End),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Upwards by doubling. A rate that fails gets a second chance, after a longer warm-up.
+    Climb {
+        rate: f64,
+        again: bool,
+    },
+    /// Downwards, since even the first rate failed.
+    Fall {
+        rate: f64,
+    },
+    /// Between two rates.
+    Halve {
+        rate: f64,
+    },
+    /// Whether the upper end still fails.
+    Confirm,
+    /// Long, where the knee should be.
+    Settle {
+        rate: f64,
+    },
+    Over,
+}
+
+/// The search.
+#[derive(Clone, Debug)]
+pub struct Search {
+    settings: Settings,
+    phase: Phase,
+    spent: Duration,
+    points: Vec<Point>,
+    /// The highest rate that held, and the lowest that did not.
+    low: Option<f64>,
+    high: Option<f64>,
+    confirmations: u32,
+    is_confirmed: bool,
+    long_looks: usize,
+}
+
+impl Search {
+    /// One that has seen nothing yet.
+    pub fn new(settings: Settings) -> Search {
+        let rate = settings.start.clamp(LEAST_RATE, settings.most);
+        Search {
+            settings,
+            phase: Phase::Climb { rate, again: false },
+            spent: Duration::ZERO,
+            points: Vec::new(),
+            low: None,
+            high: None,
+            confirmations: 0,
+            is_confirmed: false,
+            long_looks: 0,
+        }
+    }
+
+    /// All rates that were looked at, ascending.
+    pub fn points(&self) -> Vec<Point> {
+        let mut all = self.points.clone();
+        all.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        all
+    }
+
+    /// What to do next.
+    pub fn next_step(&mut self) -> Next {
+        let Some(step) = self.step() else { return Next::Done(self.end()) };
+        let left = self.settings.budget.saturating_sub(self.spent + RESERVE);
+        if step.warm_up + step.lasts <= left {
+            return Next::Look(step);
+        }
+        // A shorter look is better than none, as long as it holds enough requests.
+        let lasts = left.saturating_sub(step.warm_up);
+        let enough =
+            lasts >= Duration::from_secs(1) && step.rate * lasts.as_secs_f64() * self.settings.allowed >= 3.0;
+        if enough {
+            return Next::Look(Step { lasts, ..step });
+        }
+        self.phase = Phase::Over;
+        Next::Done(self.end())
+    }
+
+    fn step(&self) -> Option<Step> {
+        let seconds = |s: f64| Duration::from_secs_f64(s);
+        // So many requests that none over the limit is proof of its own (the rule of three).
+        let proof = 3.0 / self.settings.allowed.max(1e-4);
+        let step = |rate: f64, warm_up: f64, least: f64, most: f64| Step {
+            rate,
+            warm_up: seconds(warm_up),
+            lasts: seconds((proof / rate).clamp(least, most)),
+            burst: warm_up > 0.5,
+            whole: false,
+        };
+        match self.phase {
+            Phase::Climb { rate, again: false } => Some(step(rate, 0.1, 0.3, 1.0)),
+            Phase::Climb { rate, again: true } => Some(step(rate, 1.0, 0.5, 1.5)),
+            Phase::Fall { rate } => Some(step(rate, 0.1, 1.0, 3.0)),
+            Phase::Halve { rate } => Some(step(rate, 0.8, 1.5, 3.0)),
+            Phase::Confirm => Some(step(self.high?, 1.0, 1.5, 3.0)),
+            Phase::Settle { rate } => Some(Step { whole: true, ..step(rate, 1.5, 4.0, 4.0) }),
+            Phase::Over => None,
+        }
+    }
+
+    /// What was seen at the step that was asked for last.
+    pub fn take(&mut self, seen: &Seen) {
+        let Some(step) = self.step() else { return };
+        self.spent += seen.took;
+        let share = Share::of(&seen.slices);
+        let point = Point { rate: step.rate, share, score: seen.score, lasted: step.lasts };
+        let holds = point.score >= 0.0;
+        self.points.push(point.clone());
+        match self.phase {
+            Phase::Climb { rate, again } => self.climbed(rate, again, holds),
+            Phase::Fall { rate } => self.fell(rate, holds),
+            Phase::Halve { rate } => self.halved(rate, holds),
+            Phase::Settle { rate } => self.settled(rate),
+            Phase::Confirm => self.confirmed(&point),
+            Phase::Over => {}
+        }
+    }
+
+    fn climbed(&mut self, rate: f64, again: bool, holds: bool) {
+        self.phase = match (holds, again) {
+            (true, _) => {
+                self.low = Some(rate);
+                if rate >= self.settings.most {
+                    Phase::Over
+                } else {
+                    Phase::Climb { rate: (rate * 2.0).min(self.settings.most), again: false }
+                }
+            }
+            (false, false) => Phase::Climb { rate, again: true },
+            (false, true) => {
+                self.high = Some(rate);
+                match self.low {
+                    Some(_) => self.between(),
+                    None => self.below(rate),
+                }
+            }
+        };
+    }
+
+    fn below(&self, rate: f64) -> Phase {
+        if rate <= LEAST_RATE { Phase::Over } else { Phase::Fall { rate: (rate / 4.0).max(LEAST_RATE) } }
+    }
+
+    fn fell(&mut self, rate: f64, holds: bool) {
+        self.phase = if holds {
+            self.low = Some(rate);
+            self.between()
+        } else {
+            self.high = Some(rate);
+            self.below(rate)
+        };
+    }
+
+    /// The next rate between the two ends.
+    fn between(&self) -> Phase {
+        let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
+        if high / low > CLOSE {
+            return Phase::Halve { rate: (low * high).sqrt() };
+        }
+        let seen_well = |p: &Point| p.rate >= low * 0.999 && p.rate <= low * 1.001 && p.lasted >= PROVEN;
+        if !self.points.iter().any(seen_well) {
+            // It held for a moment, which may have been a credit of tokens.
+            return Phase::Halve { rate: low };
+        }
+        if !self.is_confirmed && self.confirmations < CONFIRMATIONS {
+            return Phase::Confirm;
+        }
+        self.settle()
+    }
+
+    /// The next long look: where the knee should be, after all that was seen.
+    fn settle(&self) -> Phase {
+        let (Some(low), Some(high)) = (self.low, self.high) else { return Phase::Over };
+        Phase::Settle { rate: self.root(low, high) }
+    }
+
+    fn halved(&mut self, rate: f64, holds: bool) {
+        if holds {
+            self.low = Some(rate);
+        } else {
+            self.high = Some(rate);
+            if self.low.is_some_and(|low| low >= rate) {
+                let held = self.points.iter().filter(|p| p.rate < rate * 0.999 && p.score >= 0.0);
+                self.low = held.map(|p| p.rate).max_by(f64::total_cmp);
+            }
+        }
+        self.phase = if self.low.is_some() { self.between() } else { self.below(rate) };
+    }
+
+    /// A long look moves the line, and with it the knee.
+    fn settled(&mut self, rate: f64) {
+        self.long_looks += 1;
+        self.phase = self.settle();
+        if let Phase::Settle { rate: next } = self.phase
+            && self.long_looks >= LONG_LOOKS
+            && (next / rate).ln().abs() < NARROW
+        {
+            self.phase = Phase::Over;
+        }
+    }
+
+    /// The upper end was looked at again: if it holds now for certain, the server has become faster.
+    fn confirmed(&mut self, seen: &Point) {
+        self.confirmations += 1;
+        self.is_confirmed = !seen.share.is_below(self.settings.allowed);
+        if self.is_confirmed {
+            self.phase = self.between();
+            return;
+        }
+        // What was seen before is another server's.
+        self.points.retain(|p| p == seen);
+        self.low = Some(seen.rate);
+        let higher = (seen.rate * 1.3).min(self.settings.most);
+        self.high = None;
+        self.phase = Phase::Climb { rate: higher, again: true };
+    }
+
+    fn end(&self) -> End {
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => self.knee(low, high),
+            (Some(low), None) if low >= self.settings.most => End::NeverFails(low),
+            // Time ran out while it climbed again.
+            (Some(low), None) => self.knee(low, low * CLOSE),
+            (None, Some(high)) => End::AlwaysFails(high),
+            (None, None) => End::AlwaysFails(self.settings.start),
+        }
+    }
+
+    fn knee(&self, low: f64, high: f64) -> End {
+        let allowed = self.settings.allowed;
+        let rate = self.root(low, high);
+        let held = self.points.iter().filter(|p| p.share.is_below(allowed) && p.rate <= rate);
+        let failed = self.points.iter().filter(|p| p.share.is_above(allowed) && p.rate >= rate);
+        let held = held.map(|p| p.rate).max_by(f64::total_cmp);
+        let failed = failed.map(|p| p.rate).min_by(f64::total_cmp);
+        End::Knee { rate, low: held.unwrap_or(low).min(rate), high: failed.unwrap_or(high).max(rate) }
+    }
+
+    /// Where the line through the scores around the knee is 0, at most a little outside of the
+    /// interval.
+    fn root(&self, low: f64, high: f64) -> f64 {
+        let centre = (low * high).sqrt();
+        let [least, most] = SCORES;
+        let (mut sum, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for point in &self.points {
+            let off = (point.rate / centre).ln();
+            // A look counts by its time, and by how close it is.
+            let weight = (1.0 - (off / NEAR).powi(2)).max(0.0) * point.lasted.as_secs_f64();
+            let weight = if point.lasted < PROVEN { 0.0 } else { weight };
+            let score = point.score.clamp(least, most);
+            sum += weight;
+            x += weight * off;
+            y += weight * score;
+            xx += weight * off * off;
+            xy += weight * off * score;
+        }
+        let spread = sum * xx - x * x;
+        let slope = (sum * xy - x * y) / spread;
+        if spread <= 1e-12 || slope >= 0.0 {
+            return centre;
+        }
+        let zero = centre * ((x - y / slope) / sum).exp();
+        zero.clamp(low / BEYOND, high * BEYOND)
+    }
+}
+
+#[cfg(test)]
+mod tests;

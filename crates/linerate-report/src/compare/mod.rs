@@ -1,0 +1,203 @@
+//! Two sides compared in turns: as a document, as text and as a page. Text and page are made from
+//! the document, so that a saved one looks as it did at first.
+
+mod chart;
+mod page;
+mod text;
+mod words;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use linerate_lab::check::Checked;
+use linerate_lab::comparison::{Compared, Pair, Rounds, Side, Since, Verdict, order};
+use linerate_lab::figures::{self, METRICS};
+
+use crate::json::{rfc3339, text_of};
+use crate::schema::comparison as schema;
+use crate::{Environment, limits};
+
+pub use page::to_string as page;
+pub use text::to_string as text;
+
+/// The verdict where the interval holds 1.
+pub const NO_DIFFERENCE: &str = "no difference seen";
+
+/// Everything a report of a comparison is made from.
+#[derive(Clone, Debug)]
+pub struct Told<'a> {
+    /// Both sides, as the user gave them.
+    pub sides: Pair<schema::Side>,
+    /// What was measured.
+    pub rounds: &'a Rounds,
+    /// Rounds that were planned.
+    pub planned: u32,
+    /// Measured time of each run.
+    pub run: Duration,
+    /// Time before it that does not count.
+    pub warm_up: Duration,
+    /// When it began.
+    pub started_at: SystemTime,
+    /// The checks and what became of them.
+    pub checks: &'a [Checked],
+    /// The saved comparison (its file, and when it began), and what has changed since.
+    pub baseline: Option<(&'a Saved, &'a [Since])>,
+    /// What to doubt beside what the rounds say themselves.
+    pub warnings: Vec<String>,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+    /// What ended it early otherwise.
+    pub broken: Option<String>,
+    /// The machine and software.
+    pub environment: &'a Environment,
+    /// The transport that moved the bytes.
+    pub io: String,
+}
+
+/// The document.
+pub fn document(told: &Told<'_>) -> schema::Document {
+    let verdicts = told.rounds.verdicts();
+    let mut warnings = told.warnings.clone();
+    warnings.extend(told.rounds.warnings());
+    let [a, b] = told.sides.clone();
+    schema::Document {
+        schema: schema::SCHEMA.to_owned(),
+        a,
+        b,
+        started_at: Some(rfc3339(told.started_at)),
+        rounds_planned: told.planned,
+        rounds_counted: told.rounds.counted() as u32,
+        run_s: told.run.as_secs_f64(),
+        warm_up_s: told.warm_up.as_secs_f64(),
+        metrics: verdicts.iter().map(|c| (c.metric.id.to_owned(), metric(c))).collect(),
+        checks: told.checks.iter().map(check).collect(),
+        baseline: told.baseline.map(|(saved, since)| schema::Baseline {
+            file: saved.file.clone(),
+            started_at: saved.document.started_at.clone(),
+            metrics: since.iter().map(|s| (s.metric.id.to_owned(), change(s))).collect(),
+        }),
+        warnings,
+        rounds: told.rounds.pairs.iter().zip(0..).map(round).collect(),
+        interrupted: told.interrupted,
+        broken: told.broken.clone(),
+        environment: crate::json::environment(told.environment, &told.io),
+    }
+}
+
+/// The document as indented JSON, with a line end.
+pub fn json(document: &schema::Document) -> String {
+    text_of(document)
+}
+
+/// Six significant digits: more were never measured.
+fn digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10f64.powf(5.0 - value.abs().log10().floor());
+    (value * scale).round() / scale
+}
+
+fn ends(ci95: Option<(f64, f64)>) -> Option<[f64; 2]> {
+    ci95.map(|(low, high)| [digits(low), digits(high)])
+}
+
+fn metric(c: &Compared) -> schema::Metric {
+    schema::Metric {
+        a: digits(c.means[0]),
+        b: digits(c.means[1]),
+        ratio: digits(c.ratio),
+        ci95: ends(c.ci95),
+        verdict: match c.verdict {
+            Verdict::Better(Side::A) => "a",
+            Verdict::Better(Side::B) => "b",
+            Verdict::NoDifference => NO_DIFFERENCE,
+        }
+        .to_owned(),
+        more_is_better: c.metric.more_is_better,
+        p_value: c.p.map(digits),
+        p_corrected: c.p_corrected.map(digits),
+        rounds: c.rounds,
+        more_rounds: c.more_rounds,
+        finds: Some(digits(c.finds)).filter(|f| f.is_finite()),
+    }
+}
+
+fn change(s: &Since) -> schema::Change {
+    schema::Change {
+        then: digits(s.then),
+        now: digits(s.now),
+        change: digits(s.change),
+        ci95: ends(s.ci95),
+        verdict: match s.verdict {
+            Verdict::Better(Side::A) => "worse",
+            Verdict::Better(Side::B) => "better",
+            Verdict::NoDifference => NO_DIFFERENCE,
+        }
+        .to_owned(),
+    }
+}
+
+fn check(c: &Checked) -> schema::Check {
+    let Checked { expr, value, pass, shown } = c.clone();
+    schema::Check { expr, value: value.map(digits), pass, shown }
+}
+
+fn round((pair, number): (&Pair<figures::Run>, u32)) -> schema::Round {
+    let [first, _] = order(number);
+    schema::Round { first: first.name().to_ascii_lowercase(), a: run(&pair[0]), b: run(&pair[1]) }
+}
+
+fn run(run: &figures::Run) -> schema::Run {
+    schema::Run {
+        values: run.values.iter().map(|(id, value)| ((*id).to_owned(), digits(*value))).collect(),
+        sent: run.sent,
+        answered: run.answered,
+        errors: run.errors,
+        status: run.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
+        bytes_received: run.received,
+        client_limit: run.client_limit.clone(),
+        fault: run.fault.clone(),
+    }
+}
+
+/// A saved comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// The file, for messages.
+    pub file: String,
+    /// The document.
+    pub document: schema::Document,
+}
+
+impl Saved {
+    /// The logarithms of B's value over A's, round by round, by metric.
+    pub fn log_ratios(&self) -> BTreeMap<String, Vec<f64>> {
+        let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let counts = |r: &&schema::Round| r.a.fault.is_none() && r.b.fault.is_none();
+        for round in self.document.rounds.iter().take(limits::ROUNDS).filter(counts) {
+            for (id, a) in &round.a.values {
+                let ratio = round.b.values.get(id).map(|b| (b / a).ln()).filter(|r| r.is_finite());
+                all.entry(id.clone()).or_default().extend(ratio);
+            }
+        }
+        all
+    }
+}
+
+/// The metrics of a document in the order of reports, each with its title; ones that this version
+/// does not know come last.
+fn in_order(document: &schema::Document) -> Vec<(String, String, &schema::Metric)> {
+    let known = METRICS
+        .iter()
+        .filter_map(|m| Some((m.id.to_owned(), m.title.to_owned(), document.metrics.get(m.id)?)));
+    let unknown = document
+        .metrics
+        .iter()
+        .filter(|(id, _)| figures::metric(id).is_none())
+        .map(|(id, metric)| (id.clone(), id.clone(), metric));
+    known.chain(unknown).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use std::time::UNIX_EPOCH;
+
+use linerate_lab::check::Check;
+use linerate_lab::comparison::since;
+use linerate_lab::figures::Run;
+
+use super::*;
+use crate::Style;
+
+/// Rounds of a machine that drifts; B is faster at the tail and equal otherwise.
+fn rounds(n: u32) -> Rounds {
+    let mut rounds = Rounds::default();
+    for i in 0..n {
+        let speed = 1.0 + 0.2 * f64::from(i).sin();
+        let wobble = 1.0 + 0.01 * f64::from(i * 7).cos();
+        let run = |rate: f64, p99: f64, cpu: f64| Run {
+            values: [("rate_rps", rate), ("p99_us", p99), ("cpu_us_per_request", cpu), ("rss_mb", 12.5)]
+                .into(),
+            sent: 1_000,
+            answered: 1_000,
+            received: 100_000,
+            status: [(200, 1_000)].into(),
+            ..Run::default()
+        };
+        rounds.push([
+            run(50_000.0 * speed, 900.0 / speed, 8.0),
+            run(50_400.0 * speed * wobble, 720.0 / speed * wobble, 8.1 * wobble),
+        ]);
+    }
+    rounds
+}
+
+fn sides() -> Pair<schema::Side> {
+    let side = |given: &str, target: &str| schema::Side {
+        given: given.to_owned(),
+        target: target.to_owned(),
+        flags: String::new(),
+        sending: "8 connections, 1 request in flight on each, 1 thread, epoll; closed loop, for 2s"
+            .to_owned(),
+        server_cores: vec![0],
+    };
+    [
+        side("cmd:./old --port {port}", "http://127.0.0.1:4001/"),
+        schema::Side {
+            flags: "-p 10".to_owned(),
+            ..side("cmd:./new --port {port}", "http://127.0.0.1:4002/")
+        },
+    ]
+}
+
+fn made(rounds: &Rounds, environment: &Environment) -> schema::Document {
+    let checks = ["p99 ratio<1.05", "rate lo>1.1"].map(|c| Check::parse(c).unwrap());
+    document(&Told {
+        sides: sides(),
+        rounds,
+        planned: 10,
+        run: Duration::from_secs(2),
+        warm_up: Duration::from_millis(500),
+        started_at: UNIX_EPOCH,
+        checks: &rounds.checked(&checks, &[]),
+        baseline: None,
+        warnings: vec!["<b>a word of the caller</b>".to_owned()],
+        interrupted: rounds.pairs.len() < 10,
+        broken: None,
+        environment,
+        io: "epoll".to_owned(),
+    })
+}
+
+fn environment() -> Environment {
+    Environment {
+        command: "linerate compare 'cmd:./old --port {port}' 'cmd:./new --port {port}'".to_owned(),
+        version: "0.1.0".to_owned(),
+        kernel: "Linux 6.18".to_owned(),
+        cpus: 2,
+        host: "box".to_owned(),
+    }
+}
+
+#[test]
+fn the_report_for_a_terminal() {
+    insta::assert_snapshot!(text(&made(&rounds(10), &environment()), Style::default()));
+}
+
+#[test]
+fn a_comparison_that_was_cut_short() {
+    insta::assert_snapshot!(text(&made(&rounds(2), &environment()), Style::default()));
+    let nothing = text(&made(&Rounds::default(), &environment()), Style::default());
+    assert!(nothing.contains("Nothing was measured on both sides"), "{nothing}");
+}
+
+#[test]
+fn the_document_is_that_of_the_contract_and_is_read_again() {
+    let document = made(&rounds(10), &environment());
+    let mut shown: serde_json::Value = serde_json::from_str(&json(&document)).unwrap();
+    shown["rounds"].as_array_mut().unwrap().truncate(1);
+    insta::assert_json_snapshot!(shown);
+    let again: schema::Document = serde_json::from_str(&json(&document)).unwrap();
+    assert_eq!(again, document);
+    // A document of an earlier version has fewer fields.
+    let mut old = serde_json::to_value(&document).unwrap();
+    for field in ["checks", "rounds", "interrupted", "broken"] {
+        old.as_object_mut().unwrap().remove(field);
+    }
+    assert!(serde_json::from_value::<schema::Document>(old).is_ok());
+}
+
+#[test]
+fn a_saved_comparison_says_what_has_changed() {
+    let then = made(&rounds(10), &environment());
+    let mut now = rounds(8);
+    now.pairs.iter_mut().for_each(|[_, b]| *b.values.get_mut("p99_us").unwrap() *= 1.3);
+    let saved = Saved { file: "then.json".to_owned(), document: then };
+    let changed = since(&saved.log_ratios(), &now);
+    let environment = environment();
+    let document = document(&Told {
+        sides: sides(),
+        rounds: &now,
+        planned: 8,
+        run: Duration::from_secs(2),
+        warm_up: Duration::ZERO,
+        started_at: UNIX_EPOCH,
+        checks: &[],
+        baseline: Some((&saved, &changed)),
+        warnings: Vec::new(),
+        interrupted: false,
+        broken: Some("B: it ended (exit status: 1)\n    | out of \u{1b}[31mmemory".to_owned()),
+        environment: &environment,
+        io: "epoll".to_owned(),
+    });
+    let said = text(&document, Style::default());
+    insta::assert_snapshot!(said);
+    assert_eq!(document.baseline.as_ref().unwrap().metrics["p99_us"].verdict, "worse");
+    assert!(page(&document).contains("then.json"));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_hides_nothing_from_a_screen_reader() {
+    let page = page(&made(&rounds(10), &environment()));
+    for link in ["http-equiv", "<script", "<link", "src=", "@import", "url("] {
+        assert!(!page.contains(link), "{link}");
+    }
+    assert!(page.contains("&lt;b&gt;a word of the caller") && !page.contains("<b>a word"));
+    assert_eq!(page.matches("<svg").count(), page.matches("aria-label").count());
+    // Every run is in a table, too.
+    assert_eq!(page.matches("<tr><td>").count(), 20);
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}

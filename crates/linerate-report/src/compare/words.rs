@@ -1,0 +1,161 @@
+//! What a comparison says, in sentences that text and page share.
+
+use linerate_lab::figures::{self, Unit};
+
+use super::{NO_DIFFERENCE, in_order};
+use crate::schema::comparison::{Baseline, Change, Document, Metric};
+use crate::units;
+
+/// A value of a metric with its unit.
+pub(super) fn value(id: &str, value: f64, unicode: bool) -> String {
+    match figures::metric(id).map(|m| m.unit) {
+        Some(Unit::PerSecond) => units::rate(value),
+        Some(Unit::Micros) => units::time_us(value, unicode),
+        Some(Unit::Megabytes) => units::bytes(value * 1e6),
+        Some(Unit::PerRequest) => format!("{value:.3}"),
+        None => format!("{value:.3}"),
+    }
+}
+
+/// A ratio: `1.034`, `12.3`.
+pub(super) fn ratio(value: f64) -> String {
+    if value < 9.995 { format!("{value:.3}") } else { units::three_digits(value) }
+}
+
+/// `0.981 to 1.052`.
+pub(super) fn interval(ci95: Option<[f64; 2]>) -> String {
+    ci95.map_or_else(|| "-".to_owned(), |[low, high]| format!("{} to {}", ratio(low), ratio(high)))
+}
+
+/// How many percent more or less a ratio is: `12.3 % more`.
+fn apart(value: f64) -> String {
+    let percent = (value - 1.0) * 100.0;
+    match percent {
+        p if p >= 100.0 => format!("{} % more", units::count(p.round() as u64)),
+        p if p >= 0.0 => format!("{p:.1} % more"),
+        p => format!("{:.1} % less", -p),
+    }
+}
+
+/// A difference that so many rounds find: `3.2 %`, or a factor.
+fn smallest(share: f64) -> String {
+    if share >= 1.0 {
+        format!("a factor of {}", units::three_digits(share + 1.0))
+    } else {
+        units::percent(share)
+    }
+}
+
+/// The first sentence: what was seen, if anything.
+pub(super) fn headline(document: &Document) -> String {
+    let of = |verdict: &str| {
+        let is = |(_, title, m): &(String, String, &Metric)| (m.verdict == verdict).then(|| title.clone());
+        in_order(document).iter().filter_map(is).collect::<Vec<String>>()
+    };
+    let (a, b) = (of("a"), of("b"));
+    let sides = |name: &str, titles: &[String]| {
+        (!titles.is_empty()).then(|| format!("{name} is better in {}", titles.join(", ")))
+    };
+    let found: Vec<String> = [sides("A", &a), sides("B", &b)].into_iter().flatten().collect();
+    if !found.is_empty() {
+        return format!("{}.", found.join("; "));
+    }
+    if document.metrics.is_empty() {
+        return "Nothing was measured on both sides.".to_owned();
+    }
+    "No difference seen.".to_owned()
+}
+
+/// How it was measured.
+pub(super) fn method(document: &Document) -> String {
+    let whole = document.rounds.len() as u32;
+    let mut text = match whole == document.rounds_planned {
+        true => format!("{} in turns (A B B A)", units::several(u64::from(whole), "round", "rounds")),
+        false => format!("{whole} of {} planned rounds in turns (A B B A)", document.rounds_planned),
+    };
+    text += &format!(", {} s for each run", units::short_seconds(document.run_s));
+    if document.warm_up_s > 0.0 {
+        text += &format!(" after a warm-up of {} s", units::short_seconds(document.warm_up_s));
+    }
+    if document.rounds_counted != whole {
+        text += &format!("; {} of the rounds count", document.rounds_counted);
+    }
+    text + "."
+}
+
+/// The differences that were seen, in sentences.
+pub(super) fn differences(document: &Document) -> Vec<String> {
+    let said = |(_, title, m): &(String, String, &Metric)| {
+        let [low, high] = m.ci95.filter(|_| m.verdict != NO_DIFFERENCE)?;
+        let better = m.verdict.to_ascii_uppercase();
+        let (low, high) = (ratio(low), ratio(high));
+        Some(format!(
+            "{title}: B has {} than A (B/A {low} to {high} at 95 %). {better} is better.",
+            apart(m.ratio)
+        ))
+    };
+    in_order(document).iter().filter_map(said).collect()
+}
+
+/// What is behind the verdicts, and what is not, in sentences.
+pub(super) fn explanations(document: &Document) -> Vec<String> {
+    let metrics = in_order(document);
+    let mut all = Vec::new();
+    all.extend(undecided(&metrics));
+    let judged = metrics.iter().filter(|(_, _, m)| m.p_value.is_some()).count();
+    let claimed = metrics.iter().filter(|(_, _, m)| m.verdict != NO_DIFFERENCE);
+    let (safe, alone): (Vec<_>, Vec<_>) =
+        claimed.partition(|(_, _, m)| m.p_corrected.is_some_and(|p| p < 0.05));
+    if judged > 1 {
+        let titles = |of: &[&(String, String, &Metric)]| {
+            of.iter().map(|(_, title, _)| title.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let mut text = format!(
+            "Each verdict stands by itself: of two equal servers it claims a difference in 5 % of comparisons. For {judged} metrics at \
+             once that is not corrected in the table."
+        );
+        match (safe.is_empty(), alone.is_empty()) {
+            (true, true) => {}
+            (false, true) => text += " After the correction (Holm) all of them stand.",
+            (true, false) => text += " After the correction (Holm) none of them stands.",
+            (false, false) => {
+                text += &format!(
+                    " After the correction (Holm) these stand: {}; not: {}.",
+                    titles(&safe),
+                    titles(&alone)
+                );
+            }
+        }
+        all.push(text);
+    }
+    all
+}
+
+/// What a decision would need where no difference was seen.
+fn undecided(metrics: &[(String, String, &Metric)]) -> Vec<String> {
+    let open = metrics.iter().filter(|(_, _, m)| m.verdict == NO_DIFFERENCE && m.ci95.is_some());
+    let said = |(_, title, m): &(String, String, &Metric)| {
+        let finds =
+            m.finds.map_or(String::new(), |f| format!("; these rounds find {} and more", smallest(f)));
+        let need = match m.more_rounds {
+            Some(n) => format!(
+                "if it is {}, as it looks, {} would decide",
+                apart(m.ratio),
+                units::several(u64::from(n), "more round", "more rounds")
+            ),
+            None => "if there is one, it takes more than 10,000 rounds to see".to_owned(),
+        };
+        format!("{title}: no difference seen; {need}{finds}.")
+    };
+    open.map(said).collect()
+}
+
+/// What has changed since a saved comparison.
+pub(super) fn since(baseline: &Baseline) -> Vec<(String, String, &Change)> {
+    let title = |id: &String| figures::metric(id).map_or_else(|| id.clone(), |m| m.title.to_owned());
+    let mut all: Vec<_> =
+        baseline.metrics.iter().map(|(id, change)| (id.clone(), title(id), change)).collect();
+    let place = |id: &str| figures::METRICS.iter().position(|m| m.id == id).unwrap_or(usize::MAX);
+    all.sort_by_key(|(id, _, _)| place(id));
+    all
+}
