@@ -28,12 +28,6 @@ pub const LEAST_RATE: f64 = 1.0;
 /// The interval between a rate that held and one that did not is narrow enough for long looks.
 const CLOSE: f64 = 1.2;
 
-/// A knee that moves less than that, as a logarithm, between two long looks has been found.
-const NARROW: f64 = 0.004;
-
-/// Long looks at least.
-const LONG_LOOKS: usize = 9;
-
 /// Times that the upper end is looked at again.
 const CONFIRMATIONS: u32 = 3;
 
@@ -178,7 +172,6 @@ pub struct Search {
     high: Option<f64>,
     confirmations: u32,
     is_confirmed: bool,
-    long_looks: usize,
 }
 
 impl Search {
@@ -194,7 +187,6 @@ impl Search {
             high: None,
             confirmations: 0,
             is_confirmed: false,
-            long_looks: 0,
         }
     }
 
@@ -257,7 +249,8 @@ impl Search {
             Phase::Climb { rate, again } => self.climbed(rate, again, holds),
             Phase::Fall { rate } => self.fell(rate, holds),
             Phase::Halve { rate } => self.halved(rate, holds),
-            Phase::Settle { rate } => self.settled(rate),
+            // A long look moves the line, and with it the knee.
+            Phase::Settle { .. } => self.phase = self.settle(),
             Phase::Confirm => self.confirmed(&point),
             Phase::Over => {}
         }
@@ -332,18 +325,6 @@ impl Search {
             }
         }
         self.phase = if self.low.is_some() { self.between() } else { self.below(rate) };
-    }
-
-    /// A long look moves the line, and with it the knee.
-    fn settled(&mut self, rate: f64) {
-        self.long_looks += 1;
-        self.phase = self.settle();
-        if let Phase::Settle { rate: next } = self.phase
-            && self.long_looks >= LONG_LOOKS
-            && (next / rate).ln().abs() < NARROW
-        {
-            self.phase = Phase::Over;
-        }
     }
 
     /// The upper end was looked at again: if it holds now for certain, the server has become faster.
