@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::fault::{Fault, said};
 
-/// Bytes of a document. Reason: one with a thousand rounds, or with all segments of a diagnosis, has
-/// some hundred kB.
+/// Bytes of a document. Reason: one with a thousand rounds, or with all segments of a diagnosis,
+/// has some hundred kB.
 const MOST: u64 = 64 << 20;
 
 /// A saved document.

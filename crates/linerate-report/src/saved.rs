@@ -9,7 +9,7 @@ use crate::units;
 /// Columns of a file.
 const COLUMN: usize = 16;
 /// Columns of a row's name.
-const NAME: usize = 17;
+const NAME: usize = 18;
 
 /// What a row shows: its name, the value of a document, its unit, and whether it has a ratio.
 type Row = (&'static str, fn(&Document) -> Option<f64>, fn(f64) -> String, bool);

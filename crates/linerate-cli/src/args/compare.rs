@@ -32,9 +32,9 @@ Exit codes: 0 done and fine; 1 a check failed, a server ended early, or not one 
 
 /// Compare two servers, builds or ways of sending: in turns, with a verdict that statistics back
 ///
-/// Runs the same load against A and B in turns (A B, then B A, and so on), so that a machine that drifts favours
-/// neither. Each metric gets the mean ratio of its rounds, the interval that holds the true one in 95 of 100 cases, and a verdict, which is "no
-/// difference seen" when that is so.
+/// Runs the same load against A and B in turns (A B, then B A, and so on), so that a machine that
+/// drifts favours neither. Each metric gets the mean ratio of its rounds, the interval that holds
+/// the true one in 95 of 100 cases, and a verdict, which is "no difference seen" when that is so.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = AFTER, mut_args(own))]
 pub(crate) struct CompareArgs {
@@ -59,8 +59,9 @@ pub(crate) struct CompareArgs {
 
     /// What must hold at the end, else exit code 1: 'p99 ratio<1.05', 'rate lo>0.95'; repeatable
     ///
-    /// A metric (rate, mean, p50, p90, p99, p99.9, cpu, rss, switches, wait, client_cpu), then ratio (B over A), lo or hi (the ends of
-    /// its 95 % interval) or change (against --baseline), a comparison and a limit. 'p99 hi<1.05' passes only where it is sure, 'p99 lo<1.05' fails only
+    /// A metric (rate, mean, p50, p90, p99, p99.9, cpu, rss, switches, wait, client_cpu), then ratio
+    /// (B over A), lo or hi (the ends of its 95 % interval) or change (against --baseline), a
+    /// comparison and a limit. 'p99 hi<1.05' passes only where it is sure, 'p99 lo<1.05' fails only
     /// where it is sure.
     #[arg(id = "gate", long = "check", value_name = "EXPR", value_parser = Check::parse, help_heading = COMPARING)]
     pub(crate) gates: Vec<Check>,

@@ -65,9 +65,9 @@ pub struct Step {
     pub warm_up: Duration,
     /// Time that counts.
     pub lasts: Duration,
-    /// It begins with so many requests more than the rate has, as a burst: as many as are due in the
-    /// time of the limit. Close to its capacity a server's queue takes longer to fill by itself than a
-    /// look takes; one that was full drains, if the rate allows it.
+    /// It begins with a burst: as many requests more as are due in the time of the limit. Close to
+    /// its capacity a server's queue takes longer to fill by itself than a look takes. A queue that
+    /// was full drains, if the rate allows it.
     pub burst: bool,
     /// It is not cut short when it is lost: by how much it fails matters.
     pub whole: bool,
@@ -88,8 +88,8 @@ impl Step {
 pub struct Seen {
     /// Requests that were due, and how many were over the limit, piece by piece.
     pub slices: Vec<Slice>,
-    /// How far the check is from failing: the logarithm of the limit over what was measured. It holds
-    /// from 0 on.
+    /// How far the check is from failing: the logarithm of the limit over what was measured. It
+    /// holds from 0 on.
     pub score: f64,
     /// How long it took, with everything around it.
     pub took: Duration,
@@ -327,7 +327,7 @@ impl Search {
         self.phase = if self.low.is_some() { self.between() } else { self.below(rate) };
     }
 
-    /// The upper end was looked at again: if it holds now for certain, the server has become faster.
+    /// The upper end was looked at again. If it holds now for certain, the server is faster now.
     fn confirmed(&mut self, seen: &Point) {
         self.confirmations += 1;
         self.is_confirmed = !seen.share.is_below(self.settings.allowed);

@@ -11,11 +11,11 @@ use crate::schema::comparison::{Document, Metric, Round};
 /// Width, user units.
 const WIDTH: f64 = 560.0;
 /// Left and right end of the axis.
-const AXIS: [f64; 2] = [170.0, 545.0];
+const AXIS: [f64; 2] = [198.0, 540.0];
 /// From one metric to the next.
 const ROW: f64 = 34.0;
-/// The most that an axis reaches, as a logarithm. Reason: one ratio of a million would leave no room
-/// for the others.
+/// The most that an axis reaches, as a logarithm. Reason: one ratio of a million would leave no
+/// room for the others.
 const FAR: f64 = 9.2;
 
 /// A logarithmic axis of ratios around 1.

@@ -102,10 +102,12 @@ fn table(out: &mut String, document: &Document) {
             NO_DIFFERENCE => NO_DIFFERENCE.to_owned(),
             side => format!("<b class=\"good\">{} is better</b>", escape(&side.to_ascii_uppercase())),
         };
-        let p = |p: Option<f64>| p.map_or("-".to_owned(), |p| format!("{p:.4}"));
+        let p = |p: Option<f64>| {
+            p.map_or("-".to_owned(), |p| if p < 0.0001 { "&lt;0.0001".to_owned() } else { format!("{p:.4}") })
+        };
         let _ = write!(
             out,
-            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"l\">{verdict}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th class=\"l\" scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"v\">{verdict}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&title),
             words::value(&id, m.a, true),
             words::value(&id, m.b, true),

@@ -1,0 +1,60 @@
+//! `linerate load --find` against real servers.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{measured, run};
+
+#[test]
+fn what_cannot_be_found_is_named_before_anything_is_sent() {
+    let url = "http://127.0.0.1:1/";
+    for (args, part) in [
+        (vec!["--find", "p99>5ms", url], "no highest rate"),
+        (vec!["--find", "rate<5", url], "percentiles and shares"),
+        (vec!["--find", "max<5ms", url], "percentiles and shares"),
+        (vec!["--find", "errors<5", url], "percentiles and shares"),
+        (vec!["--find", "login.p99<5ms", url], "all requests together"),
+        (vec!["--find", "p99<5ms", "-r", "0..5@1s", url], "where it begins"),
+        (vec!["--find", "p99<5ms", "-d", "5s", url], "cannot be used with"),
+        (vec!["--find", "p99", url], "no comparison"),
+    ] {
+        let said = run(&[&["load"], args.as_slice()].concat());
+        assert!(said.code == Some(2) && said.err.contains(part), "{args:?}: {said:?}");
+    }
+    let nobody = format!("http://{}/", common::nobody());
+    let said = run(&["load", "-q", "--find", "p99<5ms", &nobody]);
+    assert!(said.code == Some(3) && said.err.contains("could not be reached"), "{said:?}");
+}
+
+#[test]
+fn a_check_that_fails_at_the_lowest_rate_is_exit_code_1() {
+    let bad = common::answering("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+    let (document, said) = measured(&["--find", "p99<1s", "-r", "1", &format!("http://{bad}/")]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(document["find"]["end"], "always fails", "{document:#}");
+    assert_eq!(document["find"]["limit"], "errors");
+    assert!(said.err.contains("holds at no rate"), "{}", said.err);
+}
+
+/// Serves one request at a time over all connections, each for 4 ms: 250 requests/s.
+#[test]
+fn the_rate_of_a_server_of_known_capacity_is_found() {
+    let lane = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let server = common::responding(move |stream| {
+        let one = lane.lock().unwrap();
+        std::thread::sleep(Duration::from_millis(4));
+        drop(one);
+        std::io::Write::write_all(stream, common::HELLO.as_bytes())
+    });
+    let (document, said) = measured(&["--find", "p90<200ms", "-c", "64", &format!("http://{server}/")]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let find = &document["find"];
+    let rate = find["rate_rps"].as_f64().unwrap();
+    // A sleep of 4 ms lasts longer on a machine that does other things meanwhile.
+    assert!((40.0..=270.0).contains(&rate), "{find:#}");
+    assert!(find["points"].as_array().unwrap().len() >= 4, "{find:#}");
+    assert!(["queue", "connections", "server core"].contains(&find["limit"].as_str().unwrap()), "{find:#}");
+    assert!(said.err.contains("holds up to"), "{}", said.err);
+}
