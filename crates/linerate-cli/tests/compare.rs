@@ -15,7 +15,7 @@ fn ours(more: &str) -> String {
     format!("cmd:{} serve --listen 127.0.0.1:0 {more}", env!("CARGO_BIN_EXE_linerate"))
 }
 
-const SHORT: [&str; 7] = ["--rounds", "3", "-d", "150ms", "--warm-up", "30ms", "-q"];
+const SHORT: [&str; 7] = ["--rounds", "3", "-d", "400ms", "--warm-up", "50ms", "-q"];
 
 /// Compares; the document and the rest.
 fn compared(args: &[&str]) -> (Value, Said) {

@@ -120,6 +120,8 @@ pub struct Run {
     pub server_waited: Option<f64>,
     /// Checks of this run that failed, in words.
     pub failed_checks: Vec<String>,
+    /// Not a single connection could be opened.
+    pub unreachable: bool,
     /// Why the run does not count, if it does not.
     pub fault: Option<String>,
 }
@@ -147,6 +149,7 @@ impl Run {
             client_waited: share(outcome.client.run_queue_wait, wanted),
             server_waited: server.map(|s| share(s.waited, s.waited + s.cpu)),
             failed_checks: plan.checks.iter().filter_map(shown).collect(),
+            unreachable: outcome.unreachable.is_some(),
             fault: fault(outcome),
         }
     }

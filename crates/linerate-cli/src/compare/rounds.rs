@@ -121,19 +121,21 @@ fn places(args: &CompareArgs, planned: &Pair<Planned>, measured: &mut Measured) 
     }
 }
 
-/// Why more rounds would tell nothing, after the first one.
+/// Why more rounds would tell nothing, after the first ones. One run without a response may be this
+/// machine's fault; two are not.
 fn hopeless(rounds: &Rounds) -> Option<String> {
-    let [first] = rounds.pairs.as_slice() else { return None };
+    let (first, last) = (rounds.pairs.first()?, rounds.pairs.last()?);
     let bad = |side: Side| {
-        let run = &first[side.index()];
-        let name = side.name();
+        let (run, name) = (&last[side.index()], side.name());
+        let silent = |run: &Run| run.answered == 0;
         if let Some(fault) = &run.fault {
-            return Some(format!("{name}: {fault}"));
+            let again = rounds.pairs.len() > 1 && silent(&first[side.index()]);
+            return (again || run.unreachable).then(|| format!("{name}: {fault}"));
         }
         let status = run.statuses().first().map_or(String::new(), |s| format!(" (status {s})"));
         run.is_all_bad().then(|| format!("{name}: not one response was good{status}"))
     };
-    [Side::A, Side::B].into_iter().find_map(bad)
+    [Side::A, Side::B].into_iter().filter(|_| rounds.pairs.len() < 3).find_map(bad)
 }
 
 /// Runs both sides once; `false` when it could not.
