@@ -15,13 +15,15 @@ use super::{heading, seconds};
 use crate::shell;
 
 /// Test programs that run while no other does, each with its reason.
-const ALONE: [(&str, &str); 17] = [
+const ALONE: [(&str, &str); 19] = [
     ("linerate-explain", "judges latencies of calls that it makes"),
     ("explain", "judges latencies of calls that it makes"),
     ("explain_bad_servers", "judges latencies of calls that it makes"),
     ("explain_missed", "judges latencies of calls that it makes"),
     ("expert", "judges latencies of calls that it makes"),
     ("demo", "compares ways of sending"),
+    ("compare", "gives servers and client cores of their own"),
+    ("find", "looks for the highest rate of a server"),
     ("load_truth", "compares latencies with what a server counted"),
     ("load_capture", "captures packets of the loopback interface"),
     ("passive", "captures packets of the loopback interface"),
