@@ -311,7 +311,7 @@ fn report(
     let style = terminal::style_beside(to_stderr);
     let mut text = find::to_string(&found, &plan.target.url, style);
     let knee = found.rate_rps.unwrap_or(0.0);
-    let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.0001);
+    let held = looks.iter().filter(|l| l.score >= 0.0 && l.step.rate <= knee * 1.01);
     let best = held.max_by(|a, b| a.step.rate.total_cmp(&b.step.rate)).or(looks.last());
     let mut failed = matches!(end, Some(End::AlwaysFails(_)));
     let mut written = Ok(());
