@@ -196,7 +196,8 @@ impl Call {
         let in_handshake = self.tls.as_deref().map_or(Duration::ZERO, |handshake| match &handshake.seen {
             None => handshake.took,
             Some(seen) if seen.is_resumed => {
-                handshake.trips.first().map_or(Duration::ZERO, |t| t.begun.saturating_sub(t.sent))
+                let waited = handshake.trips.first().map(|t| t.begun.saturating_sub(t.sent));
+                waited.filter(|waited| *waited >= limits::TURNED_TO).unwrap_or_default()
             }
             Some(_) => Duration::ZERO,
         });

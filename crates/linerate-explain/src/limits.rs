@@ -26,6 +26,9 @@ pub const STREAM: (f64, Duration) = (3.0, Duration::from_millis(200));
 /// Time one connection attempt may take. Reason: three lost SYNs (1 s apart since Linux 6.5, else
 /// 1, 2 and 4 s) show.
 pub const CONNECT_TIME: Duration = Duration::from_millis(4_500);
+/// A server that answers the beginning of a handshake after this has kept the connection waiting.
+/// Reason: several handshakes at once take their time for what they compute.
+pub const TURNED_TO: Duration = Duration::from_millis(100);
 /// A SYN that is sent again before this was not lost. Reason: RFC 6298, section 2, wants the first
 /// time-out to be a second.
 pub const SYN_TIME: Duration = Duration::from_millis(950);

@@ -56,6 +56,8 @@ impl Variants {
             .map_err(|_| TlsError::Options(format!("{name} is no name that a certificate can have")))?;
         let memory = Arc::new(Memory::new());
         let other = Arc::new(Memory::new());
+        // Servers ask for another key share only where they would ask browsers as well.
+        let options = ClientOptions { post_quantum_first: true, ..options.clone() };
         let base = options.build()?;
         let every = ClientOptions { least: Version::Tls12, most: Version::Tls13, ..options.clone() };
         let storing = |base: &Arc<ClientConfig>, memory: &Arc<Memory>, resumes, knows_group| {

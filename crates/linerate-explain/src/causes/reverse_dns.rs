@@ -8,6 +8,7 @@ use super::{Cause, Fix, Judgement, accept_queue, connection_limit, nothing, say,
 use crate::call::ms;
 use crate::evidence::Grounds;
 use crate::record::Record;
+use crate::signs::tls;
 use crate::verdict::Verdict;
 
 pub(super) static CAUSE: Cause = Cause {
@@ -37,6 +38,10 @@ const FIXES: &[Fix] = &[
     },
 ];
 
+/// Behind the tickets of TLS 1.3 Nagle's algorithm holds a first answer back until we acknowledge them:
+/// no longer than an acknowledgement is delayed, and the way there and back.
+const TICKETS_MS: f64 = 60.0;
+
 fn judge(record: &Record) -> Judgement {
     let waited = accept_queue::waited(record);
     let fresh: Vec<f64> = record.fresh().iter().map(|c| ms(c.first_wait())).collect();
@@ -50,6 +55,13 @@ fn judge(record: &Record) -> Judgement {
     }
     if waited < 20.0 || !steady || !at_once || !accept_queue::syns(record).0.is_empty() {
         return Judgement::Silent;
+    }
+    if waited <= TICKETS_MS + 2.0 * record.rtt_ms() && tls::gives_in_version(record, "TLSv1.3") {
+        return Judgement::Open(format!(
+            "unclear: the first call of each connection waits {} longer than later ones: work for each new connection does that, and so do \
+             session tickets that meet Nagle's algorithm in the server (TCP_NODELAY there would tell)",
+            say(waited)
+        ));
     }
     let words = format!(
         "the first call of each connection waits {} longer than later ones ({} to {}), and several at once wait no longer",

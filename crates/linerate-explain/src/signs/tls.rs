@@ -55,6 +55,11 @@ pub(crate) fn gives(record: &Record) -> bool {
     usual(record).iter().any(|h| h.given)
 }
 
+/// The same, with that version.
+pub(crate) fn gives_in_version(record: &Record, version: &str) -> bool {
+    usual(record).iter().any(|h| h.given && h.version() == version)
+}
+
 /// Work of the server that takes so long counts, on this machine.
 pub(crate) fn counts_ms(record: &Record, least: f64) -> f64 {
     least * if record.waited_share() > BUSY_SHARE { BUSY } else { 1.0 }

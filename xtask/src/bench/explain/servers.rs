@@ -110,6 +110,7 @@ impl Programs {
     /// Why a case cannot be run over TLS.
     pub(crate) fn plain_alone(&self, case: &Case) -> Option<&'static str> {
         let wild = matches!(case.server, Server::Wild(_));
+        let misbehaves = matches!(case.server, Server::Linerate(flags) if flags.contains(&"--misbehave"));
         let others = case.beside.iter().any(|b| {
             !matches!(b, Beside::Load(_) | Beside::LoadNear(_) | Beside::Hold(_) | Beside::Churn(..))
         });
@@ -119,6 +120,8 @@ impl Programs {
             Some("packets of other programs are read in clear")
         } else if wild {
             Some("the servers that people run are tried in clear")
+        } else if misbehaves {
+            Some("`linerate serve --misbehave` speaks HTTP in clear alone")
         } else if others {
             Some("the callers beside it speak HTTP in clear")
         } else {
