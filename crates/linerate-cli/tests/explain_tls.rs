@@ -418,6 +418,8 @@ func main() {{
         println!("{program}: {}", found.text);
         found.is_nearly_healthy();
         assert_eq!(found.tls("version"), "TLSv1.3", "{program}");
+        // None asks for another key share than those that browsers send.
+        found.rules_out("tls-hello-retry");
         assert!(found.tls("resumed").as_u64() >= Some(1), "{program}: {:#}", found.document);
     }
 }
