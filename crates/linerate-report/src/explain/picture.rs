@@ -49,8 +49,9 @@ fn ms(time: Duration) -> f64 {
 
 fn titled(title: String, call: &Call, seen: Option<&passive::Call>, cause: Option<&str>) -> Diagram {
     match seen {
-        Some(seen) => Diagram { title, ..of_packets(seen, cause) },
-        None => Diagram { title, lanes: lanes(), rows: rows(call, cause) },
+        // Packets do not show what a handshake's flights are; the call knows.
+        Some(seen) if call.tls.is_none() => Diagram { title, ..of_packets(seen, cause) },
+        _ => Diagram { title, lanes: lanes(), rows: rows(call, cause) },
     }
     .shortened(ROWS)
 }
