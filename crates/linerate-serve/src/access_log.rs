@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::time::Duration;
 
-use linerate_http::server::{HttpDate, RequestHead, Version, push_decimal};
+use linerate_http::server::{HttpDate, RequestHead, push_decimal};
 use linerate_net::Time;
 use linerate_tls::TlsInfo;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -304,7 +304,7 @@ fn plain(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>, format: LogFormat)
     out.extend_from_slice(b"+0000] \"");
     match line.head {
         Some(head) => {
-            let version = if head.version() == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+            let version = head.version().name();
             for (part, end) in [(head.method_name(), " "), (head.target(), " "), (version, "")] {
                 quoted(out, part.as_bytes());
                 out.extend_from_slice(end.as_bytes());
@@ -347,6 +347,7 @@ fn json(out: &mut Vec<u8>, date: &HttpDate, line: &Line<'_>) {
             ("target", head.target().as_bytes()),
             ("host", head.host().unwrap_or_default().as_bytes()),
             ("user_agent", agent),
+            ("protocol", head.version().name().as_bytes()),
         ];
         for (name, value) in parts {
             let _ = write!(out, ",\"{name}\":\"");
@@ -433,7 +434,8 @@ mod tests {
         assert_eq!(
             line(LogFormat::Json),
             "{\"time\":784111777,\"peer\":\"1.2.3.4:5\",\"status\":200,\"bytes\":14,\"duration_us\":7,\"method\":\"GET\",\
-             \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\"}\n"
+             \"target\":\"/a?b\",\"host\":\"h\",\"user_agent\":\"x\\\"y\\\\z\u{fffd}\",\
+             \"protocol\":\"HTTP/1.1\"}\n"
         );
     }
 

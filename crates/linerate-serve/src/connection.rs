@@ -13,6 +13,7 @@ use linerate_tls::TlsInfo;
 use crate::allowance::Allowance;
 use crate::body::{BodyError, Shared};
 use crate::file_body::FileBody;
+use crate::http2::Session;
 use crate::limits::{BUFFER_KEPT, LOGGED_LINE, PIPELINED};
 use crate::queue::AnswerQueue;
 use crate::response::Streamed;
@@ -102,19 +103,22 @@ pub(crate) struct Work {
     pub(crate) body: Option<Incoming>,
     /// Responses that were handed over and have not left.
     pub(crate) unlogged: VecDeque<Box<Unlogged>>,
+    /// The connection speaks HTTP/2, and uses nothing else of this.
+    pub(crate) http2: Option<Box<Session>>,
 }
 
 impl Work {
     /// Whether it equals a new one, except for its capacity.
     #[cfg(test)]
     pub(crate) fn is_pristine(&self) -> bool {
-        let Work { input, seen, queue, body, unlogged } = self;
+        let Work { input, seen, queue, body, unlogged, http2 } = self;
         input.is_empty()
             && *seen == 0
             && queue.is_empty()
             && queue.ready_bytes() == 0
             && body.is_none()
             && unlogged.is_empty()
+            && http2.is_none()
     }
 
     /// Resets it to a new one, except for its capacity, so that the next connection finds nothing
@@ -301,12 +305,22 @@ impl Connection {
         self.unsent.saturating_sub(self.of_file)
     }
 
+    pub(crate) fn is_http2(&self) -> bool {
+        self.work.as_ref().is_some_and(|w| w.http2.is_some())
+    }
+
+    /// Its streams, if it speaks HTTP/2.
+    pub(crate) fn http2(&mut self) -> Option<&mut Session> {
+        self.work.as_mut()?.http2.as_deref_mut()
+    }
+
     pub(crate) fn queue_is_empty(&self) -> bool {
         self.work.as_ref().is_none_or(|w| w.queue.is_empty())
     }
 
+    /// Whether received bytes cannot be read where they are.
     pub(crate) fn has_input(&self) -> bool {
-        self.work.as_ref().is_some_and(|w| !w.input.is_empty())
+        self.work.as_ref().is_some_and(|w| !w.input.is_empty() || w.http2.is_some())
     }
 
     /// Whether received bytes are useful: until the last request, and its body, are read.
@@ -324,6 +338,9 @@ impl Connection {
             return true;
         }
         let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };
+        if let Some(session) = &work.http2 {
+            return session.pipe.has_unread();
+        }
         let body_full = work.body.as_ref().is_some_and(|b| b.shared.is_full());
         work.queue.len() >= PIPELINED
             || about_to_send + self.unsent + work.queue.ready_bytes() >= allowance.each()
@@ -336,6 +353,7 @@ impl Connection {
             return Waits::Write;
         }
         match self.work.as_deref() {
+            Some(Work { http2: Some(session), .. }) => session.state(),
             // While the body is not read, the connection waits for the body's consumer, not for the
             // client.
             Some(Work { body: Some(Incoming { reader: Some(_), .. }), .. }) => {

@@ -25,6 +25,9 @@ pub(crate) struct ThreadCounts {
     streaming: AtomicU64,
     panics: AtomicU64,
     blocked: AtomicU64,
+    http2_connections: AtomicU64,
+    http2_requests: AtomicU64,
+    http2_floods: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     by_status: Box<[AtomicU64]>,
@@ -56,6 +59,9 @@ impl Default for ThreadCounts {
             streaming: zero(),
             panics: zero(),
             blocked: zero(),
+            http2_connections: zero(),
+            http2_requests: zero(),
+            http2_floods: zero(),
             bytes_in: zero(),
             bytes_out: zero(),
             by_status: (0..STATUSES).map(|_| zero()).collect(),
@@ -91,6 +97,18 @@ impl ThreadCounts {
 
     pub(crate) fn blocked(&self) {
         bump(&self.blocked, 1);
+    }
+
+    pub(crate) fn http2_connection(&self) {
+        bump(&self.http2_connections, 1);
+    }
+
+    pub(crate) fn http2_request(&self) {
+        bump(&self.http2_requests, 1);
+    }
+
+    pub(crate) fn http2_flooded(&self) {
+        bump(&self.http2_floods, 1);
     }
 
     /// Sets the numbers of waiting handlers and of responses being produced.
@@ -154,6 +172,12 @@ pub struct Counts {
     pub panics: u64,
     /// How often a handler held its loop for longer than the watchdog's limit.
     pub blocked: u64,
+    /// Of the requests, those by HTTP/2.
+    pub http2_requests: u64,
+    /// Of the accepted connections, those of HTTP/2.
+    pub http2_connections: u64,
+    /// HTTP/2 connections that the server ended because the client exceeded a limit.
+    pub http2_floods: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes given to the transport to send.
@@ -190,6 +214,9 @@ impl Counts {
         self.streaming += thread.streaming.load(Relaxed);
         self.panics += thread.panics.load(Relaxed);
         self.blocked += thread.blocked.load(Relaxed);
+        self.http2_requests += thread.http2_requests.load(Relaxed);
+        self.http2_connections += thread.http2_connections.load(Relaxed);
+        self.http2_floods += thread.http2_floods.load(Relaxed);
         self.bytes_in += thread.bytes_in.load(Relaxed);
         self.bytes_out += thread.bytes_out.load(Relaxed);
         add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
@@ -213,6 +240,9 @@ impl Counts {
         self.streaming += other.streaming;
         self.panics += other.panics;
         self.blocked += other.blocked;
+        self.http2_requests += other.http2_requests;
+        self.http2_connections += other.http2_connections;
+        self.http2_floods += other.http2_floods;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         add_tcp(&mut self.tcp, other.tcp.as_ref());
@@ -233,12 +263,17 @@ impl Counts {
         let tls = self.tls.as_ref().map(tls_json);
         format!(
             "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
+             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{}}},\
              \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
             self.requests,
             statuses.join(","),
             self.accepted,
             self.open,
             self.refused,
+            self.requests.saturating_sub(self.http2_requests),
+            self.http2_requests,
+            self.http2_connections,
+            self.http2_floods,
             self.waiting,
             self.streaming,
             self.panics,

@@ -49,6 +49,17 @@ pub(crate) struct Slice {
     pub(crate) range: Range<u64>,
 }
 
+impl Slice {
+    /// Reads it, for a transport that takes bytes. They are in memory.
+    pub(crate) fn read(&self) -> io::Result<Bytes> {
+        let len = (self.range.end - self.range.start) as usize;
+        let mut bytes = self.lead.to_vec();
+        bytes.resize(self.lead.len() + len, 0);
+        self.file.read_exact_at(&mut bytes[self.lead.len()..], self.range.start)?;
+        Ok(bytes.into())
+    }
+}
+
 impl FileBody {
     /// A range of a file.
     pub(crate) fn new(file: File, range: Range<u64>) -> FileBody {

@@ -34,6 +34,7 @@ mod flows;
 mod gate;
 mod handler;
 mod host_name;
+mod http2;
 mod https;
 mod limits;
 mod listening;

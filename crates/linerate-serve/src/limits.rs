@@ -6,6 +6,11 @@ use std::time::Duration;
 /// costs a few microseconds.
 pub(crate) const TOTALS: Duration = Duration::from_millis(100);
 
+/// Bytes of one connection that one turn may hand over before others get their turn, and how often
+/// one turn continues with it. Reason: others wait meanwhile.
+pub(crate) const TURN_BYTES: usize = 1 << 20;
+pub(crate) const TURN_ROUNDS: usize = 8;
+
 /// Connections that `/stats/flows` shows by default, and at most. Reason: a page people can read;
 /// and a response of 330 kB that is written within 400 us.
 pub(crate) const FLOWS_SHOWN: usize = 100;
@@ -211,3 +216,61 @@ pub(crate) const POOL_BUSY: Duration = Duration::from_millis(5);
 /// Kernel sockets that are searched for those of a server. Reason: the kernel lists this many in
 /// about ten milliseconds.
 pub(crate) const SOCKETS_LISTED: usize = 20_000;
+
+/// Concurrent streams of one HTTP/2 connection; the client is told, and more are refused. Reason:
+/// each may have a waiting handler. nginx allows as many.
+pub(crate) const H2_STREAMS: u32 = 128;
+
+/// Bytes of a request body that a client may send on a stream before they are read, and on all
+/// streams of a connection. Reason: they wait in our memory; this much keeps an upload at 25 MB/s
+/// over a round trip of 10 ms.
+pub(crate) const H2_STREAM_WINDOW: u32 = 256 << 10;
+pub(crate) const H2_CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// Requests that a client may cancel before they were begun with; more end the connection.
+/// CVE-2023-44487 (rapid reset). Reason: a client that wants no response has no reason to ask.
+pub(crate) const H2_RESETS_PENDING: usize = 32;
+
+/// Streams that the client may make us reset, by breaking a rule on each; more end the connection.
+/// CVE-2025-8671 (MadeYouReset). Reason: such a stream counts no longer, while its handler may have
+/// begun.
+pub(crate) const H2_LOCAL_RESETS: usize = 64;
+
+/// Frames without content that a client may send, how many more each second, and how many more for
+/// each response, or piece of one, that it takes. Beyond it the connection ends. These are PING
+/// (CVE-2019-9512), SETTINGS (CVE-2019-9515), PRIORITY (CVE-2019-9513), empty DATA (CVE-2019-9518),
+/// CONTINUATION (CVE-2024-27316), WINDOW_UPDATE and unknown ones. Reason: each costs a little work;
+/// clients need a few for each piece of a response.
+pub(crate) const H2_CONTROL_FRAMES: u32 = 2000;
+pub(crate) const H2_CONTROL_RATE: u32 = 100;
+pub(crate) const H2_CONTROL_EARNED: u32 = 16;
+
+/// How many such frames a RST_STREAM counts for. CVE-2023-44487 (rapid reset). Reason: it cancels a
+/// handler that has begun, so a client may cancel 200 requests at once and 10 each second, beside
+/// those between which it takes responses.
+pub(crate) const H2_RESET_COST: u32 = 10;
+
+/// Bytes of a response that the `h2` crate may keep for a stream. Reason: as for `BODY_SLICE`, and a
+/// connection has many streams.
+pub(crate) const H2_SEND_BUFFER: usize = 64 << 10;
+
+/// Bytes of responses that the windows of a connection's streams keep back; beyond it, further
+/// requests wait. CVE-2019-9517. Reason: a client may pause a large download and ask for more
+/// meanwhile, but not fill our memory.
+pub(crate) const H2_HELD: usize = 4 << 20;
+
+/// Bytes of a response given to a stream at a time, and read from a file. Reason: other streams get
+/// their turn.
+pub(crate) const H2_PIECE: usize = 64 << 10;
+pub(crate) const H2_FILE_SLICE: usize = 64 << 10;
+
+/// How often one turn looks for more to do on a connection. Reason: other connections get their
+/// turn.
+pub(crate) const H2_ROUNDS: usize = 16;
+
+/// Bytes of the head that a service writes before its WebSocket's frames. Reason: it has some 200.
+pub(crate) const H2_TUNNEL_HEAD: usize = 16 << 10;
+
+/// How long a drained connection without requests waits for its client's reply to the first GOAWAY.
+/// Reason: most round trips are shorter.
+pub(crate) const H2_DRAIN_PATIENCE: Duration = Duration::from_millis(300);

@@ -91,6 +91,12 @@ impl Page {
         for (status, n) in &counts.by_status {
             self.sample("linerate_responses_total", &format!("status=\"{status}\""), n);
         }
+        let name = "linerate_requests_by_protocol_total";
+        self.family(name, "counter", "Requests by protocol.");
+        let older = counts.requests.saturating_sub(counts.http2_requests);
+        for (protocol, n) in [("HTTP/1.1", older), ("HTTP/2.0", counts.http2_requests)] {
+            self.sample(name, &format!("protocol=\"{protocol}\""), n);
+        }
         let help = "Requests whose handler waits or whose response is being made.";
         self.gauge("linerate_requests_in_flight", help, counts.waiting + counts.streaming);
         self.counter("linerate_received_bytes_total", "Bytes received.", counts.bytes_in);
@@ -116,6 +122,10 @@ impl Page {
         self.counter("linerate_connections_accepted_total", "Connections accepted.", counts.accepted);
         self.counter("linerate_connections_refused_total", "Connections over the limit.", counts.refused);
         self.gauge("linerate_connections_open", "Connections open now.", counts.open);
+        let help = "Connections of HTTP/2.";
+        self.counter("linerate_http2_connections_total", help, counts.http2_connections);
+        let help = "HTTP/2 connections ended because the client exceeded a limit.";
+        self.counter("linerate_http2_floods_total", help, counts.http2_floods);
         self.family("linerate_connections", "gauge", "Connections open now by what they wait for.");
         for (state, n) in Waits::ALL.iter().zip(states) {
             self.sample("linerate_connections", &format!("state=\"{}\"", state.name()), n);

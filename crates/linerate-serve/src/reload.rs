@@ -152,6 +152,7 @@ impl Thread {
                 self.bound.retain(|socket| !gone.contains(socket.address()));
                 server.set_limits(options.limits);
                 server.set_measure(options.measure);
+                server.set_http2(options.http2);
                 server.set_close_after(options.close_after);
                 server.set_client_rules(options.clients.clone());
                 server.set_defer(options.deferred());

@@ -98,6 +98,8 @@ pub struct ServerOptions {
     pub pcap_out: Option<PathBuf>,
     /// For [`Io::Xdp`]: faults to inject.
     pub fault: Option<FaultOptions>,
+    /// Speaks HTTP/2 beside HTTP/1.1: by prior knowledge, and over TLS if its `alpn` has `h2`.
+    pub http2: bool,
     /// Requests after which a connection is closed.
     pub close_after: Option<u32>,
     /// Accept a connection only once its first bytes have arrived (TCP_DEFER_ACCEPT): cheaper for
@@ -146,6 +148,7 @@ impl Default for ServerOptions {
             busy_poll: None,
             pcap_out: None,
             fault: None,
+            http2: true,
             close_after: None,
             defer_accept: false,
             share_port: false,
@@ -610,6 +613,7 @@ impl Thread {
             .with_lack(self.lack.clone())
             .with_misdirected(self.misdirected.clone())
             .with_measure(self.options.measure)
+            .with_http2(self.options.http2)
             .with_draining(self.options.draining.clone());
         let addresses = self.listen_at_all(&mut server);
         let failed = addresses.is_err();

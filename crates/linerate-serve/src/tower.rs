@@ -163,9 +163,11 @@ impl Translated {
         let Translated { mut parts, .. } = Translated::nothing();
         parts.method = http::Method::from_bytes(head.method_name().as_bytes())?;
         parts.uri = head.target().parse()?;
-        if head.version() == Version::Http10 {
-            parts.version = http::Version::HTTP_10;
-        }
+        parts.version = match head.version() {
+            Version::Http10 => http::Version::HTTP_10,
+            Version::Http11 => http::Version::HTTP_11,
+            Version::Http2 => http::Version::HTTP_2,
+        };
         parts.headers.reserve(head.fields().len());
         for (name, value) in head.fields() {
             parts.headers.append(HeaderName::from_bytes(name.as_bytes())?, HeaderValue::from_bytes(value)?);
@@ -204,7 +206,7 @@ where
     fn begin(&self, request: Request) -> State<S, S::Future, B> {
         if let Some(offer) = request.offer() {
             let service = self.service.borrow().clone();
-            let begun = Bytes::copy_from_slice(request.head().bytes());
+            let begun = as_http_1_1(request.head());
             let upgrade = Taken {
                 begun,
                 told: self.told(&request),
@@ -345,6 +347,16 @@ struct Taken {
     told: Told,
     draining: Draining,
     websocket: bool,
+}
+
+/// The bytes of a head for hyper's HTTP/1.1, whatever it came by.
+fn as_http_1_1(head: &RequestHead) -> Bytes {
+    let mut bytes = head.bytes().to_vec();
+    let version = head.method_name().len() + 1 + head.target().len() + 1;
+    if head.version() == Version::Http2 {
+        bytes[version..version + 8].copy_from_slice(b"HTTP/1.1");
+    }
+    bytes.into()
 }
 
 /// Hands the connection over to hyper, whose `OnUpgrade` the service finds in the request. hyper

@@ -57,7 +57,7 @@ fn h1spec_probe_sequences_cuts_and_parsers_tables() {
         println!("skipped: there is no ../shared/suites");
         return;
     }
-    judge(&spawn(ServerOptions::default()).unwrap(), &runner);
+    judge(&spawn(ServerOptions { http2: false, ..ServerOptions::default() }).unwrap(), &runner);
 }
 
 /// The same past the kernel: the server at one end of a cable, the suites with the kernel's TCP at the other.
@@ -71,8 +71,13 @@ fn h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp() {
     let test = "h1spec_probe_sequences_cuts_and_parsers_tables_over_xdp";
     let Some(cable) = Cable::new(test, 1) else { return };
     let listen = vec![std::net::SocketAddr::from((OUR_V4, 8080)).into()];
-    let options =
-        ServerOptions { io: Io::Xdp, interface: Some(OURS.to_owned()), listen, ..ServerOptions::default() };
+    let options = ServerOptions {
+        io: Io::Xdp,
+        interface: Some(OURS.to_owned()),
+        listen,
+        http2: false,
+        ..ServerOptions::default()
+    };
     let server = cable.ours.run(|| spawn(options)).unwrap();
     cable.theirs.run(|| judge(&server, &runner));
 }

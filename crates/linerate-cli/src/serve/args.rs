@@ -80,6 +80,11 @@ pub(crate) struct ServeArgs {
     /// for packets that come in or go out alone.
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) fault: Option<FaultOptions>,
+    /// Speak HTTP/2 beside HTTP/1.1: on or off (on)
+    ///
+    /// Over HTTPS clients choose by ALPN; in clear text they have to know it (prior knowledge).
+    #[arg(long, value_name = "on|off", value_parser = switch)]
+    pub(super) http2: Option<bool>,
     /// Serve the files of this directory, and no demo routes unless --demo-routes asks for them
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
@@ -323,6 +328,7 @@ impl ServeArgs {
             busy_poll: self.busy_poll.or(others.busy_poll),
             pcap_out: self.pcap_out.or(others.pcap_out),
             fault: self.fault.or(others.fault),
+            http2: self.http2.or(others.http2),
             dir: self.dir.or(others.dir),
             demo_routes: self.demo_routes.or(others.demo_routes),
             files_only: self.files_only.or(others.files_only),
@@ -403,6 +409,7 @@ impl ServeArgs {
             self_signed: self.tls_self_signed == Some(true),
             client_ca: self.tls_client_ca.clone(),
             ocsp: self.tls_ocsp.clone(),
+            no_http2: self.http2 == Some(false),
         }
     }
 
@@ -535,6 +542,15 @@ pub(super) fn within(one: &Address, other: &Address) -> bool {
     let (Some(one), Some(other)) = (one.tcp(), other.tcp()) else { return false };
     let all = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && all && one != other
+}
+
+/// As nginx writes it; a file may say true and false too.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err(format!("{text:?} is neither on nor off")),
+    }
 }
 
 pub(super) fn threads(text: &str) -> Result<usize, String> {

@@ -387,6 +387,7 @@ fn options(args: &ServeArgs, threads: usize) -> ServerOptions {
         busy_poll: args.busy_poll,
         pcap_out: args.pcap_out.clone(),
         fault: args.fault,
+        http2: args.http2 != Some(false),
         // The only misbehaviour that the fast server does itself.
         close_after: args.misbehave.iter().find_map(|w| match w {
             Wrong::CloseAfter(n) => Some(*n),

@@ -1,6 +1,8 @@
 //! `linerate serve` as a process, for the tests that talk to it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod frames;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -88,6 +90,28 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its memory, in kB.
+    pub(crate) fn resident_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// The CPU time that it has used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// A number of `/stats`, by what stands before it there; 0 if that is not there.
+    pub(crate) fn stat(&self, name: &str) -> u64 {
+        let stats = self.get("/stats");
+        let Some((_, rest)) = stats.split_once(name) else { return 0 };
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

@@ -57,6 +57,21 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2: the head was translated from the fields of a stream ([`HeadReader::for_http2`]).
+    ///
+    /// [`HeadReader::for_http2`]: super::HeadReader::for_http2
+    Http2,
+}
+
+impl Version {
+    /// The name on the wire and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        }
+    }
 }
 
 /// How a request's body ends (RFC 9112 section 6.3).
@@ -181,7 +196,7 @@ impl RequestHead {
         self.expects_continue
     }
 
-    /// Whether it is HTTP/1.1 with `Connection: upgrade`.
+    /// Whether it has `Connection: upgrade`, and is not HTTP/1.0.
     pub fn upgrade(&self) -> bool {
         self.upgrade
     }
@@ -218,7 +233,13 @@ impl RequestHead {
 
     /// Parses a head that begins at `bytes[0]` (empty lines before it are already skipped). `None`:
     /// incomplete. The verdict depends on the bytes alone, never on how they were cut.
-    pub(super) fn parse(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+    /// `translated`: from HTTP/2, and only such heads may say so.
+    pub(super) fn parse(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        translated: bool,
+    ) -> Result<Option<usize>, Fault> {
         self.clear();
         let Some(mut at) = line_end(bytes, 0, limits.request_line, || {
             let begin = &bytes[..limits.request_line.min(limits::METHOD + 1)];
@@ -227,7 +248,7 @@ impl RequestHead {
         else {
             return Ok(None);
         };
-        self.request_line(line(&bytes[..at])?)?;
+        self.request_line(line(&bytes[..at])?, translated)?;
         let mut seen = Seen::default();
         loop {
             let Some(end) = line_end(bytes, at, limits.head, || Fault::HeadTooLarge)? else {
@@ -256,7 +277,7 @@ impl RequestHead {
         }
     }
 
-    fn request_line(&mut self, line: &[u8]) -> Result<(), Fault> {
+    fn request_line(&mut self, line: &[u8], translated: bool) -> Result<(), Fault> {
         let method_end = memchr::memchr(b' ', line).ok_or(Fault::RequestLine)?;
         let name = &line[..method_end];
         if !is_token(name) || name.len() > limits::METHOD {
@@ -267,7 +288,10 @@ impl RequestHead {
         if target_len == 0 {
             return Err(Fault::RequestLine);
         }
-        self.version = version(&rest[target_len + 1..])?;
+        self.version = match &rest[target_len + 1..] {
+            b"HTTP/2.0" if translated => Version::Http2,
+            name => version(name)?,
+        };
         self.method = Method::of(name);
         self.method_end = method_end;
         self.target = method_end + 1..method_end + 1 + target_len;
@@ -280,7 +304,7 @@ impl RequestHead {
 
     /// Checks that need all fields.
     fn conclude(&mut self, seen: &Seen) -> Result<(), Fault> {
-        let modern = self.version == Version::Http11;
+        let modern = self.version != Version::Http10;
         if !seen.host && modern {
             return Err(Fault::HostMissing);
         }

@@ -18,6 +18,7 @@ const REMEMBERED: usize = 4;
 #[derive(Debug)]
 pub struct HeadReader {
     limits: Limits,
+    translated: bool,
     recent: [Rc<RequestHead>; REMEMBERED],
     replace: usize,
 }
@@ -25,7 +26,13 @@ pub struct HeadReader {
 impl HeadReader {
     /// A reader with these limits.
     pub fn new(limits: Limits) -> HeadReader {
-        HeadReader { limits, recent: Default::default(), replace: 0 }
+        HeadReader { limits, translated: false, recent: Default::default(), replace: 0 }
+    }
+
+    /// A reader of heads that were translated from HTTP/2. Their version is written `HTTP/2.0`, which
+    /// no client of HTTP/1.1 can send. All checks are those of HTTP/1.1.
+    pub fn for_http2(limits: Limits) -> HeadReader {
+        HeadReader { translated: true, ..HeadReader::new(limits) }
     }
 
     /// Its limits.
@@ -62,7 +69,7 @@ impl HeadReader {
             *slot = Rc::default();
         }
         let Some(head) = Rc::get_mut(slot) else { return Ok(None) };
-        match head.parse(rest, &self.limits) {
+        match head.parse(rest, &self.limits, self.translated) {
             Ok(Some(taken)) => {
                 let head = Rc::clone(slot);
                 self.replace = (self.replace + 1) % REMEMBERED;

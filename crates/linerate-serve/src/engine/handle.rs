@@ -59,11 +59,7 @@ impl<H: Handler> Engine<H> {
             .by(self.place(c))
             .over_tls(c.tls.clone())
             .offering(c.held.then(|| Offer::new(&self.goodbye)));
-        self.enter();
-        let handler = &self.handler;
-        let started = self.tasks.start(|| handler.call(request));
-        self.leave(&asked);
-        match started {
+        match self.call(request, &asked) {
             (_, Polled::Ready(response)) => self.complete(c, &mut asked, response),
             (task, Polled::Pending) => {
                 self.tasks.park(task, c.conn);
@@ -78,8 +74,18 @@ impl<H: Handler> Engine<H> {
         used
     }
 
+    /// Starts the handler of a request, whatever protocol it came by.
+    #[inline(always)]
+    pub(super) fn call(&mut self, request: Request, asked: &Asked) -> (u32, Polled) {
+        self.enter();
+        let handler = &self.handler;
+        let started = self.tasks.start(|| handler.call(request));
+        self.leave(asked);
+        started
+    }
+
     /// What the answer must know of a request.
-    fn asked(&self, c: &Connection, head: &Rc<RequestHead>) -> Asked {
+    pub(super) fn asked(&self, c: &Connection, head: &Rc<RequestHead>) -> Asked {
         let worn_out = self.close_after.is_some_and(|n| c.requests >= n);
         Asked {
             peer: self.rules.client(head, c.peer),
@@ -94,7 +100,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// The error: in how many seconds it may.
-    fn may_ask(&self, peer: SocketAddr) -> Result<(), u64> {
+    pub(super) fn may_ask(&self, peer: SocketAddr) -> Result<(), u64> {
         // Clients of a Unix socket have no address.
         let Some(rate) = self.rules.rate.filter(|_| !peer.ip().is_unspecified()) else { return Ok(()) };
         self.clients.may_ask(peer.ip(), rate, self.now)
@@ -181,6 +187,9 @@ impl<H: Handler> Engine<H> {
     /// A parked handler was woken.
     pub(crate) fn poll_task(&mut self, c: &mut Connection, task: u32) {
         let Some(work) = &mut c.work else { return };
+        if work.http2.is_some() {
+            return self.poll_stream(c, task);
+        }
         let Some(place) = work.queue.waiting(task) else { return };
         let newest = place + 1 == work.queue.len();
         self.enter();
@@ -217,7 +226,7 @@ impl<H: Handler> Engine<H> {
     }
 
     /// A handler runs: the watchdog may look.
-    fn enter(&mut self) {
+    pub(super) fn enter(&mut self) {
         self.serial = self.serial.wrapping_add(2);
         if let Some((watch, _)) = &self.watch {
             watch.enter(self.serial);
@@ -226,7 +235,7 @@ impl<H: Handler> Engine<H> {
 
     /// It has given the thread back.
     #[inline(always)]
-    fn leave(&self, asked: &Asked) {
+    pub(super) fn leave(&self, asked: &Asked) {
         if let Some((watch, dog)) = &self.watch
             && watch.leave()
         {
@@ -249,7 +258,7 @@ impl<H: Handler> Engine<H> {
 }
 
 /// The answer to a request more than a client may send, which may have another in so many seconds.
-fn too_many(wait: u64) -> Response {
+pub(super) fn too_many(wait: u64) -> Response {
     let mut answer = explained(429, "more requests than one client may send");
     let _ = answer.fields.add("retry-after", wait.to_string());
     answer

@@ -7,6 +7,7 @@ mod answer;
 mod handle;
 mod log;
 mod read;
+mod streams;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::allowance::Allowance;
 use crate::clients::{ClientRules, Clients};
 use crate::connection::{Answer, Asked, Connection, Waits, Work};
 use crate::counts::ThreadCounts;
+use crate::http2::Http2;
 use crate::limits::{self, Limits};
 use crate::meter::Meter;
 use crate::notice::Misdirected;
@@ -67,6 +69,9 @@ pub(crate) struct Engine<H: Handler> {
     pub(crate) misdirected: Option<Misdirected>,
     /// For metrics, if they are read.
     pub(crate) meter: Option<Meter>,
+    http2: Http2,
+    /// Whether new connections may speak it.
+    speaks_http2: bool,
     /// Number of connections by what they wait for.
     pub(crate) states: [u32; Waits::ALL.len()],
     serial: u64,
@@ -102,6 +107,8 @@ impl<H: Handler> Engine<H> {
             watch: None,
             misdirected: None,
             meter: None,
+            http2: Http2::new(&limits),
+            speaks_http2: true,
             states: Default::default(),
             serial: 0,
             behind: 0,
@@ -111,6 +118,7 @@ impl<H: Handler> Engine<H> {
     /// Changes the limits.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.reader = HeadReader::new(limits.request);
+        self.http2 = Http2::new(&limits);
         self.limits = limits;
     }
 
@@ -155,8 +163,13 @@ impl<H: Handler> Engine<H> {
 
     /// Takes back the work area of a connection if it is empty.
     pub(crate) fn rest(&mut self, c: &mut Connection) {
-        let idle =
-            |w: &Work| w.input.is_empty() && w.queue.is_empty() && w.body.is_none() && w.unlogged.is_empty();
+        let idle = |w: &Work| {
+            w.input.is_empty()
+                && w.queue.is_empty()
+                && w.body.is_none()
+                && w.unlogged.is_empty()
+                && w.http2.is_none()
+        };
         if !c.work.as_ref().is_some_and(|w| idle(w)) {
             return;
         }

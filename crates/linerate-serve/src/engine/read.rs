@@ -11,11 +11,18 @@ use super::answer::said;
 use crate::body::{BodyError, RequestBody, Shared};
 use crate::clients::{Preface, preface};
 use crate::connection::{Asked, Connection, Incoming};
+use crate::http2::FIRST_LINE;
 use crate::{Handler, limits};
 
 /// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
 fn is_client_hello(bytes: &[u8]) -> bool {
     bytes.starts_with(&[22, 3])
+}
+
+/// Whether RFC 9110 section 9 has this method.
+fn is_method(name: &[u8]) -> bool {
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    known.iter().any(|method| method.as_bytes().eq_ignore_ascii_case(name))
 }
 
 impl<H: Handler> Engine<H> {
@@ -26,6 +33,9 @@ impl<H: Handler> Engine<H> {
             return;
         }
         if c.has_input() || c.preface {
+            if c.is_http2() {
+                return self.receive_frames(c, bytes);
+            }
             self.work(c).input.extend_from_slice(bytes);
             self.advance(c);
             return;
@@ -101,10 +111,37 @@ impl<H: Handler> Engine<H> {
                 }
                 Ok(None) => return (at, bytes.len() - at),
                 Err(_) if is_client_hello(&bytes[at..]) => self.refuse_tls(c),
+                Err(_) if self.is_http2(c, &bytes[at..]) => {
+                    self.begin_http2(c);
+                    self.receive_frames(c, &bytes[at..]);
+                    return (bytes.len(), 0);
+                }
+                Err(Fault::Version) if self.is_no_http(c, &bytes[at..]) => {
+                    self.log_line(&Asked::by_none(c.peer, &bytes[at..], self.now), 400, 0);
+                    c.closing = Some(Close::Lingering);
+                }
                 Err(fault) => self.refuse(c, Asked::by_none(c.peer, &bytes[at..], self.now), fault),
             }
         }
         (at, 0)
+    }
+
+    /// Whether the connection begins as one of HTTP/2 does, by prior knowledge (RFC 9113 section 3.3).
+    fn is_http2(&self, c: &Connection, bytes: &[u8]) -> bool {
+        self.speaks_http2 && c.requests == 0 && bytes.starts_with(FIRST_LINE)
+    }
+
+    /// Whether a connection begins with a line that resembles no protocol: neither its method nor its
+    /// target nor its version is one of HTTP/1.1. It may be a wrong preface of HTTP/2, whose client
+    /// could not read a response of HTTP/1.1 (RFC 9113 section 3.4).
+    fn is_no_http(&self, c: &Connection, bytes: &[u8]) -> bool {
+        let mut words = bytes.split(|b| matches!(b, b' ' | b'\r' | b'\n'));
+        let (method, target, version) = (words.next(), words.next(), words.next());
+        self.speaks_http2
+            && c.requests == 0
+            && !method.is_some_and(is_method)
+            && !target.is_some_and(|target| target.contains(&b'/'))
+            && !version.is_some_and(|version| version.starts_with(b"HTTP"))
     }
 
     /// The client speaks TLS, but this address does not.

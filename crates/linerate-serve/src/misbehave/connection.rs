@@ -185,7 +185,7 @@ impl Connection<'_> {
         let persistence = match (keep, head.version()) {
             (false, _) => Persistence::Close,
             (true, Version::Http10) => Persistence::KeepAlive,
-            (true, Version::Http11) => Persistence::Implied,
+            (true, Version::Http11 | Version::Http2) => Persistence::Implied,
         };
         let mut out = Vec::new();
         AnswerHead {

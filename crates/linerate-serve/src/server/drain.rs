@@ -65,6 +65,7 @@ impl<T: Transport, H: Handler> Server<T, H> {
         let mut connections = std::mem::take(&mut self.connections);
         for c in connections.iter_mut().flatten() {
             self.look_at_unsent(c);
+            self.forget_streams(c, true);
             self.engine.log_unanswered(c, access_log::CUT);
             self.engine.cancel_from(c, 0);
             self.engine.log_left(c, c.handed - c.unsent as u64, true);
@@ -110,7 +111,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
             let idle = |c: &mut Connection| {
                 (draining || c.leaving) && c.waits == Waits::Idle && c.since + DRAIN_QUIET <= now
             };
-            if let Some(c) = self.connections[slot].take_if(idle) {
+            let streams = |c: &mut Connection| (draining || c.leaving) && !overdue && c.is_http2();
+            if let Some(c) = self.connections[slot].take_if(streams) {
+                self.drain_streams(c);
+            } else if let Some(c) = self.connections[slot].take_if(idle) {
                 self.close(c, Close::Lingering);
             } else if let Some(c) = self.connections[slot].take_if(|c| overdue && c.leaving) {
                 self.close(c, Close::Abort);

@@ -11,6 +11,16 @@ use crate::connection::{Asked, Connection, Waits};
 impl<T: Transport, H: Handler> Server<T, H> {
     pub(super) fn deadline(&self, c: &Connection) -> Time {
         let limits = &self.engine.limits;
+        let http2 = c.work.as_ref().and_then(|work| work.http2.as_deref());
+        if let Some(session) = http2 {
+            let own = match c.waits {
+                Waits::Write if c.unsent > 0 => c.since + limits.write_time,
+                Waits::Idle if session.is_open() => c.since + limits.idle_time,
+                Waits::Idle | Waits::Head => c.since + limits.header_time,
+                _ => Time::NEVER,
+            };
+            return own.min(session.deadline(limits));
+        }
         let granted = |bytes: u64| Duration::from_secs(bytes / limits.least_rate.max(1));
         match c.waits {
             Waits::Idle if c.requests == 0 => c.since + limits.header_time,
@@ -47,6 +57,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
     }
 
     fn expired(&mut self, mut c: Connection) {
+        if c.is_http2() {
+            return self.expired_streams(c);
+        }
         match c.waits {
             Waits::Idle => self.close(c, Close::Now),
             // A client that has sent its FIN may wait for its response, or be gone, which only a
@@ -66,18 +79,21 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 self.engine.refuse_body(&mut c, 408, "the request's body took too long");
                 self.settle(c);
             }
-            Waits::Write => {
-                // Progress after a hand-over is reported only once everything has left, so ask.
-                self.look_at_unsent(&mut c);
-                let left = c.handed - c.unsent as u64;
-                let elapsed = self.engine.now - c.since;
-                let least = elapsed.as_secs() * self.engine.limits.least_rate;
-                if left - c.left_at_since < least.max(1) {
-                    return self.close(c, Close::Abort);
-                }
-                c.progressed = true;
-                self.keep(c);
-            }
+            Waits::Write => self.expired_write(c),
         }
+    }
+
+    /// The client reads its response too slowly, or not at all.
+    pub(super) fn expired_write(&mut self, mut c: Connection) {
+        // Progress after a hand-over is reported only once everything has left, so ask.
+        self.look_at_unsent(&mut c);
+        let left = c.handed - c.unsent as u64;
+        let elapsed = self.engine.now - c.since;
+        let least = elapsed.as_secs() * self.engine.limits.least_rate;
+        if left - c.left_at_since < least.max(1) {
+            return self.close(c, Close::Abort);
+        }
+        c.progressed = true;
+        self.keep(c);
     }
 }

@@ -41,7 +41,8 @@ impl<T: Transport, H: Handler> Server<T, H> {
     fn go_on_reading(&mut self) {
         for conn in std::mem::take(&mut self.engine.read_elsewhere) {
             let Some(mut c) = self.take(conn) else { continue };
-            c.read_elsewhere = c.is_reading_body();
+            c.read_elsewhere =
+                c.is_reading_body() || c.http2().is_some_and(|session| session.is_read_elsewhere());
             if c.read_elsewhere {
                 self.engine.read_elsewhere.push(conn);
             }

@@ -12,6 +12,7 @@ mod read;
 mod seeds;
 mod settle;
 mod setup;
+mod streams;
 mod together;
 
 use std::cell::RefCell;
@@ -274,6 +275,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.out.clear();
         c.cut_body();
         let cut = c.leaving && self.engine.now >= self.leaving_until;
+        if c.is_http2() {
+            self.forget_streams(&mut c, cut);
+        }
         self.engine.log_unanswered(&c, if cut { access_log::CUT } else { access_log::LEFT });
         self.engine.cancel_from(&mut c, 0);
         self.engine.log_left(&mut c, left, true);

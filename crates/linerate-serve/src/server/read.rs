@@ -13,6 +13,10 @@ impl<T: Transport, H: Handler> Server<T, H> {
         };
         if c.requests == 0 && c.tls.is_none() {
             c.tls = self.transport.about(conn).and_then(|about| about.downcast().ok());
+            let agreed = c.tls.as_ref().and_then(|tls| tls.agreed.alpn.as_deref());
+            if agreed == Some("h2") && !c.is_http2() {
+                self.engine.begin_http2(&mut c);
+            }
         }
         let engine = &mut self.engine;
         let before = c.requests;

@@ -5,12 +5,8 @@ use linerate_net::{Close, Transport};
 use super::Server;
 use super::answer::Gone;
 use crate::connection::Connection;
+use crate::limits::{TURN_BYTES, TURN_ROUNDS};
 use crate::{Handler, limits};
-
-/// Bytes of one connection that one turn may hand over before others get their turn.
-const TURN_BYTES: usize = 1 << 20;
-/// How often one turn continues with a connection's kept input.
-const TURN_ROUNDS: usize = 8;
 
 impl<T: Transport, H: Handler> Server<T, H> {
     /// Sends and continues as far as possible, and decides what the connection waits for next.
@@ -21,6 +17,9 @@ impl<T: Transport, H: Handler> Server<T, H> {
                 Ok(()) => self.keep(c),
                 Err(Gone) => self.close(c, Close::Abort),
             };
+        }
+        if c.is_http2() {
+            return self.settle_streams(c);
         }
         let mut budget = TURN_BYTES;
         for round in 0.. {

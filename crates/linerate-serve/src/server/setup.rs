@@ -61,6 +61,18 @@ impl<T: Transport, H: Handler> Server<T, H> {
         self.engine.meter = on.then(|| self.engine.meter.take().unwrap_or_default());
     }
 
+    /// Speaks HTTP/2 too, by prior knowledge and where TLS agrees on it; the default.
+    #[must_use]
+    pub fn with_http2(mut self, on: bool) -> Self {
+        self.set_http2(on);
+        self
+    }
+
+    /// As [`Server::with_http2`], for the new connections of a running server.
+    pub fn set_http2(&mut self, on: bool) {
+        self.engine.set_http2(on);
+    }
+
     /// Signals drains of this server to `draining` too.
     #[must_use]
     pub fn with_draining(mut self, draining: Draining) -> Self {

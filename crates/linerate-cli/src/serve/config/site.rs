@@ -135,6 +135,7 @@ fn tls(table: &Table<'_>, config: &Path) -> Result<TlsArgs, FileError> {
         self_signed: table.read("tls_self_signed", Item::flag)?.unwrap_or(false),
         client_ca: file("tls_client_ca")?,
         ocsp: file("tls_ocsp")?,
+        no_http2: false,
     };
     let alone = match (&tls.cert, &tls.key) {
         (Some(_), None) => Some(("tls_cert", "tls_cert: its private key is missing; name it by tls_key")),

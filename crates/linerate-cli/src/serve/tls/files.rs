@@ -89,6 +89,7 @@ pub(super) struct Material {
     pub(super) usual: Named,
     pub(super) named: Vec<(String, Named)>,
     pub(super) client_roots: Option<PemFile>,
+    pub(super) no_http2: bool,
 }
 
 impl Material {
@@ -99,7 +100,8 @@ impl Material {
     pub(super) fn build(&self) -> Result<ServerTls, Fault> {
         let mut options = TlsOptions::new(self.usual.identity.clone());
         options.named = self.identities();
-        options.alpn = vec![b"http/1.1".to_vec()];
+        let offered: &[&[u8]] = if self.no_http2 { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+        options.alpn = offered.iter().map(|name| name.to_vec()).collect();
         options.client_roots = self.client_roots.clone().map(|file| (file.path, file.text.into_bytes()));
         options.build().map_err(|e| Fault::input(e.to_string()))
     }

@@ -21,6 +21,8 @@ pub(super) struct TlsArgs {
     pub(super) self_signed: bool,
     pub(super) client_ca: Option<PathBuf>,
     pub(super) ocsp: Option<PathBuf>,
+    /// HTTP/2 is not offered by ALPN.
+    pub(super) no_http2: bool,
 }
 
 impl TlsArgs {
@@ -34,6 +36,7 @@ impl TlsArgs {
         TlsArgs {
             client_ca: self.client_ca.clone().or_else(|| whole.client_ca.clone()),
             ocsp: self.ocsp.clone().or_else(|| certificate.ocsp.clone()),
+            no_http2: whole.no_http2,
             ..certificate.clone()
         }
     }
@@ -71,6 +74,7 @@ struct Source {
     /// By host name, where a host has its own.
     named: Vec<(String, Files)>,
     client_ca: Option<PathBuf>,
+    no_http2: bool,
     addresses: Vec<Address>,
 }
 
@@ -93,7 +97,13 @@ impl Source {
         }
         let usual = usual.filter(|_| !args.self_signed);
         let addresses = listen.iter().map(|listen| listen.at.clone()).collect();
-        Ok(Some(Source { usual, named, client_ca: args.client_ca.clone(), addresses }))
+        Ok(Some(Source {
+            usual,
+            named,
+            client_ca: args.client_ca.clone(),
+            no_http2: args.no_http2,
+            addresses,
+        }))
     }
 
     fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -110,7 +120,8 @@ impl Source {
         };
         let named = self.named.iter().map(|(name, files)| Ok((name.clone(), files.read()?)));
         let client_roots = self.client_ca.as_ref().map(|path| pem("--tls-client-ca", path)).transpose()?;
-        Ok(Material { usual, named: named.collect::<Result<_, Fault>>()?, client_roots })
+        let named = named.collect::<Result<_, Fault>>()?;
+        Ok(Material { usual, named, client_roots, no_http2: self.no_http2 })
     }
 }
 

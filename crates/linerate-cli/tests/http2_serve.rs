@@ -1,0 +1,244 @@
+//! `linerate serve` over HTTP/2: the programs that people have, h2spec, a drain, and what logs say.
+#![allow(clippy::unwrap_used)]
+
+mod issued;
+mod real;
+mod serving;
+
+use std::process::Command;
+use std::time::Duration;
+
+use issued::Issued;
+use real::find;
+use serving::frames::{Client, DATA, GOAWAY, PING, frame};
+use serving::{Server, serve, transports};
+
+/// Runs a program that may not be here; `None`: it is not.
+fn run(program: &str, arguments: &[&str]) -> Option<(bool, Vec<u8>)> {
+    let out = Command::new(find(program)?).args(arguments).output().unwrap();
+    let text = if out.status.success() { out.stdout } else { [out.stdout, out.stderr].concat() };
+    Some((out.status.success(), text))
+}
+
+fn text(out: &(bool, Vec<u8>)) -> String {
+    String::from_utf8_lossy(&out.1).into_owned()
+}
+
+fn port(server: &Server) -> &str {
+    server.address.rsplit_once(':').unwrap().1
+}
+
+fn https(issued: &Issued, more: &[&str]) -> Server {
+    let (cert, key) = (issued.file("cert.pem"), issued.file("key.pem"));
+    serve(&[&["--tls-cert", &cert, "--tls-key", &key, "--demo-routes"], more].concat())
+}
+
+#[test]
+fn curl_gets_and_sends_large_bodies_on_every_transport() {
+    let issued = Issued::to("localhost");
+    let body: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    let file = issued.file("body");
+    std::fs::write(&file, &body).unwrap();
+    let post = format!("@{file}");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("large"), &body).unwrap();
+    let dir = dir.path().to_str().unwrap();
+    for io in transports() {
+        let plain = serve(&["--io", io, "--dir", dir, "--demo-routes"]);
+        let secure = https(&issued, &["--io", io, "--dir", dir]);
+        let (cert, version) = (issued.file("cert.pem"), "%{http_version}");
+        for (base, flags) in [
+            (format!("http://{}", plain.address), vec!["--http2-prior-knowledge"]),
+            (format!("https://localhost:{}", port(&secure)), vec!["--http2", "-4", "--cacert", &cert]),
+        ] {
+            let curl = |more: &[&str], path: &str| {
+                let url = format!("{base}{path}");
+                run("curl", &[&["-sS", "--max-time", "30"], &flags[..], more, &[&url]].concat())
+            };
+            let Some(got) = curl(&["-w", version, "-o", "/dev/null"], "/status/200") else {
+                return println!("curl: not run: it is not here");
+            };
+            assert_eq!(text(&got), "2", "{io}");
+            assert!(curl(&[], "/large").unwrap().1 == body, "{io}: a file");
+            assert!(
+                curl(&["-r", "100-2999990"], "/large").unwrap().1 == body[100..=2_999_990],
+                "{io}: a range"
+            );
+            assert!(curl(&["--data-binary", &post], "/echo").unwrap().1 == body, "{io}: echo");
+            assert_eq!(curl(&[], "/bytes/5000000").unwrap().1.len(), 5_000_000, "{io}");
+            assert_eq!(text(&curl(&[], "/stream/3").unwrap()), "line 1\nline 2\nline 3\n", "{io}");
+            let early = curl(&["-T", &file, "-o", "/dev/null", "-w", "%{response_code}"], "/echo").unwrap();
+            assert_eq!(text(&early), "405", "{io}: a response before the body's end");
+        }
+    }
+}
+
+#[test]
+fn many_streams_at_once() {
+    let server = serve(&["--threads", "1"]);
+    let url = |path: &str| format!("http://{}{path}", server.address);
+    for path in ["/", "/delay/5", "/bytes/20000"] {
+        let Some(out) = run("h2load", &["-n", "3000", "-c", "4", "-m", "100", &url(path)]) else {
+            return println!("h2load: not run: it is not here");
+        };
+        assert!(text(&out).contains("3000 succeeded, 0 failed"), "{path}: {}", text(&out));
+    }
+    assert_eq!((server.stat("\"HTTP/2.0\":"), server.stat("\"floods\":")), (9000, 0));
+}
+
+/// All tests of h2spec, in clear text and over TLS.
+#[test]
+fn h2spec() {
+    let issued = Issued::to("localhost");
+    if find("h2spec").is_none() {
+        return println!("h2spec: not run: it is not here");
+    }
+    for io in transports() {
+        for (server, tls) in [(serve(&["--io", io]), &[][..]), (https(&issued, &["--io", io]), &["-t", "-k"])]
+        {
+            // A response that takes its time: some tests send more on a stream that waits.
+            let flags = ["-h", "127.0.0.1", "-p", port(&server), "-P", "/delay/30", "-o", "5", "-S"];
+            let out = run("h2spec", &[&flags[..], tls].concat()).unwrap();
+            assert!(out.0 && text(&out).contains(" 0 failed"), "{io} {tls:?}: {}", text(&out));
+        }
+    }
+}
+
+/// Clients of other languages, each over what it speaks.
+#[test]
+fn other_clients() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &[]);
+    let plain = serve(&["--threads", "1"]);
+    let (base, cert) = (format!("https://localhost:{}", port(&server)), issued.file("cert.pem"));
+    let node = format!(
+        "const c = require('http2').connect('http://{}');\n\
+         let left = 50, sum = 0;\n\
+         for (let i = 0; i < 50; i++) {{ const s = c.request({{':path': '/bytes/70000'}});\n\
+           s.on('data', d => sum += d.length); s.on('end', () => {{ if (--left == 0) {{ console.log(sum); c.close() }} }}); s.end() }}",
+        plain.address
+    );
+    let python = format!(
+        "import httpx, ssl\n\
+         with httpx.Client(http2=True, verify=ssl.create_default_context(cafile='{cert}')) as c:\n\
+         \x20   r = c.post('{base}/echo', content=b'x' * 300000)\n\
+         \x20   print(r.http_version, len(r.content))"
+    );
+    match run("node", &["-e", &node]) {
+        Some(out) => assert_eq!(text(&out).trim(), "3500000"),
+        None => println!("node: not run: it is not here"),
+    }
+    if run("python3", &["-c", "import httpx, h2"]).is_some_and(|out| out.0) {
+        let out = run("python3", &["-c", &python]).unwrap();
+        assert_eq!(text(&out).trim(), "HTTP/2 300000");
+    } else {
+        println!("httpx with HTTP/2: not run: it is not here");
+    }
+    if find("go").is_some() {
+        let go = format!(
+            "package main\nimport (\"crypto/tls\"; \"fmt\"; \"io\"; \"net/http\"; \"strings\")\nfunc main() {{\n\
+             t := &http.Transport{{TLSClientConfig: &tls.Config{{InsecureSkipVerify: true}}, ForceAttemptHTTP2: true}}\n\
+             c := &http.Client{{Transport: t}}\nr, e := c.Post(\"{base}/echo\", \"text/plain\", strings.NewReader(strings.Repeat(\"x\", 1000000)))\n\
+             if e != nil {{ panic(e) }}\nb, _ := io.ReadAll(r.Body)\nfmt.Println(r.Proto, len(b)) }}\n"
+        );
+        let file = issued.file("client.go");
+        std::fs::write(&file, go).unwrap();
+        assert_eq!(text(&run("go", &["run", &file]).unwrap()).trim(), "HTTP/2.0 1000000");
+    } else {
+        println!("go: not run: it is not here");
+    }
+}
+
+/// A stopped server says goodbye twice: no new requests, and a round trip later up to which it took them.
+#[test]
+fn a_drain_takes_two_goaways() {
+    let server = serve(&["--threads", "1"]);
+    let mut client = Client::new(&server);
+    client.ask(1, "/delay/300");
+    let mut idle = Client::new(&server);
+    idle.ask(1, "/");
+    idle.wait_for(DATA);
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal("-TERM");
+    let first = client.wait_for(GOAWAY);
+    assert_eq!((first.number(0), first.number(4)), (0x7fff_ffff, 0));
+    // Sent before the client can know.
+    client.ask(3, "/");
+    let ping = client.wait_for(PING);
+    client.send(&frame(PING, 1, 0, &ping.payload)).unwrap();
+    let (mut last, mut bodies) = (None, Vec::new());
+    while let Some(frame) = client.next() {
+        match frame.kind {
+            GOAWAY => last = Some(frame.number(0)),
+            DATA => bodies.push((frame.stream, frame.payload)),
+            _ => {}
+        }
+    }
+    assert_eq!(last, Some(3));
+    bodies.sort();
+    assert_eq!(bodies, [(1, b"waited\n".to_vec()), (3, b"Hello, World!\n".to_vec())]);
+    assert_eq!(idle.end(), Some(0));
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn logs_and_metrics_name_the_protocol() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let server =
+        serve(&["--threads", "1", "--access-log", log.to_str().unwrap(), "--metrics", "127.0.0.1:0"]);
+    let line = server.line();
+    let metrics = line.split_once("http://").unwrap().1.strip_suffix("/metrics").unwrap();
+    let mut client = Client::new(&server);
+    client.ask(1, "/bytes/100?x");
+    client.wait_for(DATA);
+    server.get("/");
+    let page = serving::get(metrics, "/metrics");
+    for line in [
+        "linerate_requests_by_protocol_total{protocol=\"HTTP/2.0\"} 1",
+        "linerate_requests_by_protocol_total{protocol=\"HTTP/1.1\"} 1",
+        "linerate_http2_connections_total 1",
+        "linerate_http2_floods_total 0",
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line} in {page}");
+    }
+    drop(client);
+    server.stop();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("\"GET /bytes/100?x HTTP/2.0\" 200 100"), "{log}");
+    assert!(log.contains("\"GET / HTTP/1.1\" 200 14"), "{log}");
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    let issued = Issued::to("localhost");
+    let server = https(&issued, &["--http2", "off"]);
+    let plain = serve(&["--http2", "off"]);
+    let begun = Client::new(&plain);
+    assert_eq!(begun.end_of_text(), "HTTP/1.1 505");
+    let url = format!("https://localhost:{}/", port(&server));
+    let out =
+        run("curl", &["-sS", "-4", "--cacert", &issued.file("cert.pem"), "-w", "%{http_version}", &url]);
+    assert!(out.is_none_or(|out| text(&out).ends_with("1.1")));
+}
+
+#[test]
+fn limits_hold_for_each_stream() {
+    let server = serve(&["--threads", "1", "--max-body", "1000", "--body-timeout", "1s"]);
+    let base = format!("http://{}/echo", server.address);
+    let curl = |more: &[&str]| {
+        let flags = ["-sS", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{response_code}"];
+        run("curl", &[&flags[..], more, &[&base]].concat()).map(|out| text(&out))
+    };
+    let Some(large) = curl(&["--data-binary", &"x".repeat(1001)]) else {
+        return println!("curl: not run: it is not here");
+    };
+    assert_eq!(large, "413");
+    assert_eq!(curl(&["--data-binary", &"x".repeat(1000)]).unwrap(), "200");
+    // A body that does not come.
+    let mut client = Client::new(&server);
+    let block = serving::frames::block("POST", "/echo");
+    client.send(&frame(serving::frames::HEADERS, serving::frames::END_HEADERS, 1, &block)).unwrap();
+    let answer = client.wait_for(DATA);
+    assert!(String::from_utf8_lossy(&answer.payload).starts_with("408"), "{answer:?}");
+}

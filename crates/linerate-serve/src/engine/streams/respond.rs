@@ -1,0 +1,228 @@
+//! A handler's response becomes frames of its stream.
+
+use std::task::{Context, Poll, Waker};
+
+use ::h2::server::SendResponse;
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+
+use crate::access_log;
+use crate::connection::Connection;
+use crate::engine::Engine;
+use crate::engine::answer::{explained, has_no_body};
+use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream, response_head};
+use crate::limits::H2_TUNNEL_HEAD;
+use crate::response::{self, ResponseBody, Streamed};
+use crate::{Handler, Response};
+
+/// Asks the client for its body; returns whether the stream is still there.
+pub(super) fn send_continue(respond: &mut SendResponse<Bytes>) -> bool {
+    let mut interim = http::Response::new(());
+    *interim.status_mut() = StatusCode::CONTINUE;
+    respond.send_informational(interim).is_ok()
+}
+
+impl<H: Handler> Engine<H> {
+    /// Sends a response, as far as the client's windows allow.
+    pub(super) fn respond(
+        &mut self,
+        c: &mut Connection,
+        session: &mut Session,
+        mut stream: Stream,
+        mut response: Response,
+    ) {
+        if let Some(tunnel) = response.tunnel.take() {
+            response = tunnelled(response, tunnel.needs_head);
+            if let Some(upload) = stream.upload.as_mut().filter(|_| response.status == 200) {
+                upload.shared = tunnel.take();
+            }
+        } else if stream.upload.as_ref().is_some_and(|upload| upload.most == u64::MAX) {
+            // No handler has taken the connection.
+            stream.upload = None;
+        }
+        let Doing::Handling(mut respond) = stream.doing else { return };
+        self.counts.answered(response.status);
+        if let Some(meter) = &mut self.meter {
+            let (measured, began) = (&self.counts.measured, stream.asked.began);
+            meter.answered(measured, response.route, response.status, began, self.now);
+        }
+        if response.close {
+            session.say_goodbye(self.now);
+        }
+        if let Some(upload) = stream.upload.as_mut().filter(|upload| upload.expects_continue)
+            && !upload.shared.is_abandoned()
+        {
+            // Something else than the handler reads it.
+            upload.expects_continue = false;
+            send_continue(&mut respond);
+        }
+        let status = response.status;
+        let (length, body) = body_of(&mut response, stream.asked.head_only);
+        let head = response_head(&response, length, &self.date);
+        response::keep_buffer(response.fields);
+        let sent = respond.send_response(head, body.is_none());
+        session.frames.sent();
+        c.progressed = true;
+        let Ok(send) = sent else {
+            stream.doing = Doing::Handling(respond);
+            return self.end_stream(stream, access_log::LEFT);
+        };
+        let (source, pending) = body.unwrap_or((Source::Nothing, Bytes::new()));
+        let done = pending.is_empty() && matches!(source, Source::Nothing);
+        let mut sending = Sending::new(send, status, source, pending, self.now);
+        // Most bodies are small and leave at once.
+        let pumped = match (&sending.source, done) {
+            (_, true) => Pumped::Done,
+            (Source::Nothing, _) => sending.pump(&session.waker),
+            _ => Pumped::More,
+        };
+        let polls = !matches!(sending.source, Source::Nothing);
+        stream.doing = Doing::Sending(sending);
+        match pumped {
+            Pumped::Done | Pumped::Broken => self.response_over(session, stream),
+            Pumped::Gone => self.end_stream(stream, access_log::LEFT),
+            Pumped::Waits | Pumped::More => {
+                if polls {
+                    stream.task = Some(self.tasks.reserve(c.conn));
+                }
+                self.watch_upload(&stream);
+                session.streams.push(stream);
+            }
+        }
+        self.watch_elsewhere(c, session);
+    }
+
+    /// The reader of a body wakes the task of its stream, or the loop if there is none.
+    fn watch_upload(&self, stream: &Stream) {
+        let Some(upload) = &stream.upload else { return };
+        let waker = match stream.task {
+            Some(task) => self.tasks.waker(task),
+            None => Some(self.tasks.room_made()),
+        };
+        upload.shared.set_source(waker);
+    }
+
+    /// Lists the connection if a body is read after its response.
+    fn watch_elsewhere(&mut self, c: &mut Connection, session: &Session) {
+        if !c.read_elsewhere && session.is_read_elsewhere() {
+            c.read_elsewhere = true;
+            self.read_elsewhere.push(c.conn);
+        }
+    }
+
+    /// The response is complete. The request may not be.
+    pub(super) fn response_over(&mut self, session: &mut Session, mut stream: Stream) {
+        if let Some(task) = stream.task.take() {
+            self.tasks.cancel(task);
+        }
+        let Doing::Sending(sending) = stream.doing else { return };
+        self.log_line(&stream.asked, sending.status, sending.sent);
+        stream.doing = Doing::Receiving;
+        // The rest is read, up to a limit: some clients take an early reset for an error.
+        if let Some(upload) = stream.upload.as_ref().filter(|upload| upload.most < u64::MAX) {
+            upload.shared.set_source(Some(self.tasks.room_made()));
+            session.streams.push(stream);
+        }
+    }
+
+    /// Answers a request whose body is refused, in place of its handler.
+    pub(super) fn refuse_stream(
+        &mut self,
+        c: &mut Connection,
+        session: &mut Session,
+        mut stream: Stream,
+        status: u16,
+        text: &str,
+    ) {
+        if let Some(task) = stream.task.take() {
+            self.tasks.cancel(task);
+        }
+        self.respond(c, session, stream, explained(status, text));
+    }
+}
+
+/// The length of a body, and where it comes from; `None`: the head is all.
+fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(Source, Bytes)>) {
+    let (length, body) = match std::mem::take(&mut response.body) {
+        _ if has_no_body(response.status) => return (None, None),
+        ResponseBody::Whole(body) if head_only && body.is_empty() => (response.announced, None),
+        ResponseBody::Whole(body) if body.is_empty() => (Some(0), None),
+        ResponseBody::Whole(body) => (Some(body.len() as u64), Some((Source::Nothing, body))),
+        ResponseBody::Stream(stream) => {
+            let length = stream.length();
+            (length, Some((Source::Stream(stream, length), Bytes::new())))
+        }
+        ResponseBody::File(body) if body.len() == 0 => (Some(0), None),
+        ResponseBody::File(body) => (Some(body.len()), Some((Source::File(body), Bytes::new()))),
+    };
+    (length, body.filter(|_| !head_only))
+}
+
+/// The response that takes a stream (RFC 8441 section 5): 200 in place of 101.
+fn tunnelled(mut response: Response, needs_head: bool) -> Response {
+    let ResponseBody::Stream(mut stream) = std::mem::take(&mut response.body) else {
+        return explained(500, "the handler has taken the stream and does not use it");
+    };
+    if !needs_head {
+        match inner_head(&mut stream) {
+            Some((101, fields, rest)) => {
+                response.fields = fields;
+                stream = Streamed::new(Behind { first: Some(rest), stream });
+            }
+            Some((status, ..)) => return explained(status, "the service does not take this WebSocket"),
+            None => return explained(502, "the service's response is not HTTP"),
+        }
+    }
+    for name in ["connection", "upgrade", "sec-websocket-accept"] {
+        response.fields.remove(name);
+    }
+    response.status = 200;
+    response.body = ResponseBody::Stream(stream);
+    response
+}
+
+/// The head that a service has written into its tunnel, and the bytes behind it.
+fn inner_head(stream: &mut Streamed) -> Option<(u16, linerate_http::server::Fields, Bytes)> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut bytes = BytesMut::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            break end + 4;
+        }
+        match stream.poll_next(&mut context) {
+            Poll::Ready(Some(Ok(piece))) if bytes.len() < H2_TUNNEL_HEAD => bytes.extend_from_slice(&piece),
+            // It is written at once.
+            _ => return None,
+        }
+    };
+    let head = bytes.split_to(end).freeze();
+    let status = std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()?;
+    let mut fields = linerate_http::server::Fields::new();
+    for line in head.split(|b| *b == b'\n').skip(1) {
+        let Ok(line) = std::str::from_utf8(line) else { continue };
+        if let Some((name, value)) = line.trim_end().split_once(':') {
+            // Those of the connection are refused.
+            let _ = fields.add(name, value.trim());
+        }
+    }
+    Some((status, fields, bytes.freeze()))
+}
+
+/// A stream with bytes in front.
+struct Behind {
+    first: Option<Bytes>,
+    stream: Streamed,
+}
+
+impl crate::BodyStream for Behind {
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        let this = self.get_mut();
+        match this.first.take().filter(|first| !first.is_empty()) {
+            Some(first) => Poll::Ready(Some(Ok(first))),
+            None => this.stream.poll_next(context),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What kinds of frames a client sends: the limit of those that ask for work and carry none.
+//!
+//! The `h2` crate reads the frames. This only follows their headers (RFC 9113 section 4.1).
+
+use std::time::Duration;
+
+use linerate_net::Time;
+
+use crate::limits::{H2_CONTROL_EARNED, H2_CONTROL_FRAMES, H2_CONTROL_RATE, H2_RESET_COST};
+
+/// What every connection begins with (RFC 9113 section 3.4).
+const PREFACE: u32 = 24;
+const HEADER: usize = 9;
+/// A DATA frame of this many bytes is worth a control frame. Reason: clients announce progress now
+/// and then; tiny frames are not progress.
+const DATA_WORTH: u32 = 256;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+
+/// Follows the frames of one connection.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    header: [u8; HEADER],
+    have: usize,
+    /// Bytes until the next frame header.
+    skip: u32,
+    /// A header block has begun and not ended: since when.
+    block_since: Option<Time>,
+    in_block_frame: bool,
+    /// Control frames that the client may still send, and when that was last refilled.
+    allowed: u32,
+    refilled: Time,
+}
+
+/// The client sends more frames without content than any use of HTTP/2 needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flood;
+
+impl Frames {
+    pub(crate) fn new(now: Time) -> Frames {
+        Frames {
+            header: [0; HEADER],
+            have: 0,
+            skip: PREFACE,
+            block_since: None,
+            in_block_frame: false,
+            allowed: H2_CONTROL_FRAMES,
+            refilled: now,
+        }
+    }
+
+    /// Follows received bytes.
+    pub(crate) fn follow(&mut self, mut bytes: &[u8], now: Time) -> Result<(), Flood> {
+        self.refill(now);
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let len = bytes.len().min(self.skip as usize);
+                bytes = &bytes[len..];
+                self.skip -= len as u32;
+                continue;
+            }
+            self.in_block_frame = false;
+            let len = bytes.len().min(HEADER - self.have);
+            self.header[self.have..self.have + len].copy_from_slice(&bytes[..len]);
+            self.have += len;
+            bytes = &bytes[len..];
+            if self.have == HEADER {
+                self.have = 0;
+                self.frame(now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, now: Time) -> Result<(), Flood> {
+        let [a, b, c, kind, flags, ..] = self.header;
+        let len = u32::from_be_bytes([0, a, b, c]);
+        self.skip = len;
+        let cost = match kind {
+            HEADERS | CONTINUATION => {
+                self.in_block_frame = true;
+                self.block_since = (flags & END_HEADERS == 0).then(|| self.block_since.unwrap_or(now));
+                u32::from(kind == CONTINUATION)
+            }
+            DATA if len >= DATA_WORTH => {
+                self.earn(1);
+                0
+            }
+            DATA if len > 0 || flags & END_STREAM != 0 => 0,
+            RST_STREAM => H2_RESET_COST,
+            _ => 1,
+        };
+        self.allowed = self.allowed.checked_sub(cost).ok_or(Flood)?;
+        Ok(())
+    }
+
+    /// A response, or a piece of one, was sent.
+    pub(crate) fn sent(&mut self) {
+        self.earn(H2_CONTROL_EARNED);
+    }
+
+    fn earn(&mut self, frames: u32) {
+        self.allowed = (self.allowed + frames).min(H2_CONTROL_FRAMES);
+    }
+
+    fn refill(&mut self, now: Time) {
+        let each = Duration::from_secs(1) / H2_CONTROL_RATE;
+        let frames = (now - self.refilled).as_nanos() / each.as_nanos();
+        if frames > 0 {
+            self.earn(u32::try_from(frames).unwrap_or(u32::MAX).min(H2_CONTROL_FRAMES));
+            self.refilled = now;
+        }
+    }
+
+    /// When a header block began that is not complete.
+    pub(crate) fn block_since(&self) -> Option<Time> {
+        self.block_since
+    }
+
+    /// Whether the head of a request is arriving.
+    pub(crate) fn is_in_head(&self) -> bool {
+        self.block_since.is_some() || (self.in_block_frame && self.skip > 0) || self.have > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let len = (payload.len() as u32).to_be_bytes();
+        let mut bytes = vec![len[1], len[2], len[3], kind, flags, 0, 0, 0, 1];
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    fn begun() -> Frames {
+        let mut frames = Frames::new(Time::ZERO);
+        frames.follow(&[0; PREFACE as usize], Time::ZERO).expect("no frame");
+        frames
+    }
+
+    #[test]
+    fn any_cut_counts_the_same() {
+        let mut stream = Vec::new();
+        for i in 0..300 {
+            stream.extend(frame(DATA, 0, &vec![9; i % 7]));
+            stream.extend(frame(6, 0, &[0; 8]));
+            stream.extend(frame(RST_STREAM, 0, &[0; 4]));
+        }
+        let left = |cut: usize| {
+            let mut frames = begun();
+            for piece in stream.chunks(cut) {
+                if frames.follow(piece, Time::ZERO).is_err() {
+                    return 0;
+                }
+            }
+            frames.allowed
+        };
+        let whole = left(stream.len());
+        for cut in 1..40 {
+            assert_eq!(left(cut), whole);
+        }
+    }
+
+    #[test]
+    fn control_frames_run_out_and_come_back() {
+        let ping = frame(6, 0, &[0; 8]);
+        let mut frames = begun();
+        for _ in 0..H2_CONTROL_FRAMES {
+            frames.follow(&ping, Time::ZERO).expect("allowed");
+        }
+        let later = Time::ZERO + Duration::from_secs(1);
+        for _ in 0..H2_CONTROL_RATE {
+            frames.follow(&ping, later).expect("refilled");
+        }
+        frames.sent();
+        for _ in 0..H2_CONTROL_EARNED {
+            frames.follow(&ping, later).expect("earned");
+        }
+        assert_eq!(frames.follow(&ping, later), Err(Flood));
+    }
+
+    #[test]
+    fn uploads_and_requests_cost_nothing() {
+        let mut frames = begun();
+        for _ in 0..H2_CONTROL_FRAMES * 2 {
+            frames.follow(&frame(HEADERS, END_HEADERS, &[0; 30]), Time::ZERO).expect("a request");
+            frames.follow(&frame(DATA, 0, &[0; 5]), Time::ZERO).expect("its body");
+            frames.follow(&frame(DATA, END_STREAM, &[]), Time::ZERO).expect("its end");
+        }
+        assert_eq!(frames.allowed, H2_CONTROL_FRAMES);
+    }
+
+    #[test]
+    fn a_header_block_lasts_until_its_last_frame() {
+        let mut frames = begun();
+        frames.follow(&frame(HEADERS, 0, &[0; 3]), Time::from_nanos(5)).expect("allowed");
+        frames.follow(&frame(CONTINUATION, 0, &[0; 3]), Time::from_nanos(7)).expect("allowed");
+        assert_eq!(frames.block_since(), Some(Time::from_nanos(5)));
+        frames.follow(&frame(CONTINUATION, END_HEADERS, &[0; 3]), Time::from_nanos(9)).expect("allowed");
+        assert_eq!((frames.block_since(), frames.is_in_head()), (None, false));
+        frames.follow(&frame(HEADERS, END_HEADERS, &[0; 3])[..10], Time::from_nanos(9)).expect("allowed");
+        assert!(frames.is_in_head());
+    }
+}

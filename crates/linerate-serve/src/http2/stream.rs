@@ -1,0 +1,343 @@
+//! One stream: its request's body, its handler, its response's body.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ::h2::server::SendResponse;
+use ::h2::{Reason, RecvStream, SendStream};
+use bytes::Bytes;
+use linerate_http::server::{Fault, Fields};
+use linerate_net::Time;
+
+use super::trailers;
+use crate::body::{BodyError, Shared};
+use crate::connection::{Asked, Waits};
+use crate::file_body::FileBody;
+use crate::limits::{self, BODY_DISCARDED, H2_PIECE, Limits};
+use crate::response::Streamed;
+
+/// A stream whose request or response is not complete.
+pub(crate) struct Stream {
+    pub(crate) asked: Asked,
+    /// The task in whose name its handler or its response is polled.
+    pub(crate) task: Option<u32>,
+    /// The body of the request, while it arrives.
+    pub(crate) upload: Option<Upload>,
+    pub(crate) doing: Doing,
+}
+
+/// How far a stream has come.
+pub(crate) enum Doing {
+    /// Its handler is still running.
+    Handling(SendResponse<Bytes>),
+    Sending(Sending),
+    /// The response is complete, the request is not.
+    Receiving,
+}
+
+/// The body of a request that is arriving.
+pub(crate) struct Upload {
+    pub(crate) recv: RecvStream,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) announced: Option<u64>,
+    /// The client waits for 100, which was not sent yet.
+    pub(crate) expects_continue: bool,
+    /// Most bytes that it may have.
+    pub(crate) most: u64,
+    pub(crate) received: u64,
+    pub(crate) discarded: u64,
+    pub(crate) began: Time,
+    pub(crate) data_ended: bool,
+}
+
+/// What reading a body returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fed {
+    Waits,
+    Ended,
+    /// It is larger than allowed.
+    TooLarge,
+    /// No handler wants it, and too much of it was dropped already.
+    Unwanted,
+    /// The client has reset the stream, or is gone.
+    Broken,
+}
+
+impl Upload {
+    /// Passes on what has arrived, as far as the reader has room. The window grows by what is
+    /// passed on, which slows the client down to the reader.
+    pub(crate) fn feed(&mut self, waker: &Waker, now: Time) -> Fed {
+        let mut context = Context::from_waker(waker);
+        while !self.data_ended {
+            if self.shared.is_full() {
+                // The client waits for the reader.
+                self.began = self.began.max(now);
+                return Fed::Waits;
+            }
+            match self.recv.poll_data(&mut context) {
+                Poll::Pending => return Fed::Waits,
+                Poll::Ready(None) => self.data_ended = true,
+                Poll::Ready(Some(Ok(piece))) => {
+                    let outcome = self.take(piece);
+                    if outcome != Fed::Waits {
+                        return outcome;
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return self.broken(),
+            }
+        }
+        match self.recv.poll_trailers(&mut context) {
+            Poll::Pending => Fed::Waits,
+            Poll::Ready(Ok(fields)) => {
+                let fields = fields.iter().flatten();
+                let fields =
+                    fields.map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()));
+                self.shared.end(Ok(()), fields.collect());
+                Fed::Ended
+            }
+            Poll::Ready(Err(_)) => self.broken(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, piece: Bytes) -> Fed {
+        let len = piece.len();
+        self.expects_continue = false;
+        self.received += len as u64;
+        if self.received > self.most {
+            self.shared.end(Err(BodyError::Fault(Fault::BodyTooLarge)), Vec::new());
+            return Fed::TooLarge;
+        }
+        // It fails only for a stream that is gone.
+        let _ = self.recv.flow_control().release_capacity(len);
+        if self.shared.is_abandoned() {
+            self.discarded += len as u64;
+            return if self.discarded > BODY_DISCARDED { Fed::Unwanted } else { Fed::Waits };
+        }
+        self.shared.push(piece);
+        Fed::Waits
+    }
+
+    fn broken(&mut self) -> Fed {
+        self.shared.end(Err(BodyError::Ended), Vec::new());
+        Fed::Broken
+    }
+
+    fn deadline(&self, limits: &Limits) -> Time {
+        if self.shared.is_full() || self.most == u64::MAX {
+            return Time::NEVER;
+        }
+        let granted = Duration::from_secs(self.received / limits.least_rate.max(1));
+        self.began + limits.body_time + granted
+    }
+}
+
+/// A response whose body is being sent.
+pub(crate) struct Sending {
+    pub(crate) send: SendStream<Bytes>,
+    pub(crate) status: u16,
+    pub(crate) source: Source,
+    /// Taken from the source, not given to the stream.
+    pub(crate) pending: Bytes,
+    /// The source may have more.
+    pub(crate) is_ready: bool,
+    /// The client's window is used up.
+    pub(crate) is_blocked: bool,
+    pub(crate) sent: u64,
+    /// When the rate was last looked at, and how much was sent then.
+    pub(crate) since: Time,
+    pub(crate) sent_then: u64,
+}
+
+/// Where the body of a response comes from.
+pub(crate) enum Source {
+    /// Everything is pending.
+    Nothing,
+    /// The bytes left, if it has announced a length.
+    Stream(Streamed, Option<u64>),
+    File(FileBody),
+}
+
+/// How far a response has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pumped {
+    /// All of it is with the `h2` crate.
+    Done,
+    /// It waits for its source or for the client's window.
+    Waits,
+    /// It has more.
+    More,
+    /// The source failed: the stream was reset.
+    Broken,
+    /// The client has reset the stream.
+    Gone,
+}
+
+/// What a source returned.
+enum Piece {
+    Bytes(Bytes),
+    End(Option<Fields>),
+    Waits,
+    Failed,
+}
+
+impl Sending {
+    pub(crate) fn new(
+        send: SendStream<Bytes>,
+        status: u16,
+        source: Source,
+        pending: Bytes,
+        now: Time,
+    ) -> Sending {
+        Sending {
+            send,
+            status,
+            is_ready: !matches!(source, Source::Nothing),
+            source,
+            pending,
+            is_blocked: false,
+            sent: 0,
+            since: now,
+            sent_then: 0,
+        }
+    }
+
+    /// Gives the stream one piece, if the client's windows allow it.
+    pub(crate) fn pump(&mut self, waker: &Waker) -> Pumped {
+        if self.pending.is_empty() {
+            if !self.is_ready {
+                return Pumped::Waits;
+            }
+            match self.source.next(waker) {
+                Piece::Bytes(bytes) => self.pending = bytes,
+                Piece::End(fields) => return self.end(fields),
+                Piece::Failed => {
+                    self.send.send_reset(Reason::INTERNAL_ERROR);
+                    return Pumped::Broken;
+                }
+                Piece::Waits => {
+                    self.is_ready = false;
+                    return Pumped::Waits;
+                }
+            }
+            if self.pending.is_empty() {
+                return Pumped::More;
+            }
+        }
+        self.send.reserve_capacity(self.pending.len().min(H2_PIECE));
+        let len = self.send.capacity().min(self.pending.len()).min(H2_PIECE);
+        self.is_blocked = len == 0;
+        if len == 0 {
+            return Pumped::Waits;
+        }
+        let piece = self.pending.split_to(len);
+        let last = self.pending.is_empty() && self.source.is_over();
+        self.sent += len as u64;
+        match self.send.send_data(piece, last) {
+            Ok(()) if last => Pumped::Done,
+            Ok(()) => Pumped::More,
+            Err(_) => Pumped::Gone,
+        }
+    }
+
+    fn end(&mut self, fields: Option<Fields>) -> Pumped {
+        let fields = fields.map(|fields| trailers(&fields)).filter(|fields| !fields.is_empty());
+        let sent = match fields {
+            Some(fields) => self.send.send_trailers(fields),
+            None => self.send.send_data(Bytes::new(), true),
+        };
+        if sent.is_ok() { Pumped::Done } else { Pumped::Gone }
+    }
+
+    /// Whether the client takes less than the least rate.
+    pub(crate) fn is_stalled(&mut self, now: Time, limits: &Limits) -> bool {
+        if !self.is_blocked || now < self.since + limits.write_time {
+            return false;
+        }
+        let least = (now - self.since).as_secs() * limits.least_rate;
+        let stalled = self.sent - self.sent_then < least.max(1);
+        (self.since, self.sent_then) = (now, self.sent);
+        stalled
+    }
+}
+
+impl Source {
+    /// Whether nothing comes after what is pending.
+    fn is_over(&self) -> bool {
+        match self {
+            Source::Nothing => true,
+            Source::Stream(_, left) => *left == Some(0),
+            Source::File(body) => body.is_over(),
+        }
+    }
+
+    fn next(&mut self, waker: &Waker) -> Piece {
+        let mut context = Context::from_waker(waker);
+        match self {
+            Source::Nothing => Piece::End(None),
+            Source::Stream(stream, left) => match stream.poll_next(&mut context) {
+                Poll::Pending => Piece::Waits,
+                Poll::Ready(Some(Ok(bytes))) => {
+                    if let Some(left) = left {
+                        let Some(rest) = left.checked_sub(bytes.len() as u64) else { return Piece::Failed };
+                        *left = rest;
+                    }
+                    Piece::Bytes(bytes)
+                }
+                // It is shorter than it said.
+                Poll::Ready(None) if left.is_some_and(|left| left > 0) => Piece::Failed,
+                Poll::Ready(None) => stream.trailers().map_or(Piece::Failed, Piece::End),
+                Poll::Ready(Some(Err(_))) => Piece::Failed,
+            },
+            Source::File(body) => match body.poll_slice(limits::H2_FILE_SLICE, &mut context) {
+                Poll::Pending => Piece::Waits,
+                Poll::Ready(Ok(None)) => Piece::End(None),
+                Poll::Ready(Ok(Some(slice))) => slice.read().map_or(Piece::Failed, Piece::Bytes),
+                Poll::Ready(Err(_)) => Piece::Failed,
+            },
+        }
+    }
+}
+
+impl Stream {
+    /// What it waits for.
+    pub(crate) fn waits(&self) -> Waits {
+        match &self.doing {
+            Doing::Sending(sending) if sending.is_blocked => return Waits::Write,
+            _ => {}
+        }
+        match &self.upload {
+            Some(upload) if !upload.shared.is_full() && upload.most != u64::MAX => Waits::Body,
+            _ => Waits::Handler,
+        }
+    }
+
+    /// When it has taken too long.
+    pub(crate) fn deadline(&self, limits: &Limits) -> Time {
+        let upload = self.upload.as_ref().map_or(Time::NEVER, |upload| upload.deadline(limits));
+        match &self.doing {
+            Doing::Sending(sending) if sending.is_blocked => upload.min(sending.since + limits.write_time),
+            _ => upload,
+        }
+    }
+
+    /// Whether its request's body takes too long.
+    pub(crate) fn is_late(&self, now: Time, limits: &Limits) -> bool {
+        self.upload.as_ref().is_some_and(|upload| upload.deadline(limits) <= now)
+    }
+
+    /// Bytes of its response in memory.
+    pub(crate) fn held(&self) -> usize {
+        if let Doing::Sending(sending) = &self.doing { sending.pending.len() } else { 0 }
+    }
+
+    /// Whether the client has reset it, or we had to.
+    pub(crate) fn is_reset(&mut self, waker: &Waker) -> bool {
+        let mut context = Context::from_waker(waker);
+        match &mut self.doing {
+            Doing::Handling(respond) => respond.poll_reset(&mut context).is_ready(),
+            Doing::Sending(sending) => sending.send.poll_reset(&mut context).is_ready(),
+            Doing::Receiving => false,
+        }
+    }
+}
