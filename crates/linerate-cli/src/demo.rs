@@ -215,6 +215,7 @@ fn plan(scenario: &Scenario, server: SocketAddr, time: Duration) -> Plan {
         warm_up: WARM_UP,
         tag: None,
         route: Default::default(),
+        http: Default::default(),
         tls: None,
         throughput: false,
         checks: Vec::new(),

@@ -11,11 +11,12 @@
 //! end while the connection goes on ([`Conversation::given_back`], [`Conversation::cancel_oldest`]), and bytes
 //! may have to leave that are no request, or leave later ([`Conversation::send_pending`]).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use linerate_http::client::HeadView;
-use linerate_net::{Ahead, Conn, Lent, NetError, Time, Transport};
+use linerate_http::client::{Fields, HeadView};
+use linerate_net::{Ahead, Close, Conn, Lent, NetError, Time, Transport};
 
 use crate::{Failure, Loss, Run};
 
@@ -38,6 +39,14 @@ pub trait Conversation {
 
     /// Whole responses so far.
     fn answers(&self) -> u32;
+
+    /// The connection is established, and the peers agreed on this protocol (ALPN).
+    ///
+    /// # Errors
+    /// It is not one that the owner accepts: why, in words.
+    fn agreed(&mut self, _protocol: Option<&[u8]>, _shared: &mut Self::Shared) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Whether part of a response has been read of which more must follow.
     fn in_response(&self) -> bool;
@@ -118,9 +127,52 @@ pub trait Conversation {
     /// The connection is lost: gives all requests back, the oldest first, each with what is known of it.
     fn abandon(&mut self, each: impl FnMut(Run, Fate));
 
+    /// The connection has carried all that it may: says so to the peer, where the protocol has a way. Returns how
+    /// our end is closed.
+    fn leave(&mut self, _out: &mut impl Out) -> Close {
+        Close::AfterPeer
+    }
+
+    /// What is known of the protocol on all connections.
+    fn facts(_shared: &Self::Shared) -> Facts {
+        Facts::default()
+    }
+
     /// Bytes of a response like the last one, when that is known beforehand.
     fn usual_response(_shared: &Self::Shared) -> Option<usize> {
         None
+    }
+}
+
+/// What is known of the protocol on all connections of a core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Connections by HTTP/1.1, where the protocol was negotiated.
+    pub h1: u64,
+    /// Connections by HTTP/2.
+    pub h2: u64,
+    /// The least `SETTINGS_MAX_CONCURRENT_STREAMS` of all connections; `None`: none said a number.
+    pub max_concurrent_streams: Option<u32>,
+    /// Requests that the server refused without processing them: by REFUSED_STREAM, or above GOAWAY's last stream.
+    pub refused: u64,
+    /// Connections that the server ended by GOAWAY.
+    pub go_aways: u64,
+    /// Streams that the server reset for another reason, by the name of its code.
+    pub resets: BTreeMap<String, u64>,
+}
+
+impl Facts {
+    /// Adds another core's; the least limit stays.
+    pub fn merge(&mut self, other: &Facts) {
+        self.h1 += other.h1;
+        self.h2 += other.h2;
+        let limits = [self.max_concurrent_streams, other.max_concurrent_streams];
+        self.max_concurrent_streams = limits.into_iter().flatten().min();
+        self.refused += other.refused;
+        self.go_aways += other.go_aways;
+        for (code, n) in &other.resets {
+            *self.resets.entry(code.clone()).or_default() += n;
+        }
     }
 }
 
@@ -132,6 +184,11 @@ pub enum Fate {
     /// The peer said that it does not process it (RFC 9112 section 9.6; RFC 9113 section 6.8): it may be sent again
     /// whatever its method.
     NeverProcessed,
+    /// The peer said so of this request by HTTP/2's own means: it goes out again whatever the owner chose (RFC 9113
+    /// sections 6.8 and 8.7).
+    Refused,
+    /// The response broke the protocol's rules: which, in words.
+    Malformed(&'static str),
     /// Nobody can know whether it was acted on.
     Unknown,
 }
@@ -202,6 +259,9 @@ pub trait Responses {
     /// The next piece of its body.
     fn body(&mut self, reading: &mut Self::Reading, kind: u16, piece: &[u8]);
 
+    /// Its trailers.
+    fn trailers(&mut self, _reading: &mut Self::Reading, _kind: u16, _fields: Fields<'_>) {}
+
     /// Whether anything of the body that is still to come is looked at.
     fn looks_on(&self, _reading: &Self::Reading, _kind: u16) -> bool {
         true
@@ -241,6 +301,21 @@ pub trait Requests {
     /// # Errors
     /// What `out` said.
     fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError>;
+
+    /// HTTP/2: the field block of every request of this kind, where all have the same and no body.
+    fn fixed_block(&self, kind: u16) -> Option<&[u8]>;
+
+    /// HTTP/2: appends the field block of the first request of `run`, and hands out its body.
+    fn write_h2(&mut self, run: &Run, block: &mut Vec<u8>, body: impl FnMut(BodyPart<'_>));
+}
+
+/// A stretch of a request's body.
+#[derive(Debug)]
+pub enum BodyPart<'a> {
+    /// Bytes made for this request.
+    Copied(&'a [u8]),
+    /// A range of bytes that stay where they are; `Some`: in the transport's keeping.
+    Shared(&'a Arc<[u8]>, Option<Lent>, Range<usize>),
 }
 
 /// Where bytes leave.

@@ -232,7 +232,8 @@ impl<R: Default> H1<R> {
             }
         };
         match part {
-            Part::Interim(_) | Part::Trailers(_) => {}
+            Part::Interim(_) => {}
+            Part::Trailers(fields) => events.trailers(&mut self.reading, kind, fields),
             // A server says 408 when it closes an idle connection. One that comes on a reused
             // connection crossed the requests on the wire: none of them was processed, and they may
             // go out again (RFC 9110 section 15.5.9).

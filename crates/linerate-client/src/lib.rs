@@ -1,20 +1,25 @@
 //! HTTP clients, sans-IO: a protocol behind one trait ([`Conversation`]), and the [`Pool`] that opens connections,
 //! hands them requests, and decides what becomes of requests whose connection is lost.
 
+mod any;
 #[cfg(feature = "client")]
 pub mod client;
 mod conversation;
 mod failure;
 mod h1;
+mod h2;
 mod limits;
 mod pool;
 mod stamp;
 
+pub use any::{Any, AnyShared, Speaks};
 pub use conversation::{
-    Alike, Conversation, Fate, Out, Requests, Responses, Settle, Settled, Turn, Whole, Whose, Wire,
+    Alike, BodyPart, Conversation, Facts, Fate, Out, Requests, Responses, Settle, Settled, Turn, Whole,
+    Whose, Wire,
 };
 pub use failure::Failure;
 pub use h1::H1;
+pub use h2::{H2, H2Shared};
 pub use pool::{
     Connection, Expired, Learnt, Loss, Lost, Next, Opening, Pool, PoolOptions, Received, Resend,
     connect_failure, connect_words, settle,

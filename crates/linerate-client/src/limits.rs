@@ -6,6 +6,13 @@ use std::time::Duration;
 /// at once must end in failures, not in an endless loop.
 pub(crate) const ATTEMPTS_IN_VAIN: u8 = 4;
 
+/// A request that the peer refused goes out again so often, unless the peer answered others meanwhile. Reason: a peer that
+/// refuses everything must end in failures, not in an endless loop.
+pub(crate) const RESENT_IN_VAIN: u8 = 3;
+
+/// Bytes of requests that are handed to the transport at once. Reason: beyond that, copying them gains nothing.
+pub(crate) const SEND_BYTES: usize = 64 << 10;
+
 /// Connections that the peer closed after the same number of requests before that is taken for its limit. Reason: one early close is an
 /// accident, and what is learnt from it changes the load.
 pub(crate) const EQUAL_OBSERVATIONS: u32 = 3;

@@ -11,6 +11,8 @@ pub struct Stamp {
     pub due: Time,
     /// Times it went out while the server did nothing on the connection.
     pub in_vain: u8,
+    /// Times in a row that the peer refused it without answering anything else meanwhile.
+    pub refused: u8,
     /// Whether it left after the warm-up.
     pub measured: bool,
 }

@@ -1,6 +1,7 @@
-//! HTTP/1.1, both ends, sans-IO: bytes to messages and back, without sockets or clocks. Repeated
-//! messages cause no allocation. Useful alone.
+//! HTTP/1.1, both ends, and HTTP/2's client, sans-IO: bytes to messages and back, without sockets or
+//! clocks. Repeated messages cause no allocation. Useful alone.
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod h2;
 pub mod server;

@@ -37,7 +37,7 @@ const RESPONSE: &str =
     "HTTP/1.1 200 OK\r\nContent-Length: 14\r\nContent-Type: text/plain\r\n\r\nHello, World!\n";
 
 fn expected() -> Expectation {
-    Expectation { status: Vec::new(), body: Some("World".to_owned()) }
+    Expectation { status: Vec::new(), body: Some("World".to_owned()), ..Default::default() }
 }
 
 /// Answers each request that has come whole.

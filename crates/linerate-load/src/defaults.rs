@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::plan::http::HttpOptions;
 use crate::plan::route::Route;
 use crate::plan::{Arrival, Expectation, Io, Order, Pace, Plan, Rate, Request, Resend, Stop, Target, Way};
 
@@ -38,6 +39,7 @@ impl Plan {
             tag: None,
             resend: Resend::default(),
             route: Route::default(),
+            http: HttpOptions::default(),
             tls: None,
             throughput: false,
             checks: Vec::new(),

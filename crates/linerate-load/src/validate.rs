@@ -44,6 +44,7 @@ impl Plan {
         if let Pace::Open { rate, .. } = &self.pace {
             rate.check()?;
         }
+        self.validate_http()?;
         self.validate_route()?;
         self.validate_interface()?;
         self.validate_middlewares()?;

@@ -58,7 +58,8 @@ fn answer(mut stream: TcpStream, close_after: Option<u64>, counted: &AtomicU64) 
 
 fn plan(at: SocketAddr, way: Way, stop: Stop) -> Plan {
     let mut plan = Plan::get(Target::at(at), "/");
-    plan.requests[0].expect = Expectation { status: vec![200], body: Some("hell".into()) };
+    plan.requests[0].expect =
+        Expectation { status: vec![200], body: Some("hell".into()), ..Default::default() };
     Plan { connections: 8, stop, threads: Some(1), way, ..plan }
 }
 

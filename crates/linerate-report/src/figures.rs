@@ -55,3 +55,12 @@ pub(crate) fn rests_on_enough(samples: u64, percent: f64) -> bool {
     // 100 - 99.9 is a little less than 0.1 in binary.
     beyond >= crate::limits::BEYOND - 1e-6
 }
+
+/// The protocol that connections spoke.
+pub(crate) fn protocol(outcome: &Outcome) -> &'static str {
+    match (outcome.http.h1, outcome.http.h2) {
+        (_, 0) => "HTTP/1.1",
+        (0, _) => "HTTP/2",
+        _ => "HTTP/1.1 and HTTP/2",
+    }
+}

@@ -59,6 +59,8 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         failure_details: outcome.failures.details.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         status: outcome.status.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
         bytes: schema::Bytes { sent: outcome.bytes.sent, received: outcome.bytes.received },
+        protocol: figures::protocol(outcome).to_owned(),
+        http2: http2(outcome),
         tls: outcome.tls.as_ref().map(|counts| tls(counts, plan)),
         dns: outcome.lookups.as_ref().map(|lookups| schema::Lookups {
             looked_up_again: lookups.again,
@@ -123,6 +125,17 @@ fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
+fn http2(outcome: &outcome::Outcome) -> Option<schema::Http2> {
+    let facts = &outcome.http;
+    (facts.h2 > 0).then(|| schema::Http2 {
+        connections: facts.h2,
+        max_concurrent_streams: facts.max_concurrent_streams,
+        refused: facts.refused,
+        goaways: facts.go_aways,
+        resets: facts.resets.clone(),
+    })
+}
+
 fn tls(counts: &Handshakes, plan: &Plan) -> schema::Tls {
     let usual = counts.usual();
     schema::Tls {
@@ -149,7 +162,7 @@ fn requests(r: &outcome::Requests) -> schema::Requests {
 }
 
 fn bad(b: outcome::Bad) -> schema::Bad {
-    schema::Bad { status: b.status, body: b.body, encoding: b.encoding, tag: b.tag }
+    schema::Bad { status: b.status, body: b.body, encoding: b.encoding, tag: b.tag, trailer: b.trailer }
 }
 
 fn latencies(outcome: &outcome::Outcome, told: bool) -> schema::Latencies {
@@ -376,6 +389,7 @@ fn plan_of(plan: &linerate_load::Plan) -> schema_plan::Plan {
         threads: plan.threads,
         way: way(plan.way).to_owned(),
         io: io(plan.io).to_owned(),
+        http: plan.http.version.name().to_owned(),
         interface: plan.interface.clone(),
         from: plan.from.iter().map(ToString::to_string).collect(),
         timeout_s: plan.timeout.as_secs_f64(),
@@ -446,6 +460,7 @@ fn template(request: &linerate_load::plan::Request) -> schema_plan::Template {
         body_bytes: request.body.as_ref().map_or(0, |b| b.len() as u64),
         expect_status: request.expect.status.clone(),
         expect_body: request.expect.body.clone(),
+        expect_trailer: request.expect.trailer.clone(),
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn plan_closed() -> Plan {
         tag: None,
         resend: Resend::Idle,
         route: Default::default(),
+        http: Default::default(),
         tls: None,
         throughput: false,
         checks: Vec::new(),

@@ -53,9 +53,9 @@ pub(crate) struct LoadArgs {
     #[arg(short = 'c', long, value_name = "N", value_parser = values::connections, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) connections: Option<u32>,
 
-    /// Requests in flight on each connection [default: 1]
+    /// Requests in flight on each connection: HTTP/2's concurrent streams, HTTP/1.1's pipeline [default: 1]
     ///
-    /// With more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
+    /// Over HTTP/2 it is limited by what the server admits (SETTINGS_MAX_CONCURRENT_STREAMS). Over HTTP/1.1, with more than 1, requests are pipelined: sent without waiting for the answers before them (RFC 9112 section
     /// 9.3.2). Should the server close early, idempotent requests go out again (--resend); others end as "unknown".
     #[arg(short = 'p', long, value_name = "D", value_parser = values::depth, allow_negative_numbers = true, help_heading = HOW)]
     pub(crate) pipeline: Option<u32>,
@@ -79,6 +79,20 @@ pub(crate) struct LoadArgs {
     /// Which interface to the kernel moves the bytes [default: auto, the better one this kernel has]
     #[arg(long, value_name = "IO", value_enum, help_heading = HOW)]
     pub(crate) io: Option<Io>,
+
+    /// Version of HTTP: auto offers HTTP/2 and HTTP/1.1 over https (ALPN), and is HTTP/1.1 in clear text [default: auto]
+    #[arg(long, value_name = "VERSION", value_enum, help_heading = HOW)]
+    pub(crate) http: Option<Http>,
+
+    /// HTTP/2, also in clear text (prior knowledge): the same as --http 2
+    #[arg(long, conflicts_with = "http", help_heading = HOW)]
+    pub(crate) http2: bool,
+
+    /// HTTP/2's flow-control window of each stream and of the connection, bytes [default: 16777216]
+    ///
+    /// The server may send so many bytes before it hears from us. 65535 is what a client has that announces none.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..=2147483647), help_heading = HOW)]
+    pub(crate) h2_window: Option<u32>,
 
     /// Interface for --io xdp: the one that leads to the target
     #[arg(long, value_name = "IF", help_heading = HOW)]
@@ -341,6 +355,29 @@ pub(crate) enum Io {
     Uring,
     /// TCP in user space, past the kernel (AF_XDP): needs --interface, --from and privileges
     Xdp,
+}
+
+/// `--http`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Http {
+    /// HTTP/2 or HTTP/1.1 over https, as the server chooses; HTTP/1.1 in clear text
+    Auto,
+    /// HTTP/1.1
+    #[value(name = "1.1")]
+    One,
+    /// HTTP/2
+    #[value(name = "2")]
+    Two,
+}
+
+impl From<Http> for plan::http::Http {
+    fn from(version: Http) -> Self {
+        match version {
+            Http::Auto => plan::http::Http::Auto,
+            Http::One => plan::http::Http::One,
+            Http::Two => plan::http::Http::Two,
+        }
+    }
 }
 
 /// `--arrival`.

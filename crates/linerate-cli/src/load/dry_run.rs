@@ -5,6 +5,7 @@ use std::fmt::Write;
 use linerate_http::client::Body;
 use linerate_load::Plan;
 use linerate_load::plan::env;
+use linerate_load::plan::http::HttpOptions;
 use linerate_load::plan::parts::literal;
 use linerate_load::plan::route::Route;
 use linerate_load::plan::tls::{ClientCertificate, PemFile, Tls, TlsVersion, Trust};
@@ -55,6 +56,10 @@ fn write(out: &mut String, plan: &Plan, first: &[u8]) -> std::fmt::Result {
     }
     writeln!(out, "way = \"{}\"", json::way(plan.way))?;
     writeln!(out, "io = \"{}\"", json::io(plan.io))?;
+    writeln!(out, "http = \"{}\"", plan.http.version.name())?;
+    if plan.http.h2_window != HttpOptions::default().h2_window {
+        writeln!(out, "h2_window = {}", plan.http.h2_window)?;
+    }
     if let Some(interface) = &plan.interface {
         writeln!(out, "interface = {}", quoted(interface))?;
     }
@@ -161,6 +166,9 @@ fn request(out: &mut String, request: &Request) -> std::fmt::Result {
     }
     if let Some(text) = &request.expect.body {
         writeln!(out, "expect_body = {}", quoted(text))?;
+    }
+    if let Some((name, value)) = &request.expect.trailer {
+        writeln!(out, "expect_trailer = {}", quoted(&format!("{name}: {value}")))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use linerate_load::Plan;
 use linerate_load::plan::env;
 use linerate_load::plan::file::{DEFAULT_SEED, PlanFile};
 use linerate_load::plan::form::{FormField, multipart};
+use linerate_load::plan::http::{Http, HttpOptions};
 use linerate_load::plan::parts::{has_field, set_field};
 use linerate_load::plan::route::Route;
 use linerate_load::plan::{self, Expectation, Order, Pace, Rate, Request, Stop, Target, Way};
@@ -175,6 +176,7 @@ impl Draft<'_> {
             fault: args.fault.clone().or_else(|| self.in_file(|f| f.fault.clone())),
             from,
             route,
+            http: self.http()?,
             tls,
             timeout: args.timeout.or_else(|| self.in_file(|f| f.timeout)).unwrap_or(TIMEOUT),
             warm_up: args.warm_up.or_else(|| self.in_file(|f| f.warm_up)).unwrap_or_default(),
@@ -186,6 +188,22 @@ impl Draft<'_> {
             seed: args.seed.or_else(|| self.in_file(|f| f.seed)).unwrap_or(DEFAULT_SEED),
         };
         Ok((plan, other_family))
+    }
+
+    /// Which HTTP connections speak.
+    fn http(&self) -> Result<HttpOptions, Fault> {
+        let args = self.args;
+        let typed = if args.http2 { Some(Http::Two) } else { args.http.map(Http::from) };
+        let version = typed.or_else(|| self.in_file(|f| f.http)).unwrap_or_default();
+        let h2_window = args.h2_window.or_else(|| self.in_file(|f| f.h2_window));
+        if args.h2_window.is_some()
+            && (version == Http::One || (version == Http::Auto && !self.url.is_https()))
+        {
+            return Err(Fault::input("--h2-window is about HTTP/2, and connections speak HTTP/1.1")
+                .hint("add --http2, or leave it out"));
+        }
+        let usual = HttpOptions::default();
+        Ok(HttpOptions { version, h2_window: h2_window.unwrap_or(usual.h2_window) })
     }
 
     /// How connections get to the target, its addresses, and whether it has some of the other family.
@@ -396,6 +414,7 @@ fn raw(args: &LoadArgs, path: &str, planned: usize) -> Result<Request, Fault> {
     let expect = Expectation {
         status: args.expect_status.as_ref().map(|s| s.0.clone()).unwrap_or_default(),
         body: args.expect_body.clone(),
+        trailer: None,
     };
     let (method, target) = (String::new(), "/".to_owned());
     Ok(Request {

@@ -234,7 +234,7 @@ impl<T: Transport> CountedRun<T> {
         let count = u32::try_from(self.count - self.next).unwrap_or(u32::MAX).min(room);
         let (expect, idempotent) =
             (self.rendering.template.expect(), self.rendering.template.is_idempotent());
-        let stamp = Stamp { sent: now, due: now, in_vain: 0, measured: false };
+        let stamp = Stamp { sent: now, due: now, in_vain: 0, refused: 0, measured: false };
         let run = Run { stamp, first: self.next, count, kind: 0, expect, idempotent };
         self.next += u64::from(count);
         run

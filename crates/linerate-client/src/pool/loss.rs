@@ -41,6 +41,7 @@ impl Loss {
     pub(super) fn end(&self, fate: Fate) -> End {
         let announced = fate == Fate::NeverProcessed;
         match self {
+            _ if fate == Fate::Refused => End::Refused,
             Loss::SaidClose => End::Announced,
             Loss::Closed | Loss::Cut(_) | Loss::Net(_) if announced => End::Announced,
             Loss::TimedOut => End::Abandoned(Failure::Timeout),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use linerate_net::{After, Ahead, Conn, Data, NetError, Piece, Time, Transport};
 
-use crate::conversation::{Conversation, Requests, Responses, Settle, Settled, Wire};
+use crate::conversation::{Conversation, Facts, Requests, Responses, Settle, Settled, Wire};
 use crate::{Failure, Run};
 pub use connection::Connection;
 pub use learnt::Learnt;
@@ -128,6 +128,21 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         self.opening.answered();
         self.opening.opened(at - since);
         Some(since)
+    }
+
+    /// The peers agreed on a protocol while the connection was established.
+    ///
+    /// # Errors
+    /// It is not one that the owner accepts: why, in words.
+    pub fn agreed(&mut self, conn: Conn, protocol: Option<&[u8]>) -> Result<(), String> {
+        let Pool { connections, shared, .. } = self;
+        let connection = connections.get_mut(conn.slot()).and_then(Option::as_mut).filter(|c| c.conn == conn);
+        connection.map_or(Ok(()), |connection| connection.conversation.agreed(protocol, shared))
+    }
+
+    /// What is known of the protocol on all connections.
+    pub fn facts(&self) -> Facts {
+        C::facts(&self.shared)
     }
 
     /// A connection, while it is there.

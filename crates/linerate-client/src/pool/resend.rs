@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::limits::ATTEMPTS_IN_VAIN;
+use crate::limits::{ATTEMPTS_IN_VAIN, RESENT_IN_VAIN};
 
 /// Which requests go out again when their connection ends without a byte of their response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ impl Resend {
 pub(crate) enum End {
     /// The last response said that nothing behind it is processed.
     Announced,
+    /// The peer said of this request that it does not process it (RFC 9113 sections 6.8 and 8.7).
+    Refused,
     /// The peer closed or reset it, or the transport failed.
     Lost(Failure),
     /// We gave it up: another request on it had waited too long.
@@ -52,7 +54,7 @@ impl End {
     /// What it is for a request that fails by it.
     pub(crate) fn failure(self) -> Failure {
         match self {
-            End::Announced => Failure::ClosedEarly,
+            End::Announced | End::Refused => Failure::ClosedEarly,
             End::Lost(why) | End::Abandoned(why) => why,
         }
     }
@@ -65,6 +67,8 @@ pub(crate) struct Unanswered {
     pub(crate) idempotent: bool,
     /// It went out again so often without the server doing anything on the connection.
     pub(crate) in_vain: u8,
+    /// The peer refused it so often in a row, and answered nothing else meanwhile.
+    pub(crate) refused: u8,
     /// The server had sent at least part of a response on this connection.
     pub(crate) server_spoke: bool,
 }
@@ -84,6 +88,8 @@ pub(crate) enum Decision {
 pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     let may = request.idempotent && request.in_vain < ATTEMPTS_IN_VAIN;
     let again = match (how, end) {
+        // Nothing was processed, so that it is no second attempt.
+        (_, End::Refused) => request.refused <= RESENT_IN_VAIN,
         (Resend::Never, _) => false,
         // Not processed, whatever the method.
         (_, End::Announced) => true,
@@ -93,7 +99,7 @@ pub(crate) fn decide(how: Resend, end: End, request: Unanswered) -> Decision {
     };
     match end {
         _ if again => Decision::Again,
-        End::Announced => Decision::Failed(end.failure()),
+        End::Announced | End::Refused => Decision::Failed(end.failure()),
         // It might have been answered, had we waited.
         End::Abandoned(_) if how == Resend::Never => Decision::Unknown,
         _ if request.idempotent => Decision::Failed(end.failure()),
@@ -106,7 +112,7 @@ mod tests {
     use super::*;
     use Failure::{ClosedEarly, Malformed, Reset, Timeout};
 
-    const GET: Unanswered = Unanswered { idempotent: true, in_vain: 0, server_spoke: true };
+    const GET: Unanswered = Unanswered { idempotent: true, in_vain: 0, refused: 0, server_spoke: true };
     const POST: Unanswered = Unanswered { idempotent: false, ..GET };
     const FIRST_GET: Unanswered = Unanswered { server_spoke: false, ..GET };
 
@@ -116,6 +122,18 @@ mod tests {
             assert_eq!(decide(Resend::Idle, End::Announced, request), Decision::Again);
             assert_eq!(decide(Resend::Idempotent, End::Announced, request), Decision::Again);
             assert_eq!(decide(Resend::Never, End::Announced, request), Decision::Failed(ClosedEarly));
+        }
+    }
+
+    #[test]
+    fn rfc9113_8_7_what_was_refused_goes_out_again_whatever_the_owner_chose() {
+        for how in Resend::ALL {
+            let refused = |refused| Unanswered { refused, ..POST };
+            for times in 1..=RESENT_IN_VAIN {
+                assert_eq!(decide(how, End::Refused, refused(times)), Decision::Again);
+            }
+            let once_more = decide(how, End::Refused, refused(RESENT_IN_VAIN + 1));
+            assert_eq!(once_more, Decision::Failed(ClosedEarly));
         }
     }
 

@@ -43,7 +43,10 @@ pub fn settle<C: Conversation>(
             (Fate::Begun, Loss::Malformed(_)) => {
                 return events.settled(&run, Settled::Failed(Failure::Malformed), detail);
             }
-            (Fate::Begun, Loss::TimedOut) | (Fate::NeverProcessed | Fate::Unknown, _) => {}
+            (Fate::Malformed(words), _) => {
+                return events.settled(&run, Settled::Failed(Failure::Malformed), words);
+            }
+            (Fate::Begun, Loss::TimedOut) | (Fate::NeverProcessed | Fate::Refused | Fate::Unknown, _) => {}
             (Fate::Begun, _) => return events.settled(&run, Settled::Failed(Failure::Truncated), detail),
         }
         let (end, first) = (loss.end(fate), Run { count: 1, ..run });
@@ -70,7 +73,7 @@ pub fn settle<C: Conversation>(
 
 fn by_the_rules(resend: Resend, end: End, run: &Run, server_spoke: bool) -> Decision {
     let (idempotent, in_vain) = (run.idempotent, run.stamp.in_vain);
-    decide(resend, end, Unanswered { idempotent, in_vain, server_spoke })
+    decide(resend, end, Unanswered { idempotent, in_vain, refused: run.stamp.refused, server_spoke })
 }
 
 impl<C: Conversation, X: Default> Pool<C, X> {
@@ -130,13 +133,20 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         connection.conversation.given_back(|run, fate| {
             let end = match fate {
                 Fate::NeverProcessed => End::Announced,
+                Fate::Refused => End::Refused,
+                Fate::Malformed(words) => {
+                    return events.settled(&run, Settled::Failed(Failure::Malformed), words);
+                }
                 Fate::Unknown => End::Lost(Failure::Reset),
                 Fate::Begun => {
                     let words = "the peer ended a response that had begun";
                     return events.settled(&run, Settled::Failed(Failure::Truncated), words);
                 }
             };
-            let words = "the peer gave the request back";
+            let words = match fate {
+                Fate::Refused => "the peer refused the request again and again (REFUSED_STREAM, GOAWAY)",
+                _ => "the peer gave the request back",
+            };
             match by_the_rules(resend, end, &run, true) {
                 Decision::Again => again.push_back(Waiting { run, why: end.failure() }),
                 Decision::Failed(why) => events.settled(&run, Settled::Failed(why), words),

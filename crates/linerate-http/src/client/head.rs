@@ -19,12 +19,18 @@ impl<'a> HeadView<'a> {
         HeadView { raw, status, minor }
     }
 
+    /// The head of a response on a stream (HTTP/2), as text in the form of HTTP/1.1: the line of
+    /// the status, field lines, an empty line.
+    pub(crate) fn of_stream(raw: &'a [u8], status: u16) -> HeadView<'a> {
+        HeadView { raw, status, minor: 0 }
+    }
+
     /// The status code, three digits.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The minor version: 0 for HTTP/1.0, 1 for HTTP/1.1 and later HTTP/1.x.
+    /// The minor version: 0 for HTTP/1.0 and HTTP/2, 1 for HTTP/1.1 and later HTTP/1.x.
     pub fn version_minor(&self) -> u8 {
         self.minor
     }
@@ -32,6 +38,9 @@ impl<'a> HeadView<'a> {
     /// The reason phrase: often empty, and without meaning (RFC 9112, section 4).
     pub fn reason(&self) -> &'a [u8] {
         let line = first_line(self.raw);
+        if line.starts_with(b"HTTP/2") {
+            return b"";
+        }
         // "HTTP/1.1", spaces, three digits: the reader has checked them.
         let digits = 8 + line[8..].iter().take_while(|b| **b == b' ').count() + 3;
         line.get(digits + 1..).unwrap_or_default()
@@ -72,7 +81,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of_trailers(raw: &'a [u8]) -> Fields<'a> {
+    pub(crate) fn of_trailers(raw: &'a [u8]) -> Fields<'a> {
         Fields { raw, pos: 0 }
     }
 

@@ -37,6 +37,7 @@ mod response;
 mod scan;
 mod slots;
 mod spec;
+mod streamed;
 mod template;
 
 pub use body::{Body, BodyPart};
@@ -47,4 +48,5 @@ pub use head::{Fields, HeadView};
 pub use limits::Limits;
 pub use pipeline::{Pipeline, Run, TagMatch};
 pub use response::{End, Part, ResponseReader};
+pub use streamed::StreamTemplate;
 pub use template::{CellError, Place, Rendered, RequestSpec, Template, TemplateError, Values};

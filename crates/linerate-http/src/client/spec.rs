@@ -14,6 +14,27 @@ pub(super) fn check(spec: &RequestSpec) -> Result<(), TemplateError> {
     content(spec)
 }
 
+/// Checks the same of a request over HTTP/2.
+pub(super) fn check_streamed(spec: &RequestSpec) -> Result<(), TemplateError> {
+    method(&spec.method)?;
+    if spec.method == "CONNECT" {
+        return Err(TemplateError::new(&Place::Method, 0, "CONNECT is not sent over HTTP/2"));
+    }
+    for (name, _) in &spec.fields {
+        field_name(name)?;
+    }
+    if field(spec, "host").count() != 1 {
+        return bad("Host", "a request has exactly one Host field: it becomes :authority (RFC 9113, 8.3.1)");
+    }
+    if field(spec, "te").any(|value| !value.eq_ignore_ascii_case("trailers")) {
+        return bad("TE", "over HTTP/2 it says \"trailers\" and nothing else (RFC 9113, 8.2.2)");
+    }
+    if field(spec, "upgrade").next().is_some() {
+        return bad("Upgrade", "HTTP/2 has no upgrades (RFC 9113, 8.2.2)");
+    }
+    content(spec)
+}
+
 /// Whether a byte is allowed in a request target: visible ASCII except `#`, which begins a fragment
 /// (RFC 9112, section 3.2).
 pub(super) fn in_target(b: u8) -> bool {

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use linerate_client::{Out, Requests, Run};
-use linerate_http::client::{CellError, Expect, Rendered, RequestSpec, Template, TemplateError, Values};
+use linerate_client::{BodyPart, Out, Requests, Run};
+use linerate_http::client::{
+    CellError, Expect, Rendered, RequestSpec, StreamTemplate, Template, TemplateError, Values,
+};
 use linerate_net::{Lent, NetError, Transport};
 
 use crate::limits::{BATCH_BYTES, RENDERED_BYTES, SAMPLE_HEAD_BYTES};
 use crate::plan::env;
+use crate::plan::http::Http;
 use crate::plan::pick::Picker;
 use crate::plan::{DataSet, Expectation, Plan, Request};
 
@@ -41,6 +44,8 @@ pub(crate) struct Kind {
     upgrades: bool,
     usual: Template,
     closing: Template,
+    /// For HTTP/2, where connections may speak it.
+    streamed: Option<StreamTemplate>,
     lent: Option<Batch>,
 }
 
@@ -84,6 +89,24 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
     if request.is_raw() {
         return Ok(Template::raw(&request.body.clone().unwrap_or_default()));
     }
+    Template::compile(&spec(plan, request, closing), &columns(plan)).map_err(|e| misfit(request, e))
+}
+
+/// Compiles a request for HTTP/2, where connections may speak it.
+fn compile_streamed(plan: &Plan, request: &Request) -> Result<Option<StreamTemplate>, RequestError> {
+    if plan.speaks().is_none() {
+        return Ok(None);
+    }
+    let compiled = StreamTemplate::compile(&spec(plan, request, false), &columns(plan), plan.tls.is_some());
+    compiled.map(Some).map_err(|e| misfit(request, e))
+}
+
+fn misfit(request: &Request, source: TemplateError) -> RequestError {
+    RequestError::Template { name: request.name.clone(), source }
+}
+
+/// A request of the plan with all that is added to it.
+fn spec(plan: &Plan, request: &Request, closing: bool) -> RequestSpec {
     let has = |name: &str| request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     let mut fields = Vec::with_capacity(request.fields.len() + 3);
     if !has("host") {
@@ -102,14 +125,16 @@ pub(crate) fn compile(plan: &Plan, request: &Request, closing: bool) -> Result<T
     if closing && !has("connection") {
         fields.push(("Connection".to_owned(), "close".to_owned()));
     }
-    let spec = RequestSpec {
+    if plan.http.version == Http::Two && has("te") && !has("connection") {
+        // The form of HTTP/1.1 is shown, and never sent.
+        fields.push(("Connection".to_owned(), "TE".to_owned()));
+    }
+    RequestSpec {
         method: request.method.clone(),
         target,
         fields,
         body: request.body.clone().unwrap_or_default(),
-    };
-    Template::compile(&spec, &columns(plan))
-        .map_err(|source| RequestError::Template { name: request.name.clone(), source })
+    }
 }
 
 /// Names of all columns of all data sets, as slots name them.
@@ -182,6 +207,7 @@ impl Kinds {
                 expectation: request.expect.clone(),
                 upgrades: request.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case("upgrade")),
                 closing: compile(plan, request, true)?,
+                streamed: compile_streamed(plan, request)?,
                 usual,
                 lent: None,
             })
@@ -403,6 +429,28 @@ impl Requests for Rendering<'_> {
     fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError> {
         let Run { kind, first, count, .. } = *run;
         self.kinds.send(out, Sending { kind, first, count, closing, now_ms: self.now_ms })
+    }
+
+    #[inline]
+    fn fixed_block(&self, kind: u16) -> Option<&[u8]> {
+        self.kinds.get(kind).streamed.as_ref()?.fixed()
+    }
+
+    fn write_h2(&mut self, run: &Run, block: &mut Vec<u8>, mut body: impl FnMut(BodyPart<'_>)) {
+        let mut scratch = std::mem::take(&mut self.kinds.scratch);
+        let kinds = &*self.kinds;
+        let Some(template) = &kinds.get(run.kind).streamed else { return };
+        kinds.with_values(run.first, self.now_ms, |values| {
+            template.render_block(values, block);
+            template.render_body(values, &mut scratch, |part| match part {
+                Rendered::Copied(bytes) => body(BodyPart::Copied(bytes)),
+                Rendered::Shared(bytes, range) => {
+                    let lent = kinds.bodies.get(&address(bytes)).copied();
+                    body(BodyPart::Shared(bytes, lent, range));
+                }
+            });
+        });
+        self.kinds.scratch = scratch;
     }
 }
 

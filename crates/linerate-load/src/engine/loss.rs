@@ -8,6 +8,13 @@ use super::Engine;
 use super::responses::{Reading, Recording};
 
 impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
+    /// The server agreed to no protocol that we want to speak.
+    pub(crate) fn refuse(&mut self, conn: Conn, why: String, now: Time) {
+        let Some(connection) = self.pool.remove(conn) else { return };
+        self.transport.close(conn, Close::Abort);
+        self.connect_failed(Some(connection), NetErrorKind::Handshake, why, now);
+    }
+
     /// A connection is lost: sorts what was in flight on it, and closes our end.
     pub(crate) fn lose(&mut self, conn: Conn, loss: Loss, now: Time) {
         let Some(mut connection) = self.pool.remove(conn) else { return };

@@ -30,7 +30,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_client::{Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp};
+use linerate_client::{
+    Conversation, Expired, Failure, Loss, Next, Pool, PoolOptions, Resend, Run, Stamp, Wire,
+};
 use linerate_net::{Close, Conn, Event, NetError, NetErrorKind, TcpInfo, TcpTotals, Time, Transport};
 
 use crate::limits::{
@@ -220,6 +222,9 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         if self.is_ours(conn) {
             return self.lose(conn, Loss::Net(NetError::of(NetErrorKind::Refused)), now);
         }
+        if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
+            return self.refuse(conn, why, now);
+        }
         let Some(since) = self.pool.established(conn, at) else { return };
         self.orders.addresses.reached();
         self.reach.opened(now);
@@ -321,7 +326,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         while left > 0 {
             let (kind, count) = self.kinds.pick(first, left);
             let due = if self.orders.open_loop { batch.due } else { now };
-            let stamp = Stamp { sent: now, due, in_vain: 0, measured: batch.measured };
+            let stamp = Stamp { sent: now, due, in_vain: 0, refused: 0, measured: batch.measured };
             if batch.measured {
                 self.recorder.sent(kind, count);
             }
@@ -376,9 +381,11 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// A connection has carried all it may: closes it and opens another.
     fn retire(&mut self, conn: Conn, now: Time) {
-        let Some(connection) = self.pool.remove(conn) else { return };
+        let Some(mut connection) = self.pool.remove(conn) else { return };
         self.look_at_last(&connection, connection.is_fresh());
-        self.transport.close(conn, Close::AfterPeer);
+        let transport = &mut self.transport;
+        let how = connection.conversation.leave(&mut Wire { transport, conn });
+        self.transport.close(conn, how);
         self.disconnected(now);
         self.open_some(now);
     }
@@ -543,6 +550,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
         self.board.mark_last(&self.recorder, totals);
         let mut outcome = self.recorder.into_outcome();
+        outcome.http = self.pool.facts();
         outcome.duration = end - from;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;

@@ -129,7 +129,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     fn fail_unsendable(&mut self, why: Failure, detail: &str, now: Time) -> bool {
         let Some(batch) = self.supply.take_unsendable(now) else { return false };
         let (kind, count) = self.kinds.pick(batch.first, 1);
-        let stamp = Stamp { sent: now, due: batch.due, in_vain: 0, measured: batch.measured };
+        let stamp = Stamp { sent: now, due: batch.due, in_vain: 0, refused: 0, measured: batch.measured };
         let run = self.run_of(stamp, batch.first, count, kind);
         if batch.measured {
             self.recorder.sent(kind, count);

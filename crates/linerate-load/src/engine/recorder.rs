@@ -125,6 +125,8 @@ pub(crate) struct Verdict {
     /// A body that is looked at could not be decoded.
     pub(crate) bad_encoding: bool,
     pub(crate) bad_tag: bool,
+    /// The trailer that was expected was missing or had another value.
+    pub(crate) bad_trailer: bool,
 }
 
 impl Verdict {
@@ -133,6 +135,7 @@ impl Verdict {
             Verdict { bad_status: true, .. } => Some("bad status"),
             Verdict { bad_encoding: true, .. } => Some("bad encoding"),
             Verdict { bad_body: true, .. } => Some("bad body"),
+            Verdict { bad_trailer: true, .. } => Some("bad trailer"),
             Verdict { bad_tag: true, .. } => Some("bad tag"),
             _ => None,
         }
@@ -275,6 +278,7 @@ impl Recorder {
             Verdict { bad_status: true, .. } => bad.status += n,
             Verdict { bad_encoding: true, .. } => bad.encoding += n,
             Verdict { bad_body: true, .. } => bad.body += n,
+            Verdict { bad_trailer: true, .. } => bad.trailer += n,
             _ => bad.tag += n,
         };
         count(&mut self.bad);

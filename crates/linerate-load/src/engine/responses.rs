@@ -1,7 +1,7 @@
 //! What the engine makes of responses: whether each is good, and the figures it adds.
 
 use linerate_client::{Alike, Failure, Responses, Run, Settle, Settled, Turn, Whole, Whose};
-use linerate_http::client::HeadView;
+use linerate_http::client::{Fields, HeadView};
 use linerate_net::Time;
 use memchr::memmem;
 
@@ -17,6 +17,8 @@ pub(crate) struct Judge {
     tag: Option<String>,
     /// A substring searcher for each kind that expects a text in the body.
     bodies: Vec<Option<memmem::Finder<'static>>>,
+    /// The trailer that each kind expects.
+    trailers: Vec<Option<(String, String)>>,
     /// Neither tags nor bodies: responses with the same head need no look of their own.
     plain: bool,
 }
@@ -25,16 +27,32 @@ impl Judge {
     pub(crate) fn new(tag: Option<&str>, kinds: &Kinds) -> Judge {
         let finder = |text: &String| memmem::Finder::new(text.as_bytes()).into_owned();
         let bodies: Vec<_> = kinds.iter().map(|k| k.expectation.body.as_ref().map(finder)).collect();
+        let trailers: Vec<_> = kinds.iter().map(|k| k.expectation.trailer.clone()).collect();
         Judge {
             tag: tag.map(str::to_owned),
-            plain: tag.is_none() && bodies.iter().all(Option::is_none),
+            plain: tag.is_none()
+                && bodies.iter().all(Option::is_none)
+                && trailers.iter().all(Option::is_none),
             bodies,
+            trailers,
         }
     }
 
     /// The text that the body of a response to a request of this kind must contain.
     pub(crate) fn finder(&self, kind: u16) -> Option<&memmem::Finder<'static>> {
         self.bodies.get(kind as usize)?.as_ref()
+    }
+
+    /// Whether the trailer that a response to a request of this kind must have is among some fields; `None`: it
+    /// needs none.
+    fn has_trailer<'f>(
+        &self,
+        kind: u16,
+        mut fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> Option<bool> {
+        let (name, value) = self.trailers.get(kind as usize)?.as_ref()?;
+        let is_it = |(n, v): (&[u8], &[u8])| n.eq_ignore_ascii_case(name.as_bytes()) && v == value.as_bytes();
+        Some(fields.any(is_it))
     }
 
     /// Whose response this is, where responses have tags.
@@ -51,6 +69,8 @@ impl Judge {
 pub(crate) struct Reading {
     head: Vec<u8>,
     body: BodyView,
+    /// Whether it has the trailer that is expected.
+    trailer: Option<bool>,
 }
 
 impl Reading {
@@ -61,6 +81,7 @@ impl Reading {
         self.head.clear();
         self.head.extend_from_slice(&raw[..raw.len().min(most)]);
         self.body.begin(head.get(b"content-encoding"), checked, whole);
+        self.trailer = None;
     }
 
     /// A piece of its body.
@@ -82,6 +103,7 @@ impl Reading {
             bad_body: !found,
             bad_encoding: problem.is_some(),
             bad_tag: response.turn == Turn::Unknown,
+            bad_trailer: self.trailer == Some(false),
         };
         Answer {
             now: response.now,
@@ -121,11 +143,17 @@ impl Responses for Recording<'_> {
 
     fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
         reading.begin(head, self.judge.finder(kind).is_some(), self.recorder.wants_whole());
+        // A response without a body may have its trailers in its head.
+        reading.trailer = self.judge.has_trailer(kind, head.fields());
         self.judge.whose(head, self.kinds)
     }
 
     fn body(&mut self, reading: &mut Reading, kind: u16, piece: &[u8]) {
         reading.piece(piece, self.judge.finder(kind));
+    }
+
+    fn trailers(&mut self, reading: &mut Reading, kind: u16, fields: Fields<'_>) {
+        reading.trailer = self.judge.has_trailer(kind, fields);
     }
 
     fn looks_on(&self, reading: &Reading, kind: u16) -> bool {

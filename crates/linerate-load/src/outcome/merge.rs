@@ -36,6 +36,7 @@ impl Outcome {
             (None, theirs) => self.tls.clone_from(theirs),
             (Some(_), None) => {}
         }
+        self.http.merge(&other.http);
         match (&mut self.lookups, &other.lookups) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (None, theirs) => self.lookups.clone_from(theirs),
@@ -100,6 +101,7 @@ impl Bad {
         self.body += other.body;
         self.encoding += other.encoding;
         self.tag += other.tag;
+        self.trailer += other.trailer;
     }
 }
 

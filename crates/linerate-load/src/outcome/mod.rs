@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-pub use linerate_client::Failure;
+pub use linerate_client::{Facts, Failure};
 pub use linerate_net::Line;
 use linerate_net::TcpTotals;
 pub use linerate_tls::{Agreed, Handshakes};
@@ -40,6 +40,8 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// What became of TLS's handshakes; `None` without TLS.
     pub tls: Option<Handshakes>,
+    /// What is known of HTTP itself, where it may be HTTP/2.
+    pub http: Facts,
     /// How often the target's name was looked up again; `None`: never.
     pub lookups: Option<Lookups>,
     /// The line that they went over, where its speed is real and known.
@@ -122,12 +124,14 @@ pub struct Bad {
     pub encoding: u64,
     /// The tag was missing or another's.
     pub tag: u64,
+    /// A trailer was missing or had another value.
+    pub trailer: u64,
 }
 
 impl Bad {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.status + self.body + self.encoding + self.tag
+        self.status + self.body + self.encoding + self.tag + self.trailer
     }
 }
 

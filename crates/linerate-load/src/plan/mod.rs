@@ -16,6 +16,7 @@ pub mod data;
 pub mod env;
 pub mod file;
 pub mod form;
+pub mod http;
 pub mod limits;
 pub mod parts;
 pub mod pick;
@@ -67,6 +68,9 @@ pub struct Plan {
     /// How connections get to the target.
     #[serde(default)]
     pub route: route::Route,
+    /// Which HTTP connections speak.
+    #[serde(default)]
+    pub http: http::HttpOptions,
     /// TLS towards the target; `None`: plain HTTP.
     pub tls: Option<tls::Tls>,
     /// How long an answer may take before the request counts as failed (`timeout`).
@@ -136,6 +140,9 @@ pub struct Expectation {
     pub status: Vec<u16>,
     /// Text that the body must contain; `None`: any body.
     pub body: Option<String>,
+    /// A trailer field and its value. A response without a body may have it in its head.
+    #[serde(default)]
+    pub trailer: Option<(String, String)>,
 }
 
 impl Expectation {

@@ -100,15 +100,17 @@ impl Tls {
         Some(format!("SSLKEYLOGFILE: {} cannot be written, so no secrets are there: {why}", path.display()))
     }
 
-    /// What all threads share: sessions are resumed across them.
-    pub(crate) fn client(&self) -> Result<TlsClient, TlsError> {
+    /// What all threads share: sessions are resumed across them. `alpn`: the protocols to offer.
+    pub(crate) fn client(&self, alpn: Vec<Vec<u8>>) -> Result<TlsClient, TlsError> {
         let name = ServerName::try_from(self.name.clone()).map_err(|_| {
             TlsError::Options(format!("{} is no name that a certificate can have", self.name))
         })?;
-        Ok(TlsClient { config: self.options()?.build()?, name })
+        let mut options = self.options()?;
+        options.alpn = alpn;
+        Ok(TlsClient { config: options.build()?, name })
     }
 
-    /// The options of a client that speaks it.
+    /// The options of a client that speaks it; ALPN offers HTTP/1.1.
     ///
     /// # Errors
     /// A certificate or key cannot be read.

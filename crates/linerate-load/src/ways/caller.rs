@@ -52,6 +52,9 @@ pub(super) fn refuse_what_is_not_theirs(plan: &Plan) -> Result<(), StartError> {
         Plan { pace: Pace::Open { .. } | Pace::Trace(_), .. } => refuse("an open loop (--rate)"),
         Plan { throughput: true, .. } => refuse("--throughput"),
         Plan { tag: Some(_), .. } => refuse("--tag"),
+        Plan { requests, .. } if requests.iter().any(|r| r.expect.trailer.is_some()) => {
+            refuse("expect_trailer")
+        }
         Plan { io: Io::Uring, .. } => refuse("--io uring"),
         Plan { io: Io::Xdp, .. } => refuse("--io xdp"),
         Plan { from, .. } if !from.is_empty() => refuse("--from"),
@@ -106,7 +109,7 @@ impl Desk {
         let batch = if unsendable { self.supply.take_unsendable(now) } else { self.supply.take(now, 1) }?;
         let (kind, _) = self.kinds.pick(batch.first, 1);
         let k = self.kinds.get(kind);
-        let stamp = Stamp { sent: now, due: now, in_vain: 0, measured: batch.measured };
+        let stamp = Stamp { sent: now, due: now, in_vain: 0, refused: 0, measured: batch.measured };
         Some(Run { stamp, first: batch.first, count: 1, kind, expect: k.expect, idempotent: k.idempotent })
     }
 

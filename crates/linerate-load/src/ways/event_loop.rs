@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_client::{Conversation, H1};
+use linerate_client::{Any, AnyShared, Conversation, H1, H2Shared};
 use linerate_http::client::{Body, HeadCache};
 use linerate_net::epoll::Epoll;
 use linerate_net::link::pcap::{self, PcapFile};
@@ -215,7 +215,13 @@ impl Part {
         board: Arc<Board>,
     ) -> Result<Outcome, String> {
         let heads = plan.tag.as_deref().map_or_else(HeadCache::new, HeadCache::with_tag);
-        self.run_by::<T, H1<Reading>>(plan, transport, profile, board, heads)
+        match plan.speaks() {
+            None => self.run_by::<T, H1<Reading>>(plan, transport, profile, board, heads),
+            Some(speaks) => {
+                let shared = AnyShared::new(speaks, heads, H2Shared::new(plan.http.h2_window));
+                self.run_by::<T, Any<Reading>>(plan, transport, profile, board, shared)
+            }
+        }
     }
 
     /// By a protocol; `shared`: what its conversations share.

@@ -37,6 +37,12 @@ pub struct Document {
     pub status: BTreeMap<String, u64>,
     /// Bytes above TCP.
     pub bytes: Bytes,
+    /// "HTTP/1.1", "HTTP/2", or "HTTP/1.1 and HTTP/2" where the server agreed to both.
+    #[serde(default)]
+    pub protocol: String,
+    /// HTTP/2; absent without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2>,
     /// TLS's handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -160,6 +166,9 @@ pub struct Bad {
     pub encoding: u64,
     /// By tag.
     pub tag: u64,
+    /// By trailer.
+    #[serde(default)]
+    pub trailer: u64,
 }
 
 /// Bytes of requests and answers.
@@ -182,6 +191,22 @@ pub struct Line {
     pub received_share: f64,
     /// Share of it that sent bytes took, 0 to 1.
     pub sent_share: f64,
+}
+
+/// HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http2 {
+    /// Connections by it.
+    pub connections: u64,
+    /// Streams that the server admits at once on a connection (SETTINGS_MAX_CONCURRENT_STREAMS), the least of all
+    /// connections; null: it named no limit.
+    pub max_concurrent_streams: Option<u32>,
+    /// Requests that the server refused without processing them (REFUSED_STREAM, GOAWAY). They went out again.
+    pub refused: u64,
+    /// Connections that the server ended by GOAWAY.
+    pub goaways: u64,
+    /// Streams that the server reset for another reason, by the name of its code.
+    pub resets: BTreeMap<String, u64>,
 }
 
 /// TLS's handshakes.

@@ -44,6 +44,9 @@ pub struct Plan {
     pub way: String,
     /// Transport asked for: "auto", "epoll", "uring", "xdp".
     pub io: String,
+    /// Version of HTTP asked for: "auto", "1.1", "2".
+    #[serde(default)]
+    pub http: String,
     /// The interface, for "xdp".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
@@ -108,6 +111,9 @@ pub struct Template {
     pub expect_status: Vec<u16>,
     /// Text the body must contain.
     pub expect_body: Option<String>,
+    /// Trailer that the response must have, with its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect_trailer: Option<(String, String)>,
 }
 
 /// A data set.

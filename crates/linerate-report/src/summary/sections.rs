@@ -39,6 +39,7 @@ fn bad(page: &mut Page, outcome: &Outcome) {
         (bad.body, "by body"),
         (bad.encoding, "not to be decoded"),
         (bad.tag, "by tag"),
+        (bad.trailer, "by trailer"),
     ]
     .iter()
     .filter(|(n, _)| *n > 0)
@@ -147,8 +148,43 @@ pub(super) fn connections(page: &mut Page, plan: &Plan, outcome: &Outcome) {
         );
     }
     page.labelled("connections", &text);
+    http(page, plan, outcome);
     tls(page, plan, outcome);
     tcp(page, outcome);
+}
+
+/// What there is to say of the protocol, where it was not HTTP/1.1 without a choice.
+fn http(page: &mut Page, plan: &Plan, outcome: &Outcome) {
+    let facts = &outcome.http;
+    if facts.h1 + facts.h2 == 0 {
+        return;
+    }
+    let mut text = figures::protocol(outcome).to_owned();
+    if facts.h2 > 0 {
+        text += &match facts.max_concurrent_streams {
+            Some(most) if most < plan.depth => {
+                format!(", the server admits {} on a connection, fewer than -p", streams(most))
+            }
+            Some(most) => format!(", the server admits {} on a connection", streams(most)),
+            None => ", the server names no limit of streams".to_owned(),
+        };
+    }
+    if facts.refused > 0 {
+        let refused = units::several(facts.refused, "request", "requests");
+        text += &format!("; it refused {refused} unprocessed, which went out again");
+    }
+    if facts.go_aways > 0 {
+        let ended = units::several(facts.go_aways, "connection", "connections");
+        text += &format!("; it ended {ended} by GOAWAY");
+    }
+    for (code, n) in &facts.resets {
+        text += &format!("; it reset {}: {code}", units::several(*n, "stream", "streams"));
+    }
+    page.labelled("http", &text);
+}
+
+fn streams(n: u32) -> String {
+    units::several(u64::from(n), "stream", "streams")
 }
 
 fn tls(page: &mut Page, plan: &Plan, outcome: &Outcome) {

@@ -149,7 +149,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let id = if alone { self.alone.pop_front() } else { self.queue.pop_front() }?;
         let call = self.calls.get(id)?;
-        let stamp = Stamp { sent: call.accepted, due: now, in_vain: 0, measured: false };
+        let stamp = Stamp { sent: call.accepted, due: now, in_vain: 0, refused: 0, measured: false };
         let (expect, idempotent) = (call.nature.expect, call.nature.idempotent);
         Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone))
     }

@@ -481,10 +481,12 @@ fn the_warm_up_is_in_no_figure() {
 #[test]
 fn bad_answers_are_answered_all_the_same() {
     let mut plan = Plan { stop: requests(10), ..plan() };
-    plan.requests[0].expect = Expectation { status: vec![204], body: Some("hello".to_owned()) };
+    plan.requests[0].expect =
+        Expectation { status: vec![204], body: Some("hello".to_owned()), ..Default::default() };
     let (outcome, _) = run(&plan, Script::new());
     assert_eq!((outcome.requests.answered, outcome.bad.status, outcome.bad.body), (10, 10, 0));
-    plan.requests[0].expect = Expectation { status: Vec::new(), body: Some("help".to_owned()) };
+    plan.requests[0].expect =
+        Expectation { status: Vec::new(), body: Some("help".to_owned()), ..Default::default() };
     let (outcome, _) = run(&plan, Script::new());
     assert_eq!((outcome.requests.answered, outcome.bad.status, outcome.bad.body), (10, 0, 10));
     let (outcome, _) = run(&plan, Script { status: "503 Sorry", body: "help".to_owned(), ..Script::new() });

@@ -22,6 +22,7 @@ pub use tls::TlsKeys;
 use self::table::{Item, Keys, Source, Table};
 use super::abort::AbortOn;
 use super::data::{check_columns, check_name, load_csv, said};
+use super::http::{Http, LARGEST_WINDOW, LEAST_WINDOW};
 use super::limits::{
     BUSY_POLL, MAX_CHECKS, MAX_CONNECTIONS, MAX_DATA_SETS, MAX_DURATION, MAX_PIPELINE, MAX_PLAN_BYTES,
     MAX_REQUESTS, MAX_THREADS, MAX_TIMEOUT,
@@ -47,6 +48,8 @@ const RUN_KEYS: &[&str] = &[
     "threads",
     "way",
     "io",
+    "http",
+    "h2_window",
     "interface",
     "busy_poll",
     "pcap_out",
@@ -114,6 +117,10 @@ pub struct PlanFile {
     pub way: Option<Way>,
     /// `io`.
     pub io: Option<Io>,
+    /// `http`: which version.
+    pub http: Option<Http>,
+    /// `h2_window`: HTTP/2's window, bytes.
+    pub h2_window: Option<u32>,
     /// `interface`: for `io = "xdp"`.
     pub interface: Option<String>,
     /// `busy_poll`: how long the interface's queue is polled at a time.
@@ -169,7 +176,7 @@ impl PlanFile {
         }
         plan.order = top.read("order", |item| read_order(item, &requests))?.unwrap_or(Order::Weighted);
         for request in &requests {
-            request.check(&data)?;
+            request.check(&data, plan.http == Some(Http::Two))?;
         }
         plan.request = requests.into_iter().map(|r| r.request).collect();
         plan.data = data.into_iter().map(|(set, _)| set).collect();
@@ -236,6 +243,9 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
         io: top.read("io", |i| {
             i.choice(&[("auto", Io::Auto), ("epoll", Io::Epoll), ("uring", Io::Uring), ("xdp", Io::Xdp)])
         })?,
+        http: top.read("http", |i| i.choice(&Http::ALL.map(|h| (h.name(), h))))?,
+        h2_window: top
+            .read("h2_window", |i| i.whole(LEAST_WINDOW.into(), LARGEST_WINDOW.into()).map(|n| n as u32))?,
         interface: top
             .read("interface", |i| i.text("the name of an interface, such as \"eth0\"").map(str::to_owned))?,
         busy_poll: top.read("busy_poll", |i| i.duration(*BUSY_POLL.start(), *BUSY_POLL.end()))?,

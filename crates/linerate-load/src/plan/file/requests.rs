@@ -28,6 +28,7 @@ pub(super) const SHARED_KEYS: &[&str] = &[
     "form",
     "expect_status",
     "expect_body",
+    "expect_trailer",
 ];
 
 /// Keys of a request alone.
@@ -84,7 +85,7 @@ pub(super) fn read<'a>(table: Table<'a>, top: &Table<'a>) -> Result<Placed<'a>, 
     let request = Request {
         name: name.unwrap_or_else(|| named(&path)),
         weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
-        expect: read_expectation(shared("expect_status"), shared("expect_body"))?,
+        expect: read_expectation(&shared)?,
         method,
         path,
         fields,
@@ -112,7 +113,7 @@ fn read_raw<'a>(table: Table<'a>, top: &Table<'a>, item: &Item<'a>) -> Result<Pl
     let request = Request {
         name: name.map_or_else(|| Ok(format!("raw {}", item.text("a file's name")?)), Ok)?,
         weight: table.read("weight", Item::positive)?.unwrap_or(1.0),
-        expect: read_expectation(shared("expect_status"), shared("expect_body"))?,
+        expect: read_expectation(&shared)?,
         method: String::new(),
         path: "/".to_owned(),
         fields: Vec::new(),
@@ -122,10 +123,11 @@ fn read_raw<'a>(table: Table<'a>, top: &Table<'a>, item: &Item<'a>) -> Result<Pl
     Ok(Placed { form, request, table, method: None, body: None, fields })
 }
 
-fn read_expectation(status: Option<Item<'_>>, body: Option<Item<'_>>) -> Result<Expectation, FileError> {
+fn read_expectation<'a>(shared: &impl Fn(&str) -> Option<Item<'a>>) -> Result<Expectation, FileError> {
     Ok(Expectation {
-        status: status.as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
-        body: body.as_ref().map(read_expected_body).transpose()?,
+        status: shared("expect_status").as_ref().map(read_statuses).transpose()?.unwrap_or_default(),
+        body: shared("expect_body").as_ref().map(read_expected_body).transpose()?,
+        trailer: shared("expect_trailer").as_ref().map(read_trailer).transpose()?,
     })
 }
 
@@ -186,6 +188,17 @@ fn read_expected_body(item: &Item<'_>) -> Result<String, FileError> {
     match item.text("the text that a good answer contains")? {
         "" => Err(item.error("expect_body is empty; leave it out to take any body as good")),
         text => Ok(text.to_owned()),
+    }
+}
+
+/// `"grpc-status: 0"`.
+fn read_trailer(item: &Item<'_>) -> Result<(String, String), FileError> {
+    const WHAT: &str = "a trailer's name and value, such as \"grpc-status: 0\"";
+    let text = item.text(WHAT)?;
+    let (name, value) = text.split_once(':').unwrap_or_default();
+    match is_token(name) {
+        true => Ok((name.to_owned(), value.trim().to_owned())),
+        false => Err(item.error(format!("expect_trailer must be {WHAT}, not {}", quoted(text)))),
     }
 }
 
@@ -326,7 +339,7 @@ impl Placed<'_> {
 
     /// Compiles it as a run would, and holds the rows of data against it; errors point at the part
     /// that is wrong.
-    pub(super) fn check(&self, data: &[(DataSet, Item<'_>)]) -> Result<(), FileError> {
+    pub(super) fn check(&self, data: &[(DataSet, Item<'_>)], http2: bool) -> Result<(), FileError> {
         let request = &self.request;
         if request.is_raw() {
             return Ok(());
@@ -334,6 +347,9 @@ impl Placed<'_> {
         let mut fields = request.fields.clone();
         if !has_field(&fields, "host") {
             fields.push(("Host".to_owned(), "host".to_owned()));
+        }
+        if http2 && has_field(&fields, "te") && !has_field(&fields, "connection") {
+            fields.push(("Connection".to_owned(), "TE".to_owned()));
         }
         let spec = RequestSpec {
             method: request.method.clone(),

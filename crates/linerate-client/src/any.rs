@@ -1,0 +1,252 @@
+//! HTTP/1.1 or HTTP/2 on one connection, as the owner says or the peers agree (ALPN, RFC 7301).
+
+use linerate_http::client::HeadCache;
+use linerate_net::{Ahead, Close, NetError, Time};
+
+use crate::conversation::{Conversation, Facts, Fate, Out, Requests, Responses};
+use crate::{H1, H2, H2Shared, Loss, Run};
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/2, without asking: in clear text.
+    Http2,
+    /// HTTP/2, on which the peers have to agree.
+    AgreedHttp2,
+    /// HTTP/2 if the peers agree on it, otherwise HTTP/1.1.
+    #[default]
+    Either,
+}
+
+/// The name of HTTP/2 in ALPN.
+const H2: &[u8] = b"h2";
+
+/// What all connections of a core share.
+#[derive(Debug)]
+pub struct AnyShared {
+    /// What they may speak.
+    pub speaks: Speaks,
+    /// HTTP/1.1's.
+    pub h1: HeadCache,
+    /// HTTP/2's.
+    pub h2: H2Shared,
+    h1_connections: u64,
+}
+
+impl AnyShared {
+    /// Nothing is known yet.
+    pub fn new(speaks: Speaks, h1: HeadCache, h2: H2Shared) -> AnyShared {
+        AnyShared { speaks, h1, h2, h1_connections: 0 }
+    }
+}
+
+/// HTTP/1.1 or HTTP/2 on one connection.
+#[derive(Debug)]
+pub struct Any<R> {
+    protocol: Protocol<R>,
+    /// Requests that were to leave before the protocol was known, and whether each is the last.
+    waiting: Vec<(Run, bool)>,
+}
+
+#[derive(Debug)]
+enum Protocol<R> {
+    Undecided,
+    H1(H1<R>),
+    H2(Box<H2<R>>),
+}
+
+impl<R: Default> Conversation for Any<R> {
+    type Reading = R;
+    type Shared = AnyShared;
+
+    fn new(shared: &AnyShared) -> Any<R> {
+        let protocol = match shared.speaks {
+            Speaks::Http2 => Protocol::H2(Box::new(Conversation::new(&shared.h2))),
+            Speaks::AgreedHttp2 | Speaks::Either => Protocol::Undecided,
+        };
+        Any { protocol, waiting: Vec::new() }
+    }
+
+    fn agreed(&mut self, protocol: Option<&[u8]>, shared: &mut AnyShared) -> Result<(), String> {
+        match (shared.speaks, protocol) {
+            (Speaks::Http2, _) | (_, Some(H2)) => {
+                let mut h2: Box<H2<R>> = match std::mem::replace(&mut self.protocol, Protocol::Undecided) {
+                    Protocol::H2(h2) => h2,
+                    _ => Box::new(Conversation::new(&shared.h2)),
+                };
+                h2.agreed(protocol, &mut shared.h2)?;
+                self.protocol = Protocol::H2(h2);
+            }
+            (Speaks::AgreedHttp2, other) => {
+                let other = other.map_or("nothing".into(), String::from_utf8_lossy);
+                return Err(format!("the server does not speak HTTP/2: of h2 it agreed to {other} (ALPN)"));
+            }
+            (Speaks::Either, _) => {
+                shared.h1_connections += 1;
+                self.protocol = Protocol::H1(H1::new(&shared.h1));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn room(&self) -> u32 {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.room(),
+            Protocol::H2(h2) => h2.room(),
+            Protocol::Undecided => 0,
+        }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        let waiting: u32 = self.waiting.iter().map(|(run, _)| run.count).sum();
+        waiting
+            + match &self.protocol {
+                Protocol::H1(h1) => h1.in_flight(),
+                Protocol::H2(h2) => h2.in_flight(),
+                Protocol::Undecided => 0,
+            }
+    }
+
+    #[inline]
+    fn answers(&self) -> u32 {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.answers(),
+            Protocol::H2(h2) => h2.answers(),
+            Protocol::Undecided => 0,
+        }
+    }
+
+    #[inline]
+    fn in_response(&self) -> bool {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.in_response(),
+            Protocol::H2(h2) => h2.in_response(),
+            Protocol::Undecided => false,
+        }
+    }
+
+    fn oldest(&self) -> Option<&Run> {
+        let oldest = match &self.protocol {
+            Protocol::H1(h1) => h1.oldest(),
+            Protocol::H2(h2) => h2.oldest(),
+            Protocol::Undecided => None,
+        };
+        oldest.or_else(|| self.waiting.first().map(|(run, _)| run))
+    }
+
+    #[inline]
+    fn begin(
+        &mut self,
+        run: Run,
+        last: bool,
+        requests: &mut impl Requests,
+        out: &mut impl Out,
+    ) -> Result<u64, NetError> {
+        match &mut self.protocol {
+            Protocol::H1(h1) => h1.begin(run, last, requests, out),
+            Protocol::H2(h2) => h2.begin(run, last, requests, out),
+            Protocol::Undecided => {
+                self.waiting.push((run, last));
+                Ok(0)
+            }
+        }
+    }
+
+    #[inline]
+    fn handle_bytes<E: Responses<Reading = R>>(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        shared: &mut AnyShared,
+        events: &mut E,
+    ) -> Result<(), Loss> {
+        match &mut self.protocol {
+            Protocol::H1(h1) => h1.handle_bytes(now, bytes, &mut shared.h1, events),
+            Protocol::H2(h2) => h2.handle_bytes(now, bytes, &mut shared.h2, events),
+            Protocol::Undecided => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn ahead<E: Responses<Reading = R>>(&self, events: &E) -> Ahead {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.ahead(events),
+            Protocol::H2(_) | Protocol::Undecided => Ahead::default(),
+        }
+    }
+
+    fn handle_discarded<E: Responses<Reading = R>>(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        shared: &mut AnyShared,
+        events: &mut E,
+    ) -> Result<(), Loss> {
+        match &mut self.protocol {
+            Protocol::H1(h1) => h1.handle_discarded(now, bytes, &mut shared.h1, events),
+            Protocol::H2(_) | Protocol::Undecided => Ok(()),
+        }
+    }
+
+    fn handle_end<E: Responses<Reading = R>>(&mut self, now: Time, events: &mut E) -> Loss {
+        match &mut self.protocol {
+            Protocol::H1(h1) => h1.handle_end(now, events),
+            Protocol::H2(h2) => h2.handle_end(now, events),
+            Protocol::Undecided => Loss::Closed,
+        }
+    }
+
+    #[inline]
+    fn send_pending(&mut self, requests: &mut impl Requests, out: &mut impl Out) -> Result<u64, NetError> {
+        let mut bytes = match &mut self.protocol {
+            Protocol::H1(h1) => h1.send_pending(requests, out)?,
+            Protocol::H2(h2) => h2.send_pending(requests, out)?,
+            Protocol::Undecided => return Ok(0),
+        };
+        for (run, last) in std::mem::take(&mut self.waiting) {
+            bytes += self.begin(run, last, requests, out)?;
+        }
+        Ok(bytes)
+    }
+
+    #[inline]
+    fn given_back(&mut self, each: impl FnMut(Run, Fate)) {
+        if let Protocol::H2(h2) = &mut self.protocol {
+            h2.given_back(each);
+        }
+    }
+
+    fn cancel_oldest(&mut self) -> Option<Run> {
+        match &mut self.protocol {
+            Protocol::H2(h2) => h2.cancel_oldest(),
+            Protocol::H1(_) | Protocol::Undecided => None,
+        }
+    }
+
+    fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {
+        match &mut self.protocol {
+            Protocol::H1(h1) => h1.abandon(&mut each),
+            Protocol::H2(h2) => h2.abandon(&mut each),
+            Protocol::Undecided => {}
+        }
+        self.waiting.drain(..).for_each(|(run, _)| each(run, Fate::Unknown));
+    }
+
+    fn leave(&mut self, out: &mut impl Out) -> Close {
+        match &mut self.protocol {
+            Protocol::H2(h2) => h2.leave(out),
+            Protocol::H1(_) | Protocol::Undecided => Close::AfterPeer,
+        }
+    }
+
+    fn facts(shared: &AnyShared) -> Facts {
+        Facts { h1: shared.h1_connections, ..shared.h2.facts().clone() }
+    }
+
+    fn usual_response(shared: &AnyShared) -> Option<usize> {
+        // Of HTTP/2's responses several may be under way at once.
+        if shared.h2.facts().h2 > 0 { None } else { H1::<R>::usual_response(&shared.h1) }
+    }
+}

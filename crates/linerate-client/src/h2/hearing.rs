@@ -1,0 +1,207 @@
+//! Responses on streams, matched with their requests.
+
+use std::sync::Arc;
+
+use linerate_http::client::{Fields, HeadView};
+use linerate_http::h2::{Block, Code, Lost, Sink};
+use linerate_net::Time;
+
+use crate::Run;
+use crate::conversation::{Alike, Facts, Fate, Responses, Turn, Whole, Whose};
+
+/// A request in flight.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// One request.
+    pub(super) run: Run,
+    /// Responses on this connection when it left.
+    answers: u32,
+    /// When its response began.
+    first_byte: Option<Time>,
+    /// Where its response is remembered.
+    pub(super) reading: Option<u32>,
+    whose: Whose,
+}
+
+impl Request {
+    #[inline]
+    pub(super) fn new(run: Run, answers: u32) -> Request {
+        Request { run, answers, first_byte: None, reading: None, whose: Whose::Matched }
+    }
+
+    /// The request to go out again; `answers`: responses on the connection by now.
+    pub(super) fn refused(self, answers: u32) -> Run {
+        let mut run = self.run;
+        let in_vain = answers == self.answers;
+        run.stamp.refused = if in_vain { run.stamp.refused.saturating_add(1) } else { 1 };
+        run
+    }
+}
+
+/// What is remembered of responses that are read part by part. Their memory is used again.
+#[derive(Debug)]
+pub(super) struct Readings<R> {
+    all: Vec<R>,
+    free: Vec<u32>,
+}
+
+impl<R> Default for Readings<R> {
+    fn default() -> Self {
+        Readings { all: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<R: Default> Readings<R> {
+    fn of(&mut self, request: &mut Request) -> &mut R {
+        let at = *request.reading.get_or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.all.push(R::default());
+                self.all.len() as u32 - 1
+            })
+        });
+        &mut self.all[at as usize]
+    }
+}
+
+impl<R> Readings<R> {
+    pub(super) fn give_back(&mut self, reading: Option<u32>) {
+        self.free.extend(reading);
+    }
+}
+
+/// Whole responses to requests that left together, which are told at once.
+struct Batch<'i> {
+    run: Run,
+    block: Arc<Block>,
+    body: &'i [u8],
+}
+
+/// Matches what a connection hears with its requests, during one read.
+pub(super) struct Hearing<'a, 'i, E: Responses> {
+    now: Time,
+    events: &'a mut E,
+    readings: &'a mut Readings<E::Reading>,
+    answers: &'a mut u32,
+    given_back: &'a mut Vec<(Run, Fate)>,
+    facts: &'a mut Facts,
+    batch: Option<Batch<'i>>,
+}
+
+impl<'a, E: Responses> Hearing<'a, '_, E> {
+    pub(super) fn new(
+        now: Time,
+        events: &'a mut E,
+        readings: &'a mut Readings<E::Reading>,
+        answers: &'a mut u32,
+        given_back: &'a mut Vec<(Run, Fate)>,
+        facts: &'a mut Facts,
+    ) -> Self {
+        Hearing { now, events, readings, answers, given_back, facts, batch: None }
+    }
+
+    /// Tells of the responses that were held back to be told together.
+    #[inline]
+    pub(super) fn tell(&mut self) {
+        if let Some(Batch { run, block, body }) = self.batch.take() {
+            self.alike(&run, None, &block, body);
+        }
+    }
+
+    #[inline]
+    fn alike(&mut self, run: &Run, first_byte: Option<Time>, block: &Block, body: &[u8]) {
+        let (now, status, head) = (self.now, block.status(), block.head().raw());
+        self.events.alike(run, &Alike { now, first_byte, status, head, body });
+    }
+
+    /// When its first byte came, if that was in an earlier read.
+    #[inline]
+    fn first_byte(&self, request: &Request) -> Option<Time> {
+        request.first_byte.filter(|at| *at < self.now)
+    }
+}
+
+impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
+    #[inline]
+    fn wants_parts(&self) -> bool {
+        self.events.wants_parts()
+    }
+
+    #[inline]
+    fn whole(&mut self, request: Request, head: &Arc<Block>, body: &'i [u8]) {
+        *self.answers += 1;
+        let first_byte = self.first_byte(&request);
+        let run = request.run;
+        if let Some(batch) = &mut self.batch
+            && first_byte.is_none()
+            && Arc::ptr_eq(&batch.block, head)
+            && batch.body.len() == body.len()
+            && continues(&batch.run, &run)
+        {
+            batch.run.count += 1;
+            return;
+        }
+        self.tell();
+        if first_byte.is_some() {
+            return self.alike(&run, first_byte, head, body);
+        }
+        self.batch = Some(Batch { run, block: Arc::clone(head), body });
+    }
+
+    #[inline]
+    fn begun(&mut self, request: &mut Request) {
+        request.first_byte = Some(self.now);
+    }
+
+    fn head(&mut self, request: &mut Request, head: &HeadView<'_>) {
+        let reading = self.readings.of(request);
+        let whose = self.events.head(reading, request.run.kind, head);
+        request.whose = whose;
+    }
+
+    fn body(&mut self, request: &mut Request, piece: &[u8]) {
+        self.events.body(self.readings.of(request), request.run.kind, piece);
+    }
+
+    fn trailers(&mut self, request: &mut Request, fields: Fields<'_>) {
+        self.events.trailers(self.readings.of(request), request.run.kind, fields);
+    }
+
+    fn end(&mut self, mut request: Request, status: u16) {
+        self.tell();
+        *self.answers += 1;
+        let turn = match request.whose {
+            Whose::Named(name) if name != Some(request.run.first) => Turn::Unknown,
+            _ => Turn::Right,
+        };
+        let response = Whole { now: self.now, first_byte: self.first_byte(&request), status, turn };
+        let reading = self.readings.of(&mut request);
+        self.events.answered(&request.run, request.run.kind, reading, &response);
+        self.readings.give_back(request.reading);
+    }
+
+    #[cold]
+    fn lost(&mut self, request: Request, how: Lost, begun: bool) {
+        self.readings.give_back(request.reading);
+        let lost = match how {
+            Lost::Malformed(words) => (request.run, Fate::Malformed(words)),
+            Lost::Reset(Code::REFUSED_STREAM) => {
+                self.facts.refused += 1;
+                (request.refused(*self.answers), Fate::Refused)
+            }
+            Lost::Reset(code) => {
+                // Codes that nobody knows are as many as the server likes.
+                let name =
+                    if code.0 <= Code::HTTP_1_1_REQUIRED.0 { code.to_string() } else { "other".into() };
+                *self.facts.resets.entry(name).or_default() += 1;
+                (request.run, if begun { Fate::Begun } else { Fate::Unknown })
+            }
+        };
+        self.given_back.push(lost);
+    }
+}
+
+/// Whether a request left right behind those of a run, and together with them.
+#[inline]
+fn continues(run: &Run, next: &Run) -> bool {
+    run.end() == next.first && run.stamp == next.stamp && run.kind == next.kind && run.expect == next.expect
+}

@@ -1,0 +1,321 @@
+//! HTTP/2 on one connection: each request has a stream of its own, and responses come in any order.
+
+mod hearing;
+mod upload;
+
+use std::collections::VecDeque;
+
+use linerate_http::h2::{BlockCache, Client, ClientOptions};
+use linerate_net::{Close, NetError, Time};
+
+use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses};
+use crate::limits::SEND_BYTES;
+use crate::{Loss, Run};
+use hearing::{Hearing, Readings, Request};
+use upload::{Part, Upload};
+
+/// What the HTTP/2 connections of a core share.
+#[derive(Debug, Default)]
+pub struct H2Shared {
+    options: ClientOptions,
+    blocks: BlockCache,
+    facts: Facts,
+}
+
+impl H2Shared {
+    /// For connections that announce a window of so many bytes.
+    pub fn new(window: u32) -> H2Shared {
+        H2Shared { options: ClientOptions { window }, ..H2Shared::default() }
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+/// HTTP/2 on one connection; `R`: what is remembered of a response that is read part by part.
+#[derive(Debug)]
+pub struct H2<R> {
+    client: Client<Request>,
+    answers: u32,
+    readings: Readings<R>,
+    uploads: VecDeque<Upload>,
+    given_back: Vec<(Run, Fate)>,
+    /// When bytes came last.
+    heard: Time,
+    /// The server's limit and its GOAWAY are among the facts.
+    noted: (Option<u32>, bool),
+    /// What leaves next, and the request that is being made. Their memory is kept.
+    out: Vec<u8>,
+    block: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl<R: Default> Conversation for H2<R> {
+    type Reading = R;
+    type Shared = H2Shared;
+
+    fn new(shared: &H2Shared) -> H2<R> {
+        H2 {
+            client: Client::new(shared.options),
+            answers: 0,
+            readings: Readings::default(),
+            uploads: VecDeque::new(),
+            given_back: Vec::new(),
+            heard: Time::ZERO,
+            noted: (None, false),
+            out: Vec::new(),
+            block: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    fn agreed(&mut self, _: Option<&[u8]>, shared: &mut H2Shared) -> Result<(), String> {
+        shared.facts.h2 += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn room(&self) -> u32 {
+        // While bodies wait for the connection's window, more requests would only wait behind them.
+        if !self.uploads.is_empty() && self.client.is_held_up() { 0 } else { self.client.room() }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        self.client.open_streams()
+    }
+
+    #[inline]
+    fn answers(&self) -> u32 {
+        self.answers
+    }
+
+    #[inline]
+    fn in_response(&self) -> bool {
+        self.client.in_response()
+    }
+
+    fn oldest(&self) -> Option<&Run> {
+        self.oldest_stream().map(|(_, request)| &request.run)
+    }
+
+    #[inline]
+    fn begin(
+        &mut self,
+        run: Run,
+        _last: bool,
+        requests: &mut impl Requests,
+        out: &mut impl Out,
+    ) -> Result<u64, NetError> {
+        self.out.append(self.client.take_control());
+        let mut bytes = 0;
+        for first in run.first..run.end() {
+            let run = Run { first, count: 1, ..run };
+            let before = self.out.len();
+            match requests.fixed_block(run.kind) {
+                Some(block) => {
+                    let request = Request::new(run, self.answers);
+                    self.client.open(request, block, run.expect, true, &mut self.out);
+                }
+                None => self.begin_with_body(run, requests),
+            }
+            bytes += (self.out.len() - before) as u64;
+            if self.out.len() >= SEND_BYTES {
+                self.flush(out)?;
+            }
+        }
+        self.flush(out)?;
+        Ok(bytes + self.send_bodies(out)?)
+    }
+
+    #[inline]
+    fn handle_bytes<E: Responses<Reading = R>>(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        shared: &mut H2Shared,
+        events: &mut E,
+    ) -> Result<(), Loss> {
+        self.heard = now;
+        let H2 { client, readings, answers, given_back, .. } = self;
+        let H2Shared { blocks, facts, .. } = shared;
+        let mut hearing = Hearing::new(now, events, readings, answers, given_back, facts);
+        let read = client.read(bytes, blocks, &mut hearing);
+        hearing.tell();
+        read.map_err(|error| Loss::Malformed(format!("HTTP/2: {error}")))?;
+        if self.noted.0 != self.client.settings().max_concurrent_streams {
+            self.note_limit(facts);
+        }
+        if self.client.go_away().is_some() { self.go_away(facts) } else { Ok(()) }
+    }
+
+    fn handle_end<E: Responses<Reading = R>>(&mut self, _: Time, _: &mut E) -> Loss {
+        if self.client.in_response() || self.client.in_frame() {
+            return Loss::Cut("the connection ended in the middle of a response".to_owned());
+        }
+        match self.client.go_away() {
+            Some(_) if self.in_flight() == 0 => Loss::SaidClose,
+            _ => Loss::Closed,
+        }
+    }
+
+    #[inline]
+    fn send_pending(&mut self, _: &mut impl Requests, out: &mut impl Out) -> Result<u64, NetError> {
+        self.out.append(self.client.take_control());
+        self.flush(out)?;
+        self.send_bodies(out)
+    }
+
+    #[inline]
+    fn given_back(&mut self, mut each: impl FnMut(Run, Fate)) {
+        self.given_back.drain(..).for_each(|(run, fate)| each(run, fate));
+    }
+
+    fn cancel_oldest(&mut self) -> Option<Run> {
+        let (id, request) = self.oldest_stream()?;
+        // Nothing came since it left: the connection is dead, and not this stream alone.
+        if self.heard <= request.run.stamp.sent {
+            return None;
+        }
+        let request = self.client.cancel(id)?;
+        self.readings.give_back(request.reading);
+        Some(request.run)
+    }
+
+    fn abandon(&mut self, mut each: impl FnMut(Run, Fate)) {
+        let last = self.client.last_stream();
+        for id in self.client.ids() {
+            let Some((request, begun)) = self.client.take(id) else { continue };
+            let refused = last.is_some_and(|last| id > last);
+            match (begun, refused) {
+                (true, _) => each(request.run, Fate::Begun),
+                (false, true) => each(request.refused(self.answers), Fate::Refused),
+                (false, false) => each(request.run, Fate::Unknown),
+            }
+        }
+    }
+
+    fn leave(&mut self, out: &mut impl Out) -> Close {
+        self.out.append(self.client.take_control());
+        self.client.write_go_away(&mut self.out);
+        // The server would wait for more; that it cannot take this changes nothing.
+        let _ = self.flush(out);
+        Close::Now
+    }
+
+    fn facts(shared: &H2Shared) -> Facts {
+        shared.facts.clone()
+    }
+}
+
+impl<R> H2<R> {
+    fn oldest_stream(&self) -> Option<(u32, &Request)> {
+        self.client.streams().min_by_key(|(id, request)| (request.run.stamp.sent, *id))
+    }
+
+    /// Begins a request that differs from others or has a body. A small body leaves with it; what
+    /// the windows do not admit yet waits.
+    fn begin_with_body(&mut self, run: Run, requests: &mut impl Requests) {
+        let H2 { client, uploads, out, block, body, .. } = self;
+        block.clear();
+        body.clear();
+        let mut parts = VecDeque::new();
+        requests.write_h2(&run, block, |part| match part {
+            BodyPart::Copied(bytes) => body.extend_from_slice(bytes),
+            BodyPart::Shared(bytes, lent, range) => {
+                if !body.is_empty() {
+                    parts.push_back(Part::Copied(std::mem::take(body)));
+                }
+                parts.push_back(Part::Shared(bytes.clone(), lent, range));
+            }
+        });
+        let ends = parts.is_empty() && body.is_empty();
+        let request = Request::new(run, self.answers);
+        let id = client.open(request, block, run.expect, ends, out);
+        if ends {
+            return;
+        }
+        let room = client.data_room(id).unwrap_or(0) as usize;
+        if parts.is_empty() && uploads.is_empty() && body.len() <= room {
+            client.write_data(id, body.len() as u32, true, out);
+            out.extend_from_slice(body);
+            return;
+        }
+        if !body.is_empty() {
+            parts.push_back(Part::Copied(std::mem::take(body)));
+        }
+        uploads.push_back(Upload::new(id, parts));
+    }
+
+    /// Sends of the bodies that wait what the windows admit, a frame of each in turn.
+    fn send_bodies(&mut self, out: &mut impl Out) -> Result<u64, NetError> {
+        let (mut bytes, mut blocked) = (0, 0);
+        while blocked < self.uploads.len()
+            && !self.client.is_held_up()
+            && let Some(mut upload) = self.uploads.pop_front()
+        {
+            // The stream may be closed.
+            let Some(room) = self.client.data_room(upload.id) else { continue };
+            if room == 0 {
+                blocked += 1;
+                self.uploads.push_back(upload);
+                continue;
+            }
+            blocked = 0;
+            let Some(mut piece) = upload.take(room) else { continue };
+            let before = self.out.len();
+            self.client.write_data(upload.id, piece.len() as u32, upload.is_empty(), &mut self.out);
+            bytes += (self.out.len() - before + piece.len()) as u64;
+            if let Part::Copied(copied) = &mut piece {
+                self.out.append(copied);
+            }
+            if let Part::Shared(shared, lent, range) = piece {
+                self.flush(out)?;
+                out.send_shared(&shared, lent, range)?;
+            }
+            if self.out.len() >= SEND_BYTES {
+                self.flush(out)?;
+            }
+            if !upload.is_empty() {
+                self.uploads.push_back(upload);
+            }
+        }
+        self.flush(out)?;
+        Ok(bytes)
+    }
+
+    #[inline]
+    fn flush(&mut self, out: &mut impl Out) -> Result<(), NetError> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let sent = out.send(&self.out);
+        self.out.clear();
+        sent
+    }
+
+    #[cold]
+    fn note_limit(&mut self, facts: &mut Facts) {
+        let limit = self.client.settings().max_concurrent_streams;
+        self.noted.0 = limit;
+        let least = [facts.max_concurrent_streams, limit].into_iter().flatten().min();
+        facts.max_concurrent_streams = least;
+    }
+
+    /// The server takes no more requests: those above its last stream go back.
+    #[cold]
+    fn go_away(&mut self, facts: &mut Facts) -> Result<(), Loss> {
+        facts.go_aways += u64::from(!std::mem::replace(&mut self.noted.1, true));
+        for id in self.client.refused() {
+            let Some((request, _)) = self.client.take(id) else { continue };
+            self.readings.give_back(request.reading);
+            facts.refused += 1;
+            self.given_back.push((request.refused(self.answers), Fate::Refused));
+        }
+        if self.client.open_streams() == 0 { Err(Loss::SaidClose) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

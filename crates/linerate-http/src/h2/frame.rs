@@ -1,0 +1,91 @@
+//! Frames (RFC 9113, sections 4 and 6).
+
+use super::Code;
+
+/// Bytes of a frame's head.
+pub const FRAME_HEAD: usize = 9;
+
+/// Kinds of frames.
+pub mod kind {
+    #![allow(missing_docs)]
+    pub const DATA: u8 = 0;
+    pub const HEADERS: u8 = 1;
+    pub const PRIORITY: u8 = 2;
+    pub const RST_STREAM: u8 = 3;
+    pub const SETTINGS: u8 = 4;
+    pub const PUSH_PROMISE: u8 = 5;
+    pub const PING: u8 = 6;
+    pub const GOAWAY: u8 = 7;
+    pub const WINDOW_UPDATE: u8 = 8;
+    pub const CONTINUATION: u8 = 9;
+}
+
+/// Flags of frames.
+pub(super) mod flag {
+    pub(in super::super) const ACK: u8 = 1;
+    pub(in super::super) const END_STREAM: u8 = 1;
+    pub(in super::super) const END_HEADERS: u8 = 4;
+    pub(in super::super) const PADDED: u8 = 8;
+    pub(in super::super) const PRIORITY: u8 = 0x20;
+}
+
+/// The bytes that a client sends first (RFC 9113, section 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// Bytes that follow the head.
+    pub len: u32,
+    /// One of [`kind`], or a kind that is not known.
+    pub kind: u8,
+    /// What the flags mean depends on the kind.
+    pub flags: u8,
+    /// The stream; 0 is the connection.
+    pub stream: u32,
+}
+
+impl FrameHead {
+    /// Reads a head.
+    #[inline]
+    pub fn read(b: &[u8; FRAME_HEAD]) -> FrameHead {
+        FrameHead {
+            len: u32::from_be_bytes([0, b[0], b[1], b[2]]),
+            kind: b[3],
+            flags: b[4],
+            stream: u32::from_be_bytes([b[5], b[6], b[7], b[8]]) & 0x7fff_ffff,
+        }
+    }
+
+    /// The head as bytes.
+    #[inline]
+    pub fn bytes(&self) -> [u8; FRAME_HEAD] {
+        let [_, a, b, c] = self.len.to_be_bytes();
+        let [s, t, u, v] = self.stream.to_be_bytes();
+        [a, b, c, self.kind, self.flags, s, t, u, v]
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Appends a frame.
+pub(super) fn put(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
+    out.extend_from_slice(&head.bytes());
+    out.extend_from_slice(payload);
+}
+
+pub(super) fn put_reset(stream: u32, code: Code, out: &mut Vec<u8>) {
+    put(kind::RST_STREAM, 0, stream, &code.0.to_be_bytes(), out);
+}
+
+pub(super) fn put_window(stream: u32, bytes: u32, out: &mut Vec<u8>) {
+    put(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes(), out);
+}
+
+/// A number of four bytes in a payload; 0 where there are none.
+pub(super) fn number(payload: &[u8], at: usize) -> u32 {
+    payload.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+}

@@ -1,0 +1,159 @@
+//! Field blocks to fields.
+
+use super::table::{Dynamic, ENTRY_COST, STATIC};
+use super::{HpackError, huffman};
+
+/// The receiving end of a connection's field blocks.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Dynamic,
+    /// The largest size that the peer may give the table.
+    limit: usize,
+    /// A literal: its name, then its value.
+    literal: Vec<u8>,
+}
+
+/// The table's size before anybody has said anything (RFC 9113, section 6.5.2).
+const FIRST_SIZE: usize = 4096;
+
+/// The largest number in a field block. Reason: nothing in one is longer than a block may be.
+const LARGEST: u64 = 1 << 24;
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder { table: Dynamic::new(FIRST_SIZE), limit: FIRST_SIZE, literal: Vec::new() }
+    }
+}
+
+impl Decoder {
+    /// The peer has acknowledged this size of the table.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        if self.table.most() > limit {
+            self.table.set_most(limit);
+        }
+    }
+
+    /// As if we had announced a table of this size.
+    #[cfg(test)]
+    pub(super) fn limit_for_test(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Whether a block means the same whatever blocks came before, because the dynamic table has no
+    /// room.
+    #[inline]
+    pub fn is_stateless(&self) -> bool {
+        self.table.most() == 0
+    }
+
+    /// Decodes a whole block, field by field: name and value. They may count `most` bytes, each
+    /// field [`ENTRY_COST`] more than its own.
+    ///
+    /// # Errors
+    /// The block breaks the rules, or is larger. The tables are lost then.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        most: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), HpackError> {
+        let mut input = block;
+        let (mut size, mut in_fields) = (0, false);
+        while let Some(first) = input.first().copied() {
+            if first & 0xe0 == 0x20 {
+                let wanted = integer(&mut input, 5)? as usize;
+                if in_fields || wanted > self.limit {
+                    return Err(HpackError::Size);
+                }
+                self.table.set_most(wanted);
+                continue;
+            }
+            in_fields = true;
+            let mut count = |name: &[u8], value: &[u8]| {
+                size += name.len() + value.len() + ENTRY_COST;
+                if size > most {
+                    return Err(HpackError::TooLarge(most));
+                }
+                each(name, value);
+                Ok(())
+            };
+            if first & 0x80 != 0 {
+                let (name, value) = entry(&self.table, integer(&mut input, 7)?)?;
+                count(name, value)?;
+                continue;
+            }
+            let indexing = first & 0x40 != 0;
+            let name_len = self.read_literal(&mut input, if indexing { 6 } else { 4 }, most)?;
+            let (name, value) = self.literal.split_at(name_len);
+            count(name, value)?;
+            if indexing {
+                self.table.add(name_len, &self.literal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a literal into `literal`; the length of its name.
+    fn read_literal(&mut self, input: &mut &[u8], prefix: u32, most: usize) -> Result<usize, HpackError> {
+        self.literal.clear();
+        match integer(input, prefix)? {
+            0 => string(input, most, &mut self.literal)?,
+            index => self.literal.extend_from_slice(entry(&self.table, index)?.0),
+        }
+        let name_len = self.literal.len();
+        string(input, most, &mut self.literal)?;
+        Ok(name_len)
+    }
+}
+
+/// The field with this number in both tables.
+fn entry(table: &Dynamic, index: u64) -> Result<(&[u8], &[u8]), HpackError> {
+    let none = HpackError::Index(index as u32);
+    let number = (index as usize).checked_sub(1).ok_or(none)?;
+    match STATIC.get(number) {
+        Some((name, value)) => Ok((name.as_bytes(), value.as_bytes())),
+        None => table.get(number - STATIC.len()).ok_or(none),
+    }
+}
+
+/// Appends a string's bytes.
+fn string(input: &mut &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), HpackError> {
+    let huffman = input.first().ok_or(HpackError::Short)? & 0x80 != 0;
+    let len = integer(input, 7)? as usize;
+    let (bytes, rest) = input.split_at_checked(len).ok_or(HpackError::Short)?;
+    *input = rest;
+    // The shortest code has five bits, so that bytes grow by less than two thirds.
+    if len > most {
+        return Err(HpackError::TooLarge(most));
+    }
+    if huffman {
+        return huffman::decode(bytes, out);
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Reads an integer with a prefix of so many bits (RFC 7541, section 5.1).
+fn integer(input: &mut &[u8], prefix: u32) -> Result<u64, HpackError> {
+    let most = (1u64 << prefix) - 1;
+    let (first, mut rest) = input.split_first().ok_or(HpackError::Short)?;
+    let mut value = u64::from(*first) & most;
+    if value == most {
+        let mut shift = 0;
+        loop {
+            let (byte, behind) = rest.split_first().ok_or(HpackError::Short)?;
+            rest = behind;
+            value += u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if value > LARGEST || shift > 35 {
+                return Err(HpackError::Integer);
+            }
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *input = rest;
+    Ok(value)
+}

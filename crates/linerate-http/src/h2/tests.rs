@@ -1,0 +1,364 @@
+//! The client's end of a connection, by scripts of frames.
+
+use super::frame::{flag, put, put_reset, put_window};
+use super::fuzz::{Heard, Transcript, read};
+use super::limits::{BLOCK_FRAMES, IDLE_FRAMES};
+use super::*;
+
+const OK: &[u8] = b"\x88";
+const END: u8 = flag::END_STREAM | flag::END_HEADERS;
+
+/// What a server sends.
+#[derive(Default)]
+struct Script(Vec<u8>);
+
+impl Script {
+    fn new() -> Script {
+        Script::default().frame(kind::SETTINGS, 0, 0, b"").frame(kind::SETTINGS, flag::ACK, 0, b"")
+    }
+
+    fn frame(mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Script {
+        put(kind, flags, stream, payload, &mut self.0);
+        self
+    }
+
+    fn headers(self, stream: u32, block: &[u8]) -> Script {
+        self.frame(kind::HEADERS, flag::END_HEADERS, stream, block)
+    }
+
+    fn data(self, stream: u32, content: &[u8], ends: bool) -> Script {
+        self.frame(kind::DATA, u8::from(ends), stream, content)
+    }
+
+    /// What eight requests hear of it, however it is cut.
+    fn read(&self) -> Transcript {
+        let options = ClientOptions::default();
+        let whole = read([&self.0[..]], 8, options, false);
+        for parts in [false, true] {
+            for step in [1, 2, 7, 10, 100] {
+                assert_eq!(read(self.0.chunks(step), 8, options, parts), whole, "pieces of {step}");
+            }
+        }
+        whole
+    }
+
+    fn error(&self) -> Code {
+        self.read().error.expect("an error").code
+    }
+
+    /// How the first stream was lost.
+    fn lost(&self) -> Lost {
+        let read = self.read();
+        assert_eq!(read.error, None);
+        read.ended[0].1.lost.expect("the stream is lost").0
+    }
+}
+
+fn is_malformed(script: &Script) -> bool {
+    matches!(script.lost(), Lost::Malformed(_))
+}
+
+fn whole(head: &str, body: &[u8], trailers: &[(&str, &str)], status: u16) -> Heard {
+    let bytes = |text: &&str| text.as_bytes().to_vec();
+    Heard {
+        head: head.as_bytes().to_vec(),
+        body: body.to_vec(),
+        trailers: trailers.iter().map(|(n, v)| (bytes(n), bytes(v))).collect(),
+        ended: Some(status),
+        lost: None,
+    }
+}
+
+#[test]
+fn responses_come_in_any_order_and_interleaved() {
+    let script = Script::new()
+        .headers(3, OK)
+        .headers(1, b"\x8d")
+        .data(3, b"hel", false)
+        .data(1, b"gone", true)
+        .data(3, b"lo", true)
+        .frame(kind::HEADERS, END, 5, b"\x89");
+    let read = script.read();
+    let expected = [
+        (0, whole("HTTP/2 404\r\n\r\n", b"gone", &[], 404)),
+        (1, whole("HTTP/2 200\r\n\r\n", b"hello", &[], 200)),
+        (2, whole("HTTP/2 204\r\n\r\n", b"", &[], 204)),
+    ];
+    assert_eq!(read.ended, expected);
+    assert_eq!(read.error, None);
+}
+
+#[test]
+fn interim_responses_padding_continuations_and_trailers_are_read() {
+    let interim = b"\x08\x03103";
+    let script = Script::new()
+        .headers(1, interim)
+        .frame(kind::HEADERS, flag::PADDED | flag::PRIORITY, 1, b"\x02\0\0\0\0\x10\x88\0\0")
+        .frame(kind::CONTINUATION, 0, 1, b"")
+        .frame(kind::CONTINUATION, flag::END_HEADERS, 1, b"\0\x01a\x01b")
+        .frame(kind::DATA, flag::PADDED, 1, b"\x03hi\0\0\0")
+        .frame(kind::PRIORITY, 0, 1, &[0; 5])
+        .frame(kind::DATA, flag::PADDED, 1, b"\0")
+        .frame(0x77, 0xff, 1, b"a kind that nobody knows")
+        .frame(kind::HEADERS, END, 1, b"\0\x0bgrpc-status\x010");
+    let read = script.read();
+    let heard = whole("HTTP/2 200\r\na: b\r\n\r\n", b"hi", &[("grpc-status", "0")], 200);
+    assert_eq!(read.ended, [(0, heard)]);
+}
+
+#[test]
+fn settings_and_pings_are_acknowledged() {
+    let script = Script::new().frame(kind::PING, 0, 0, b"12345678").frame(kind::PING, flag::ACK, 0, &[0; 8]);
+    let control = script.read().control;
+    let mut expected = Vec::new();
+    put(kind::SETTINGS, flag::ACK, 0, b"", &mut expected);
+    put(kind::PING, flag::ACK, 0, b"12345678", &mut expected);
+    assert!(control.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+    assert!(control.ends_with(&expected), "{control:?}");
+}
+
+/// RFC 9113, sections 6.5.2, 6.9 and 5.2.
+#[test]
+fn bodies_obey_both_windows() {
+    let mut client: Client<()> = Client::new(ClientOptions::default());
+    let mut blocks = BlockCache::new();
+    let mut out = Vec::new();
+    let id = client.open((), b"\x83\x84\x86", crate::client::Expect::Usual, false, &mut out);
+    assert_eq!(client.data_room(id), Some(16_384));
+    let mut settings = Vec::new();
+    super::settings::put(4, 100, &mut settings);
+    let mut script = Vec::new();
+    put(kind::SETTINGS, 0, 0, &settings, &mut script);
+    client.read(&script, &mut blocks, &mut Nobody).unwrap();
+    assert_eq!(client.data_room(id), Some(100), "the new window holds for open streams");
+    client.write_data(id, 100, false, &mut out);
+    assert_eq!(client.data_room(id), Some(0));
+    script.clear();
+    put_window(id, 70_000, &mut script);
+    client.read(&script, &mut blocks, &mut Nobody).unwrap();
+    for _ in 0..3 {
+        client.write_data(id, 16_384, false, &mut out);
+    }
+    assert_eq!(client.data_room(id), Some(65_535 - 100 - 3 * 16_384), "the connection's window");
+    client.write_data(id, 65_535 - 100 - 3 * 16_384, false, &mut out);
+    assert!(client.is_held_up());
+    script.clear();
+    put_window(0, 5, &mut script);
+    client.read(&script, &mut blocks, &mut Nobody).unwrap();
+    assert_eq!(client.data_room(id), Some(5));
+    client.cancel(id);
+    assert_eq!(client.data_room(id), None);
+}
+
+struct Nobody;
+
+impl<S> Sink<'_, S> for Nobody {
+    fn wants_parts(&self) -> bool {
+        false
+    }
+    fn whole(&mut self, _: S, _: &std::sync::Arc<Block>, _: &[u8]) {}
+    fn begun(&mut self, _: &mut S) {}
+    fn head(&mut self, _: &mut S, _: &crate::client::HeadView<'_>) {}
+    fn body(&mut self, _: &mut S, _: &[u8]) {}
+    fn trailers(&mut self, _: &mut S, _: crate::client::Fields<'_>) {}
+    fn end(&mut self, _: S, _: u16) {}
+    fn lost(&mut self, _: S, _: Lost, _: bool) {}
+}
+
+#[test]
+fn the_servers_limits_are_obeyed() {
+    let mut client: Client<u32> = Client::new(ClientOptions::default());
+    let mut blocks = BlockCache::new();
+    assert_eq!(client.room(), 100, "before its settings");
+    let mut settings = Vec::new();
+    super::settings::put(3, 2, &mut settings);
+    let mut script = Vec::new();
+    put(kind::SETTINGS, 0, 0, &settings, &mut script);
+    client.read(&script, &mut blocks, &mut Nobody).unwrap();
+    let mut out = Vec::new();
+    for n in 0..2 {
+        client.open(n, OK, crate::client::Expect::Usual, true, &mut out);
+    }
+    assert_eq!((client.room(), client.settings().max_concurrent_streams), (0, Some(2)));
+    let mut script = Vec::new();
+    put(kind::GOAWAY, 0, 0, b"\0\0\0\x01\0\0\0\0bye", &mut script);
+    put_reset(1, Code::REFUSED_STREAM, &mut script);
+    client.read(&script, &mut blocks, &mut Nobody).unwrap();
+    assert_eq!((client.go_away(), client.refused()), (Some(Code::NO_ERROR), vec![3]));
+    assert_eq!((client.room(), client.open_streams()), (0, 1));
+}
+
+#[test]
+fn numbers_whose_place_is_taken_are_left_out() {
+    let mut client: Client<u32> = Client::new(ClientOptions::default());
+    let mut out = Vec::new();
+    let mut open = |client: &mut Client<u32>, n| {
+        out.clear();
+        client.open(n, OK, crate::client::Expect::Usual, true, &mut out)
+    };
+    let first = open(&mut client, 0);
+    let mut last = first;
+    for n in 1..10_000 {
+        let id = open(&mut client, n);
+        assert!(id > last && id % 2 == 1);
+        assert_eq!(client.take(id), Some((n, false)));
+        last = id;
+    }
+    assert!(last < 80_000, "{last}");
+    assert_eq!(client.take(first), Some((0, false)));
+}
+
+#[test]
+fn a_block_that_comes_again_is_not_decoded_again() {
+    let script = Script::new().frame(kind::HEADERS, END, 1, OK).frame(kind::HEADERS, END, 3, OK);
+    let mut blocks = BlockCache::new();
+    let mut client: Client<()> = Client::new(ClientOptions::default());
+    let mut out = Vec::new();
+    for _ in 0..2 {
+        client.open((), OK, crate::client::Expect::Usual, true, &mut out);
+    }
+    client.read(&script.0, &mut blocks, &mut Nobody).unwrap();
+    assert_eq!((blocks.decoded(), client.open_streams()), (1, 0));
+}
+
+#[test]
+fn what_breaks_a_stream_costs_no_other() {
+    let long = |name: &str, value: &str| {
+        let mut block = OK.to_vec();
+        field(name.as_bytes(), value.as_bytes(), &mut block);
+        block
+    };
+    let wrong = [
+        Script::new().headers(1, &long("Upper", "x")),
+        Script::new().headers(1, &long("a", "x\r\ny: z")),
+        Script::new().headers(1, &long("a", " x")),
+        Script::new().headers(1, &long("connection", "close")),
+        Script::new().headers(1, &long("transfer-encoding", "chunked")),
+        Script::new().headers(1, &long("content-length", "1x")),
+        Script::new().headers(1, &long(":status", "200")),
+        Script::new().headers(1, b"\x82"),
+        Script::new().headers(1, b"\x08\x0299"),
+        Script::new().headers(1, b"\x08\x03101"),
+        Script::new().frame(kind::HEADERS, END, 1, b"\x08\x03100"),
+        Script::new().data(1, b"x", true),
+        Script::new().headers(1, &long("content-length", "5")).data(1, b"four", true),
+        Script::new().headers(1, &long("content-length", "5")).data(1, b"sixsix", false),
+        Script::new().frame(kind::HEADERS, END, 1, &long("content-length", "5")),
+        Script::new().headers(1, OK).headers(1, b"\0\x01a\x01b"),
+        Script::new().headers(1, OK).frame(kind::HEADERS, END, 1, OK),
+        Script::new().frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4]),
+        Script::new().frame(kind::WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff]),
+    ];
+    for (n, script) in wrong.into_iter().enumerate() {
+        let script = script.frame(kind::HEADERS, END, 3, OK);
+        assert!(is_malformed(&script), "case {n}");
+        assert_eq!(script.read().ended[1].1.ended, Some(200), "case {n}");
+    }
+}
+
+#[test]
+fn a_response_to_head_announces_a_length_and_has_no_body() {
+    let mut block = OK.to_vec();
+    field(b"content-length", b"5", &mut block);
+    let read = Script::new().frame(kind::HEADERS, END, 15, &block).read();
+    assert_eq!(read.ended[0].0, 7);
+    assert_eq!(read.ended[0].1.ended, Some(200));
+}
+
+#[test]
+fn resets_say_why_and_later_frames_are_ignored() {
+    let mut script = Script::new();
+    put_reset(1, Code::REFUSED_STREAM, &mut script.0);
+    assert_eq!(script.lost(), Lost::Reset(Code::REFUSED_STREAM));
+    let mut late = Script::new().frame(kind::HEADERS, END, 1, OK).headers(1, OK).data(1, b"x", true);
+    put_reset(1, Code::NO_ERROR, &mut late.0);
+    let read = late.read();
+    assert_eq!((read.ended.len(), read.error), (1, None), "RFC 9113, 8.1: no failure");
+}
+
+#[test]
+fn what_breaks_a_connection() {
+    let cases = [
+        (Script::default().frame(kind::PING, 0, 0, &[0; 8]), Code::PROTOCOL_ERROR),
+        (Script(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::SETTINGS, 0, 0, &[0; 5]), Code::FRAME_SIZE_ERROR),
+        (Script::new().frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]), Code::FRAME_SIZE_ERROR),
+        (Script::new().frame(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 1]), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0]), Code::FLOW_CONTROL_ERROR),
+        (Script::new().frame(kind::SETTINGS, 0, 0, &[0, 5, 0, 0, 0, 1]), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::SETTINGS, 0, 1, b""), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::PING, 0, 0, b"short"), Code::FRAME_SIZE_ERROR),
+        (Script::new().frame(kind::GOAWAY, 0, 0, b"short"), Code::FRAME_SIZE_ERROR),
+        (Script::new().frame(kind::RST_STREAM, 0, 99, &[0; 4]), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::RST_STREAM, 0, 2, &[0; 4]), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4]), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255]), Code::FLOW_CONTROL_ERROR),
+        (Script::new().frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, b"\0\0\0\x02"), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::CONTINUATION, 0, 1, b""), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::HEADERS, 0, 1, OK).data(1, b"x", true), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::HEADERS, 0, 1, OK).frame(kind::PING, 0, 0, &[0; 8]), Code::PROTOCOL_ERROR),
+        (Script::new().headers(99, OK), Code::PROTOCOL_ERROR),
+        (Script::new().data(99, b"x", true), Code::PROTOCOL_ERROR),
+        (Script::new().headers(1, b"\xbe"), Code::COMPRESSION_ERROR),
+        (Script::new().headers(1, OK).frame(kind::DATA, flag::PADDED, 1, b"\x02x"), Code::PROTOCOL_ERROR),
+        (Script::new().headers(1, OK).frame(kind::DATA, flag::PADDED, 1, b""), Code::PROTOCOL_ERROR),
+        (Script::new().frame(kind::HEADERS, flag::PADDED | END, 1, b"\x09\x88"), Code::PROTOCOL_ERROR),
+        (
+            Script::new().frame(kind::GOAWAY, 0, 0, &[0; 8]).frame(
+                kind::GOAWAY,
+                0,
+                0,
+                &[0, 0, 0, 9, 0, 0, 0, 0],
+            ),
+            Code::PROTOCOL_ERROR,
+        ),
+    ];
+    for (n, (script, code)) in cases.into_iter().enumerate() {
+        assert_eq!(script.error(), code, "case {n}");
+    }
+}
+
+/// CVE-2024-27316 and its like, CVE-2019-9512, CVE-2019-9515 and CVE-2019-9518.
+#[test]
+fn floods_are_cut_off() {
+    let mut endless = Script::new().frame(kind::HEADERS, 0, 1, OK);
+    for _ in 0..=BLOCK_FRAMES {
+        endless = endless.frame(kind::CONTINUATION, 0, 1, b"");
+    }
+    assert_eq!(endless.error(), Code::ENHANCE_YOUR_CALM);
+    let mut long = Script::new().frame(kind::HEADERS, 0, 1, OK);
+    for _ in 0..5 {
+        long = long.frame(kind::CONTINUATION, 0, 1, &[0x88; 16_384]);
+    }
+    assert_eq!(long.error(), Code::ENHANCE_YOUR_CALM);
+    let floods: [(u8, u32, &[u8]); 4] =
+        [(kind::PING, 0, &[0; 8]), (kind::SETTINGS, 0, b""), (kind::DATA, 1, b""), (0x50, 1, b"")];
+    for (kind, stream, payload) in floods {
+        let mut flood = Script::new().headers(1, OK).0;
+        for _ in 0..=IDLE_FRAMES {
+            put(kind, 0, stream, payload, &mut flood);
+        }
+        let read = read([&flood[..]], 8, ClientOptions::default(), false);
+        assert_eq!(read.error.map(|e| e.code), Some(Code::ENHANCE_YOUR_CALM), "kind {kind}");
+        assert!(read.control.len() <= 17 * IDLE_FRAMES as usize + 200);
+    }
+}
+
+#[test]
+fn content_beyond_a_window_is_refused_and_windows_grow_as_it_is_read() {
+    let options = ClientOptions { window: 65_535 };
+    let mut script = Script::new().headers(1, OK);
+    for _ in 0..40 {
+        script = script.data(1, &[b'x'; 10_000], false);
+    }
+    let script = script.data(1, b"", true);
+    let read = read(script.0.chunks(5000), 8, options, false);
+    assert_eq!(read.ended[0].1.body.len(), 400_000);
+    let updates = read.control.windows(4).filter(|w| *w == [0, 4, 8, 0]).count();
+    assert!((10..=30).contains(&updates), "{updates} window updates");
+    // Without a look at our updates more than the window cannot come.
+    let tiny = ClientOptions { window: 10 };
+    let script = Script::new().headers(1, OK).data(1, &[b'x'; 100], true);
+    let lost = super::fuzz::read([&script.0[..]], 8, tiny, false).ended[0].1.lost;
+    assert!(matches!(lost, Some((Lost::Malformed(_), true))), "{lost:?}");
+}

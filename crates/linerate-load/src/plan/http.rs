@@ -1,0 +1,122 @@
+//! Which HTTP a plan's connections speak.
+
+use linerate_client::Speaks;
+use linerate_http::h2::WINDOW;
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, Request, Way};
+
+/// Which HTTP connections speak, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpOptions {
+    /// The version.
+    pub version: Http,
+    /// With HTTP/2: the window of each stream and of the connection, bytes.
+    pub h2_window: u32,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        HttpOptions { version: Http::Auto, h2_window: WINDOW }
+    }
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Http {
+    /// Over https what the peers agree on (ALPN), otherwise HTTP/1.1.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// HTTP/1.1.
+    #[serde(rename = "1.1")]
+    One,
+    /// HTTP/2: by ALPN over https, without asking in clear text.
+    #[serde(rename = "2")]
+    Two,
+}
+
+impl Http {
+    /// All of them.
+    pub const ALL: [Http; 3] = [Http::Auto, Http::One, Http::Two];
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Http::Auto => "auto",
+            Http::One => "1.1",
+            Http::Two => "2",
+        }
+    }
+}
+
+/// The smallest window. Reason: below, every few bytes need a frame of their own.
+pub const LEAST_WINDOW: u32 = 1024;
+
+/// The largest window (RFC 9113 section 6.9.1).
+pub const LARGEST_WINDOW: u32 = (1 << 31) - 1;
+
+impl Plan {
+    /// What connections speak; `None`: HTTP/1.1 alone.
+    pub(crate) fn speaks(&self) -> Option<Speaks> {
+        match (self.http.version, &self.tls) {
+            (Http::One, _) | (Http::Auto, None) => None,
+            (Http::Auto, Some(_)) => {
+                let fits = self.way == Way::Loop && self.requests.iter().all(Request::fits_http2);
+                fits.then_some(Speaks::Either)
+            }
+            (Http::Two, None) => Some(Speaks::Http2),
+            (Http::Two, Some(_)) => Some(Speaks::AgreedHttp2),
+        }
+    }
+
+    /// The protocols to offer by ALPN, the best first.
+    pub(crate) fn alpn(&self) -> Vec<Vec<u8>> {
+        let names: &[&[u8]] = match self.speaks() {
+            None => &[b"http/1.1"],
+            Some(Speaks::Either) => &[b"h2", b"http/1.1"],
+            Some(Speaks::Http2 | Speaks::AgreedHttp2) => &[b"h2"],
+        };
+        names.iter().map(|name| name.to_vec()).collect()
+    }
+
+    /// What `http = "2"` excludes.
+    pub(crate) fn validate_http(&self) -> Result<(), String> {
+        let window = self.http.h2_window;
+        if !(LEAST_WINDOW..=LARGEST_WINDOW).contains(&window) {
+            return Err(format!(
+                "the HTTP/2 window must be between {LEAST_WINDOW} and {LARGEST_WINDOW} bytes, not {window}"
+            ));
+        }
+        if self.http.version != Http::Two {
+            return Ok(());
+        }
+        if self.way != Way::Loop {
+            let way = format!("{:?}", self.way).to_lowercase();
+            return Err(format!("--way {way} does not speak HTTP/2: that needs --way loop"));
+        }
+        if self.requests.iter().any(Request::is_raw) {
+            return Err("--raw sends bytes of HTTP/1.1, and HTTP/2 was asked for: leave out one of the two"
+                .to_owned());
+        }
+        if self.route.forwarder().is_some() {
+            return Err(
+                "a proxy forwards http:// requests by HTTP/1.1, and HTTP/2 was asked for: leave out \
+                        one of the two"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// Whether HTTP/2 can carry it.
+    fn fits_http2(&self) -> bool {
+        let has = |name: &str| self.fields.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let te = |(n, v): &(String, String)| {
+            n.eq_ignore_ascii_case("te") && !v.trim().eq_ignore_ascii_case("trailers")
+        };
+        !self.is_raw() && self.method != "CONNECT" && !has("upgrade") && !self.fields.iter().any(te)
+    }
+}
