@@ -51,7 +51,7 @@ pub struct Any<R> {
 #[derive(Debug)]
 enum Protocol<R> {
     Undecided,
-    H1(H1<R>),
+    H1(Box<H1<R>>),
     H2(Box<H2<R>>),
 }
 
@@ -83,7 +83,7 @@ impl<R: Default> Conversation for Any<R> {
             }
             (Speaks::Either, _) => {
                 shared.h1_connections += 1;
-                self.protocol = Protocol::H1(H1::new(&shared.h1));
+                self.protocol = Protocol::H1(Box::new(Conversation::new(&shared.h1)));
             }
         }
         Ok(())

@@ -180,7 +180,7 @@ fn requests_leave_at_once_and_equal_responses_are_told_at_once() {
     let responses = (0..10).map(|n| response(1 + 2 * n, b"hello")).collect::<Vec<_>>();
     bench.read(&[&settings()[..], &responses].concat()).unwrap();
     assert_eq!((bench.h2.in_flight(), bench.h2.answers()), (0, 10));
-    assert_eq!(bench.heard.alike, [0..10]);
+    assert_eq!(bench.heard.alike, vec![0..10]);
     assert_eq!(bench.h2.room(), 50);
     assert_eq!(H2::<Vec<u8>>::facts(&bench.shared).max_concurrent_streams, Some(50));
 }
