@@ -303,10 +303,13 @@ pub trait Requests {
     fn write_h1(&mut self, run: &Run, closing: bool, out: &mut impl Out) -> Result<u64, NetError>;
 
     /// HTTP/2: the field block of every request of this kind, where all have the same and no body.
-    fn fixed_block(&self, kind: u16) -> Option<&[u8]>;
+    fn fixed_block(&self, _kind: u16) -> Option<&[u8]> {
+        None
+    }
 
-    /// HTTP/2: appends the field block of the first request of `run`, and hands out its body.
-    fn write_h2(&mut self, run: &Run, block: &mut Vec<u8>, body: impl FnMut(BodyPart<'_>));
+    /// HTTP/2: appends the field block of the first request of `run`, and hands out its body. A client that speaks
+    /// HTTP/1.1 alone has no need of it.
+    fn write_h2(&mut self, _run: &Run, _block: &mut Vec<u8>, _body: impl FnMut(BodyPart<'_>)) {}
 }
 
 /// A stretch of a request's body.

@@ -11,7 +11,7 @@ use linerate_net::mem::{Mem, Peer, PeerActions, PeerConn};
 use linerate_net::{Close, ConnectOptions, Event, NetErrorKind};
 
 use super::*;
-use crate::conversation::{Alike, BodyPart, Fate, Out, Whole, Whose};
+use crate::conversation::{Alike, Fate, Out, Whole, Whose};
 use crate::{H1, Stamp};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -57,12 +57,6 @@ impl Requests for Numbers {
             (run.first..run.end()).map(|n| format!("GET /{n} HTTP/1.1\r\n{last}\r\n")).collect();
         out.send(bytes.as_bytes()).map(|()| bytes.len() as u64)
     }
-
-    fn fixed_block(&self, _: u16) -> Option<&[u8]> {
-        None
-    }
-
-    fn write_h2(&mut self, _: &Run, _: &mut Vec<u8>, _: impl FnMut(BodyPart<'_>)) {}
 }
 
 /// What became of requests, by their numbers.
