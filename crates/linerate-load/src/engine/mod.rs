@@ -379,6 +379,16 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         }
     }
 
+    /// Requests of a connection were cancelled: their places are free, unless they were the last that it may carry.
+    fn go_on(&mut self, conn: Conn, now: Time) {
+        self.send_pending(conn, now);
+        match self.pool.get_mut(conn) {
+            Some(connection) if connection.is_done() => self.retire(conn, now),
+            Some(_) => self.fill(conn, now),
+            None => {}
+        }
+    }
+
     /// A connection has carried all it may: closes it and opens another.
     fn retire(&mut self, conn: Conn, now: Time) {
         let Some(mut connection) = self.pool.remove(conn) else { return };
@@ -477,7 +487,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let (conn, beside) = (connection.conn, &mut connection.beside);
             match expired {
                 Expired::Connection => self.lose(conn, Loss::TimedOut, now),
-                Expired::Requests => self.send_pending(conn, now),
+                Expired::Requests => self.go_on(conn, now),
                 Expired::None if beside.low_water > 1 && now - beside.low_water_since >= LOW_WATER_WAIT => {
                     beside.low_water = 1;
                     self.transport.set_low_water(conn, 1);
