@@ -74,7 +74,7 @@ impl FrameReader {
         Ok(Some(Piece::Frame(head, payload)))
     }
 
-    /// Goes on with a frame whose beginning is in `carry`.
+    /// Reads the rest of a frame whose beginning is in `carry`.
     fn next_carried<'c, 'i: 'c>(
         &'c mut self,
         input: &mut &'i [u8],
