@@ -6,6 +6,7 @@ mod case;
 mod cases;
 mod cells;
 mod dns;
+mod jars;
 mod jobs;
 mod judged;
 mod page;
@@ -62,6 +63,9 @@ pub(crate) struct Options {
     /// Over TLS: every server that can gets a certificate, and the calls are https. Cases whose server cannot are left out.
     #[arg(long, conflicts_with_all = ["cells", "page"])]
     tls: bool,
+    /// Download the libraries of Tomcat, Jetty and Undertow that are missing, 9 MB of Maven Central, to ~/.cache/linerate/jars.
+    #[arg(long, requires = "cells")]
+    fetch: bool,
     /// Write the tables into docs/EXPLAIN.md.
     #[arg(long)]
     page: bool,
@@ -129,6 +133,9 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 fn run(options: &Options) -> Result<bool> {
     ensure!(options.runs > 0, "at least one run");
     let cases = options.chosen()?;
+    if options.fetch {
+        jars::fetch()?;
+    }
     let mut programs = Programs::build(options.linerate.as_deref(), options.explain.as_deref())?;
     if options.tls {
         programs.issue_certificate()?;

@@ -77,6 +77,12 @@ impl Run {
         }
     }
 
+    /// Somebody ended it (Ctrl-C reaches all that runs in the terminal): it says nothing.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        let ends = ["exit status: 130:", "signal: "];
+        self.error.as_deref().is_some_and(|error| ends.iter().any(|end| error.starts_with(end)))
+    }
+
     /// From 1 where the right cause is named first; `None`: it is not named.
     pub(crate) fn rank(&self, truth: &str) -> Option<usize> {
         self.causes.iter().position(|c| c.0 == truth).map(|i| i + 1)
@@ -128,19 +134,26 @@ pub(crate) fn middles(json: &Value) -> BTreeMap<String, f64> {
     parts.filter_map(|(part, times)| Some((part.clone(), middle(times)?))).collect()
 }
 
-/// All runs in a file; none if there is no file.
+/// All runs in a file; none if there is no file. A last line that was interrupted while it was
+/// written is taken off the file, so that its run is made again.
 pub(crate) fn read(path: &Path) -> Result<Vec<Run>> {
-    let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+    let Ok(mut text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+    let whole = text.rfind('\n').map_or(0, |at| at + 1);
+    if whole < text.len() {
+        println!("{}: its last line is incomplete, and is made again", path.display());
+        std::fs::OpenOptions::new().write(true).open(path)?.set_len(whole as u64)?;
+        text.truncate(whole);
+    }
     let parse = |(i, line): (usize, &str)| {
         serde_json::from_str(line).with_context(|| format!("{}:{}", path.display(), i + 1))
     };
     text.lines().enumerate().map(parse).collect()
 }
 
-/// Adds a run to a file.
+/// Adds a run to a file, by one write.
 pub(crate) fn add(path: &Path, run: &Run) -> Result<()> {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    writeln!(file, "{}", serde_json::to_string(run)?)?;
+    file.write_all(format!("{}\n", serde_json::to_string(run)?).as_bytes())?;
     Ok(())
 }
 
@@ -148,6 +161,27 @@ pub(crate) fn add(path: &Path, run: &Run) -> Result<()> {
 mod tests {
     use super::*;
     use crate::bench::explain::case::PLAIN;
+
+    #[test]
+    fn a_measurement_goes_on_where_it_was_interrupted() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("results");
+        let run = |case: &str| Run { case: case.to_owned(), ..Run::default() };
+        assert_eq!(read(&path).expect("no file is no error"), []);
+        add(&path, &run("a")).expect("written");
+        let whole = std::fs::read(&path).expect("there");
+        std::fs::write(&path, [whole.as_slice(), &whole[..20]].concat()).expect("written");
+        assert_eq!(read(&path).expect("readable"), [run("a")]);
+        add(&path, &run("b")).expect("written");
+        assert_eq!(read(&path).expect("readable"), [run("a"), run("b")]);
+        let ended = |words: &str| Run { error: Some(words.to_owned()), ..run("c") };
+        assert!(
+            ended("exit status: 130: ").was_interrupted() && ended("signal: 2 (SIGINT): ").was_interrupted()
+        );
+        assert!(!ended("exit status: 3: refused").was_interrupted() && !run("c").was_interrupted());
+        std::fs::write(&path, "{\n").expect("written");
+        assert!(read(&path).is_err(), "a whole line that is none is no interruption");
+    }
 
     #[test]
     fn a_diagnosis_is_read() {

@@ -66,6 +66,10 @@ impl Programs {
             ("app.rb", include_str!("programs/wild/app.rb")),
             ("app.go", include_str!("programs/wild/app.go")),
             ("App.java", include_str!("programs/wild/App.java")),
+            ("TomcatApp.java", include_str!("programs/wild/TomcatApp.java")),
+            ("JettyApp.java", include_str!("programs/wild/JettyApp.java")),
+            ("UndertowApp.java", include_str!("programs/wild/UndertowApp.java")),
+            ("rows.py", include_str!("programs/wild/rows.py")),
         ] {
             std::fs::write(dir.join(name), text)?;
         }
@@ -77,6 +81,7 @@ impl Programs {
         if shell::find("javac").is_some() {
             shell::run(Command::new("javac").current_dir(&dir).args(["Server.java", "App.java"]))?;
         }
+        super::jars::compile(&dir)?;
         let explain = explain.map(whole).transpose()?.unwrap_or_else(|| linerate.clone());
         Ok(Programs { linerate, explain, dir, tls: false })
     }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
+use super::jars;
 use super::servers::{BEHIND, PORT};
 use crate::shell;
 
@@ -36,6 +37,10 @@ pub(crate) enum Kind {
     Webrick,
     Go,
     Jdk,
+    Tomcat,
+    Jetty,
+    Undertow,
+    Rows,
     Nginx,
     NginxProxy,
     Haproxy,
@@ -73,10 +78,14 @@ enum Need {
     Program(&'static str),
     Python(&'static str),
     Node(&'static str),
+    /// A JDK, and the libraries that `--fetch` has downloaded.
+    Jars,
+    /// PostgreSQL's server and client.
+    Postgres,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 18] = [
+    pub(crate) const ALL: [Kind; 22] = [
         Kind::GunicornSync,
         Kind::GunicornThreads,
         Kind::Uvicorn,
@@ -89,6 +98,10 @@ impl Kind {
         Kind::Webrick,
         Kind::Go,
         Kind::Jdk,
+        Kind::Tomcat,
+        Kind::Jetty,
+        Kind::Undertow,
+        Kind::Rows,
         Kind::Nginx,
         Kind::NginxProxy,
         Kind::Haproxy,
@@ -111,6 +124,10 @@ impl Kind {
             Kind::Webrick => "webrick",
             Kind::Go => "go",
             Kind::Jdk => "jdk",
+            Kind::Tomcat => "tomcat",
+            Kind::Jetty => "jetty",
+            Kind::Undertow => "undertow",
+            Kind::Rows => "postgres-rows",
             Kind::Nginx => "nginx",
             Kind::NginxProxy => "nginx-proxy",
             Kind::Haproxy => "haproxy",
@@ -133,6 +150,8 @@ impl Kind {
             Kind::Webrick => Need::Program("ruby"),
             Kind::Go => Need::Program("go"),
             Kind::Jdk => Need::Program("javac"),
+            Kind::Tomcat | Kind::Jetty | Kind::Undertow => Need::Jars,
+            Kind::Rows => Need::Postgres,
             Kind::Nginx | Kind::NginxProxy => Need::Program("nginx"),
             Kind::Haproxy => Need::Program("haproxy"),
             Kind::Apache => Need::Program("apache2"),
@@ -148,6 +167,8 @@ impl Kind {
             Need::Program(name) => (name, Box::new(move || shell::find(name).is_some())),
             Need::Python(name) => (name, Box::new(move || imports(name))),
             Need::Node(name) => (name, Box::new(move || dir.join("node_modules").join(name).is_dir())),
+            Need::Jars => ("what --fetch downloads", Box::new(jars::are_there)),
+            Need::Postgres => ("postgresql", Box::new(has_postgres)),
         };
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         (!*known.entry(name).or_insert_with(has)).then_some(name)
@@ -169,9 +190,16 @@ impl Kind {
     pub(crate) fn tried_with(self) -> &'static [(Mode, u8)] {
         use Mode::{Cold, Healthy, Limited, Think};
         match self {
-            Kind::GunicornSync | Kind::GunicornThreads | Kind::Waitress | Kind::Jdk | Kind::Php => {
-                &[(Healthy, 1), (Healthy, 4), (Think, 1), (Think, 2), (Think, 4), (Cold, 1)]
-            }
+            // A row that a call holds serves one at a time, whatever the number of workers.
+            Kind::Rows => &[(Healthy, 4), (Think, 4)],
+            Kind::GunicornSync
+            | Kind::GunicornThreads
+            | Kind::Waitress
+            | Kind::Jdk
+            | Kind::Tomcat
+            | Kind::Jetty
+            | Kind::Undertow
+            | Kind::Php => &[(Healthy, 1), (Healthy, 4), (Think, 1), (Think, 2), (Think, 4), (Cold, 1)],
             Kind::Nginx | Kind::Apache | Kind::Lighttpd | Kind::Caddy => &[(Healthy, 0)],
             Kind::NginxProxy => &[(Healthy, 0), (Think, 0), (Limited, 0)],
             Kind::Haproxy => &[(Healthy, 0), (Think, 0)],
@@ -192,6 +220,13 @@ fn imports(module: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     c.status().is_ok_and(|s| s.success())
+}
+
+/// PostgreSQL's client, and its server, which Debian keeps in a folder of its own.
+fn has_postgres() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let server = versions.into_iter().any(|v| v.path().join("bin/postgres").is_file());
+    shell::find("psql").is_some() && (server || shell::find("postgres").is_some())
 }
 
 impl Wild {
@@ -236,6 +271,15 @@ impl Wild {
                 let nodelay = "-Dsun.net.httpserver.nodelay=true";
                 all(&["java", nodelay, "-cp", &programs.display().to_string(), "App", &port, &workers])
             }
+            Kind::Tomcat | Kind::Jetty | Kind::Undertow => {
+                let app = match self.kind {
+                    Kind::Tomcat => "TomcatApp",
+                    Kind::Jetty => "JettyApp",
+                    _ => "UndertowApp",
+                };
+                all(&["java", "-cp", &jars::class_path(programs), app, &port, &workers])
+            }
+            Kind::Rows => all(&["python3", &file("rows.py"), &port, &workers]),
             Kind::Nginx | Kind::NginxProxy | Kind::Haproxy | Kind::Apache | Kind::Lighttpd | Kind::Caddy => {
                 self.configured(dir)?
             }
