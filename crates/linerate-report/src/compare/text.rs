@@ -23,7 +23,9 @@ pub fn to_string(document: &Document, style: Style) -> String {
         why.lines().for_each(|text| line(&mut out, &format!("  {}", clean(text))));
     }
     line(&mut out, "");
-    line(&mut out, &style.bold(&words::headline(document)));
+    for text in style.wrapped("", &words::headline(document)).lines() {
+        line(&mut out, &style.bold(text));
+    }
     if !document.metrics.is_empty() {
         line(&mut out, "");
         table(&mut out, style, document);
