@@ -42,6 +42,8 @@ enum What {
     Client(Seeds),
     /// `load` and a server over TLS and user-space TCP, whose connections break at any byte.
     Tls(Seeds),
+    /// `linerate load` over HTTP/2 in virtual time, against a server that refuses, resets, goes away and is cut off.
+    LoadH2(Seeds),
 }
 
 /// Runs them with a release build.
@@ -60,6 +62,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
             &["linerate-load", "--lib", "--", "engine::tests::tls"],
             "each request ended in exactly one outcome, and no broken response was whole",
         ),
+        Some(What::LoadH2(seeds)) => seeds
+            .run(&["linerate-load", "--lib", "--", "tests::http2"], "each request ended in exactly one way"),
         None => options.seeds.run(
             &["linerate-net", "--test", "stack_seeds", "--test", "stack_hosts", "--"],
             "no hang, no byte lost, doubled or changed",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use linerate_http::{client, server};
+use linerate_http::{client, h2, server};
 
 /// Runs each file of a target's corpus; returns how many there were.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
@@ -31,4 +31,9 @@ fn pipeline() {
 #[test]
 fn request() {
     assert!(replay("request", server::fuzz::request) >= 10);
+}
+
+#[test]
+fn frames() {
+    assert!(replay("h2", h2::fuzz::frames) >= 8);
 }

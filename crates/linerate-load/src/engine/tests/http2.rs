@@ -1,0 +1,289 @@
+//! HTTP/2 against a server that misbehaves by a seed: it refuses streams, resets them, goes away, is cut off, and
+//! remains silent. Each request ends in exactly one way, and the server's own count lies within the bounds.
+//!
+//! A seed is a bug report: `LINERATE_SEED=n` runs one, `LINERATE_SEEDS=n` this many (`cargo xtask soak load-h2`).
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::thread;
+
+use linerate_client::{Any, AnyShared, H2Shared, Resend, Speaks};
+use linerate_http::client::HeadCache;
+use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, kind};
+use linerate_net::link::sim::{Sim, SimOptions};
+use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
+use linerate_net::stack::{Stack, StackOptions};
+use linerate_tls::PLAIN;
+
+use super::*;
+use crate::engine::responses::Reading;
+use crate::plan::http::{Http, HttpOptions};
+
+/// Seeds that an ordinary test run takes.
+const SEEDS: u64 = 30;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const PREFACE: usize = 24;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
+    [&head.bytes(), payload].concat()
+}
+
+fn reset(stream: u32, code: Code) -> Vec<u8> {
+    frame(kind::RST_STREAM, 0, stream, &code.0.to_be_bytes())
+}
+
+fn go_away(last: u32) -> Vec<u8> {
+    frame(kind::GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat())
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % n
+    }
+}
+
+/// One connection as the server sees it.
+#[derive(Default)]
+struct Side {
+    carry: Vec<u8>,
+    begun: bool,
+    last: u32,
+    /// The last stream that it processes, once it has said so.
+    away: Option<u32>,
+    closed: HashSet<u32>,
+}
+
+struct Wild {
+    dice: Dice,
+    /// Of a hundred requests, so many meet with something.
+    evil: u64,
+    processed: Arc<Mutex<u64>>,
+    sides: HashMap<PeerConn, Side>,
+}
+
+impl Wild {
+    /// A whole request has come: does something with it.
+    fn answer(&mut self, conn: PeerConn, stream: u32, out: &mut PeerActions) {
+        let Wild { dice, sides, evil, processed } = self;
+        let Some(side) = sides.get_mut(&conn) else { return };
+        if side.away.is_some_and(|last| stream > last) {
+            return;
+        }
+        let what = if dice.below(100) < *evil { dice.below(10) } else { 99 };
+        if what == 0 {
+            return out.send(conn, reset(stream, Code::REFUSED_STREAM));
+        }
+        if what == 1 && side.away.is_none() {
+            // It processes what came before this one, and says so in one step or in two.
+            let last = stream.saturating_sub(2);
+            if dice.below(2) == 0 {
+                out.send(conn, go_away((1 << 31) - 1));
+            }
+            out.send(conn, go_away(last));
+            side.away = Some(last);
+            return out.close_after(10 * MS, conn);
+        }
+        *processed.lock().unwrap() += 1;
+        match what {
+            2 => out.send(conn, reset(stream, Code::INTERNAL_ERROR)),
+            3 => {
+                out.send(conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+                out.send(conn, reset(stream, Code::CANCEL));
+            }
+            4 => out.close(conn),
+            5 => out.reset(conn),
+            // Silence.
+            6 => {}
+            7 => {
+                out.send(conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+                out.send(conn, frame(kind::DATA, 0, stream, b"part"));
+                out.close(conn);
+            }
+            _ => Wild::respond(dice, conn, stream, out),
+        }
+    }
+
+    fn respond(dice: &mut Dice, conn: PeerConn, stream: u32, out: &mut PeerActions) {
+        let after = MS * dice.below(5) as u32;
+        if dice.below(4) == 0 {
+            out.send_after(after, conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x08\x03103"));
+            out.send_after(after, conn, frame(kind::PING, 0, 0, &[0; 8]));
+        }
+        let body: &[u8] = if dice.below(2) == 0 { b"hello" } else { b"hello, hello" };
+        out.send_after(after, conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+        match dice.below(3) {
+            0 => out.send_after(after, conn, frame(kind::DATA, END_STREAM, stream, body)),
+            1 => {
+                out.send_after(after, conn, frame(kind::DATA, 8, stream, &[b"\x02", body, b"\0\0"].concat()));
+                out.send_after(after + MS, conn, frame(kind::DATA, END_STREAM, stream, b""));
+            }
+            _ => {
+                out.send_after(after, conn, frame(kind::DATA, 0, stream, body));
+                let trailers = frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, b"\0\x01a\x01b");
+                out.send_after(after + MS, conn, trailers);
+            }
+        }
+    }
+
+    /// Takes the first whole frame out.
+    fn next_frame(side: &mut Side) -> Option<(FrameHead, Vec<u8>)> {
+        if !side.begun {
+            if side.carry.len() < PREFACE {
+                return None;
+            }
+            side.carry.drain(..PREFACE);
+            side.begun = true;
+        }
+        let head = FrameHead::read(side.carry.first_chunk::<FRAME_HEAD>()?);
+        let end = FRAME_HEAD + head.len as usize;
+        let payload = side.carry.get(FRAME_HEAD..end)?.to_vec();
+        side.carry.drain(..end);
+        Some((head, payload))
+    }
+}
+
+impl Peer for Wild {
+    fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+        self.sides.insert(conn, Side::default());
+        let most = 1 + self.dice.below(30) as u8;
+        let window = self.dice.below(3) as u8;
+        // At most so many streams, and a window of 0, 256 or 512 bytes.
+        out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, most, 0, 4, 0, 0, window, 0]));
+    }
+
+    fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+        let Some(side) = self.sides.get_mut(&conn) else { return };
+        side.carry.extend_from_slice(bytes);
+        while let Some((head, _)) = self.sides.get_mut(&conn).and_then(Wild::next_frame) {
+            let Some(side) = self.sides.get_mut(&conn) else { return };
+            match head.kind {
+                kind::SETTINGS if head.flags == 0 => out.send(conn, frame(kind::SETTINGS, 1, 0, b"")),
+                kind::HEADERS => {
+                    assert!(head.stream > side.last, "stream numbers grow");
+                    side.last = head.stream;
+                    if head.flags & END_STREAM == 0 {
+                        out.send(conn, frame(kind::WINDOW_UPDATE, 0, head.stream, &1000u32.to_be_bytes()));
+                    }
+                }
+                kind::DATA => out.send(conn, frame(kind::WINDOW_UPDATE, 0, 0, &1000u32.to_be_bytes())),
+                kind::RST_STREAM => drop(side.closed.insert(head.stream)),
+                _ => {}
+            }
+            let is_request = matches!(head.kind, kind::HEADERS | kind::DATA);
+            if is_request && head.flags & END_STREAM != 0 {
+                self.answer(conn, head.stream, out);
+            }
+        }
+    }
+}
+
+fn run_seed(seed: u64) {
+    let mut dice = Dice(seed);
+    let (ours, theirs) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let lossy = dice.below(2) == 0;
+    let ppm = |n| if lossy { n } else { 0 };
+    let network = SimOptions {
+        seed,
+        delay: MS,
+        loss_ppm: ppm(10_000),
+        reorder_ppm: ppm(20_000),
+        duplicate_ppm: ppm(5_000),
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(network);
+    let options = |address, seed| StackOptions {
+        addresses: vec![address],
+        seed: Some(seed),
+        ..StackOptions::default()
+    };
+    let stack = Stack::new(sim.end(&[ours]).unwrap(), options(ours, seed));
+    let mut host = PeerHost::new(Stack::new(sim.end(&[theirs]).unwrap(), options(theirs, seed + 1)));
+    let processed = Arc::new(Mutex::new(0));
+    let evil = dice.below(30);
+    let script =
+        Wild { dice: Dice(seed + 2), evil, processed: Arc::clone(&processed), sides: HashMap::new() };
+    let address = SocketAddr::new(theirs, 80);
+    host.serve(address, script).unwrap();
+    let server = thread::spawn(move || host.run(|| false));
+    let resend = Resend::ALL[dice.below(3) as usize];
+    let mut plan = Plan {
+        connections: 1 + dice.below(4) as u32,
+        depth: 1 + dice.below(40) as u32,
+        per_connection: (dice.below(4) == 0).then_some(20),
+        // A lost SYN is sent again after a second.
+        timeout: if lossy { 3000 * MS } else { 100 * MS },
+        stop: requests(300),
+        http: HttpOptions { version: Http::Two, ..HttpOptions::default() },
+        resend,
+        ..plan()
+    };
+    plan.target.addresses = vec![address];
+    plan.requests = vec![request("GET"), request("POST")];
+    plan.requests[1].body = Some("a body that waits for the window".into());
+    let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(plan.http.h2_window));
+    let outcome = part().run_by::<_, Any<Reading>>(&plan, stack, PLAIN, board(), shared).unwrap();
+    server.join().unwrap().unwrap();
+    let (r, c) = (outcome.requests, *processed.lock().unwrap());
+    assert_eq!(r.sent, 300, "seed {seed}: {r:?}");
+    assert_eq!(r.sent, r.answered + r.failed + r.unknown, "seed {seed}: {r:?}");
+    assert_eq!(r.failed, outcome.failures.total(), "seed {seed}");
+    assert!(r.answered <= c && c <= r.sent + r.resent, "seed {seed}: the server counted {c}, we {r:?}");
+    assert_eq!(outcome.http.h2, outcome.connections.opened, "seed {seed}");
+    if evil == 0 {
+        assert_eq!(r.answered, 300, "seed {seed}: {:?}", outcome.failures);
+    }
+}
+
+#[test]
+fn each_request_ends_in_exactly_one_way() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    if let Some(seed) = number("LINERATE_SEED") {
+        return run_seed(seed);
+    }
+    let first = number("LINERATE_FROM").unwrap_or(1);
+    (first..first + number("LINERATE_SEEDS").unwrap_or(SEEDS)).for_each(run_seed);
+}
+
+/// RFC 9113, section 8.7: a server that refuses everything ends in failures, not in an endless loop.
+#[test]
+fn a_server_that_refuses_everything_ends_in_failures() {
+    struct Refuses(Wild);
+    impl Peer for Refuses {
+        fn connected(&mut self, now: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.0.connected(now, conn, out);
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.0.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, _)) = Wild::next_frame(side) {
+                if head.kind == kind::HEADERS {
+                    *self.0.processed.lock().unwrap() += 1;
+                    out.send(conn, reset(head.stream, Code::REFUSED_STREAM));
+                }
+            }
+        }
+    }
+    for resend in Resend::ALL {
+        let seen = Arc::new(Mutex::new(0));
+        let wild = Wild { dice: Dice(1), evil: 0, processed: Arc::clone(&seen), sides: HashMap::new() };
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), Refuses(wild)).unwrap();
+        let plan = Plan { depth: 5, stop: requests(20), resend, ..plan() };
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let r = outcome.requests;
+        assert_eq!((r.sent, r.failed, r.resent), (20, 20, 60), "{resend:?}");
+        assert_eq!(*seen.lock().unwrap(), 80, "each went out four times");
+        assert_eq!(outcome.http.refused, 80);
+    }
+}
