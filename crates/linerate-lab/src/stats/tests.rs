@@ -2,6 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Draws the noise of one run.
+type Noise = fn(&mut Random) -> f64;
+
 /// A normal value (Box and Muller).
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * random.unit().ln()).sqrt() * (2.0 * std::f64::consts::PI * random.unit()).cos()
@@ -9,7 +12,7 @@ fn normal(random: &mut Random) -> f64 {
 
 /// The log-ratios of a comparison, whose B has the logarithm `effect` more; each run has noise of
 /// its own, and both runs of a round share what the machine does.
-fn ratios(rounds: usize, effect: f64, random: &mut Random, noise: fn(&mut Random) -> f64) -> Vec<f64> {
+fn ratios(rounds: usize, effect: f64, random: &mut Random, noise: Noise) -> Vec<f64> {
     let round = |_| {
         let shared = 0.3 * normal(random);
         let a = shared + noise(random);
@@ -20,14 +23,14 @@ fn ratios(rounds: usize, effect: f64, random: &mut Random, noise: fn(&mut Random
 }
 
 /// The share of a thousand comparisons that claim a difference.
-fn claims(rounds: usize, effect: f64, noise: fn(&mut Random) -> f64) -> f64 {
+fn claims(rounds: usize, effect: f64, noise: Noise) -> f64 {
     let mut random = Random::new(7 + rounds as u64);
     let found = (0..1_000).filter(|_| mean(&ratios(rounds, effect, &mut random, noise)).unwrap().differs());
     found.count() as f64 / 1_000.0
 }
 
 /// The noises of metrics: a rate, a tail latency, a CPU time in ticks, a machine with outliers.
-const NOISES: [(&str, fn(&mut Random) -> f64); 4] = [
+const NOISES: [(&str, Noise); 4] = [
     ("rate", |r| 0.05 * normal(r)),
     ("p99", |r| 0.1 * (r.exponential() + r.exponential())),
     ("cpu", |r| (0.01 * normal(r) * 200.0).round() / 200.0),
