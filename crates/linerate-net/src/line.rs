@@ -1,6 +1,7 @@
 //! The speed of the line behind an interface, where it is real: the speed of a virtual interface is
 //! nominal.
 
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::link::xdp::interface_towards;
 
 /// The physical line that packets leave by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// The interface that packets leave by.
     pub interface: String,

@@ -1,5 +1,7 @@
 //! What TCP knows of a connection, in one form for every transport.
 
+use serde::{Deserialize, Serialize};
+
 /// Counters of one connection (RFC 9293 terms; Linux: `getsockopt(TCP_INFO)`). A transport without
 /// TCP leaves zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct TcpInfo {
 }
 
 /// Counters of a user-space TCP over all its connections, in the manner of netstat.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpTotals {
     /// Current connections, including closing ones.
     pub connections: u64,

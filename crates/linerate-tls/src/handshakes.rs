@@ -1,5 +1,6 @@
 //! The results of handshakes.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use rustls::{CommonState, HandshakeKind};
@@ -8,7 +9,7 @@ use crate::limits::REASONS;
 use crate::x509::{Facts, ServerKey};
 
 /// The negotiated parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Agreed {
     /// The version, such as "TLSv1.3".
     pub version: String,
@@ -88,7 +89,7 @@ impl TlsInfo {
 }
 
 /// Counts of one layer, to be merged with those of other threads.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshakes {
     /// Handshakes with certificates and a key exchange.
     pub full: u64,

@@ -1,11 +1,12 @@
 //! TCP events: `TCP_INFO` samples of connections, and segments counted one by one.
 
 use linerate_net::{TcpInfo, TcpTotals};
+use serde::{Deserialize, Serialize};
 
 /// Samples of connections (`TCP_INFO`, or the same of user-space TCP). Counters are summed over the
 /// sampled connections, each from one sample to the next. A connection's last sample is taken just
 /// before it is closed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpEvents {
     /// Segments that we retransmitted.
     pub retransmits: u64,
@@ -138,7 +139,7 @@ impl SegmentEvent {
 }
 
 /// Segments of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentCounts {
     /// All of them.
     pub segments: u64,
@@ -184,7 +185,7 @@ impl SegmentCounts {
 }
 
 /// Segments counted one by one: by a capture, or by a TCP of our own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segments {
     /// Segments that we sent.
     pub sent: SegmentCounts,

@@ -1,6 +1,7 @@
 //! What was measured: plain data that merges. Histograms are kept whole, so that merging loses nothing.
 
 mod events;
+mod failures;
 mod merge;
 mod percentile;
 mod samples;
@@ -14,6 +15,7 @@ pub use linerate_client::{Facts, Failure};
 pub use linerate_net::Line;
 use linerate_net::TcpTotals;
 pub use linerate_tls::{Agreed, Handshakes};
+use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::limits::FAILURE_DETAILS;
@@ -22,7 +24,7 @@ pub use percentile::Percentile;
 pub use spans::{Down, Spans};
 
 /// What a run measured. Requests that left during the warm-up are in none of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// When measuring began (after the warm-up).
     pub started_at: Option<SystemTime>,
@@ -80,7 +82,7 @@ pub struct Outcome {
 }
 
 /// Lookups of a name whose addresses could not be reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookups {
     /// How often it was looked up again.
     pub again: u64,
@@ -93,7 +95,7 @@ pub struct Lookups {
 }
 
 /// Logical requests: one counts once, however often it went out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
     /// Left, or would have but for a connection that could not be opened.
     pub sent: u64,
@@ -114,7 +116,7 @@ pub struct Requests {
 }
 
 /// Answered, but not as expected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bad {
     /// The status was not among the good ones.
     pub status: u64,
@@ -139,7 +141,8 @@ impl Bad {
 const OTHER_DETAILS: &str = "other reasons";
 
 /// Failed requests by reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "failures::Plain", into = "failures::Plain")]
 pub struct Failures {
     counts: [u64; Failure::ALL.len()],
     /// The first detail seen of each reason, in words ("answer is not HTTP: it begins with SSH-2.0").
@@ -205,7 +208,7 @@ impl Failures {
 }
 
 /// Bytes on the wire above TCP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Of requests.
     pub sent: u64,
@@ -214,7 +217,7 @@ pub struct Bytes {
 }
 
 /// Latency histograms, in nanoseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// From when the request was due; only in an open loop.
     pub from_due: Option<Histogram>,
@@ -230,7 +233,7 @@ pub struct Latency {
 }
 
 /// Connections, over the whole run after warm-up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
     /// Established.
     pub opened: u64,
@@ -253,7 +256,7 @@ pub struct Connections {
 }
 
 /// TCP's counters (`TCP_INFO`), summed over `looked_at` connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tcp {
     /// Segments sent again.
     pub retransmits: u64,
@@ -276,7 +279,7 @@ pub struct Tcp {
 }
 
 /// The load generator looked at by itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Client {
     /// Processor time of the sending threads.
     pub cpu: Duration,
@@ -299,7 +302,7 @@ pub struct Client {
 }
 
 /// One second of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Its end, seconds from the beginning of measuring.
     pub t_s: f64,
@@ -318,7 +321,7 @@ pub struct Interval {
 }
 
 /// Figures of one request name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Named {
     /// Its share of the run's counts.
     pub requests: Requests,
@@ -329,7 +332,7 @@ pub struct Named {
 }
 
 /// One request worth looking at.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// When it was due, microseconds from the beginning of measuring (in a closed loop: when it was sent).
     pub due_us: f64,
@@ -387,7 +390,7 @@ impl Core {
 }
 
 /// A response as it came.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// When it was whole, microseconds from the beginning of measuring.
     pub at_us: u64,

@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Disjoint spans of time in ascending order, nanoseconds from the beginning of measuring.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spans(Vec<(u64, u64)>);
 
 /// Spans kept. Reason: a server that comes and goes for a week must not grow memory. Further spans
@@ -60,7 +62,7 @@ impl Spans {
 }
 
 /// When no connection was open and none could be opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
     /// From when to when.
     pub spans: Spans,
