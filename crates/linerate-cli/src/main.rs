@@ -1,6 +1,7 @@
 //! The `linerate` command: what was typed, what it means, and one visible match that runs it.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod args;
 mod baseline;
 mod compare;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Top(args)) => top::run(&args),
+        Some(Command::Agent(args)) => agent::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Completions(args)) => completions(args.shell),
         Some(Command::Help(args)) => guide::run(&args),

@@ -20,7 +20,7 @@ mod ways;
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
-pub use run::{Running, StartError, Watcher, start};
+pub use run::{Place, Running, StartError, Watcher, start, start_part};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
 #[doc(hidden)]

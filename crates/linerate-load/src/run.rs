@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use linerate_net::link::pcap::PcapFile;
-use linerate_net::{FlowInfo, Line, machine};
+use linerate_net::{FlowInfo, Line, Time, machine};
 
 use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
 use crate::limits::{DEAF_LOOK, INTERVALS};
 use crate::local;
 use crate::outcome::{Core, Interval, Outcome, Segments, Snapshot, TcpEvents};
-use crate::plan::Plan;
+use crate::plan::{Plan, Way};
 use crate::route::Names;
 use crate::watch::Watch;
 use crate::ways;
@@ -85,13 +85,45 @@ impl Watcher {
 /// A thread's part of the work: runs to the end and says what it measured.
 pub(crate) type Work = Box<dyn FnOnce() -> Result<Outcome, String> + Send>;
 
+/// Which part of a run this process sends: its threads among the threads of all machines.
+///
+/// Thread `t` of all `T` sends requests number `t`, `t + T`, `t + 2T` and so on, and opens its share
+/// of the connections. So the parts together send exactly what one process would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Number of this process's first thread among all.
+    pub first_thread: u32,
+    /// Threads of all processes together.
+    pub all_threads: u32,
+    /// When the run starts, on this machine's monotonic clock; `None`: at once.
+    pub start: Option<Time>,
+}
+
 /// Starts a run on its own threads.
 pub fn start(plan: Plan) -> Result<Running, StartError> {
+    start_at(plan, None)
+}
+
+/// Starts this process's part of a run that several machines send. `plan.threads` is the number of
+/// this process's threads.
+pub fn start_part(plan: Plan, place: Place) -> Result<Running, StartError> {
+    let last = plan.threads.and_then(|own| own.checked_add(place.first_thread));
+    if plan.way != Way::Loop || last.is_none_or(|last| last > place.all_threads.min(plan.connections)) {
+        let needs = "a part of a run needs event loops, and a connection for each thread of all parts";
+        return Err(StartError::Plan(needs.to_owned()));
+    }
+    start_at(plan, Some(place))
+}
+
+fn start_at(plan: Plan, place: Option<Place>) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
-    let ways::Works { works, boards, pinned, own_descriptors, warning, capture, names } = ways::works(&plan)?;
-    let started = SystemTime::now();
+    let ways::Works { works, boards, pinned, own_descriptors, warning, capture, names } =
+        ways::works(&plan, place)?;
+    let now = machine::monotonic_now();
+    let until_start = place.and_then(|p| p.start).map(|at| Duration::from_nanos(at.nanos_since(now)));
+    let started = SystemTime::now() + until_start.unwrap_or_default();
     let cores = machine::allowed_cores();
     let spawn = |(i, work): (usize, Work)| {
         let core = pinned.then(|| cores[i % cores.len()]);

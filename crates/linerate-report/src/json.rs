@@ -13,6 +13,7 @@ use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::tls::Trust;
 use linerate_load::plan::{Arrival, Check, Io, Metric, Order, Pace, Way};
 
+use crate::schema::machines::Machines;
 use crate::schema::outcome as schema;
 use crate::schema::plan as schema_plan;
 use crate::{Report, doubts, figures};
@@ -32,6 +33,11 @@ pub fn to_string_explained(report: &Report<'_>, diagnosis: &Diagnosis) -> String
     let found = crate::explain::document(diagnosis, report.environment);
     let document = schema::Document { diagnosis: serde_json::to_value(found).ok(), ..document(report) };
     text_of(&document)
+}
+
+/// As [`to_string`], for a run that several machines sent.
+pub fn to_string_of_machines(report: &Report<'_>, machines: &Machines) -> String {
+    text_of(&schema::Document { machines: Some(machines.clone()), ..document(report) })
 }
 
 pub(crate) fn text_of(document: &impl serde::Serialize) -> String {
@@ -91,6 +97,7 @@ pub fn document(report: &Report<'_>) -> schema::Document {
         environment: self::environment(environment, &outcome.io),
         find: None,
         diagnosis: None,
+        machines: None,
     }
 }
 

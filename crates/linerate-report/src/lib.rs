@@ -10,6 +10,7 @@
 //! * [`compare`]: two sides in turns, as text, as a document and as a page; [`saved`]: saved documents,
 //!   shown again.
 //! * [`find`]: the search for the highest rate at which a check holds.
+//! * [`machines`]: the machines of one run side by side.
 //! * [`table`]: ways of sending side by side, for the demo.
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod find;
 pub mod json;
 pub mod limits;
 pub mod live;
+pub mod machines;
 pub mod passive;
 pub mod saved;
 pub mod schema;

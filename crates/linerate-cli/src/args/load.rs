@@ -290,6 +290,9 @@ pub(crate) struct LoadArgs {
     /// No live view and no progress lines, only the summary
     #[arg(short = 'q', long, help_heading = RESULTS)]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) machines: super::machines::MachineFlags,
 }
 
 /// `--way`.

@@ -6,6 +6,7 @@ mod documented;
 mod explain;
 pub(crate) mod foreign;
 mod load;
+pub(crate) mod machines;
 mod passive;
 mod request;
 pub(crate) mod route;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Compare(Box<CompareArgs>),
     Report(ReportArgs),
     Top(crate::top::TopArgs),
+    Agent(crate::agent::AgentArgs),
     Demo(DemoArgs),
     Help(crate::guide::HelpArgs),
     Completions(CompletionsArgs),

@@ -4,6 +4,7 @@ mod capture;
 mod dry_run;
 mod find;
 mod machine;
+mod machines;
 mod metrics;
 mod no_proxy;
 pub(crate) mod output;
@@ -32,6 +33,10 @@ pub(crate) use watch::Interrupt;
 
 /// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
+    if args.machines.resume.is_some() {
+        let sink = args.json.as_deref().map(Sink::new);
+        return machines::run(args, None, sink.as_ref());
+    }
     let meaning = plan::of(args)?;
     if args.dry_run {
         meaning.say_notes();
@@ -48,6 +53,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     args.save_responses.as_deref().map_or(Ok(()), saved::prepare)?;
     meaning.say_notes();
+    if args.machines.are_wanted() {
+        return machines::run(args, Some(meaning.plan.clone()), sink.as_ref());
+    }
     let interrupt = Interrupt::listen()?;
     if let Some(check) = &args.find {
         return find::run(args, &meaning.plan, check, sink.as_ref(), &interrupt);

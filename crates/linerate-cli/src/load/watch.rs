@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_load::plan::abort::AbortWatch;
-use linerate_load::{Outcome, Plan, Running};
+use linerate_load::{Outcome, Plan, Running, Snapshot};
 use linerate_report::live::{self, Scene, Screen};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -101,6 +101,61 @@ impl View {
     }
 }
 
+/// Shows a run while it lasts.
+pub(super) struct Display {
+    scene: Scene,
+    view: View,
+    screen: Screen,
+    colour: bool,
+    next: Instant,
+}
+
+impl Display {
+    /// Nothing yet.
+    pub(super) fn new(plan: &Plan, quiet: bool) -> Display {
+        let scene = Scene::of(plan);
+        let view = View::of(quiet, &scene);
+        let colour = terminal::style(&stderr()).colour;
+        let next = Instant::now() + if view == View::Picture { Duration::ZERO } else { LINE };
+        Display { scene, view, screen: Screen::new(), colour, next }
+    }
+
+    /// Whether it is time for a new picture or line.
+    fn is_due(&mut self) -> bool {
+        if self.view == View::Nothing || Instant::now() < self.next {
+            return false;
+        }
+        self.next += if self.view == View::Picture { FRAME } else { LINE };
+        true
+    }
+
+    /// Draws a picture or writes a line.
+    pub(super) fn show(&mut self, snapshot: &Snapshot, stopping: bool) {
+        match self.view {
+            View::Nothing => {}
+            View::Picture => {
+                let columns = terminal::columns();
+                let width = columns.min(linerate_report::limits::WIDTH);
+                // A picture higher than the terminal would scroll away a copy of itself each time.
+                let height = self.scene.height().min(terminal::rows().saturating_sub(1));
+                let mut picture = Buffer::empty(Rect::new(0, 0, width, height));
+                live::draw(&self.scene, snapshot, stopping, picture.area, &mut picture);
+                let _ = self.screen.show(&picture, columns, self.colour, &mut stderr());
+            }
+            View::Lines => {
+                let _ = writeln!(stderr(), "{}", live::plain_line(&self.scene, snapshot));
+            }
+        }
+    }
+
+    /// Removes the picture.
+    pub(super) fn clear(&mut self) {
+        if stderr().is_terminal() {
+            let _ = self.screen.clear(terminal::columns(), &mut stderr());
+        }
+    }
+}
+
 /// Watches a run to its end.
 pub(super) fn to_the_end(
     plan: &Plan,
@@ -109,12 +164,7 @@ pub(super) fn to_the_end(
     interrupt: &Interrupt,
     counted: Option<&Counted>,
 ) -> Outcome {
-    let scene = Scene::of(plan);
-    let view = View::of(quiet, &scene);
-    let every = if view == View::Picture { FRAME } else { LINE };
-    let colour = terminal::style(&stderr()).colour;
-    let mut screen = Screen::new();
-    let mut next = Instant::now() + if view == View::Picture { Duration::ZERO } else { LINE };
+    let mut display = Display::new(plan, quiet);
     let mut nap = Duration::from_millis(1);
     let mut stopping = false;
     let mut abort = AbortWatch::new(&plan.abort_on);
@@ -133,31 +183,18 @@ pub(super) fn to_the_end(
                 running.stop();
             }
         }
-        if view != View::Nothing && Instant::now() >= next {
-            next += every;
+        if display.is_due() {
             let mut snapshot = running.snapshot();
             if let Some(counted) = counted {
                 counted.show_in(&mut snapshot);
             }
-            if view == View::Picture {
-                let columns = terminal::columns();
-                let width = columns.min(linerate_report::limits::WIDTH);
-                // A picture higher than the terminal would scroll away a copy of itself each time.
-                let height = scene.height().min(terminal::rows().saturating_sub(1));
-                let mut picture = Buffer::empty(Rect::new(0, 0, width, height));
-                live::draw(&scene, &snapshot, stopping, picture.area, &mut picture);
-                let _ = screen.show(&picture, columns, colour, &mut stderr());
-            } else {
-                let _ = writeln!(stderr(), "{}", live::plain_line(&scene, &snapshot));
-            }
+            display.show(&snapshot, stopping);
         }
         thread::sleep(nap);
         // A run of ten requests ends at once; a long one need not be looked at so often.
         nap = (nap * 2).min(NAP);
     }
-    if stderr().is_terminal() {
-        let _ = screen.clear(terminal::columns(), &mut stderr());
-    }
+    display.clear();
     let mut outcome = running.join();
     if aborted.is_some() && !interrupt.asked() {
         outcome.interrupted = false;

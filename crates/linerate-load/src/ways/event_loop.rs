@@ -25,7 +25,7 @@ use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
 use crate::plan::{Io, Pace, Plan};
 use crate::route::{Addresses, Names, RouteTo};
-use crate::run::{StartError, Work};
+use crate::run::{Place, StartError, Work};
 
 /// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
 /// row of provided ones. docs/PERFORMANCE.md has the figures.
@@ -67,7 +67,7 @@ enum Moving {
 }
 
 /// One engine's work for each core.
-pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
+pub(super) fn works(plan: &Plan, place: Option<Place>) -> Result<Works, StartError> {
     let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
@@ -84,7 +84,9 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     };
     let threads = moving.len() as u32;
     let plan = Arc::new(plan.clone());
-    let start = machine::monotonic_now() + HEAD_START;
+    let earliest = machine::monotonic_now() + HEAD_START;
+    let start = place.and_then(|p| p.start).map_or(earliest, |at| at.max(earliest));
+    let (first, all) = place.map_or((0, threads), |p| (p.first_thread, p.all_threads));
     let capture = over.pcap.clone();
     let route = RouteTo::of(&plan)?;
     // Past the kernel, the way to an address is looked for before the run.
@@ -96,7 +98,7 @@ pub(super) fn works(plan: &Plan) -> Result<Works, StartError> {
     let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
     let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
         let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
-        let part = Part { core, cores: threads, start, route: route.clone(), names: names.clone() };
+        let part = Part { core: first + core, cores: all, start, route: route.clone(), names: names.clone() };
         Box::new(move || match moving {
             Moving::Uring => {
                 let uring = Uring::with_limits(limits(&plan, &part)).map_err(|e| format!("io_uring: {e}"))?;

@@ -26,7 +26,7 @@ use crate::engine::kinds::Kinds;
 use crate::outcome::Outcome;
 use crate::plan::{Plan, Way};
 use crate::route::Names;
-use crate::run::{StartError, Work};
+use crate::run::{Place, StartError, Work};
 
 /// Threads to be started and the boards they write on.
 pub(crate) struct Works {
@@ -45,10 +45,10 @@ pub(crate) struct Works {
 }
 
 /// What the plan asks for as threads to start.
-pub(crate) fn works(plan: &Plan) -> Result<Works, StartError> {
+pub(crate) fn works(plan: &Plan, place: Option<Place>) -> Result<Works, StartError> {
     Kinds::new(plan, 0, 1)?;
     match plan.way {
-        Way::Loop => event_loop::works(plan),
+        Way::Loop => event_loop::works(plan, place),
         Way::Poll => threads::works(plan, 1),
         Way::Threads => threads::works(plan, plan.connections),
         Way::Async => tasks::works(plan),

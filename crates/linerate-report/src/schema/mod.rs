@@ -3,6 +3,7 @@
 
 pub mod comparison;
 pub mod diagnosis;
+pub mod machines;
 pub mod outcome;
 pub mod passive;
 pub mod plan;

@@ -90,6 +90,9 @@ pub struct Document {
     /// With `--explain`: why the worst request was slow (a document of [`crate::schema::diagnosis`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<serde_json::Value>,
+    /// With `--agents`: each machine's part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<super::machines::Machines>,
 }
 
 /// What `--find` found.

@@ -1,0 +1,208 @@
+//! `linerate agent`: carries out its share of runs that a coordinator writes on NATS.
+
+use std::future::Future;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use linerate_load::plan::units::parse_duration;
+use linerate_machines::agent::{self, AgentEvent, AgentOptions};
+use linerate_machines::document::AllowList;
+use linerate_machines::{BusError, BusOptions};
+use tokio::sync::watch;
+
+use crate::args::machines::BusFlags;
+use crate::fault::{Exit, Fault};
+use crate::load::Interrupt;
+
+/// How often the signal is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Send a share of loads that linerate load --agents starts on many machines
+///
+/// The agent waits on NATS for runs. It sends only to targets that --allow-target lists, by default to this machine
+/// alone. What it measures is published each second and kept in a spool file until the broker has it.
+#[derive(Args, Clone, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "Examples:\n  linerate agent --nats tls://nats.example.com --creds agent.creds --labels region=eu --allow-target shop.example.com\n  linerate load --nats tls://nats.example.com --creds load.creds --agents region=eu -c 1000 --rate 100k -d 1m https://shop.example.com/\n  linerate agent replay --nats nats://127.0.0.1 linerate-RUN-NAME.jsonl"
+)]
+pub(crate) struct AgentArgs {
+    #[command(subcommand)]
+    command: Option<AgentCommand>,
+
+    #[command(flatten)]
+    bus: BusFlags,
+
+    /// Its name, unique among all agents [default: the host's name]
+    #[arg(long, value_name = "ID")]
+    name: Option<String>,
+
+    /// Labels by which a load can choose agents
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    labels: Vec<String>,
+
+    /// What this agent may load: hosts, HOST:PORT, addresses, networks such as 10.0.0.0/8, or * for all [default: this machine]
+    #[arg(long, value_name = "LIST", value_parser = allowed)]
+    allow_target: Option<AllowList>,
+
+    /// Refuse runs in which this agent would send more requests/s than this
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<f64>,
+
+    /// Refuse runs that last longer
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_duration: Option<Duration>,
+
+    /// Folder for spool files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    spool: PathBuf,
+
+    /// End after one run
+    #[arg(long)]
+    once: bool,
+}
+
+/// What else an agent can do.
+#[derive(Clone, Debug, Subcommand)]
+enum AgentCommand {
+    /// Publish what a spool file holds: fills the gaps of a run whose broker was lost
+    Replay {
+        #[command(flatten)]
+        bus: BusFlags,
+
+        /// The file that the agent wrote
+        #[arg(value_name = "SPOOL")]
+        file: PathBuf,
+    },
+}
+
+fn allowed(text: &str) -> Result<AllowList, String> {
+    AllowList::parse(text).map_err(|error| error.to_string())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
+    if let Some(AgentCommand::Replay { bus, file }) = &args.command {
+        let (published, torn) = block_on(agent::replay(&bus_options(bus)?, file))?.map_err(fault_of)?;
+        let torn = if torn > 0 { format!("; {torn} torn lines were left out") } else { String::new() };
+        return crate::terminal::print(&format!("{published} messages published{torn}\n"))
+            .map(|()| Exit::Fine);
+    }
+    let options = options(args)?;
+    let interrupt = Interrupt::listen()?;
+    let name = options.name.clone();
+    let stop = stop_on(&interrupt);
+    let served = async { agent::serve(options, stop.subscribe(), move |event| say(&name, &event)).await };
+    let watching = until_interrupted(&interrupt, &stop);
+    let served = block_on(async {
+        tokio::join!(
+            async {
+                let served = served.await;
+                let _ = stop.send(true);
+                served
+            },
+            watching
+        )
+        .0
+    })?;
+    served.map_err(fault_of)?;
+    Ok(if interrupt.asked() { Exit::Interrupted } else { Exit::Fine })
+}
+
+fn options(args: &AgentArgs) -> Result<AgentOptions, Fault> {
+    let wrong = args.labels.iter().find(|label| !label.contains('='));
+    if let Some(label) = wrong {
+        return Err(
+            Fault::input(format!("--labels {label}: a label is KEY=VALUE")).hint("for example region=eu")
+        );
+    }
+    if !args.spool.is_dir() {
+        return Err(Fault::input(format!("--spool {}: there is no such folder", args.spool.display())));
+    }
+    Ok(AgentOptions {
+        bus: bus_options(&args.bus)?,
+        name: args.name.clone().unwrap_or_else(host_name),
+        labels: args.labels.clone(),
+        allowed: args.allow_target.clone().unwrap_or_else(AllowList::loopback),
+        max_rate: args.max_rate,
+        max_duration: args.max_duration,
+        spool: args.spool.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        runs: args.once.then_some(1),
+    })
+}
+
+/// The host's name, as far as it can be an agent's name.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let fits = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    let name: String = name.trim().chars().take(64).map(fits).collect();
+    if name.is_empty() { "agent".to_owned() } else { name }
+}
+
+/// The way to NATS that the flags name.
+pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
+    let Some(url) = flags.nats.clone() else {
+        return Err(Fault::input("--nats is missing").hint("for example --nats nats://127.0.0.1:4222"));
+    };
+    Ok(BusOptions {
+        url,
+        credentials: flags.creds.clone(),
+        ca: flags.nats_ca.clone(),
+        certificate: flags.nats_cert.clone().zip(flags.nats_key.clone()),
+    })
+}
+
+/// Runs something on a small runtime of its own.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|e| Fault::ours(format!("a runtime could not be started: {e}")))?;
+    Ok(runtime.block_on(future))
+}
+
+/// A value that becomes true when the user interrupts.
+pub(crate) fn stop_on(interrupt: &Interrupt) -> watch::Sender<bool> {
+    watch::Sender::new(interrupt.asked())
+}
+
+/// Passes the user's interrupt on, until something else sets the value.
+pub(crate) async fn until_interrupted(interrupt: &Interrupt, stop: &watch::Sender<bool>) {
+    while !*stop.borrow() {
+        if interrupt.asked() {
+            let _ = stop.send(true);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+pub(crate) fn fault_of(error: BusError) -> Fault {
+    let fault = Fault::ours(error.what);
+    match error.hint {
+        Some(hint) => fault.hint(hint),
+        None => fault,
+    }
+}
+
+fn say(name: &str, event: &AgentEvent) {
+    let text = match event {
+        AgentEvent::Waiting => "waits for runs".to_owned(),
+        AgentEvent::Refused { run, why } => format!("does not take part in run {run}: {why}"),
+        AgentEvent::Started { run, url } => format!("run {run} begins: {url}"),
+        AgentEvent::Ended { run } => format!("run {run} has ended, its results are published"),
+        AgentEvent::Unpublished { run, spool, why } => format!(
+            "run {run} has ended, its results are not all published: {why}\n  hint: linerate agent replay {}",
+            spool.display()
+        ),
+        AgentEvent::NoSpool { why } => format!("keeps results in memory alone: {why}"),
+    };
+    let _ = writeln!(std::io::stderr(), "agent {name} {text}");
+}

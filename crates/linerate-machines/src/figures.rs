@@ -1,0 +1,162 @@
+//! What an agent measured in one interval: counts and a histogram that add up exactly.
+
+use std::collections::BTreeMap;
+
+use linerate_load::Snapshot;
+use linerate_load::histogram::Histogram;
+use linerate_load::outcome::{Bad, Bytes, Connections, Failure, Failures, Outcome, Requests, TcpEvents};
+use linerate_load::plan::Pace;
+use linerate_load::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+/// Counts and latencies of one interval, or of several added up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// Requests.
+    pub requests: Requests,
+    /// Responses that were not good.
+    pub bad: Bad,
+    /// Failures by reason.
+    pub failures: Failures,
+    /// Responses by status.
+    pub status: BTreeMap<u16, u64>,
+    /// Bytes sent and received.
+    pub bytes: Bytes,
+    /// Connections.
+    pub connections: Connections,
+    /// TCP events of sampled connections.
+    pub tcp: TcpEvents,
+    /// Latencies, nanoseconds: from due in an open loop, from sent in a closed one.
+    pub latency: Histogram,
+}
+
+impl Figures {
+    /// The state of a run at one moment.
+    pub fn of_snapshot(snapshot: &Snapshot) -> Figures {
+        Figures {
+            requests: snapshot.requests,
+            bad: snapshot.bad,
+            failures: snapshot.failures.clone(),
+            status: snapshot.status.clone(),
+            bytes: snapshot.bytes,
+            connections: snapshot.connections,
+            tcp: snapshot.tcp,
+            latency: snapshot.latency.clone(),
+        }
+    }
+
+    /// The same figures at the end of a run.
+    pub fn of_outcome(outcome: &Outcome) -> Figures {
+        let latency = outcome.latency.from_due.as_ref().unwrap_or(&outcome.latency.from_sent);
+        Figures {
+            requests: outcome.requests,
+            bad: outcome.bad,
+            failures: outcome.failures.clone(),
+            status: outcome.status.clone(),
+            bytes: outcome.bytes,
+            connections: outcome.connections,
+            tcp: outcome.tcp.events,
+            latency: latency.clone(),
+        }
+    }
+
+    /// What came since an earlier state of the same run. A count that is smaller than before, which
+    /// a snapshot can show for a moment, gives zero.
+    #[must_use]
+    pub fn since(&self, earlier: &Figures) -> Figures {
+        let mut failures = Failures::default();
+        for why in Failure::ALL {
+            failures.add(why, self.failures.count(why).saturating_sub(earlier.failures.count(why)));
+        }
+        let before = |status: &u16| earlier.status.get(status).copied().unwrap_or(0);
+        let status = self.status.iter().map(|(code, n)| (*code, n.saturating_sub(before(code))));
+        let mut latency = self.latency.clone();
+        latency.subtract(&earlier.latency);
+        Figures {
+            requests: requests_since(&self.requests, &earlier.requests),
+            bad: bad_since(&self.bad, &earlier.bad),
+            failures,
+            status: status.filter(|(_, n)| *n > 0).collect(),
+            bytes: Bytes {
+                sent: self.bytes.sent.saturating_sub(earlier.bytes.sent),
+                received: self.bytes.received.saturating_sub(earlier.bytes.received),
+            },
+            connections: connections_since(&self.connections, &earlier.connections),
+            tcp: self.tcp.since(&earlier.tcp),
+            latency,
+        }
+    }
+
+    /// Adds another interval's, or another agent's.
+    pub fn merge(&mut self, other: &Figures) {
+        self.requests.merge(&other.requests);
+        self.bad.merge(&other.bad);
+        self.failures.merge(&other.failures);
+        for (status, n) in &other.status {
+            *self.status.entry(*status).or_default() += n;
+        }
+        self.bytes.merge(&other.bytes);
+        self.connections.merge(&other.connections);
+        self.tcp.merge(&other.tcp);
+        self.latency.merge(&other.latency);
+    }
+
+    /// The outcome of a part of a run whose end is not known. Requests that were in flight count as
+    /// unknown.
+    pub fn into_outcome(self, plan: &Plan) -> Outcome {
+        let mut outcome = Outcome {
+            requests: self.requests,
+            bad: self.bad,
+            failures: self.failures,
+            status: self.status,
+            bytes: self.bytes,
+            connections: self.connections,
+            ..Outcome::default()
+        };
+        let r = &mut outcome.requests;
+        r.unknown = r.sent.saturating_sub(r.answered).saturating_sub(r.failed);
+        r.sent = r.answered + r.failed + r.unknown;
+        outcome.tcp.events = self.tcp;
+        match plan.pace {
+            Pace::Closed => outcome.latency.from_sent = self.latency,
+            Pace::Open { .. } | Pace::Trace(_) => outcome.latency.from_due = Some(self.latency),
+        }
+        outcome
+    }
+}
+
+fn requests_since(now: &Requests, before: &Requests) -> Requests {
+    Requests {
+        sent: now.sent.saturating_sub(before.sent),
+        answered: now.answered.saturating_sub(before.answered),
+        failed: now.failed.saturating_sub(before.failed),
+        unknown: now.unknown.saturating_sub(before.unknown),
+        resent: now.resent.saturating_sub(before.resent),
+        unsent: now.unsent.saturating_sub(before.unsent),
+        unsolicited_responses: now.unsolicited_responses.saturating_sub(before.unsolicited_responses),
+        out_of_order_responses: now.out_of_order_responses.saturating_sub(before.out_of_order_responses),
+    }
+}
+
+fn bad_since(now: &Bad, before: &Bad) -> Bad {
+    Bad {
+        status: now.status.saturating_sub(before.status),
+        body: now.body.saturating_sub(before.body),
+        encoding: now.encoding.saturating_sub(before.encoding),
+        tag: now.tag.saturating_sub(before.tag),
+    }
+}
+
+fn connections_since(now: &Connections, before: &Connections) -> Connections {
+    Connections {
+        opened: now.opened.saturating_sub(before.opened),
+        failed: now.failed.saturating_sub(before.failed),
+        refused: now.refused.saturating_sub(before.refused),
+        hanging: now.hanging.saturating_sub(before.hanging),
+        unaccepted: now.unaccepted.saturating_sub(before.unaccepted),
+        closed_by_peer: now.closed_by_peer.saturating_sub(before.closed_by_peer),
+        requests_resent: now.requests_resent.saturating_sub(before.requests_resent),
+        learnt_limit: now.learnt_limit,
+        learnt_on: now.learnt_on.saturating_sub(before.learnt_on),
+    }
+}

@@ -1,0 +1,90 @@
+//! The agent's own file: each message as one line of JSON, so that nothing is lost with the broker.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use crate::message::Message;
+
+/// Longest line that is read back. Reason: far above any message that a broker takes.
+const LONGEST: u64 = 64 << 20;
+
+/// A spool file that is being written.
+#[derive(Debug)]
+pub struct Spool(File);
+
+impl Spool {
+    /// Creates the file. An existing one is never overwritten.
+    pub fn create(path: &Path) -> io::Result<Spool> {
+        OpenOptions::new().write(true).create_new(true).open(path).map(Spool)
+    }
+
+    /// Appends a message in one write.
+    pub fn append(&mut self, message: &[u8]) -> io::Result<()> {
+        let mut line = Vec::with_capacity(message.len() + 1);
+        line.extend_from_slice(message);
+        line.push(b'\n');
+        self.0.write_all(&line)
+    }
+}
+
+/// What a spool holds.
+#[derive(Debug, Default)]
+pub struct Spooled {
+    /// The messages, with their bytes as they were sent.
+    pub messages: Vec<(Message, Vec<u8>)>,
+    /// Lines that are no message: a line that a crash or a full disk cut short.
+    pub torn: u64,
+}
+
+/// Reads a spool back.
+pub fn read(path: &Path) -> io::Result<Spooled> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut spooled = Spooled::default();
+    loop {
+        let mut line = Vec::new();
+        let read = io::Read::take(&mut reader, LONGEST).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(spooled);
+        }
+        let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
+        match serde_json::from_slice::<Message>(&line) {
+            Ok(message) if is_whole => spooled.messages.push((message, line)),
+            Ok(_) | Err(_) => spooled.torn += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::SCHEMA;
+    use crate::figures::Figures;
+    use crate::message::Word;
+
+    #[test]
+    fn a_torn_line_is_counted_and_the_rest_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool");
+        let message = |seq| Message {
+            schema: SCHEMA.to_owned(),
+            run: "r".to_owned(),
+            agent: "a".to_owned(),
+            incarnation: "1".to_owned(),
+            seq,
+            word: Word::Interval { second: seq, in_flight: 0, open: 0, figures: Figures::default() },
+        };
+        let mut spool = Spool::create(&path).unwrap();
+        for seq in 0..3 {
+            spool.append(&message(seq).to_bytes()).unwrap();
+        }
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+        let read = read(&path).unwrap();
+        assert_eq!(read.torn, 1);
+        let ids: Vec<_> = read.messages.iter().map(|(m, _)| m.id()).collect();
+        assert_eq!(ids, ["r/a/1/0", "r/a/1/1"]);
+        assert_eq!(read.messages[1].1, message(1).to_bytes());
+        assert_eq!(Spool::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+}

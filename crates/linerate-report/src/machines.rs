@@ -1,0 +1,100 @@
+//! The machines of one run side by side, below its summary.
+
+use crate::schema::machines::{Agent, Machines};
+use crate::style::Style;
+use crate::units;
+
+/// A table with a line for each machine, and what is missing.
+pub fn to_string(machines: &Machines, style: Style) -> String {
+    let mut out = String::from("\n");
+    let longest = machines.agents.iter().map(|agent| agent.name.chars().count()).max().unwrap_or(0);
+    let width = longest.max("agent".len());
+    let head = format!(
+        "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
+        "agent", "requests/s", "p50", "p99", "late p99", "failed", "figures"
+    );
+    out.push_str(&style.bold(head.trim_end()));
+    out.push('\n');
+    for agent in &machines.agents {
+        let time = |us: f64| units::time_us(us, style.unicode);
+        let line = format!(
+            "{:<width$}  {:>11}  {:>8}  {:>8}  {:>8}  {:>8}  {}",
+            agent.name,
+            units::rate(agent.rate_rps),
+            time(agent.p50_us),
+            time(agent.p99_us),
+            time(agent.lateness_p99_us),
+            units::count(agent.failed),
+            standing(agent),
+        );
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    if let Some(us) = machines.clock_uncertainty_us {
+        let text = format!("started together to within {}", units::time_us(us, style.unicode));
+        out.push_str(&style.dim(&text));
+        out.push('\n');
+    }
+    let run = &machines.run;
+    let whole = if machines.complete { "complete" } else { "NOT complete" };
+    out.push_str(&format!("run {run}: {whole}\n"));
+    if !machines.complete {
+        let advice = format!(
+            "linerate agent replay SPOOL on such an agent's machine publishes what is missing; then linerate load --resume {run}"
+        );
+        out.push_str(&advice);
+        out.push('\n');
+    }
+    out
+}
+
+fn standing(agent: &Agent) -> String {
+    let limit = if agent.saturated { ", this machine was the limit" } else { "" };
+    let figures = match (agent.standing.as_str(), agent.last_second) {
+        ("lost", Some(second)) => format!("lost after second {second}"),
+        ("lost", None) => "none".to_owned(),
+        ("missing", _) => format!("{} messages missing", agent.missing.len()),
+        ("complete", _) => "whole".to_owned(),
+        (other, _) => other.to_owned(),
+    };
+    format!("{figures}{limit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(name: &str) -> Agent {
+        Agent {
+            name: name.to_owned(),
+            standing: "complete".to_owned(),
+            last_second: None,
+            missing: Vec::new(),
+            threads: 2,
+            rate_rps: 51_234.5,
+            sent: 100,
+            answered: 100,
+            failed: 0,
+            unknown: 0,
+            unsent: 0,
+            p50_us: 310.0,
+            p99_us: 1_250.0,
+            lateness_p99_us: 12.0,
+            saturated: false,
+        }
+    }
+
+    #[test]
+    fn each_machine_has_a_line_and_what_is_missing_is_said() {
+        let lost = Agent { standing: "lost".to_owned(), last_second: Some(4), saturated: true, ..agent("b") };
+        let mut machines = Machines {
+            run: "0123".to_owned(),
+            complete: false,
+            clock_uncertainty_us: Some(83.0),
+            agents: vec![agent("eu-west-1"), lost],
+        };
+        insta::assert_snapshot!(to_string(&machines, Style::default()));
+        machines.complete = true;
+        assert!(to_string(&machines, Style::default()).ends_with("run 0123: complete\n"));
+    }
+}

@@ -1,0 +1,53 @@
+//! The machines of one run, as part of its document.
+
+use serde::{Deserialize, Serialize};
+
+/// A run that several machines sent. The figures of the document are those of all of them together,
+/// merged exactly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machines {
+    /// The run's name on the bus.
+    pub run: String,
+    /// Whether every message of every agent arrived.
+    pub complete: bool,
+    /// Largest uncertainty of an agent's clock against the coordinator's, microseconds; null after
+    /// `--resume`.
+    pub clock_uncertainty_us: Option<f64>,
+    /// The agents, in the order of their threads.
+    pub agents: Vec<Agent>,
+}
+
+/// One agent's part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// `complete`, `lost`, `missing` or `altered`.
+    pub standing: String,
+    /// Last whole second that it reported, where it was lost.
+    pub last_second: Option<u64>,
+    /// Numbers of its messages that are missing.
+    pub missing: Vec<u64>,
+    /// Its threads.
+    pub threads: u32,
+    /// Answered requests per second.
+    pub rate_rps: f64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Requests failed.
+    pub failed: u64,
+    /// Requests whose fate is unknown.
+    pub unknown: u64,
+    /// Requests that were due and never sent.
+    pub unsent: u64,
+    /// Median latency, microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, microseconds.
+    pub p99_us: f64,
+    /// 99th percentile of how late its requests left, microseconds (open loop).
+    pub lateness_p99_us: f64,
+    /// Whether this machine, not the server, set the limit.
+    pub saturated: bool,
+}
