@@ -104,7 +104,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
         tokio::join!(
             async {
                 let served = served.await;
-                let _ = stop.send(true);
+                stop.send_replace(true);
                 served
             },
             watching
@@ -178,7 +178,7 @@ pub(crate) fn stop_on(interrupt: &Interrupt) -> watch::Sender<bool> {
 pub(crate) async fn until_interrupted(interrupt: &Interrupt, stop: &watch::Sender<bool>) {
     while !*stop.borrow() {
         if interrupt.asked() {
-            let _ = stop.send(true);
+            stop.send_replace(true);
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -50,6 +50,11 @@ impl Fault {
         Fault { exit: Exit::Ours, ..Fault::input(message) }
     }
 
+    /// The user ended it before anything was measured.
+    pub(crate) fn interrupted(message: impl Into<String>) -> Fault {
+        Fault { exit: Exit::Interrupted, ..Fault::input(message) }
+    }
+
     /// With a hint on what would be right.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Fault {
         self.hints.push(hint.into());

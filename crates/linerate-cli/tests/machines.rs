@@ -111,7 +111,7 @@ fn agents_on_this_machine_send_exactly_the_plan() {
     let Some(program) = nats_server() else { return };
     let folder = program.parent().unwrap().to_owned();
     let server = serve(&[]);
-    let url = format!("http://{}/", server.listening());
+    let url = format!("http://{}/", server.address);
     let mut command = common::linerate(&["load", "-q", "--json", "-", "--agents-local", "3", "-c", "12"]);
     let path = std::env::join_paths(
         [folder].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
@@ -141,7 +141,7 @@ fn a_killed_agent_is_named_and_the_rest_is_reported() {
     let Some(program) = nats_server() else { return };
     let broker = broker(&program);
     let server = serve(&[]);
-    let url = format!("http://{}/", server.listening());
+    let url = format!("http://{}/", server.address);
     let stays = broker.agent("stays", &[]);
     let mut dies = broker.agent("dies", &["--labels", "region=eu"]);
     let killer = std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn agents_guard_their_names_and_their_targets() {
 fn spools_fill_a_new_broker() {
     let Some(program) = nats_server() else { return };
     let server = serve(&[]);
-    let url = format!("http://{}/", server.listening());
+    let url = format!("http://{}/", server.address);
     let first = broker(&program);
     let _agent = first.agent("one", &[]);
     let (before, _) = load(&["--nats", &first.url, "--agents", "1", "-c", "2", "-n", "500", &url]);

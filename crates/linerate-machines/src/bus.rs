@@ -166,10 +166,14 @@ async fn connect(options: &BusOptions) -> Result<Client, BusError> {
     if addresses.is_empty() {
         return Err(wrong(&"no server is named"));
     }
-    connect.connect(addresses).await.map_err(|e| {
-        let what = format!("no NATS server can be reached at {}: {e}", options.url);
+    let unreachable = |why: &dyn std::fmt::Display| {
+        let what = format!("no NATS server can be reached at {}: {why}", options.url);
         BusError::new(what).hint("start one with nats-server -js, or try --agents-local")
-    })
+    };
+    match tokio::time::timeout(PATIENCE, connect.connect(addresses)).await {
+        Ok(connected) => connected.map_err(|e| unreachable(&e)),
+        Err(_) => Err(unreachable(&"no connection within 10 s")),
+    }
 }
 
 fn check_version(version: &str) -> Result<(), BusError> {

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::consumer::pull::{Ordered, OrderedConfig};
 use futures_util::StreamExt;
 use linerate_load::outcome::Interval;
 use linerate_load::{Outcome, Plan};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bus::{Bus, BusError, BusOptions, keys, unix_ns};
@@ -23,6 +24,12 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// From the order to start to the start. Reason: the order reaches all agents long before.
 const LEAD: Duration = Duration::from_secs(2);
+
+/// How long agents may take to end after the user's interrupt.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// Messages that wait to be added up.
+const WAITING: usize = 1024;
 
 /// How long after an agent's key has ended its messages are waited for.
 const GONE_AFTER: Duration = Duration::from_secs(10);
@@ -251,17 +258,24 @@ impl Coordinator {
         let plan = document.plan.clone();
         let config = OrderedConfig { filter_subject: keys::subjects(&run), ..OrderedConfig::default() };
         let consumer = self.bus.stream.create_consumer(config).await.map_err(BusError::new)?;
-        let mut messages = consumer.messages().await.map_err(BusError::new)?;
+        let messages = consumer.messages().await.map_err(BusError::new)?;
+        let (payloads, mut arrived) = mpsc::channel(WAITING);
+        // The stream of messages must not be dropped in the middle of a step, as a time limit would.
+        let reading = Reading(tokio::spawn(read(messages, payloads)));
         let mut merger = Merger::new(document);
         let mut presence = Presence::default();
         let mut told = Instant::now();
         let mut stopped = false;
+        let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
-            if let Ok(Some(Ok(message))) = timeout(Duration::from_millis(100), messages.next()).await {
-                merger.add(&message.payload);
+            match timeout(Duration::from_millis(100), arrived.recv()).await {
+                Ok(Some(payload)) => drop(merger.add(&payload)),
+                Ok(None) => return Err(BusError::new("the connection to NATS ended").into()),
+                Err(_) => {}
             }
             if *self.stop.borrow() && !stopped {
                 stopped = true;
+                give_up = Instant::now() + END_WITHIN;
                 let _ = self.bus.create(&keys::stop(&run), Vec::new()).await;
             }
             if told.elapsed() < Duration::from_secs(1) {
@@ -269,15 +283,37 @@ impl Coordinator {
             }
             told = Instant::now();
             say(&progress(&merger, go));
-            if presence.all_gone(&self.bus, &merger).await {
+            if Instant::now() >= give_up || presence.all_gone(&self.bus, &merger).await {
                 break;
             }
         }
+        drop(reading);
         let mut outcome = merger.outcome();
         outcome.interrupted |= stopped;
         let agents = merger.agents();
         outcome.warnings.extend(doubts(&agents));
         Ok(Collected { run, plan, outcome, agents, clock_uncertainty_ns: None })
+    }
+}
+
+/// Ends the task that reads messages when the coordinator needs no more.
+#[derive(Debug)]
+struct Reading(JoinHandle<()>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Reads the run's messages, from the first one on.
+async fn read(mut messages: Ordered, payloads: mpsc::Sender<bytes::Bytes>) {
+    while let Some(message) = messages.next().await {
+        // After an error the stream continues where it was.
+        let Ok(message) = message else { continue };
+        if payloads.send(message.payload.clone()).await.is_err() {
+            return;
+        }
     }
 }
 

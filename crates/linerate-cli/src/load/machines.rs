@@ -52,7 +52,7 @@ pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> R
     let collected = block_on(async {
         let carried_out = async {
             let collected = carry_out.await;
-            let _ = stop.send(true);
+            stop.send_replace(true);
             collected
         };
         tokio::join!(carried_out, until_interrupted(&interrupt, &stop)).0
@@ -64,7 +64,7 @@ pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> R
 fn fault(error: RunError) -> Fault {
     match error {
         RunError::Bus(error) => fault_of(error),
-        RunError::Interrupted => Fault { exit: Exit::Interrupted, ..Fault::ours(error.to_string()) },
+        RunError::Interrupted => Fault::interrupted(error.to_string()),
         RunError::Split(_) => Fault::input(error.to_string())
             .hint("give each agent's threads a connection (-c), or set --threads 1"),
         RunError::TooFew { .. } => Fault::ours(error.to_string())
