@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-#[allow(dead_code, reason = "each test file uses its part")]
 mod serving;
 
 use std::collections::BTreeSet;

@@ -381,7 +381,7 @@ struct Log {
 
 impl Log {
     fn interval(&mut self, second: u64, (in_flight, open): (u64, u64), now: Figures) {
-        let figures = now.since(&self.before);
+        let figures = Box::new(now.since(&self.before));
         self.before = now;
         self.put(Word::Interval { second, in_flight, open, figures });
     }

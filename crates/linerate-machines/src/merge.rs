@@ -257,7 +257,7 @@ mod tests {
         };
         let (mut sum, mut all) = (Figures::default(), Vec::new());
         for (second, answers) in (0..).zip(seconds) {
-            let figures = figures(answers);
+            let figures = Box::new(figures(answers));
             sum.merge(&figures);
             all.push(message(second, Word::Interval { second, in_flight: 0, open: 1, figures }).to_bytes());
         }
@@ -324,7 +324,7 @@ mod tests {
         // The other agent died in its second second, with a request in flight.
         let mut lost = figures(&[7]);
         lost.requests.sent = 2;
-        let word = Word::Interval { second: 1, in_flight: 1, open: 1, figures: lost };
+        let word = Word::Interval { second: 1, in_flight: 1, open: 1, figures: Box::new(lost) };
         let from_a1 = Message {
             schema: SCHEMA.to_owned(),
             run: "r".to_owned(),

@@ -37,7 +37,7 @@ pub enum Word {
         /// Connections open at its end.
         open: u64,
         /// What was measured.
-        figures: Figures,
+        figures: Box<Figures>,
     },
     /// The agent has ended.
     Final {

@@ -59,7 +59,6 @@ pub fn read(path: &Path) -> io::Result<Spooled> {
 mod tests {
     use super::*;
     use crate::document::SCHEMA;
-    use crate::figures::Figures;
     use crate::message::Word;
 
     #[test]
@@ -72,7 +71,7 @@ mod tests {
             agent: "a".to_owned(),
             incarnation: "1".to_owned(),
             seq,
-            word: Word::Interval { second: seq, in_flight: 0, open: 0, figures: Figures::default() },
+            word: Word::Interval { second: seq, in_flight: 0, open: 0, figures: Box::default() },
         };
         let mut spool = Spool::create(&path).unwrap();
         for seq in 0..3 {

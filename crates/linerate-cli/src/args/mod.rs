@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Compare(Box<CompareArgs>),
     Report(ReportArgs),
     Top(crate::top::TopArgs),
-    Agent(crate::agent::AgentArgs),
+    Agent(Box<crate::agent::AgentArgs>),
     Demo(DemoArgs),
     Help(crate::guide::HelpArgs),
     Completions(CompletionsArgs),
