@@ -145,7 +145,7 @@ pub trait Conversation {
 }
 
 /// What is known of the protocol on all connections of a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Facts {
     /// Connections by HTTP/1.1, where the protocol was negotiated.
     pub h1: u64,
