@@ -144,6 +144,7 @@ fn bad_since(now: &Bad, before: &Bad) -> Bad {
         body: now.body.saturating_sub(before.body),
         encoding: now.encoding.saturating_sub(before.encoding),
         tag: now.tag.saturating_sub(before.tag),
+        trailer: now.trailer.saturating_sub(before.trailer),
     }
 }
 
