@@ -190,7 +190,7 @@ mod tests {
         );
         assert_eq!(
             said(&root, &leaf(Some(&by_same_name), false), &[&same_name]),
-            "the signature is not by the trusted authority of the issuer's name: it has another key"
+            "the certificate was not signed by the trusted authority of its issuer's name, which has another key"
         );
     }
 }

@@ -69,7 +69,7 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::Revoked => "the certificate was revoked",
         CertificateError::BadEncoding => "the certificate cannot be read",
         CertificateError::BadSignature => {
-            "the signature is not by the trusted authority of the issuer's name: it has another key"
+            "the certificate was not signed by the trusted authority of its issuer's name, which has another key"
         }
         CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             "the certificate is not signed by the issuer that it names"
