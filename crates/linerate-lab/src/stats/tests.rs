@@ -22,9 +22,6 @@ fn ratios(rounds: usize, effect: f64, random: &mut Random, noise: Noise) -> Vec<
     (0..rounds).map(round).collect()
 }
 
-/// The noise of one run's metric.
-type Noise = fn(&mut Random) -> f64;
-
 /// The share of a thousand comparisons that claim a difference.
 fn claims(rounds: usize, effect: f64, noise: Noise) -> f64 {
     let mut random = Random::new(7 + rounds as u64);
