@@ -157,7 +157,8 @@ fn scripts_pass_or_fail_for_a_reason() {
             assert!(table.known.contains(&*name), "scripts.tsv does not have {name}");
         }
     }
-    let server = serve(&["--tls-cert", &cert, "--tls-key", &key, "--threads", "2", "--demo-routes"]);
+    let server =
+        serve(&["--tls-cert", &cert, "--tls-key", &key, "--threads", "2", "--demo-routes", "--http2", "off"]);
     let port = server.address.rsplit_once(':').unwrap().1;
     let mut wrong = Vec::new();
     // The scripts wait for a few seconds at most, and a busy machine may take longer.

@@ -131,17 +131,19 @@ impl<H: Handler> Engine<H> {
         self.speaks_http2 && c.requests == 0 && bytes.starts_with(FIRST_LINE)
     }
 
-    /// Whether a connection begins with a line that resembles no protocol: neither its method nor its
-    /// target nor its version is one of HTTP/1.1. It may be a wrong preface of HTTP/2, whose client
-    /// could not read a response of HTTP/1.1 (RFC 9113 section 3.4).
+    /// Whether a connection begins with three words that resemble no protocol: neither the method nor
+    /// the target nor the version is one of HTTP/1.1. It may be a wrong preface of HTTP/2, whose
+    /// client could not read a response of HTTP/1.1 (RFC 9113 section 3.4).
     fn is_no_http(&self, c: &Connection, bytes: &[u8]) -> bool {
-        let mut words = bytes.split(|b| matches!(b, b' ' | b'\r' | b'\n'));
+        let line = bytes.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
+        let mut words = line.split(|b| *b == b' ');
         let (method, target, version) = (words.next(), words.next(), words.next());
         self.speaks_http2
             && c.requests == 0
+            && words.next().is_none()
             && !method.is_some_and(is_method)
             && !target.is_some_and(|target| target.contains(&b'/'))
-            && !version.is_some_and(|version| version.starts_with(b"HTTP"))
+            && version.is_some_and(|version| !version.starts_with(b"HTTP"))
     }
 
     /// The client speaks TLS, but this address does not.

@@ -48,7 +48,7 @@ impl Decoder {
     }
 
     /// Decodes a whole block, field by field: name and value. They may count `most` bytes, each
-    /// field [`ENTRY_COST`] more than its own.
+    /// field `ENTRY_COST` (32, RFC 7541 section 4.1) more than its own.
     ///
     /// # Errors
     /// The block breaks the rules, or is larger. The tables are lost then.
