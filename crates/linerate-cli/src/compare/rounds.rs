@@ -202,7 +202,7 @@ fn one_run(
     let whole = plan.warm_up + plan.stop.duration.unwrap_or_default();
     let begun = Instant::now();
     let mut before = None;
-    let (mut measures, mut in_warm_up) = (false, 0);
+    let mut measures = false;
     let mut members: Vec<Member> = Vec::new();
     let mut peak = 0;
     let mut stopped = false;
@@ -215,7 +215,6 @@ fn one_run(
         let until = measures_from.duration_since(SystemTime::now()).unwrap_or_default();
         if !measures && until.is_zero() {
             measures = true;
-            in_warm_up = running.snapshot().bytes.received;
             before = server.map(Server::usage);
             members = server.map(Server::members).unwrap_or_default();
         }
@@ -230,9 +229,7 @@ fn one_run(
         return Ok(None);
     }
     let how = How { words: summary::done(plan, &outcome), io: outcome.io.clone() };
-    let mut run = Run::of(plan, &outcome, used.as_ref());
-    run.received = run.received.saturating_sub(in_warm_up);
-    Ok(Some((run, how)))
+    Ok(Some((Run::of(plan, &outcome, used.as_ref()), how)))
 }
 
 /// What is shown meanwhile, on standard error.

@@ -35,7 +35,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let as_planned = self.orders.per_connection.is_some() && connection.is_done();
         let ended = self.is_time_over();
         let Engine { pool, recorder, kinds, judge, board, .. } = self;
-        let mut events = Recording { recorder, kinds, judge, board, ended };
+        let measuring = recorder.measuring(now);
+        let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
         let by_peer = pool.settle(&mut connection, &loss, &detail, now, &mut events);
         self.recorder.connections.closed_by_peer += u64::from(by_peer);
         if as_planned {

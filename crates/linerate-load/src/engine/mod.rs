@@ -255,7 +255,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     fn readable(&mut self, conn: Conn, data: linerate_net::Data, more: bool, now: Time) {
         let ended = self.is_time_over();
         let Engine { transport, pool, recorder, kinds, judge, board, .. } = self;
-        let mut events = Recording { recorder, kinds, judge, board, ended };
+        let measuring = recorder.measuring(now);
+        let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
         let received = pool.receive(data, now, transport, &mut events);
         if received.answered > 0 {
             self.reach.progressed(now);
@@ -445,7 +446,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.supply.stop(now);
         self.reach.end(now.min(self.supply.stop_at()));
         let hanging = self.recorder.connections.hanging > 0;
-        self.board.say_at_end(self.recorder.bytes.received > 0, hanging);
+        self.board.say_at_end(self.recorder.has_heard(), hanging);
     }
 
     /// Hands what is due to connections with a free place.
@@ -479,9 +480,10 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let step = (timeout / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
         self.next_sweep = now + if self.orders.throughput { LOW_WATER_WAIT } else { step };
         let ended = self.is_time_over();
+        let measuring = self.recorder.measuring(now);
         for slot in 0..self.pool.slots() {
             let Engine { pool, recorder, kinds, judge, board, .. } = self;
-            let mut events = Recording { recorder, kinds, judge, board, ended };
+            let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
             let expired = pool.expire(slot, now, &mut events);
             let Some(connection) = pool.at_mut(slot) else { continue };
             let (conn, beside) = (connection.conn, &mut connection.beside);
@@ -496,7 +498,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             }
         }
         let Engine { pool, recorder, kinds, judge, board, .. } = self;
-        pool.expire_again(now, &mut Recording { recorder, kinds, judge, board, ended });
+        pool.expire_again(now, &mut Recording { recorder, kinds, judge, board, ended, measuring });
         while let Some(news) = self.transport.news() {
             if self.news.len() < NEWS && !self.news.contains(&news) {
                 self.news.push(news);

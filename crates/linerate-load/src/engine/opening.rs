@@ -145,7 +145,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
     /// Time is up: attempts to connect that still hang have failed. Those with a request on them are waited for like other requests,
     /// unless the server never said anything.
     pub(crate) fn give_up_hanging(&mut self, now: Time) {
-        let silent = self.recorder.bytes.received == 0;
+        let silent = !self.recorder.has_heard();
         for slot in 0..self.pool.slots() {
             let Some(connection) = self.pool.at_mut(slot) else { continue };
             let hangs = !connection.established && now - connection.since >= HANGING;

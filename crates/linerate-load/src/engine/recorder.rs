@@ -22,6 +22,8 @@ pub(crate) struct Recorder {
     pub(crate) bad: Bad,
     pub(crate) failures: Failures,
     pub(crate) bytes: Bytes,
+    /// Bytes that came during the warm-up.
+    received_before: u64,
     pub(crate) connections: Connections,
     pub(crate) tcp: Tcp,
     /// What TCP had gone through when measuring began.
@@ -167,6 +169,7 @@ impl Recorder {
             bad: Bad::default(),
             failures: Failures::default(),
             bytes: Bytes::default(),
+            received_before: 0,
             connections: Connections::default(),
             tcp: Tcp::default(),
             tcp_before: Default::default(),
@@ -203,6 +206,18 @@ impl Recorder {
 
     pub(crate) fn measuring(&self, now: Time) -> bool {
         now >= self.measure_from
+    }
+
+    /// Bytes came; `measuring`: after the warm-up.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize, measuring: bool) {
+        let sum = if measuring { &mut self.bytes.received } else { &mut self.received_before };
+        *sum += bytes as u64;
+    }
+
+    /// Whether a byte came at all, be it during the warm-up.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.bytes.received > 0 || self.received_before > 0
     }
 
     pub(crate) fn sent(&mut self, kind: u16, count: u32) {

@@ -126,6 +126,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) board: &'a Board,
     /// The time given is over.
     pub(crate) ended: bool,
+    /// The warm-up is over.
+    pub(crate) measuring: bool,
 }
 
 impl Responses for Recording<'_> {
@@ -138,7 +140,7 @@ impl Responses for Recording<'_> {
 
     #[inline]
     fn received(&mut self, bytes: usize) {
-        self.recorder.bytes.received += bytes as u64;
+        self.recorder.received(bytes, self.measuring);
     }
 
     fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {

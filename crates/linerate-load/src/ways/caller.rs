@@ -125,7 +125,8 @@ impl Desk {
     fn recording(&mut self, now: Time) -> Recording<'_> {
         let ended = self.is_past(now);
         let Desk { recorder, kinds, judge, board, .. } = self;
-        Recording { recorder, kinds, judge, board, ended }
+        let measuring = recorder.measuring(now);
+        Recording { recorder, kinds, judge, board, ended, measuring }
     }
 
     /// The outcome, after the last caller is done.
@@ -183,7 +184,9 @@ impl Responses for Telling<'_> {
     }
 
     fn received(&mut self, bytes: usize) {
-        lock(self.desk).recorder.bytes.received += bytes as u64;
+        let mut desk = lock(self.desk);
+        let measuring = desk.recorder.measuring(self.now);
+        desk.recorder.received(bytes, measuring);
     }
 
     fn head(&mut self, reading: &mut Reading, kind: u16, head: &HeadView<'_>) -> Whose {
@@ -392,7 +395,7 @@ impl Caller {
         let mut desk = lock(&self.desk);
         if !desk.board.stop_asked() {
             let waiting = desk.recorder.connections.hanging > 0 || desk.board.unaccepted() > 0;
-            let never_accepted = waiting && desk.recorder.bytes.received == 0;
+            let never_accepted = waiting && !desk.recorder.has_heard();
             return never_accepted && now.nanos_since(desk.supply.stop_at()) >= DEAF_GRACE.as_nanos() as u64;
         }
         now - *desk.stop_seen.get_or_insert(now) >= STOP_GRACE

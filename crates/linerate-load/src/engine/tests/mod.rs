@@ -477,6 +477,10 @@ fn the_warm_up_is_in_no_figure() {
     // A round trip went into the handshake.
     assert_eq!(seen.get().requests, 999);
     assert_eq!(outcome.duration.as_millis(), 1000);
+    let (cold, _) = run(&Plan { warm_up: Duration::ZERO, ..plan }, Script::new());
+    let one = cold.bytes.received / cold.requests.answered;
+    // One response to a request of the warm-up came after it.
+    assert_eq!(outcome.bytes.received / one, 501);
 }
 
 #[test]
