@@ -72,10 +72,21 @@ const ENTRY: usize = 72;
 /// # Errors
 /// This kernel has no sock_diag (CONFIG_INET_DIAG), or seccomp forbids it here.
 pub fn tcp_sockets(most: usize) -> io::Result<(Vec<TcpSocket>, bool)> {
+    tcp_sockets_that(most, |_| true)
+}
+
+/// As [`tcp_sockets`], but only those that `keep` accepts; only these count towards `most`.
+///
+/// # Errors
+/// As [`tcp_sockets`].
+pub fn tcp_sockets_that(
+    most: usize,
+    keep: impl Fn(&TcpSocket) -> bool,
+) -> io::Result<(Vec<TcpSocket>, bool)> {
     let mut sockets = Vec::new();
     let mut more = false;
     for family in [libc::AF_INET, libc::AF_INET6] {
-        more |= !dump(family as u8, most, &mut sockets)?;
+        more |= !dump(family as u8, most, &keep, &mut sockets)?;
     }
     Ok((sockets, more))
 }
@@ -95,7 +106,12 @@ fn request(family: u8) -> Vec<u8> {
 }
 
 /// Returns false if `most` ended it.
-fn dump(family: u8, most: usize, sockets: &mut Vec<TcpSocket>) -> io::Result<bool> {
+fn dump(
+    family: u8,
+    most: usize,
+    keep: &dyn Fn(&TcpSocket) -> bool,
+    sockets: &mut Vec<TcpSocket>,
+) -> io::Result<bool> {
     let netlink = Domain::from(libc::AF_NETLINK);
     let mut socket =
         Socket::new(netlink, Type::RAW.cloexec(), Some(Protocol::from(libc::NETLINK_SOCK_DIAG)))?;
@@ -107,7 +123,7 @@ fn dump(family: u8, most: usize, sockets: &mut Vec<TcpSocket>) -> io::Result<boo
         if len < HEADER {
             return Err(io::Error::other("the kernel's answer is cut off"));
         }
-        match take(&buffer[..len], most, sockets) {
+        match take(&buffer[..len], most, keep, sockets) {
             Took::More => {}
             Took::Done => return Ok(true),
             Took::Failed(errno) => return Err(io::Error::from_raw_os_error(errno)),
@@ -125,13 +141,18 @@ enum Took {
 }
 
 /// Parses the messages of one datagram.
-fn take(mut bytes: &[u8], most: usize, sockets: &mut Vec<TcpSocket>) -> Took {
+fn take(
+    mut bytes: &[u8],
+    most: usize,
+    keep: &dyn Fn(&TcpSocket) -> bool,
+    sockets: &mut Vec<TcpSocket>,
+) -> Took {
     while let Some(len) = u32_at(bytes, 0).map(|l| l as usize) {
         let Some(body) = bytes.get(HEADER..len) else { break };
         match u16_at(bytes, 4) {
             Some(kind::DONE) => return Took::Done,
             Some(kind::ERROR) => return Took::Failed(-(u32_at(body, 0).unwrap_or(0) as i32)),
-            Some(kind::BY_FAMILY) if sockets.len() < most => sockets.extend(entry(body)),
+            Some(kind::BY_FAMILY) if sockets.len() < most => sockets.extend(entry(body).filter(keep)),
             _ => {}
         }
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
@@ -196,13 +217,13 @@ mod tests {
             let mut bytes = len.to_ne_bytes().to_vec();
             bytes.extend(kind::BY_FAMILY.to_ne_bytes());
             bytes.resize(60, 0xff);
-            assert_eq!(take(&bytes, 10, &mut sockets), Took::More);
+            assert_eq!(take(&bytes, 10, &|_| true, &mut sockets), Took::More);
         }
         assert!(sockets.is_empty());
         let mut error = 20u32.to_ne_bytes().to_vec();
         error.extend(kind::ERROR.to_ne_bytes());
         error.resize(16, 0);
         error.extend((-13i32).to_ne_bytes());
-        assert_eq!(take(&error, 10, &mut sockets), Took::Failed(13));
+        assert_eq!(take(&error, 10, &|_| true, &mut sockets), Took::Failed(13));
     }
 }

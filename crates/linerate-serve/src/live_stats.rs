@@ -73,12 +73,12 @@ impl LiveStats {
     /// The kernel's sockets at the server's listening ports, the longest queues first.
     fn kernels(&self) -> Response {
         let ports: BTreeSet<u16> = self.listening.iter().filter_map(|at| Some(at.tcp()?.port())).collect();
-        let Ok((sockets, more)) = sock_diag::tcp_sockets(SOCKETS_LISTED) else {
+        let of_ours = |s: &sock_diag::TcpSocket| ports.contains(&s.local.port());
+        let Ok((sockets, more)) = sock_diag::tcp_sockets_that(SOCKETS_LISTED, of_ours) else {
             return explained(503, "this kernel does not list its sockets (CONFIG_INET_DIAG)");
         };
-        let of_ours = |s: &sock_diag::TcpSocket| ports.contains(&s.local.port());
         let (listeners, mut flows): (Vec<_>, Vec<_>) =
-            sockets.into_iter().filter(of_ours).partition(|s| s.state == sock_diag::State::LISTEN);
+            sockets.into_iter().partition(|s| s.state == sock_diag::State::LISTEN);
         flows.sort_by_key(|s| std::cmp::Reverse(s.receive_queue.saturating_add(s.send_queue)));
         let mut out = format!("{{\"total\":{},\"complete\":{},\"listeners\":[", flows.len(), !more);
         for (i, s) in listeners.iter().enumerate() {
