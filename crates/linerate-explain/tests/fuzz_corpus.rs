@@ -57,7 +57,7 @@ fn mutated_packets() {
 
 #[test]
 fn mutated_tls() {
-    mutate("tls", fuzz::tls, 100);
+    mutate("tls", fuzz::tls, 30);
 }
 
 #[test]
