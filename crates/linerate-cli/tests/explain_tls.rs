@@ -198,7 +198,8 @@ fn each_fault_is_named_for_the_person_who_must_act() {
     // nginx answers 400 to a client without a certificate.
     let found =
         Found::of(&["-4", "--cacert", &cacert, &format!("https://localhost:{}/", server.address.port())]);
-    found.says("the server answers 400");
+    // On a busy machine a new connection for each call may be a cause as well.
+    assert_eq!((found.code, &found.document["call"]["status"]), (Some(1), &400.into()), "{}", found.text);
 }
 
 #[test]

@@ -15,11 +15,12 @@ use super::{heading, seconds};
 use crate::shell;
 
 /// Test programs that run while no other does, each with its reason.
-const ALONE: [(&str, &str); 19] = [
+const ALONE: [(&str, &str); 20] = [
     ("linerate-explain", "judges latencies of calls that it makes"),
     ("explain", "judges latencies of calls that it makes"),
     ("explain_bad_servers", "judges latencies of calls that it makes"),
     ("explain_missed", "judges latencies of calls that it makes"),
+    ("explain_tls", "judges latencies of calls that it makes"),
     ("expert", "judges latencies of calls that it makes"),
     ("demo", "compares ways of sending"),
     ("compare", "gives servers and client cores of their own"),
