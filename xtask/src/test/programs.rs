@@ -15,12 +15,16 @@ use super::{heading, seconds};
 use crate::shell;
 
 /// Test programs that run while no other does, each with its reason.
-const ALONE: [(&str, &str); 20] = [
+const ALONE: [(&str, &str); 24] = [
     ("linerate-explain", "judges latencies of calls that it makes"),
     ("explain", "judges latencies of calls that it makes"),
     ("explain_bad_servers", "judges latencies of calls that it makes"),
     ("explain_missed", "judges latencies of calls that it makes"),
     ("explain_tls", "judges latencies of calls that it makes"),
+    ("client", "counts what a server saw of calls that are cut"),
+    ("serve_robust", "drains a server under load"),
+    ("serve_signals", "drains a server under load"),
+    ("top", "fills the queues of a server"),
     ("expert", "judges latencies of calls that it makes"),
     ("demo", "compares ways of sending"),
     ("compare", "gives servers and client cores of their own"),
@@ -77,7 +81,7 @@ pub(super) fn run(tally: &mut Tally) -> Result<()> {
     let lasted = |p: &Program| times.get(&p.label()).copied().unwrap_or(0.0);
     programs.sort_by(|a, b| lasted(b).total_cmp(&lasted(a)));
     let (alone, together): (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::alone);
-    let lanes = std::thread::available_parallelism().map_or(2, usize::from) + 1;
+    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
     heading(&format!("{} programs, {lanes} at a time; then {} one by one", together.len(), alone.len()));
     let mut runs = Runs { times, ..Runs::default() };
     runs.all(&together, lanes, tally)?;
