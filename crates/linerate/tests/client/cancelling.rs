@@ -104,7 +104,8 @@ async fn a_counted_run_dropped_at_its_nth_poll() {
         let template = linerate::client::Template::get("/").unwrap();
         poll_times(client.send_counted(template, 500), n).await;
     }
-    assert_eq!(descriptors(&client, &server).await, before);
+    // The pool may have fewer connections open than before, never more.
+    assert!(descriptors(&client, &server).await <= before);
 }
 
 /// Descriptors of connections to the server, the client's side alone, besides those of the client itself.
