@@ -8,7 +8,8 @@ use memchr::memmem;
 use super::body::Body;
 use super::fill::{DatePart, Filter, Made, Source, date_parts, text_count};
 use super::limits::SHARED_BYTES;
-use super::template::{Place, Rendered, TemplateError, Values};
+use super::spec;
+use super::template::{Place, Rendered, RequestSpec, TemplateError, Values};
 
 /// A part of a compiled request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,7 +207,7 @@ pub(super) fn join(pieces: Vec<Piece>) -> Vec<Piece> {
 
 /// Parses text with slots. `random` counts the random slots of the template; `check` reports
 /// invalid literal bytes.
-pub(super) fn parse(
+fn parse(
     place: &Place,
     text: &[u8],
     columns: &[String],
@@ -217,6 +218,39 @@ pub(super) fn parse(
         literal.extend_from_slice(&text[range]);
         None
     })
+}
+
+/// Parses the parts of a request that may have slots, in their order: the target, each field's value
+/// and the body. A slot at random draws by its number among them, so both protocols send the same.
+pub(super) struct Parser<'a> {
+    columns: &'a [String],
+    random: u64,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(columns: &'a [String]) -> Parser<'a> {
+        Parser { columns, random: 0 }
+    }
+
+    pub(super) fn target(&mut self, spec: &RequestSpec) -> Result<Vec<Piece>, TemplateError> {
+        let target = spec.target.as_bytes();
+        let target = parse(&Place::Target, target, self.columns, &mut self.random, spec::target_problem)?;
+        spec::check_target(spec, &target)?;
+        Ok(target)
+    }
+
+    /// Without the white space around the value.
+    pub(super) fn value(&mut self, name: &str, value: &str) -> Result<Vec<Piece>, TemplateError> {
+        let place = Place::Field(name.to_owned());
+        let start = value.len() - value.trim_start_matches([' ', '\t']).len();
+        let text = value.trim_matches([' ', '\t']).as_bytes();
+        parse(&place, text, self.columns, &mut self.random, spec::value_problem)
+            .map_err(|e| TemplateError { at: e.at + start, ..e })
+    }
+
+    pub(super) fn body(&mut self, spec: &RequestSpec) -> Result<Vec<Piece>, TemplateError> {
+        parse_body(&spec.body, self.columns, &mut self.random)
+    }
 }
 
 /// Parses a body. Large constant stretches are not copied.

@@ -52,6 +52,12 @@ pub(super) fn target_problem(b: u8) -> Option<&'static str> {
     }
 }
 
+/// Whether a body of so many bytes has a Content-Length: also an empty one, if the method gives a
+/// body a meaning (RFC 9110, section 8.6).
+pub(super) fn announces_length(method: &str, length: usize) -> bool {
+    length > 0 || matches!(method, "POST" | "PUT" | "PATCH")
+}
+
 /// What is wrong with a byte in a field value.
 pub(super) fn value_problem(b: u8) -> Option<&'static str> {
     (!in_value(b))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::framing::Expect;
 use super::slots::{self, Piece, Slot};
 use super::spec;
-use super::template::{Place, Rendered, RequestSpec, TemplateError, Values};
+use super::template::{Rendered, RequestSpec, TemplateError, Values};
 use crate::h2::{field, field_name, length};
 
 /// A request compiled for HTTP/2 (RFC 9113, section 8.3.1).
@@ -46,19 +46,13 @@ impl StreamTemplate {
         https: bool,
     ) -> Result<StreamTemplate, TemplateError> {
         spec::check_streamed(spec)?;
-        let mut random = 0;
+        let mut parser = slots::Parser::new(columns);
         let mut block = Block::default();
         let mut authority = None;
-        let target = spec.target.as_bytes();
-        let target = slots::parse(&Place::Target, target, columns, &mut random, spec::target_problem)?;
-        spec::check_target(spec, &target)?;
+        let target = parser.target(spec)?;
         let mut fields = Vec::new();
         for (name, value) in &spec.fields {
-            let place = Place::Field(name.clone());
-            let start = value.len() - value.trim_start_matches([' ', '\t']).len();
-            let text = value.trim_matches([' ', '\t']).as_bytes();
-            let pieces = slots::parse(&place, text, columns, &mut random, spec::value_problem);
-            let pieces = pieces.map_err(|e| TemplateError { at: e.at + start, ..e })?;
+            let pieces = parser.value(name, value)?;
             let name = name.to_ascii_lowercase();
             match &*name {
                 "host" => authority = Some(pieces),
@@ -66,7 +60,7 @@ impl StreamTemplate {
                 _ => fields.push((name, pieces)),
             }
         }
-        let body = slots::parse_body(&spec.body, columns, &mut random)?;
+        let body = parser.body(spec)?;
         block.field(b":method", vec![Piece::literal(spec.method.as_bytes())]);
         block.field(b":scheme", vec![Piece::literal(if https { "https" } else { "http" })]);
         block.field(b":authority", authority.unwrap_or_default());
@@ -75,10 +69,10 @@ impl StreamTemplate {
             block.field(name.as_bytes(), pieces);
         }
         let varies = body.iter().any(|piece| matches!(piece, Piece::Slot(_)));
-        let len = body.iter().map(Piece::len_hint).sum::<usize>() as u64;
+        let len: usize = body.iter().map(Piece::len_hint).sum();
         if varies {
             block.part(b"content-length", Part::Length);
-        } else if len > 0 || matches!(&*spec.method, "POST" | "PUT" | "PATCH") {
+        } else if spec::announces_length(&spec.method, len) {
             block.field(b"content-length", vec![Piece::literal(len.to_string())]);
         }
         let (block, fixed) = block.end();
@@ -87,7 +81,7 @@ impl StreamTemplate {
             fixed,
             block,
             body,
-            body_len: (!varies).then_some(len),
+            body_len: (!varies).then_some(len as u64),
         })
     }
 

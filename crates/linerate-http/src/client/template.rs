@@ -127,31 +127,22 @@ impl Template {
     /// unknown.
     pub fn compile(spec: &RequestSpec, columns: &[String]) -> Result<Template, TemplateError> {
         spec::check(spec)?;
-        let mut random = 0;
+        let mut parser = slots::Parser::new(columns);
         let mut head = vec![Piece::literal(format!("{} ", spec.method))];
-        let target = spec.target.as_bytes();
-        let target = slots::parse(&Place::Target, target, columns, &mut random, spec::target_problem)?;
-        spec::check_target(spec, &target)?;
-        head.extend(target);
+        head.extend(parser.target(spec)?);
         head.push(Piece::literal(" HTTP/1.1\r\n"));
         for (name, value) in &spec.fields {
-            let place = Place::Field(name.clone());
             head.push(Piece::literal(format!("{name}: ")));
-            let start = value.len() - value.trim_start_matches([' ', '\t']).len();
-            let text = value.trim_matches([' ', '\t']).as_bytes();
-            let pieces = slots::parse(&place, text, columns, &mut random, spec::value_problem);
-            head.extend(pieces.map_err(|e| TemplateError { at: e.at + start, ..e })?);
+            head.extend(parser.value(name, value)?);
             head.push(Piece::literal("\r\n"));
         }
-        let body = slots::parse_body(&spec.body, columns, &mut random)?;
+        let body = parser.body(spec)?;
         let varying_length = body.iter().any(|p| matches!(p, Piece::Slot(_)));
         if varying_length {
             head.push(Piece::literal("Content-Length: "));
         } else {
             let length: usize = body.iter().map(Piece::len_hint).sum();
-            // If the method gives a body a meaning, an empty one is announced (RFC 9110, section
-            // 8.6).
-            if length > 0 || matches!(&*spec.method, "POST" | "PUT" | "PATCH") {
+            if spec::announces_length(&spec.method, length) {
                 head.push(Piece::literal(format!("Content-Length: {length}\r\n")));
             }
             head.push(Piece::literal("\r\n"));
