@@ -40,6 +40,11 @@ impl Random {
         scramble(self.state)
     }
 
+    /// The next number below `n`, which is at least 1.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next_u64() % n.max(1)
+    }
+
     /// The next number, greater than 0 and at most 1.
     pub fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64

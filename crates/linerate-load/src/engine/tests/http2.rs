@@ -19,6 +19,7 @@ use linerate_tls::PLAIN;
 use super::*;
 use crate::engine::responses::Reading;
 use crate::plan::http::{Http, HttpOptions};
+use crate::plan::random::Random;
 
 /// Seeds that an ordinary test run takes.
 const SEEDS: u64 = 30;
@@ -40,18 +41,6 @@ fn go_away(last: u32) -> Vec<u8> {
     frame(kind::GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat())
 }
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % n
-    }
-}
-
 /// One connection as the server sees it.
 #[derive(Default)]
 struct Side {
@@ -64,7 +53,7 @@ struct Side {
 }
 
 struct Wild {
-    dice: Dice,
+    dice: Random,
     /// Of a hundred requests, so many meet with something.
     evil: u64,
     processed: Arc<Mutex<u64>>,
@@ -113,7 +102,7 @@ impl Wild {
         }
     }
 
-    fn respond(dice: &mut Dice, conn: PeerConn, stream: u32, out: &mut PeerActions) {
+    fn respond(dice: &mut Random, conn: PeerConn, stream: u32, out: &mut PeerActions) {
         let after = MS * dice.below(5) as u32;
         if dice.below(4) == 0 {
             out.send_after(after, conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x08\x03103"));
@@ -188,7 +177,7 @@ impl Peer for Wild {
 }
 
 fn run_seed(seed: u64) {
-    let mut dice = Dice(seed);
+    let mut dice = Random::new(seed);
     let (ours, theirs) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
     let lossy = dice.below(2) == 0;
     let ppm = |n| if lossy { n } else { 0 };
@@ -211,7 +200,7 @@ fn run_seed(seed: u64) {
     let processed = Arc::new(Mutex::new(0));
     let evil = dice.below(30);
     let script =
-        Wild { dice: Dice(seed + 2), evil, processed: Arc::clone(&processed), sides: HashMap::new() };
+        Wild { dice: Random::new(seed + 2), evil, processed: Arc::clone(&processed), sides: HashMap::new() };
     let address = SocketAddr::new(theirs, 80);
     host.serve(address, script).unwrap();
     let server = thread::spawn(move || host.run(|| false));
@@ -275,7 +264,8 @@ fn a_server_that_refuses_everything_ends_in_failures() {
     }
     for resend in Resend::ALL {
         let seen = Arc::new(Mutex::new(0));
-        let wild = Wild { dice: Dice(1), evil: 0, processed: Arc::clone(&seen), sides: HashMap::new() };
+        let wild =
+            Wild { dice: Random::new(1), evil: 0, processed: Arc::clone(&seen), sides: HashMap::new() };
         let mut mem = Mem::new(wire()).unwrap();
         mem.serve(server(), Refuses(wild)).unwrap();
         let plan = Plan { depth: 5, stop: requests(20), resend, ..plan() };

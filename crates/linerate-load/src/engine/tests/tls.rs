@@ -19,6 +19,7 @@ use linerate_net::{Limits, Listener, NetError, NetErrorKind, Profile};
 use linerate_tls::{Identity, ServerOptions, ServerTls, TlsLayer, TlsSession};
 
 use super::*;
+use crate::plan::random::Random;
 use crate::plan::tls::{PemFile, Tls, TlsVersion, Trust};
 use crate::route::RouteTo;
 
@@ -39,21 +40,8 @@ static SERVER: LazyLock<(ServerTls, String)> = LazyLock::new(|| {
     (ServerOptions::new(identity).build().unwrap(), cert)
 });
 
-/// SplitMix64.
-#[derive(Clone)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n.max(1)
-    }
-
-    fn once_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
+fn once_in(random: &mut Random, n: u64) -> bool {
+    random.below(n) == 0
 }
 
 /// A session of the server whose bytes end at any place.
@@ -139,7 +127,7 @@ impl Layer for Cutting {
         let session = self.tls.accept(listener, self.profile, peer)?;
         // A handshake has about 1,500 bytes here.
         let most = [1_600, 8_000][self.random.below(2) as usize];
-        let left = self.random.once_in(self.one_in).then(|| 1 + self.random.below(most) as usize);
+        let left = once_in(&mut self.random, self.one_in).then(|| 1 + self.random.below(most) as usize);
         Some(Cut { session, left })
     }
 }
@@ -168,16 +156,16 @@ impl Unreliable {
             _ => (format!("Content-Length: {}", body.len()), body, false),
         };
         let mut bytes = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").into_bytes();
-        let breaks = self.random.once_in(self.trouble);
+        let breaks = once_in(&mut self.random, self.trouble);
         if breaks {
             bytes.truncate(self.random.below(bytes.len() as u64) as usize);
         }
         // A body that lasts until the close is whole behind close_notify, so it breaks off by a reset.
-        let resets = self.random.once_in(self.trouble) || (breaks && closes);
+        let resets = once_in(&mut self.random, self.trouble) || (breaks && closes);
         out.send_after(wait, conn, bytes);
         if resets {
             out.reset_after(wait, conn);
-        } else if closes || breaks || self.random.once_in(4 * self.trouble) {
+        } else if closes || breaks || once_in(&mut self.random, 4 * self.trouble) {
             out.close_after(wait, conn);
         }
         if resets || closes || breaks {
@@ -189,7 +177,7 @@ impl Unreliable {
 impl Peer for Unreliable {
     fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
         self.unread.insert(conn, Vec::new());
-        if self.random.once_in(2 * self.trouble) {
+        if once_in(&mut self.random, 2 * self.trouble) {
             // The handshake takes about as long.
             out.reset_after(Duration::from_micros(self.random.below(20_000)), conn);
         }
@@ -209,7 +197,7 @@ impl Peer for Unreliable {
 }
 
 fn network(seed: u64, random: &mut Random) -> SimOptions {
-    let mut some = |most: u64| if random.once_in(2) { 0 } else { random.below(most) as u32 };
+    let mut some = |most: u64| if once_in(random, 2) { 0 } else { random.below(most) as u32 };
     SimOptions {
         seed,
         loss_ppm: some(50_000),
@@ -224,7 +212,7 @@ fn network(seed: u64, random: &mut Random) -> SimOptions {
 fn plan_of(random: &mut Random) -> Plan {
     let pem = PemFile { path: "cert.pem".to_owned(), text: SERVER.1.clone() };
     let version = [TlsVersion::Tls12, TlsVersion::Tls13][random.below(2) as usize];
-    let resume = random.once_in(2);
+    let resume = once_in(random, 2);
     let tls =
         Tls { trust: Trust::Pem(pem), least: version, most: version, resume, ..Tls::towards("localhost") };
     let expect = Expectation { body: Some(LAST.to_owned()), ..Expectation::default() };
@@ -237,7 +225,7 @@ fn plan_of(random: &mut Random) -> Plan {
         tls: Some(tls),
         connections: 1 + random.below(4) as u32,
         depth: 1 + random.below(4) as u32,
-        per_connection: random.once_in(4).then(|| 1 + random.below(5) as u32),
+        per_connection: once_in(random, 4).then(|| 1 + random.below(5) as u32),
         timeout: Duration::from_millis(500),
         // Time is virtual.
         stop: Stop { requests: Some(REQUESTS), duration: Some(Duration::from_secs(60)) },
@@ -251,16 +239,17 @@ fn stack(end: SimEnd, address: IpAddr, seed: u64) -> Stack<SimEnd> {
 }
 
 fn play(seed: u64) -> Outcome {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (plan, sim) = (plan_of(&mut random), Sim::new(network(seed, &mut random)));
     let ours = stack(sim.end(&[OURS]).unwrap(), OURS, seed);
     let mut tls = TlsLayer::new();
     let profile = tls.add_server(&SERVER.0);
     let (one_in, trouble) = (2 + random.below(6), 4 + random.below(30));
-    let layer = Cutting { tls, profile, random: Random(seed + 1), one_in };
+    let layer = Cutting { tls, profile, random: Random::new(seed + 1), one_in };
     let theirs = stack(sim.end(&[THEIRS]).unwrap(), THEIRS, seed + 2);
     let saw = Saw::default();
-    let server = Unreliable { saw: saw.clone(), random: Random(seed + 3), unread: HashMap::new(), trouble };
+    let server =
+        Unreliable { saw: saw.clone(), random: Random::new(seed + 3), unread: HashMap::new(), trouble };
     let mut host = PeerHost::new(Layered::new(theirs, layer, Limits::default()));
     host.serve(SocketAddr::new(THEIRS, 443), server).unwrap();
     let server = thread::spawn(move || host.run(|| false));
