@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use linerate_load::Snapshot;
 use linerate_load::histogram::Histogram;
-use linerate_load::outcome::{Bad, Bytes, Connections, Failure, Failures, Outcome, Requests, TcpEvents};
-use linerate_load::plan::Pace;
-use linerate_load::plan::Plan;
+use linerate_load::outcome::{Bad, Bytes, Connections, Failures, Outcome, Requests, TcpEvents};
+use linerate_load::plan::{Pace, Plan};
 use serde::{Deserialize, Serialize};
 
 /// Counts and latencies of one interval, or of several added up.
@@ -60,28 +59,20 @@ impl Figures {
         }
     }
 
-    /// What came since an earlier state of the same run. A count that is smaller than before, which
-    /// a snapshot can show for a moment, gives zero.
+    /// What came since an earlier state of the same run.
     #[must_use]
     pub fn since(&self, earlier: &Figures) -> Figures {
-        let mut failures = Failures::default();
-        for why in Failure::ALL {
-            failures.add(why, self.failures.count(why).saturating_sub(earlier.failures.count(why)));
-        }
         let before = |status: &u16| earlier.status.get(status).copied().unwrap_or(0);
         let status = self.status.iter().map(|(code, n)| (*code, n.saturating_sub(before(code))));
         let mut latency = self.latency.clone();
         latency.subtract(&earlier.latency);
         Figures {
-            requests: requests_since(&self.requests, &earlier.requests),
-            bad: bad_since(&self.bad, &earlier.bad),
-            failures,
+            requests: self.requests.since(&earlier.requests),
+            bad: self.bad.since(&earlier.bad),
+            failures: self.failures.since(&earlier.failures),
             status: status.filter(|(_, n)| *n > 0).collect(),
-            bytes: Bytes {
-                sent: self.bytes.sent.saturating_sub(earlier.bytes.sent),
-                received: self.bytes.received.saturating_sub(earlier.bytes.received),
-            },
-            connections: connections_since(&self.connections, &earlier.connections),
+            bytes: self.bytes.since(&earlier.bytes),
+            connections: self.connections.since(&earlier.connections),
             tcp: self.tcp.since(&earlier.tcp),
             latency,
         }
@@ -122,42 +113,5 @@ impl Figures {
             Pace::Open { .. } | Pace::Trace(_) => outcome.latency.from_due = Some(self.latency),
         }
         outcome
-    }
-}
-
-fn requests_since(now: &Requests, before: &Requests) -> Requests {
-    Requests {
-        sent: now.sent.saturating_sub(before.sent),
-        answered: now.answered.saturating_sub(before.answered),
-        failed: now.failed.saturating_sub(before.failed),
-        unknown: now.unknown.saturating_sub(before.unknown),
-        resent: now.resent.saturating_sub(before.resent),
-        unsent: now.unsent.saturating_sub(before.unsent),
-        unsolicited_responses: now.unsolicited_responses.saturating_sub(before.unsolicited_responses),
-        out_of_order_responses: now.out_of_order_responses.saturating_sub(before.out_of_order_responses),
-    }
-}
-
-fn bad_since(now: &Bad, before: &Bad) -> Bad {
-    Bad {
-        status: now.status.saturating_sub(before.status),
-        body: now.body.saturating_sub(before.body),
-        encoding: now.encoding.saturating_sub(before.encoding),
-        tag: now.tag.saturating_sub(before.tag),
-        trailer: now.trailer.saturating_sub(before.trailer),
-    }
-}
-
-fn connections_since(now: &Connections, before: &Connections) -> Connections {
-    Connections {
-        opened: now.opened.saturating_sub(before.opened),
-        failed: now.failed.saturating_sub(before.failed),
-        refused: now.refused.saturating_sub(before.refused),
-        hanging: now.hanging.saturating_sub(before.hanging),
-        unaccepted: now.unaccepted.saturating_sub(before.unaccepted),
-        closed_by_peer: now.closed_by_peer.saturating_sub(before.closed_by_peer),
-        requests_resent: now.requests_resent.saturating_sub(before.requests_resent),
-        learnt_limit: now.learnt_limit,
-        learnt_on: now.learnt_on.saturating_sub(before.learnt_on),
     }
 }

@@ -5,6 +5,7 @@ mod failures;
 mod merge;
 mod percentile;
 mod samples;
+mod since;
 mod spans;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,78 @@
+//! What was added between two states of one run. A count that is smaller than before, which a
+//! snapshot can show for a moment, gives zero.
+
+use super::{Bad, Bytes, Connections, Failure, Failures, Requests};
+
+impl Requests {
+    /// What was added since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Requests) -> Requests {
+        let unsolicited = self.unsolicited_responses.saturating_sub(earlier.unsolicited_responses);
+        let out_of_order = self.out_of_order_responses.saturating_sub(earlier.out_of_order_responses);
+        Requests {
+            sent: self.sent.saturating_sub(earlier.sent),
+            answered: self.answered.saturating_sub(earlier.answered),
+            failed: self.failed.saturating_sub(earlier.failed),
+            unknown: self.unknown.saturating_sub(earlier.unknown),
+            resent: self.resent.saturating_sub(earlier.resent),
+            unsent: self.unsent.saturating_sub(earlier.unsent),
+            unsolicited_responses: unsolicited,
+            out_of_order_responses: out_of_order,
+        }
+    }
+}
+
+impl Bad {
+    /// What was added since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Bad) -> Bad {
+        Bad {
+            status: self.status.saturating_sub(earlier.status),
+            body: self.body.saturating_sub(earlier.body),
+            encoding: self.encoding.saturating_sub(earlier.encoding),
+            tag: self.tag.saturating_sub(earlier.tag),
+            trailer: self.trailer.saturating_sub(earlier.trailer),
+        }
+    }
+}
+
+impl Failures {
+    /// What was added since an earlier state, without details.
+    #[must_use]
+    pub fn since(&self, earlier: &Failures) -> Failures {
+        let mut added = Failures::default();
+        for why in Failure::ALL {
+            added.add(why, self.count(why).saturating_sub(earlier.count(why)));
+        }
+        added
+    }
+}
+
+impl Bytes {
+    /// What was added since an earlier state.
+    #[must_use]
+    pub fn since(&self, earlier: &Bytes) -> Bytes {
+        Bytes {
+            sent: self.sent.saturating_sub(earlier.sent),
+            received: self.received.saturating_sub(earlier.received),
+        }
+    }
+}
+
+impl Connections {
+    /// What was added since an earlier state; the learnt limit is the one of now.
+    #[must_use]
+    pub fn since(&self, earlier: &Connections) -> Connections {
+        Connections {
+            opened: self.opened.saturating_sub(earlier.opened),
+            failed: self.failed.saturating_sub(earlier.failed),
+            refused: self.refused.saturating_sub(earlier.refused),
+            hanging: self.hanging.saturating_sub(earlier.hanging),
+            unaccepted: self.unaccepted.saturating_sub(earlier.unaccepted),
+            closed_by_peer: self.closed_by_peer.saturating_sub(earlier.closed_by_peer),
+            requests_resent: self.requests_resent.saturating_sub(earlier.requests_resent),
+            learnt_limit: self.learnt_limit,
+            learnt_on: self.learnt_on.saturating_sub(earlier.learnt_on),
+        }
+    }
+}
