@@ -25,8 +25,14 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// From the order to start to the start. Reason: the order reaches all agents long before.
 const LEAD: Duration = Duration::from_secs(2);
 
+/// Agents say something each second.
+const SILENCE: Duration = Duration::from_secs(3);
+
 /// How long agents may take to end after the user's interrupt.
 const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// Seconds that a live view is given. Reason: no terminal has more columns.
+const SHOWN: usize = 512;
 
 /// Messages that wait to be added up.
 const WAITING: usize = 1024;
@@ -100,7 +106,7 @@ pub struct Progress {
     pub open: u64,
     /// Agents that have not ended.
     pub agents: usize,
-    /// Finished seconds.
+    /// The last finished seconds.
     pub series: Vec<Interval>,
 }
 
@@ -264,12 +270,15 @@ impl Coordinator {
         let reading = Reading(tokio::spawn(read(messages, payloads)));
         let mut merger = Merger::new(document);
         let mut presence = Presence::default();
-        let mut told = Instant::now();
+        let (mut told, mut heard) = (Instant::now(), Instant::now());
         let mut stopped = false;
         let mut give_up = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
         while !merger.is_complete() {
             match timeout(Duration::from_millis(100), arrived.recv()).await {
-                Ok(Some(payload)) => drop(merger.add(&payload)),
+                Ok(Some(payload)) => {
+                    heard = Instant::now();
+                    merger.add(&payload);
+                }
                 Ok(None) => return Err(BusError::new("the connection to NATS ended").into()),
                 Err(_) => {}
             }
@@ -283,7 +292,9 @@ impl Coordinator {
             }
             told = Instant::now();
             say(&progress(&merger, go));
-            if Instant::now() >= give_up || presence.all_gone(&self.bus, &merger).await {
+            // While messages come there is no need to ask who is there.
+            let is_silent = heard.elapsed() >= SILENCE;
+            if Instant::now() >= give_up || (is_silent && presence.all_gone(&self.bus, &merger).await) {
                 break;
             }
         }
@@ -346,7 +357,7 @@ fn progress(merger: &Merger, go: u64) -> Progress {
         in_flight,
         open,
         agents: merger.unfinished().count(),
-        series: merger.series(),
+        series: merger.recent(SHOWN),
     }
 }
 

@@ -171,16 +171,27 @@ impl Merger {
 
     /// The run second by second. Seconds without a message are gaps.
     pub fn series(&self) -> Vec<Interval> {
-        let interval = |(second, figures): (&u64, &Figures)| Interval {
-            t_s: (*second + 1) as f64,
-            rate_rps: figures.requests.answered as f64,
-            p50_us: figures.latency.percentile_ns(50.0) as f64 / 1e3,
-            p99_us: figures.latency.percentile_ns(99.0) as f64 / 1e3,
-            failed: figures.requests.failed,
-            tcp: figures.tcp,
-            segments: None,
-        };
         self.seconds.iter().map(interval).collect()
+    }
+
+    /// The last seconds of [`series`](Merger::series), at most so many.
+    pub fn recent(&self, most: usize) -> Vec<Interval> {
+        let mut recent: Vec<Interval> = self.seconds.iter().rev().take(most).map(interval).collect();
+        recent.reverse();
+        recent
+    }
+}
+
+/// One second of the run.
+fn interval((second, figures): (&u64, &Figures)) -> Interval {
+    Interval {
+        t_s: (*second + 1) as f64,
+        rate_rps: figures.requests.answered as f64,
+        p50_us: figures.latency.percentile_ns(50.0) as f64 / 1e3,
+        p99_us: figures.latency.percentile_ns(99.0) as f64 / 1e3,
+        failed: figures.requests.failed,
+        tcp: figures.tcp,
+        segments: None,
     }
 }
 
