@@ -97,20 +97,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Exit, Fault> {
     let options = options(args)?;
     let interrupt = Interrupt::listen()?;
     let name = options.name.clone();
-    let stop = stop_on(&interrupt);
-    let served = async { agent::serve(options, stop.subscribe(), move |event| say(&name, &event)).await };
-    let watching = until_interrupted(&interrupt, &stop);
-    let served = block_on(async {
-        tokio::join!(
-            async {
-                let served = served.await;
-                stop.send_replace(true);
-                served
-            },
-            watching
-        )
-        .0
-    })?;
+    let stop = watch::Sender::new(false);
+    let served = agent::serve(options, stop.subscribe(), move |event| say(&name, &event));
+    let served = interruptible(&interrupt, &stop, served)?;
     served.map_err(fault_of)?;
     Ok(if interrupt.asked() { Exit::Interrupted } else { Exit::Fine })
 }
@@ -160,7 +149,7 @@ pub(crate) fn bus_options(flags: &BusFlags) -> Result<BusOptions, Fault> {
 }
 
 /// Runs something on a small runtime of its own.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -169,19 +158,22 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Fault> {
     Ok(runtime.block_on(future))
 }
 
-/// A value that becomes true when the user interrupts.
-pub(crate) fn stop_on(interrupt: &Interrupt) -> watch::Sender<bool> {
-    watch::Sender::new(interrupt.asked())
-}
-
-/// Passes the user's interrupt on, until something else sets the value.
-pub(crate) async fn until_interrupted(interrupt: &Interrupt, stop: &watch::Sender<bool>) {
-    while !*stop.borrow() {
-        if interrupt.asked() {
-            stop.send_replace(true);
+/// Runs something to its end; `stop` becomes true when the user interrupts.
+pub(crate) fn interruptible<T>(
+    interrupt: &Interrupt,
+    stop: &watch::Sender<bool>,
+    work: impl Future<Output = T>,
+) -> Result<T, Fault> {
+    block_on(async {
+        tokio::pin!(work);
+        loop {
+            match tokio::time::timeout(LOOK, &mut work).await {
+                Ok(done) => return done,
+                Err(_) if interrupt.asked() => drop(stop.send_replace(true)),
+                Err(_) => {}
+            }
         }
-        tokio::time::sleep(LOOK).await;
-    }
+    })
 }
 
 pub(crate) fn fault_of(error: BusError) -> Fault {

@@ -1,36 +1,35 @@
 //! A load that agents on many machines send.
 
-use std::io::{BufRead, BufReader, Write, stderr};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{Write, stderr};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use linerate_load::plan::check::CheckResult;
+use linerate_lab::servers::{Recipe, Server, Trouble, kill_all};
 use linerate_load::{Outcome, Plan, Snapshot};
 use linerate_machines::BusOptions;
 use linerate_machines::coordinator::{Collected, Coordinator, Progress, RunError, Wanted};
 use linerate_machines::merge::{AgentResult, Standing};
 use linerate_report::schema::machines::{Agent, Machines};
-use linerate_report::{Report, json, machines as table, summary};
+use tokio::sync::watch;
 
+use super::Beside;
 use super::output::Sink;
 use super::watch::{Display, Interrupt};
-use crate::agent::{block_on, bus_options, fault_of, stop_on, until_interrupted};
+use crate::agent::{bus_options, fault_of, interruptible};
 use crate::args::{LoadArgs, Summary};
 use crate::fault::{Exit, Fault};
-use crate::{environment, terminal};
 
 /// Sends a plan by agents, or continues with a run (`plan` is then absent), and reports.
 pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> Result<Exit, Fault> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen_then(kill_all)?;
     let flags = &args.machines;
-    let local = flags.agents_local.map(Local::start).transpose()?;
+    let mut local = flags.agents_local.map(|agents| Local::start(agents, &interrupt)).transpose()?;
     let bus = match &local {
-        Some(local) => BusOptions { url: local.url.clone(), ..BusOptions::default() },
+        Some(local) => BusOptions { url: local.url().to_owned(), ..BusOptions::default() },
         None => bus_options(&flags.bus)?,
     };
     let wanted = flags.agents_local.map(Wanted::Number).or_else(|| flags.agents.clone());
-    let stop = stop_on(&interrupt);
+    let stop = watch::Sender::new(false);
     let carry_out = async {
         let coordinator = Coordinator::connect(&bus, stop.subscribe()).await?;
         let mut display = plan.as_ref().map(|plan| Display::new(plan, args.quiet));
@@ -49,16 +48,17 @@ pub(super) fn run(args: &LoadArgs, plan: Option<Plan>, sink: Option<&Sink>) -> R
         }
         collected
     };
-    let collected = block_on(async {
-        let carried_out = async {
-            let collected = carry_out.await;
-            stop.send_replace(true);
-            collected
-        };
-        tokio::join!(carried_out, until_interrupted(&interrupt, &stop)).0
-    })?;
+    let collected = interruptible(&interrupt, &stop, carry_out)?;
+    if let Some(local) = &mut local {
+        local.complain();
+    }
     drop(local);
-    report(&collected.map_err(fault)?, args, sink)
+    let collected = collected.map_err(fault)?;
+    let machines = machines(&collected);
+    let short = args.summary == Some(Summary::Short);
+    let beside = Beside::Machines(&machines);
+    let exit = super::report(&collected.plan, &collected.outcome, sink, short, beside)?;
+    Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }
 
 fn fault(error: RunError) -> Fault {
@@ -91,25 +91,6 @@ fn snapshot(progress: &Progress) -> Snapshot {
         series: progress.series.clone(),
         ..Snapshot::default()
     }
-}
-
-fn report(collected: &Collected, args: &LoadArgs, sink: Option<&Sink>) -> Result<Exit, Fault> {
-    let Collected { plan, outcome, .. } = collected;
-    let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
-    let environment = environment::here();
-    let report = Report { plan, outcome, checks: &checks, environment: &environment };
-    let to_stderr = sink == Some(&Sink::Stdout);
-    let style = terminal::style_beside(to_stderr);
-    let short = args.summary == Some(Summary::Short);
-    let machines = machines(collected);
-    let text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
-    let text = text + &table::to_string(&machines, style);
-    terminal::print_beside(&text, to_stderr)?;
-    if let Some(sink) = sink {
-        sink.write(&json::to_string_of_machines(&report, &machines))?;
-    }
-    let exit = super::exit(plan, outcome, &checks);
-    Ok(if exit == Exit::Fine && !machines.complete { Exit::Ours } else { exit })
 }
 
 fn machines(collected: &Collected) -> Machines {
@@ -151,99 +132,87 @@ fn agent(result: &AgentResult) -> Agent {
     }
 }
 
-/// nats-server and agents that this process started. They end with it.
+/// nats-server and agents that this process started. They end with it, the server last.
 struct Local {
-    url: String,
-    children: Vec<Child>,
-    folder: PathBuf,
+    agents: Vec<Server>,
+    server: Server,
+    _folder: Folder,
+}
+
+/// A folder that is removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// How long nats-server may take to listen.
 const SERVER_WITHIN: Duration = Duration::from_secs(10);
 
 impl Local {
-    fn start(agents: u32) -> Result<Local, Fault> {
+    fn start(agents: u32, interrupt: &Interrupt) -> Result<Local, Fault> {
         let folder = std::env::temp_dir().join(format!("linerate-agents-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .map_err(|e| Fault::ours(format!("{} cannot be created: {e}", folder.display())))?;
-        let mut local = Local { url: String::new(), children: Vec::new(), folder };
-        local.start_server()?;
+        let folder = Folder(folder);
+        let place = folder.0.display().to_string();
         let own =
             std::env::current_exe().map_err(|e| Fault::ours(format!("our own file cannot be found: {e}")))?;
-        for i in 0..agents {
-            let mut agent = Command::new(&own);
-            agent.args(["agent", "--nats", &local.url, "--allow-target", "*", "--once", "--name"]);
-            agent.arg(format!("local-{}", i + 1)).arg("--spool").arg(&local.folder);
-            local.spawn(agent, "agent")?;
+        let start = |words: &[&str], url: &str| {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            let recipe =
+                Recipe { words, url: Some(url.to_owned()), cores: Vec::new(), patience: SERVER_WITHIN };
+            recipe.start(&|| interrupt.asked()).map_err(|trouble| not_started(&trouble))
+        };
+        let words = ["nats-server", "-a", "127.0.0.1", "-p", "{port}", "-js", "-sd", &place];
+        let mut local =
+            Local { agents: Vec::new(), server: start(&words, "nats://127.0.0.1:{port}")?, _folder: folder };
+        let (own, url) = (own.display().to_string(), local.url().to_owned());
+        for i in 1..=agents {
+            let name = format!("local-{i}");
+            let words = [
+                own.as_str(),
+                "agent",
+                "--nats",
+                &url,
+                "--allow-target",
+                "*",
+                "--once",
+                "--name",
+                &name,
+                "--spool",
+                &place,
+            ];
+            local.agents.push(start(&words, &url)?);
         }
         Ok(local)
     }
 
-    fn start_server(&mut self) -> Result<(), Fault> {
-        let mut server = Command::new("nats-server");
-        server.args(["-a", "127.0.0.1", "-p", "-1", "-js", "-sd"]).arg(&self.folder);
-        server.arg("--ports_file_dir").arg(&self.folder);
-        self.spawn(server, "nats-server")?;
-        let pid = self.children.last().map_or(0, Child::id);
-        let deadline = Instant::now() + SERVER_WITHIN;
-        let file = self.folder.join(format!("nats-server_{pid}.ports"));
-        while Instant::now() < deadline {
-            if let Some(url) = url_in(&file) {
-                self.url = url;
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err(Fault::ours("nats-server does not listen after 10 s"))
+    fn url(&self) -> &str {
+        self.server.url()
     }
 
-    fn spawn(&mut self, mut command: Command, what: &'static str) -> Result<(), Fault> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| {
-            let fault = Fault::ours(format!("{what} could not be started: {e}"));
-            match what {
-                "nats-server" => fault.hint("go install github.com/nats-io/nats-server/v2@v2.15.2, or your distribution's package (2.11 or later), in PATH"),
-                _ => fault,
+    /// Passes on what agents that have ended complained about.
+    fn complain(&mut self) {
+        for words in self.agents.iter_mut().filter_map(Server::ended) {
+            let complaint = |line: &&str| {
+                line.starts_with("error") || line.contains("hint:") || line.contains("memory alone")
+            };
+            for line in words.lines().map(str::trim).filter(complaint) {
+                let _ = writeln!(stderr(), "{line}");
             }
-        })?;
-        if let Some(errors) = child.stderr.take() {
-            std::thread::spawn(move || pass_on(what, BufReader::new(errors)));
-        }
-        self.children.push(child);
-        Ok(())
-    }
-}
-
-/// Agents' complaints are ours; nats-server's log is not.
-fn pass_on(what: &str, lines: impl BufRead) {
-    for line in lines.lines().map_while(Result::ok) {
-        if what == "agent"
-            && (line.starts_with("error") || line.contains("hint:") || line.contains("memory alone"))
-        {
-            let _ = writeln!(stderr(), "{line}");
         }
     }
 }
 
-fn url_in(file: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-    ports["nats"][0].as_str().map(str::to_owned)
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        // Agents end by themselves after their run; the server is last.
-        for child in self.children.iter_mut().rev() {
-            let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-            let deadline = Instant::now() + Duration::from_secs(3);
-            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            let _ = child.kill();
-            let _ = child.wait();
+fn not_started(trouble: &Trouble) -> Fault {
+    match trouble {
+        Trouble::Interrupted => Fault::interrupted(trouble.to_string()),
+        Trouble::Start { program, .. } if program == "nats-server" => {
+            Fault::ours(trouble.to_string()).hint("go install github.com/nats-io/nats-server/v2@v2.15.2, or your distribution's package (2.11 or later), in PATH")
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        _ => Fault::ours(trouble.to_string()),
     }
 }

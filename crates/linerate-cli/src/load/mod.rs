@@ -21,6 +21,7 @@ use std::io::{self, Write};
 
 use linerate_load::plan::check::CheckResult;
 use linerate_load::{Outcome, Plan};
+use linerate_report::schema::machines::Machines;
 use linerate_report::{Report, json, summary};
 
 use crate::args::{LoadArgs, Summary, When};
@@ -74,7 +75,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<Exit, Fault> {
     }
     outcome.warnings.extend(uncounted);
     let short = args.summary == Some(Summary::Short);
-    let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, args.explain.then_some(&interrupt))?;
+    let beside = if args.explain { Beside::Why(&interrupt) } else { Beside::Nothing };
+    let exit = report(&meaning.plan, &outcome, sink.as_ref(), short, beside)?;
     if let Some(folder) = &args.save_responses {
         let _ = writeln!(io::stderr(), "{}", saved::write(folder, &outcome.saved)?);
     }
@@ -99,32 +101,48 @@ fn to_capture(args: &LoadArgs, plan: &Plan) -> (Option<capture::Opened>, Option<
     }
 }
 
-/// Prints and writes what was measured: the summary in any case, then the rest. `why`: the worst request is explained, unless
-/// the user interrupts.
+/// What a report has beside the run's figures.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    Nothing,
+    /// The worst request is explained, unless the user interrupts.
+    Why(&'a Interrupt),
+    /// Each machine's part of the run.
+    Machines(&'a Machines),
+}
+
+/// Prints and writes what was measured: the summary in any case, then the rest.
 fn report(
     plan: &Plan,
     outcome: &Outcome,
     sink: Option<&Sink>,
     short: bool,
-    why: Option<&Interrupt>,
+    beside: Beside<'_>,
 ) -> Result<Exit, Fault> {
     let checks: Vec<CheckResult> = plan.checks.iter().map(|check| check.evaluate(outcome)).collect();
     let environment = environment::here();
     let report = Report { plan, outcome, checks: &checks, environment: &environment };
     let to_stderr = sink == Some(&Sink::Stdout);
     let style = terminal::style_beside(to_stderr);
-    let text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
+    let mut text = if short { summary::short(&report, style) } else { summary::to_string(&report, style) };
+    if let Beside::Machines(machines) = beside {
+        text += &linerate_report::machines::to_string(machines, style);
+    }
+    let document = || match beside {
+        Beside::Machines(machines) => json::to_string_of_machines(&report, machines),
+        Beside::Nothing | Beside::Why(_) => json::to_string(&report),
+    };
     let printed = terminal::print_beside(&text, to_stderr);
     // A file is there before the explanation begins, which takes its time; standard output is written once.
-    if let (Some(sink), false) = (sink, to_stderr && why.is_some()) {
-        sink.write(&json::to_string(&report))?;
+    if let (Some(sink), false) = (sink, to_stderr && matches!(beside, Beside::Why(_))) {
+        sink.write(&document())?;
     }
-    if let Some(interrupt) = why {
+    if let Beside::Why(interrupt) = beside {
         let diagnosis = why::explain(plan, outcome, to_stderr, interrupt)?;
         if let Some(sink) = sink {
             sink.write(&match diagnosis {
                 Some(diagnosis) => json::to_string_explained(&report, &diagnosis),
-                None => json::to_string(&report),
+                None => document(),
             })?;
         }
     }
