@@ -33,27 +33,51 @@ impl Document {
     }
 }
 
+/// What to advise when a file cannot be a document.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Advice {
+    /// It cannot be read.
+    pub(crate) unreadable: &'static str,
+    /// It is a folder.
+    pub(crate) folder: &'static str,
+    /// It is a pipe or a device.
+    pub(crate) no_file: &'static str,
+    /// It is too large.
+    pub(crate) large: &'static str,
+}
+
+/// The bytes of a file that `flag` names, at most `most`.
+pub(crate) fn read_bytes(flag: &str, path: &Path, most: u64, advice: Advice) -> Result<Vec<u8>, Fault> {
+    let fault =
+        |what: String, hint: &str| Fault::input(format!("{flag}: {} {what}", path.display())).hint(hint);
+    let unreadable = |e: &std::io::Error| fault(format!("cannot be read: {}", said(e)), advice.unreadable);
+    let about = fs::metadata(path).map_err(|e| unreadable(&e))?;
+    if about.is_dir() {
+        return Err(fault("is a folder".to_owned(), advice.folder));
+    }
+    if !about.is_file() {
+        // To read a pipe may take for ever.
+        return Err(fault("is no ordinary file".to_owned(), advice.no_file));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|e| unreadable(&e))?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(|e| unreadable(&e))?;
+    if bytes.len() as u64 > most {
+        return Err(fault(format!("is larger than {} MiB", most >> 20), advice.large));
+    }
+    Ok(bytes)
+}
+
 /// The text of a file that `flag` names.
 pub(crate) fn read(flag: &str, path: &Path) -> Result<String, Fault> {
     let shown = path.display();
-    let cannot = |e: &std::io::Error| {
-        Fault::input(format!("{flag}: {shown} cannot be read: {}", said(e)))
-            .hint("name a file that linerate wrote with --json FILE")
+    let advice = Advice {
+        unreadable: "name a file that linerate wrote with --json FILE",
+        folder: "name a document in a file",
+        no_file: "name a document in a file",
+        large: "no document of linerate is; was it written with --json FILE?",
     };
-    let about = fs::metadata(path).map_err(|e| cannot(&e))?;
-    if !about.is_file() {
-        // To read a pipe may take for ever.
-        let what = if about.is_dir() { "a folder" } else { "no ordinary file" };
-        return Err(Fault::input(format!("{flag}: {shown} is {what}")).hint("name a document in a file"));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|e| cannot(&e))?;
-    file.take(MOST + 1).read_to_end(&mut bytes).map_err(|e| cannot(&e))?;
-    if bytes.len() as u64 > MOST {
-        return Err(Fault::input(format!("{flag}: {shown} is larger than {} MiB", MOST >> 20))
-            .hint("no document of linerate is; was it written with --json FILE?"));
-    }
-    String::from_utf8(bytes).map_err(|_| {
+    String::from_utf8(read_bytes(flag, path, MOST, advice)?).map_err(|_| {
         Fault::input(format!("{flag}: {shown} is no text")).hint("name a JSON document of linerate")
     })
 }
