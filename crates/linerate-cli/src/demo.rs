@@ -238,12 +238,12 @@ fn measure(plan: &Plan, label: &str, interrupt: &Interrupt) -> Result<Outcome, F
                 0 => "warming up".to_owned(),
                 n => format!("{} answered", units::count(n)),
             };
-            let _ = write!(stderr(), "\r\x1b[K{label}: {so_far}");
+            terminal::overwrite_line(&format!("{label}: {so_far}"));
         }
         thread::sleep(Duration::from_millis(100));
     }
     if live {
-        let _ = write!(stderr(), "\r\x1b[K");
+        terminal::overwrite_line("");
     }
     let outcome = running.join();
     if !live && !outcome.interrupted {

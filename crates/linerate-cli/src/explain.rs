@@ -1,6 +1,5 @@
 //! `linerate explain`.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use linerate_explain::driver::{Explained, Origin, Request};
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<Exit, Fault> {
     })
     .map_err(|e| Fault::input(e.to_string()))?;
     if !quiet {
-        let _ = write!(io::stderr(), "\r\x1b[K");
+        terminal::overwrite_line("");
     }
     match explained {
         Explained::Unreachable(_) if interrupted => Ok(Exit::Interrupted),
@@ -216,5 +215,5 @@ pub(crate) fn progress(probe: &Probe, quiet: bool) {
             Experiment::Tail | Experiment::Burst | Experiment::Held => "more calls",
         },
     };
-    let _ = write!(io::stderr(), "\r\x1b[K{words}");
+    terminal::overwrite_line(words);
 }

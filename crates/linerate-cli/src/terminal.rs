@@ -57,6 +57,11 @@ pub(crate) fn print(text: &str) -> Result<(), Fault> {
     }
 }
 
+/// Writes a line of progress over the one before it, on standard error.
+pub(crate) fn overwrite_line(text: &str) {
+    let _ = write!(io::stderr(), "\r\x1b[K{text}");
+}
+
 /// Prints what people read: to standard error where standard output carries the JSON.
 pub(crate) fn print_beside(text: &str, to_stderr: bool) -> Result<(), Fault> {
     if to_stderr {

@@ -232,7 +232,7 @@ fn one_run(
     Ok(Some((Run::of(plan, &outcome, used.as_ref()), how)))
 }
 
-/// What is shown meanwhile, on standard error.
+/// Progress of the rounds, on standard error.
 struct Progress {
     rounds: u32,
     quiet: bool,
@@ -256,7 +256,7 @@ impl Progress {
     fn draw(&mut self, text: &str) {
         let columns = usize::from(terminal::columns()).saturating_sub(1);
         let text: String = text.chars().take(columns).collect();
-        let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        terminal::overwrite_line(&text);
     }
 
     /// During a run.
@@ -299,7 +299,7 @@ impl Progress {
 
     fn clear(&mut self) {
         if !self.quiet && self.redraws {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            terminal::overwrite_line("");
         }
     }
 }

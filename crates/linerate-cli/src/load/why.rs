@@ -1,7 +1,5 @@
 //! `--explain`: why the worst of the tail was slow.
 
-use std::io::{self, Write};
-
 use linerate_explain::driver::{Explained, Request};
 use linerate_explain::{Diagnosis, Settings, Tls, Whole};
 use linerate_http::client::RequestSpec;
@@ -46,7 +44,7 @@ pub(super) fn explain(
         !interrupt.asked()
     });
     if !quiet {
-        let _ = write!(io::stderr(), "\r\x1b[K");
+        terminal::overwrite_line("");
     }
     match explained {
         Ok(Explained::Diagnosed(diagnosis, _)) => {
