@@ -4,12 +4,12 @@ use std::io::{IsTerminal, Write, stderr};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_explain::driver::listening_processes;
 use linerate_lab::find::{BUDGET, End, Next, Search, Seen, Settings, Slice, Step};
 use linerate_lab::servers::{Usage, descendants};
 use linerate_load::plan::check::CheckResult;
 use linerate_load::plan::{Arrival, Check, Comparison, Metric, Pace, Rate, RateStep, Stop};
 use linerate_load::{Outcome, Plan, Snapshot};
-use linerate_net::sock_diag::{State, tcp_sockets};
 use linerate_report::schema::outcome::{Find, FindPoint};
 use linerate_report::{Report, find, json, summary};
 
@@ -29,12 +29,10 @@ const START: f64 = 100.0;
 const MOST: f64 = 20e6;
 /// Connections of one look at most, where -c does not say it.
 const CONNECTIONS: u32 = 4_096;
-/// Sockets that are looked through for the server's.
-const SOCKETS: usize = 10_000;
 /// Busy share from which on a core has nothing left.
 const BUSY: f64 = 0.9;
 
-/// What is looked for, in the check's unit.
+/// The limit that must hold, in the check's unit.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     metric: Metric,
@@ -166,7 +164,7 @@ pub(super) fn run(
         looks.push(looked);
     };
     if !args.quiet && stderr().is_terminal() {
-        let _ = write!(stderr(), "\r\x1b[K");
+        terminal::overwrite_line("");
     }
     report(plan, check, &limit, &looks, end, sink)
 }
@@ -269,33 +267,18 @@ fn tell(quiet: bool, looked: &Looked) {
     let holds = if looked.score >= 0.0 { "holds" } else { "fails" };
     let text =
         format!("{:.0} requests/s: {holds}, {:.2} % over the limit", looked.step.rate, looked.over * 100.0);
-    let _ = if stderr().is_terminal() {
-        write!(stderr(), "\r\x1b[K{text}")
+    if stderr().is_terminal() {
+        terminal::overwrite_line(&text);
     } else {
-        writeln!(stderr(), "{text}")
-    };
+        let _ = writeln!(stderr(), "{text}");
+    }
 }
 
 /// The process that listens at the target, where that is this machine.
 fn listener(plan: &Plan) -> Option<i32> {
     let to = plan.target.addresses.first().filter(|to| to.ip().is_loopback())?;
-    let (sockets, _) = tcp_sockets(SOCKETS).ok()?;
-    let takes = |ip: std::net::IpAddr| ip == to.ip() || ip.is_unspecified();
-    let listens = sockets
-        .iter()
-        .find(|s| s.state == State::LISTEN && s.local.port() == to.port() && takes(s.local.ip()))?;
-    let wanted = format!("socket:[{}]", listens.inode);
-    let has = |pid: &i32| {
-        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        files
-            .into_iter()
-            .any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == wanted.as_str()))
-    };
-    let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut pids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     // A parent that hands the socket to its workers is older than they are.
-    pids.sort_unstable();
-    pids.into_iter().find(has)
+    listening_processes(*to).into_iter().min().map(u32::cast_signed)
 }
 
 fn report(

@@ -63,8 +63,7 @@ const IDLE: f64 = 0.1;
 impl Holders {
     /// Of the listening socket that takes connections to `to`, an address of this machine.
     pub(super) fn of(to: SocketAddr) -> Holders {
-        let Ok((sockets, _)) = tcp_sockets(SOCKETS) else { return Holders { to, all: Vec::new() } };
-        let inodes: HashSet<u32> = sockets.iter().filter(|s| answers(s, to)).map(|s| s.inode).collect();
+        let inodes = listening_inodes(to);
         let all = with_any(&inodes).take(HOLDERS).map(|pid| {
             let process = Process::new(pid);
             let before = process.look();
@@ -114,6 +113,17 @@ impl Holders {
         };
         with_any(&sockets.iter().filter(theirs).map(|s| s.inode).collect()).collect()
     }
+}
+
+/// Processes on this machine that have the listening socket of an address: its server, and children
+/// that inherited the socket.
+pub fn listening_processes(to: SocketAddr) -> Vec<u32> {
+    with_any(&listening_inodes(to)).collect()
+}
+
+fn listening_inodes(to: SocketAddr) -> HashSet<u32> {
+    let Ok((sockets, _)) = tcp_sockets(SOCKETS) else { return HashSet::new() };
+    sockets.iter().filter(|s| answers(s, to)).map(|s| s.inode).collect()
 }
 
 /// Other processes that have one of these sockets.

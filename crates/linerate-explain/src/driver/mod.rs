@@ -31,6 +31,7 @@ use crate::verdict::Diagnosis;
 
 use wire::{Speak, Wire};
 
+pub use find::listening_processes;
 pub use wire::Tls;
 
 /// A request to be explained.
