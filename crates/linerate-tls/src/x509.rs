@@ -124,9 +124,7 @@ fn key(mut info: &[u8]) -> Option<ServerKey> {
     if kind != RSA {
         return None;
     }
-    // The first byte of a bit string says how many bits of the last one are unused.
-    let mut bits = Element::of(&mut info, BIT_STRING)?.content.get(1..)?;
-    let mut numbers = Element::of(&mut bits, SEQUENCE)?.content;
+    let mut numbers = Element::of(&mut bits(&mut info)?, SEQUENCE)?.content;
     let modulus = Element::of(&mut numbers, INTEGER)?.content;
     let first = modulus.iter().position(|byte| *byte != 0)?;
     let top = 8 - modulus[first].leading_zeros() as usize;
@@ -212,7 +210,8 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The contents of a BIT STRING of whole bytes.
+/// The contents of a BIT STRING of whole bytes. Its first byte says how many bits of the last one are
+/// unused.
 fn bits<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Element::of(rest, BIT_STRING)?.content.strip_prefix(&[0])
 }

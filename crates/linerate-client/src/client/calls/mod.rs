@@ -26,7 +26,7 @@ pub use response::CallReading;
 pub use table::Done;
 
 use self::request::{Nature, Outgoing};
-use self::response::{HeadReader, Reader, ReadingRules, SeenByReader, trouble_error};
+use self::response::{HeadReader, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Unanswered};
 use super::error::{Error, Phase};
 use super::limits::{DEPTH, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
@@ -35,7 +35,7 @@ use super::statistics::{PipeStatistics, Statistics};
 use crate::conversation::Conversation;
 use crate::{Loss, Next, Pool, PoolOptions};
 
-/// What is kept beside each pipe.
+/// The state of a pipe beside its conversation.
 #[derive(Debug, Default)]
 struct Beside {
     /// It carries a request that must be alone.
@@ -159,7 +159,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    /// What is due by the time alone, and what was handed over.
+    /// Does what is due now, and sends calls that were handed over.
     pub fn tick(&mut self, now: Time) {
         if now >= self.next_sweep {
             self.sweep(now);
@@ -300,7 +300,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let Some(oldest) = pipe.conversation.oldest().map(|run| run.first) else { return };
         match trouble {
             Some(trouble) => {
-                self.end(oldest, Err(trouble_error(trouble)));
+                self.end(oldest, Err(trouble.error()));
                 self.lose(conn, &Loss::TimedOut, now);
             }
             None if held > self.options.max_discarded && self.calls.get(oldest).is_none() => {

@@ -32,7 +32,8 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    fn error(self) -> Error {
+    /// As the error of its call.
+    pub(super) fn error(self) -> Error {
         match self {
             Trouble::TooLarge(part, limit) => Error::TooLarge { part, limit },
             Trouble::BadField => Error::Failed {
@@ -280,9 +281,4 @@ impl Settle for Reader<'_> {
     fn settled(&mut self, run: &Run, how: Settled, detail: &str) {
         Unanswered { calls: self.calls, done: self.done }.settled(run, how, detail);
     }
-}
-
-/// A response that cannot be used, as the error of its call.
-pub(super) fn trouble_error(trouble: Trouble) -> Error {
-    trouble.error()
 }
