@@ -122,7 +122,7 @@ fn a_check_that_fails_is_exit_code_1() {
     assert!(each.code == Some(1) && each.err.contains("--check-each failed in 6 runs"), "{each:?}");
 }
 
-/// What is said of input that is wrong, on one line each.
+/// The messages for wrong input, a line each.
 fn refused(args: &[&str], code: i32, part: &str) {
     let all: Vec<&str> = ["compare"].iter().chain(args).copied().collect();
     let said = run(&all);
@@ -206,27 +206,15 @@ fn signal(pid: &str, name: &str) {
     assert!(Command::new("kill").args([name, pid]).status().unwrap().success());
 }
 
+/// More rounds than a test waits for.
+const MANY_ROUNDS: [&str; 10] =
+    ["--a", "-c 1", "--b", "-c 2", "--rounds", "500", "-d", "100ms", "--warm-up", "10ms"];
+
 #[test]
 fn interrupted_it_reports_the_rounds_so_far_and_leaves_no_server_behind() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.json");
-    let args = [
-        &ours(""),
-        "--a",
-        "-c 1",
-        "--b",
-        "-c 2",
-        "--rounds",
-        "500",
-        "-d",
-        "100ms",
-        "--warm-up",
-        "10ms",
-        "--json",
-    ];
-    let mut args = args.to_vec();
-    args.push(file.to_str().unwrap());
-    let mut child = started(&args);
+    let mut child = started(&[&[&*ours("")], &MANY_ROUNDS[..], &["--json", file.to_str().unwrap()]].concat());
     let rest = until_said(&mut child, "round 2 of 500");
     signal(&child.id().to_string(), "-INT");
     let output = child.wait_with_output().unwrap();
@@ -279,19 +267,7 @@ fn killed_at_once_by_a_second_signal_it_takes_its_servers_along() {
         "cmd:sh -c 'trap \"\" TERM INT; {} serve --listen 127.0.0.1:0 & wait; wait; sleep 60'",
         env!("CARGO_BIN_EXE_linerate")
     );
-    let mut child = started(&[
-        &stubborn,
-        "--a",
-        "-c 1",
-        "--b",
-        "-c 2",
-        "--rounds",
-        "500",
-        "-d",
-        "100ms",
-        "--warm-up",
-        "10ms",
-    ]);
+    let mut child = started(&[&[&*stubborn], &MANY_ROUNDS[..]].concat());
     let rest = until_said(&mut child, "round 1 of 500");
     let pid = child.id().to_string();
     signal(&pid, "-INT");

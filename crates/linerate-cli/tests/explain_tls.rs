@@ -86,7 +86,7 @@ fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is said of a server that no call reaches.
+/// The error message for a server that no call reaches.
 fn refused(words: &[&str]) -> String {
     let said = run(&[&["explain", "--quiet", "--budget", "5s"], words].concat());
     assert_eq!(said.code, Some(3), "{said:?}");

@@ -101,7 +101,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// What is wrong with the result of a script; and the exceptions that it needed.
+    /// Failures of a script that no exception covers, and the exceptions that it used.
     fn judge(&self, report: &serde_json::Value) -> (Vec<String>, BTreeSet<&'a str>) {
         let script = report["script"].as_str().unwrap();
         let mut wrong = Vec::new();

@@ -142,7 +142,7 @@ fn links(f: &File, number: usize, line: &str, root: &Path, found: &mut Vec<Findi
 
 /// Files that must be there, and what they must say.
 const REQUIRED: [(&str, &str); 12] = [
-    ("README.md", "linerate demo"),
+    ("README.md", "cargo run --release -- demo"),
     ("README.md", "cargo xtask test"),
     ("LICENSE-MIT", "MIT License"),
     ("LICENSE-APACHE", "Apache License"),
