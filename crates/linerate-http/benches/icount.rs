@@ -7,11 +7,14 @@
 //! arguments each runs for a short time.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use linerate_http::client::{
     Expect, HeadCache, Limits, Part, Pipeline, RequestSpec, ResponseReader, Run, Template, Values,
 };
+use linerate_http::client::{Fields as ResponseFields, HeadView};
+use linerate_http::h2::{self, Block, BlockCache, Client, ClientOptions, FRAME_HEAD, FrameHead, Lost, Sink};
 use linerate_http::server::{
     self, AnswerFraming, AnswerHead, Fields, HeadReader, HeadWriter, HttpDate, Persistence,
 };
@@ -68,6 +71,11 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario { name: "head_known", about: "a head of an answer as the last one", run: |n| written(n, 0) },
     Scenario { name: "head_made", about: "a head of an answer unlike the last one", run: |n| written(n, 1) },
+    Scenario {
+        name: "h2_same",
+        about: "an HTTP/2 request and its response, 100 streams at once",
+        run: streamed,
+    },
     Scenario { name: "pipeline", about: "a request pushed and answered, in runs of 16", run: piped },
 ];
 
@@ -290,4 +298,63 @@ fn piped(n: u64) {
         pipeline.answered(count, &mut |run| seen += u64::from(run.count));
     }
     assert_eq!(black_box(seen), n);
+}
+
+/// Counts responses.
+struct Counting(u64);
+
+impl Sink<'_, u64> for Counting {
+    fn wants_parts(&self) -> bool {
+        false
+    }
+
+    fn whole(&mut self, _: u64, _: &Arc<Block>, body: &[u8]) {
+        self.0 += u64::from(body.len() == 5);
+    }
+
+    fn begun(&mut self, _: &mut u64) {}
+    fn head(&mut self, _: &mut u64, _: &HeadView<'_>) {}
+    fn body(&mut self, _: &mut u64, _: &[u8]) {}
+    fn trailers(&mut self, _: &mut u64, _: ResponseFields<'_>) {}
+    fn end(&mut self, _: u64, _: u16) {}
+    fn lost(&mut self, _: u64, how: Lost, _: bool) {
+        panic!("{how:?}");
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&FrameHead { len: payload.len() as u32, kind, flags, stream }.bytes());
+    out.extend_from_slice(payload);
+}
+
+fn streamed(n: u64) {
+    const AT_ONCE: u64 = 100;
+    let mut response = Vec::new();
+    let block = [b"\x88\x0f\x0d\x015\x0f\x12\x1d".as_slice(), b"Tue, 09 Nov 2010 14:49:00 GMT"].concat();
+    frame(h2::kind::HEADERS, h2::flag::END_HEADERS, 0, &block, &mut response);
+    let data = response.len();
+    frame(h2::kind::DATA, h2::flag::END_STREAM, 0, b"hello", &mut response);
+    let mut client = Client::new(ClientOptions::default());
+    let (mut blocks, mut sink) = (BlockCache::new(), Counting(0));
+    let (mut out, mut input) = (Vec::with_capacity(READ), Vec::with_capacity(READ));
+    frame(h2::kind::SETTINGS, 0, 0, b"", &mut input);
+    frame(h2::kind::SETTINGS, h2::flag::ACK, 0, b"", &mut input);
+    for first in (0..n).step_by(AT_ONCE as usize) {
+        let count = AT_ONCE.min(n - first) as u32;
+        client.open_together(&first, count, b"\x82\x86\x84\x01\x09localhost", Expect::Usual, &mut out);
+        for i in first..n.min(first + AT_ONCE) {
+            let stream = 2 * i as u32 + 1;
+            let at = input.len();
+            input.extend_from_slice(&response);
+            for frame in [at, at + data] {
+                input[frame + 5..frame + FRAME_HEAD].copy_from_slice(&stream.to_be_bytes());
+            }
+        }
+        black_box(&out);
+        client.take_control().clear();
+        client.read(black_box(&input), &mut blocks, &mut sink).unwrap_or_else(|e| panic!("{e}"));
+        out.clear();
+        input.clear();
+    }
+    assert_eq!(black_box(sink.0), n);
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::limits::{BLOCK_BYTES, BLOCKS_HELD, FIELDS};
+use super::frame::FRAME_HEAD;
+use super::limits::{BLOCK_BYTES, BLOCKS_HELD, FIELDS, FRAME_BYTES};
 use super::{Decoder, H2Error};
 use crate::client::{Fields, HeadView};
 
@@ -41,6 +42,18 @@ impl Block {
     /// The fields of trailers.
     pub fn trailers(&self) -> Fields<'_> {
         Fields::of_trailers(&self.text)
+    }
+
+    /// Whether it is a final response's head, and breaks no rule.
+    #[inline]
+    pub(super) fn is_final(&self) -> bool {
+        self.status >= 200 && self.problem.is_none()
+    }
+
+    /// As it came.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Why the message is malformed (RFC 9113, section 8.1.1).
@@ -164,6 +177,20 @@ impl BlockCache {
     /// How many blocks were decoded because none equalled them.
     pub fn decoded(&self) -> u64 {
         self.decoded
+    }
+
+    /// Bytes of a response like the last one, its frames' heads included: known if it said how long its content is, and
+    /// that is one frame of DATA.
+    pub fn usual_response(&self) -> Option<usize> {
+        let block = self.held.get(self.current).filter(|block| block.is_final())?;
+        let content = block.content_length().filter(|length| *length <= u64::from(FRAME_BYTES))?;
+        Some(2 * FRAME_HEAD + block.bytes().len() + content as usize)
+    }
+
+    /// The block that came last, if equal bytes mean equal fields.
+    #[inline]
+    pub(super) fn last(&self, decoder: &Decoder) -> Option<&Arc<Block>> {
+        self.held.get(self.current).filter(|_| decoder.is_stateless())
     }
 
     /// The block, decoded now or before.

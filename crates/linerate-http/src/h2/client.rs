@@ -1,18 +1,21 @@
 //! The client's end of a connection.
 
+mod open;
+mod same;
+
 use std::sync::Arc;
 
 use super::block::{Block, BlockCache};
 use super::frame::{self, FrameHead, PREFACE, flag, kind};
-use super::hpack::{self, Decoder};
+use super::hpack::Decoder;
 use super::limits::{
     BLOCK_BYTES, BLOCK_FRAMES, FIRST_WINDOW, IDLE_FRAMES, INTERIM, LARGEST_WINDOW, OWN_FRAME_BYTES, WINDOW,
 };
 use super::reader::{FrameReader, Piece};
 use super::settings::{self, Settings};
-use super::streams::{Phase, Stream, Streams};
+use super::streams::{Kept, Phase, Stream, Streams};
 use super::{Code, H2Error};
-use crate::client::{Expect, Fields, HeadView};
+use crate::client::{Fields, HeadView};
 
 /// What a client announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,15 @@ pub trait Sink<'i, S> {
 
     /// A response came in one piece.
     fn whole(&mut self, stream: S, head: &Arc<Block>, body: &'i [u8]);
+
+    /// A response came in one piece, right behind that of the stream before it, which was opened together
+    /// with this one. It has the same head, and content of the same length.
+    fn again(&mut self, stream: S, head: &Arc<Block>, body: &'i [u8]) {
+        self.whole(stream, head, body);
+    }
+
+    /// An interim response (1xx) came.
+    fn interim(&mut self, _stream: &mut S, _status: u16) {}
 
     /// The head of a response came, and not yet its end.
     fn begun(&mut self, stream: &mut S);
@@ -95,7 +107,7 @@ pub struct Client<S> {
     idle_frames: u32,
 }
 
-impl<S> Client<S> {
+impl<S: Kept> Client<S> {
     /// For a new connection. The preface and our settings are what it has to say first.
     pub fn new(options: ClientOptions) -> Client<S> {
         let mut control = Vec::with_capacity(PREFACE.len() + 64);
@@ -150,10 +162,10 @@ impl<S> Client<S> {
     /// Streams that may be opened now.
     #[inline]
     pub fn room(&self) -> u32 {
-        if self.go_away.is_some() || !self.streams.has_numbers() {
+        if self.go_away.is_some() {
             return 0;
         }
-        self.settings.streams().saturating_sub(self.streams.open())
+        self.settings.streams().saturating_sub(self.streams.open()).min(self.streams.numbers())
     }
 
     /// Whether part of a response has come of which more must follow, or part of a frame.
@@ -168,8 +180,14 @@ impl<S> Client<S> {
     }
 
     /// The streams that are open and their numbers, in no order.
-    pub fn streams(&self) -> impl Iterator<Item = (u32, &S)> {
-        self.streams.iter().map(|stream| (stream.id, &stream.data))
+    pub fn streams(&self) -> impl Iterator<Item = (u32, S)> {
+        self.streams.all()
+    }
+
+    /// Some of the streams that are open and their numbers, in no order: of those that were opened
+    /// together, at least the first.
+    pub fn first_streams(&self) -> impl Iterator<Item = (u32, S)> {
+        self.streams.first_ones()
     }
 
     /// What has to be said beside requests; the owner sends it and empties it.
@@ -178,57 +196,13 @@ impl<S> Client<S> {
         &mut self.control
     }
 
-    /// Opens a stream and appends its HEADERS. `ends`: the request has no body. Returns the stream's
-    /// number.
-    #[inline]
-    pub fn open(&mut self, data: S, block: &[u8], expect: Expect, ends: bool, out: &mut Vec<u8>) -> u32 {
-        let id = self.streams.insert(data);
-        if expect == Expect::Head || !ends {
-            self.note(id, expect, ends);
-        }
-        let flags = if ends { flag::END_STREAM } else { 0 };
-        if self.wrote && block.len() <= self.frame_bytes() as usize {
-            frame::put(kind::HEADERS, flags | flag::END_HEADERS, id, block, out);
-        } else {
-            self.write_block(id, flags, block, out);
-        }
-        id
-    }
-
-    #[cold]
-    fn note(&mut self, id: u32, expect: Expect, ends: bool) {
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.bodiless = expect == Expect::Head;
-            stream.uploads = !ends;
-        }
-    }
-
-    /// Writes a field block in as many frames as it takes. The first on a connection says that we
-    /// use no dynamic table, so that no setting of the server's changes what blocks mean (RFC 7541,
-    /// section 4.2).
-    #[cold]
-    fn write_block(&mut self, id: u32, flags: u8, block: &[u8], out: &mut Vec<u8>) {
-        let mut whole = Vec::with_capacity(block.len() + 1);
-        if !std::mem::replace(&mut self.wrote, true) {
-            hpack::shrink(&mut whole);
-        }
-        whole.extend_from_slice(block);
-        let mut frames = whole.chunks(self.frame_bytes() as usize).peekable();
-        let (mut kind, mut flags) = (kind::HEADERS, flags);
-        while let Some(fragment) = frames.next() {
-            let last = if frames.peek().is_none() { flag::END_HEADERS } else { 0 };
-            frame::put(kind, flags | last, id, fragment, out);
-            (kind, flags) = (kind::CONTINUATION, 0);
-        }
-    }
-
     fn frame_bytes(&self) -> u32 {
         self.settings.max_frame_size.min(OWN_FRAME_BYTES)
     }
 
     /// Bytes of a stream's body that may leave now as one frame; `None`: the stream is closed.
     pub fn data_room(&self, id: u32) -> Option<u32> {
-        let stream = self.streams.get(id)?;
+        let stream = self.streams.get_alone(id)?;
         let window = i64::from(self.settings.initial_window_size) + stream.granted - stream.sent;
         let room = window.min(self.send_left).clamp(0, i64::from(self.frame_bytes()));
         Some(room as u32)
@@ -259,6 +233,17 @@ impl<S> Client<S> {
         Some(stream.data)
     }
 
+    /// Holds a response back: its stream's window grows no more until that is undone.
+    pub fn hold(&mut self, id: u32, held: bool) {
+        let window = self.options.window.min(LARGEST_WINDOW);
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.held = held;
+        if !held && stream.unreported > window / 2 {
+            frame::put_window(id, stream.unreported, &mut self.control);
+            stream.unreported = 0;
+        }
+    }
+
     /// The numbers of the open streams, in order.
     pub fn ids(&self) -> Vec<u32> {
         self.streams.above(0)
@@ -267,11 +252,6 @@ impl<S> Client<S> {
     /// Takes a stream out, with whether its response had begun.
     pub fn take(&mut self, id: u32) -> Option<(S, bool)> {
         self.remove(id).map(|stream| (stream.has_begun(), stream.data)).map(|(begun, data)| (data, begun))
-    }
-
-    /// What a stream's owner keeps.
-    pub fn get(&self, id: u32) -> Option<&S> {
-        self.streams.get(id).map(|stream| &stream.data)
     }
 
     /// The last stream that the server says it may have processed.
@@ -311,6 +291,9 @@ impl<S> Client<S> {
         // Taken out, since a frame may be lent from it.
         let mut reader = std::mem::take(&mut self.reader);
         let result = loop {
+            if reader.is_between() {
+                self.take_same(&mut input, blocks, sink);
+            }
             match reader.next(&mut input) {
                 Ok(Some(Piece::Data { head, content, first, last })) => {
                     if let Err(error) = self.data(head, content, (first, last), sink) {
@@ -562,6 +545,9 @@ impl<S> Client<S> {
         stream.phase = Phase::Held(Arc::clone(block));
         self.begun += 1;
         sink.begun(&mut stream.data);
+        if sink.wants_parts() {
+            tell_head(stream, sink);
+        }
         Ok(())
     }
 
@@ -605,7 +591,10 @@ impl<S> Client<S> {
             101 => "status 101 has no place in HTTP/2 (RFC 9113, 8.6)",
             _ if ends => "a response ends with an interim one",
             _ if stream.interim > INTERIM => "too many interim responses",
-            _ => return self.idle(),
+            _ => {
+                sink.interim(&mut stream.data, status);
+                return self.idle();
+            }
         };
         self.malformed(id, Code::PROTOCOL_ERROR, why, sink);
         Ok(())
@@ -661,10 +650,16 @@ impl<S> Client<S> {
         }
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let ends = last && head.has(flag::END_STREAM);
-        if let Some(left) = &mut stream.content_left {
+        if stream.bodiless {
+            // What it announces is the length of another response (RFC 9110 section 9.3.2).
+            if !content.is_empty() {
+                self.malformed(id, Code::PROTOCOL_ERROR, "a response to HEAD has content", sink);
+                return Ok(());
+            }
+        } else if let Some(left) = &mut stream.content_left {
             let len = content.len() as u64;
             let fits = if ends { len == *left } else { len <= *left };
-            if !fits && !stream.bodiless {
+            if !fits {
                 let why = "a response's length differs from what it announced";
                 self.malformed(id, Code::PROTOCOL_ERROR, why, sink);
                 return Ok(());
@@ -721,7 +716,7 @@ impl<S> Client<S> {
             self.malformed(head.stream, Code::FLOW_CONTROL_ERROR, why, sink);
             return false;
         }
-        if stream.unreported > window / 2 && !head.has(flag::END_STREAM) {
+        if stream.unreported > window / 2 && !stream.held && !head.has(flag::END_STREAM) {
             frame::put_window(head.stream, stream.unreported, &mut self.control);
             stream.unreported = 0;
         }

@@ -21,16 +21,17 @@ pub mod kind {
 }
 
 /// Flags of frames.
-pub(super) mod flag {
-    pub(in super::super) const ACK: u8 = 1;
-    pub(in super::super) const END_STREAM: u8 = 1;
-    pub(in super::super) const END_HEADERS: u8 = 4;
-    pub(in super::super) const PADDED: u8 = 8;
-    pub(in super::super) const PRIORITY: u8 = 0x20;
+pub mod flag {
+    #![allow(missing_docs)]
+    pub const ACK: u8 = 1;
+    pub const END_STREAM: u8 = 1;
+    pub const END_HEADERS: u8 = 4;
+    pub const PADDED: u8 = 8;
+    pub const PRIORITY: u8 = 0x20;
 }
 
 /// The bytes that a client sends first (RFC 9113, section 3.4).
-pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A frame's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,17 @@ impl FrameHead {
         [a, b, c, self.kind, self.flags, s, t, u, v]
     }
 
-    pub(super) fn has(&self, flag: u8) -> bool {
+    /// Writes the number of the stream into a frame that starts with its head.
+    #[inline]
+    pub(super) fn set_stream(frame: &mut [u8], stream: u32) {
+        if let Some(number) = frame.get_mut(5..FRAME_HEAD) {
+            number.copy_from_slice(&stream.to_be_bytes());
+        }
+    }
+
+    /// Whether it has one of [`flag`].
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 }

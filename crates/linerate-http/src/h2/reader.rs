@@ -109,6 +109,12 @@ impl FrameReader {
         *input = behind;
     }
 
+    /// Whether the next byte is the first of a frame, and not of the connection's first.
+    #[inline]
+    pub(super) fn is_between(&self) -> bool {
+        self.begun && self.data.is_none() && (self.carry.is_empty() || self.spent)
+    }
+
     /// Whether a frame has begun and not ended.
     pub(super) fn in_frame(&self) -> bool {
         self.data.is_some() || !(self.carry.is_empty() || self.spent)

@@ -1,13 +1,37 @@
 //! The open streams of a client.
 //!
-//! A stream is found by its number without a search: its place in the table follows from the
-//! number. A number whose place is taken by a stream that lasts longer is left out, which closes it
-//! (RFC 9113, section 5.1.1).
+//! Requests that leave together open a row: streams whose numbers follow one another, of which no more
+//! has to be known than what their owner keeps of all of them. Most servers answer in order, so that a
+//! response usually belongs to the first stream of the first row. A stream of which more has to be known,
+//! and those before it in its row, stand alone from then on: each is moved once.
 
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::Block;
 use super::limits::LAST_STREAM;
+
+/// What the owner of a client keeps of streams.
+pub trait Kept {
+    /// What is kept of the stream that was opened `n` after the first of those opened together, if `self`
+    /// is kept of all of them.
+    #[must_use]
+    fn nth(&self, n: u32) -> Self;
+}
+
+/// Numbers that count up.
+macro_rules! numbers_are_kept {
+    ($($number:ty),*) => {$(
+        impl Kept for $number {
+            fn nth(&self, n: u32) -> Self {
+                self + n as $number
+            }
+        }
+    )*};
+}
+
+numbers_are_kept!(u32, u64, usize);
 
 /// How much of a response has come.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +45,9 @@ pub(super) enum Phase {
     Told,
 }
 
-/// An open stream; `data` is the owner's.
+/// An open stream that stands alone; `data` is the owner's.
 #[derive(Debug)]
 pub(super) struct Stream<S> {
-    pub(super) id: u32,
     pub(super) phase: Phase,
     pub(super) data: S,
     pub(super) status: u16,
@@ -35,6 +58,8 @@ pub(super) struct Stream<S> {
     pub(super) content_left: Option<u64>,
     /// Bytes received since the last window update.
     pub(super) unreported: u32,
+    /// They are not reported: the owner holds the response back.
+    pub(super) held: bool,
     /// Bytes of the request's body sent so far, and admitted beyond the initial window.
     pub(super) sent: i64,
     pub(super) granted: i64,
@@ -43,67 +68,8 @@ pub(super) struct Stream<S> {
 }
 
 impl<S> Stream<S> {
-    pub(super) fn has_begun(&self) -> bool {
-        !matches!(self.phase, Phase::Waiting)
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Streams<S> {
-    places: Vec<Option<Stream<S>>>,
-    open: u32,
-    next: u32,
-}
-
-/// Places of a new table. Reason: connections with one stream at a time cost little memory.
-const FIRST_PLACES: usize = 2;
-
-impl<S> Default for Streams<S> {
-    fn default() -> Self {
-        Streams { places: Vec::new(), open: 0, next: 1 }
-    }
-}
-
-impl<S> Streams<S> {
-    #[inline]
-    fn place(&self, id: u32) -> usize {
-        (id >> 1) as usize & (self.places.len().wrapping_sub(1))
-    }
-
-    /// Streams that are open.
-    #[inline]
-    pub(super) fn open(&self) -> u32 {
-        self.open
-    }
-
-    /// Whether a stream of this number can have been opened.
-    #[inline]
-    pub(super) fn was_opened(&self, id: u32) -> bool {
-        id % 2 == 1 && id < self.next
-    }
-
-    /// Whether numbers are left.
-    #[inline]
-    pub(super) fn has_numbers(&self) -> bool {
-        // As many as a full table may leave out.
-        self.next < LAST_STREAM - 2 * (self.places.len() as u32 + 2)
-    }
-
-    /// Opens a stream. Returns its number.
-    #[inline]
-    pub(super) fn insert(&mut self, data: S) -> u32 {
-        if self.open as usize * 2 >= self.places.len() {
-            self.grow();
-        }
-        while self.places[self.place(self.next)].is_some() {
-            self.next += 2;
-        }
-        let id = self.next;
-        let at = self.place(id);
-        self.next += 2;
-        self.open += 1;
-        self.places[at] = Some(Stream {
-            id,
+    pub(super) fn new(data: S) -> Stream<S> {
+        Stream {
             phase: Phase::Waiting,
             data,
             status: 0,
@@ -111,54 +77,337 @@ impl<S> Streams<S> {
             bodiless: false,
             content_left: None,
             unreported: 0,
+            held: false,
             sent: 0,
             granted: 0,
             uploads: false,
-        });
+        }
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.phase, Phase::Waiting)
+    }
+
+    /// Nothing of its response came, which may have a body, and its request has left.
+    fn is_plain(&self) -> bool {
+        !(self.has_begun() || self.bodiless || self.uploads)
+    }
+}
+
+/// What is left of streams that were opened together: `count` from number `first` on.
+#[derive(Debug)]
+struct Row<S> {
+    first: u32,
+    count: u32,
+    /// How many of them there were before.
+    gone: u32,
+    data: S,
+}
+
+impl<S: Kept> Row<S> {
+    fn has(&self, id: u32) -> bool {
+        id >= self.first && (id - self.first) / 2 < self.count
+    }
+
+    /// Takes the first one out.
+    #[inline]
+    fn take_first(&mut self) -> S {
+        let data = self.data.nth(self.gone);
+        self.first += 2;
+        self.count -= 1;
+        self.gone += 1;
+        data
+    }
+}
+
+/// Spreads stream numbers, which are odd. They are ours, so that nobody chooses them to collide.
+#[derive(Debug, Default)]
+pub(super) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number >> 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Rows that may be empty before they are looked for and dropped.
+const EMPTY_ROWS: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Streams<S> {
+    /// In the order of their numbers. The first has streams; others may have none left.
+    rows: VecDeque<Row<S>>,
+    alone: HashMap<u32, Stream<S>, BuildHasherDefault<NumberHasher>>,
+    open: u32,
+    next: u32,
+}
+
+impl<S> Default for Streams<S> {
+    fn default() -> Self {
+        Streams { rows: VecDeque::new(), alone: HashMap::default(), open: 0, next: 1 }
+    }
+}
+
+impl<S: Kept> Streams<S> {
+    /// Streams that are open.
+    #[inline]
+    pub(super) fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Whether a stream of this number was opened.
+    #[inline]
+    pub(super) fn was_opened(&self, id: u32) -> bool {
+        id % 2 == 1 && id < self.next
+    }
+
+    /// Numbers that are left.
+    #[inline]
+    pub(super) fn numbers(&self) -> u32 {
+        (LAST_STREAM - self.next) / 2
+    }
+
+    /// Opens streams of which `data` is kept. Returns the number of the first; the others follow.
+    #[inline]
+    pub(super) fn open_row(&mut self, data: S, count: u32) -> u32 {
+        let first = self.next;
+        self.next += 2 * count;
+        self.open += count;
+        self.rows.push_back(Row { first, count, gone: 0, data });
+        first
+    }
+
+    /// Opens a stream of which more has to be known. Returns its number.
+    pub(super) fn open_alone(&mut self, stream: Stream<S>) -> u32 {
+        let id = self.next;
+        self.next += 2;
+        self.open += 1;
+        self.alone.insert(id, stream);
         id
     }
 
-    /// Doubles the table. Streams whose places differed before have different ones after.
-    #[cold]
-    fn grow(&mut self) {
-        let larger = (self.places.len() * 2).max(FIRST_PLACES);
-        let before = std::mem::take(&mut self.places);
-        self.places.resize_with(larger, || None);
-        for stream in before.into_iter().flatten() {
-            let at = self.place(stream.id);
-            self.places[at] = Some(stream);
+    fn row_of(&self, id: u32) -> Option<usize> {
+        let at = self.rows.partition_point(|row| row.first <= id).checked_sub(1)?;
+        (id % 2 == 1 && self.rows[at].has(id)).then_some(at)
+    }
+
+    /// Takes a stream out of its row. Those before it stand alone from now on.
+    fn take_from_row(&mut self, id: u32) -> Option<S> {
+        let at = self.row_of(id)?;
+        let row = &mut self.rows[at];
+        while row.first < id {
+            let before = row.first;
+            self.alone.insert(before, Stream::new(row.take_first()));
+        }
+        let data = row.take_first();
+        if row.count == 0 {
+            self.drop_empty();
+        }
+        Some(data)
+    }
+
+    /// Drops empty rows, those between others when there are many.
+    fn drop_empty(&mut self) {
+        while self.rows.front().is_some_and(|row| row.count == 0) {
+            self.rows.pop_front();
+        }
+        if self.rows.len() > 2 * self.open as usize + EMPTY_ROWS {
+            self.rows.retain(|row| row.count > 0);
         }
     }
 
+    /// A stream of which more has to be known than that it is open.
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Stream<S>> {
-        let at = self.place(id);
-        self.places.get_mut(at)?.as_mut().filter(|stream| stream.id == id)
+        if !self.alone.contains_key(&id) {
+            let data = self.take_from_row(id)?;
+            self.alone.insert(id, Stream::new(data));
+        }
+        self.alone.get_mut(&id)
     }
 
-    pub(super) fn get(&self, id: u32) -> Option<&Stream<S>> {
-        self.places.get(self.place(id))?.as_ref().filter(|stream| stream.id == id)
+    /// A stream that stands alone.
+    pub(super) fn get_alone(&self, id: u32) -> Option<&Stream<S>> {
+        self.alone.get(&id)
     }
 
+    /// Closes a stream.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<Stream<S>> {
-        let at = self.place(id);
-        let place = self.places.get_mut(at)?;
-        if place.as_ref().is_none_or(|stream| stream.id != id) {
-            return None;
-        }
+        let stream = self.alone.remove(&id).or_else(|| Some(Stream::new(self.take_from_row(id)?)))?;
         self.open -= 1;
-        place.take()
+        Some(stream)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream<S>> {
-        self.places.iter().flatten()
+    /// Closes a stream of which nothing else is known than that its request has left.
+    #[inline]
+    pub(super) fn remove_plain(&mut self, id: u32) -> Option<S> {
+        if let Some(row) = self.rows.front_mut()
+            && row.first == id
+        {
+            return Some(self.remove_front());
+        }
+        if let Some(stream) = self.alone.get(&id)
+            && !stream.is_plain()
+        {
+            return None;
+        }
+        self.remove(id).map(|stream| stream.data)
+    }
+
+    /// The same for the stream right behind one that was opened together with it, if that was just closed.
+    #[inline]
+    pub(super) fn remove_behind(&mut self, id: u32) -> Option<S> {
+        let row = self.rows.front()?;
+        (row.first == id && row.gone > 0).then(|| self.remove_front())
+    }
+
+    /// Closes the first stream of the first row, which there must be.
+    #[inline]
+    fn remove_front(&mut self) -> S {
+        let row = &mut self.rows[0];
+        let data = row.take_first();
+        self.open -= 1;
+        if row.count == 0 {
+            self.drop_empty();
+        }
+        data
+    }
+
+    /// The streams that stand alone and the first of each row, with their numbers, in no order.
+    pub(super) fn first_ones(&self) -> impl Iterator<Item = (u32, S)> {
+        let rows = self.rows.iter().filter(|row| row.count > 0);
+        rows.map(|row| (row.first, row.data.nth(row.gone)))
+            .chain(self.alone.iter().map(|(id, stream)| (*id, stream.data.nth(0))))
+    }
+
+    /// All streams with their numbers, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, S)> {
+        let rows = self
+            .rows
+            .iter()
+            .flat_map(|row| (0..row.count).map(move |n| (row.first + 2 * n, row.data.nth(row.gone + n))));
+        rows.chain(self.alone.iter().map(|(id, stream)| (*id, stream.data.nth(0))))
     }
 
     /// The numbers of the streams above one, in order.
     pub(super) fn above(&self, last: u32) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.iter().map(|stream| stream.id).filter(|id| *id > last).collect();
+        let rows = self.rows.iter().flat_map(|row| (0..row.count).map(move |n| row.first + 2 * n));
+        let mut ids: Vec<u32> = rows.chain(self.alone.keys().copied()).filter(|id| *id > last).collect();
         ids.sort_unstable();
         ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Open(u32),
+        OpenAlone,
+        Know(prop::sample::Index),
+        Remove(prop::sample::Index),
+        RemovePlain(prop::sample::Index),
+        RemoveBehind(prop::sample::Index),
+        InOrder(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let any = any::<prop::sample::Index>;
+        prop_oneof![
+            (1..20u32).prop_map(Step::Open),
+            Just(Step::OpenAlone),
+            any().prop_map(Step::Know),
+            any().prop_map(Step::Remove),
+            any().prop_map(Step::RemovePlain),
+            any().prop_map(Step::RemoveBehind),
+            (0..30usize).prop_map(Step::InOrder),
+        ]
+    }
+
+    proptest! {
+        /// Against a map of all streams.
+        #[test]
+        fn streams_are_found_whatever_the_order(steps in prop::collection::vec(step(), 0..200)) {
+            let mut streams: Streams<usize> = Streams::default();
+            // By number: what is kept, and whether more is known.
+            let mut model: BTreeMap<u32, (usize, bool)> = BTreeMap::new();
+            let mut kept = 0;
+            for step in steps {
+                let pick = |index: prop::sample::Index| {
+                    (!model.is_empty()).then(|| *model.keys().nth(index.index(model.len())).unwrap())
+                };
+                match step {
+                    Step::Open(count) => {
+                        let first = streams.open_row(kept, count);
+                        for n in 0..count {
+                            prop_assert!(model.insert(first + 2 * n, (kept + n as usize, false)).is_none());
+                        }
+                        kept += count as usize;
+                    }
+                    Step::OpenAlone => {
+                        let id = streams.open_alone(Stream { uploads: true, ..Stream::new(kept) });
+                        prop_assert!(model.insert(id, (kept, true)).is_none());
+                        kept += 1;
+                    }
+                    Step::Know(index) => if let Some(id) = pick(index) {
+                        let stream = streams.get_mut(id).unwrap();
+                        stream.bodiless = true;
+                        let known = model.get_mut(&id).unwrap();
+                        prop_assert_eq!(stream.data, known.0);
+                        known.1 = true;
+                    },
+                    Step::Remove(index) => if let Some(id) = pick(index) {
+                        let known = model.remove(&id).unwrap();
+                        prop_assert_eq!(streams.remove(id).unwrap().data, known.0);
+                    },
+                    Step::RemovePlain(index) => if let Some(id) = pick(index) {
+                        let known = model[&id];
+                        let expected = (!known.1).then_some(known.0);
+                        prop_assert_eq!(streams.remove_plain(id), expected);
+                        if expected.is_some() {
+                            model.remove(&id);
+                        }
+                    },
+                    Step::RemoveBehind(index) => if let Some(id) = pick(index)
+                        && let Some(data) = streams.remove_behind(id) {
+                        prop_assert_eq!(model.remove(&id).unwrap().0, data);
+                    },
+                    Step::InOrder(count) => {
+                        let ids: Vec<u32> = model.keys().copied().take(count).collect();
+                        for id in ids {
+                            let known = model.remove(&id).unwrap();
+                            prop_assert_eq!(streams.remove(id).unwrap().data, known.0);
+                        }
+                    }
+                }
+                prop_assert_eq!(streams.open() as usize, model.len());
+                prop_assert!(streams.rows.len() <= 2 * model.len() + EMPTY_ROWS + 1);
+                prop_assert_eq!(streams.above(0), model.keys().copied().collect::<Vec<_>>());
+                let all: BTreeMap<u32, usize> = streams.all().collect();
+                prop_assert_eq!(all, model.iter().map(|(id, known)| (*id, known.0)).collect());
+                let first = streams.first_ones().min();
+                prop_assert_eq!(first, model.iter().next().map(|(id, known)| (*id, known.0)));
+                for id in [0, 2, streams.next, streams.next + 1] {
+                    prop_assert!(streams.get_mut(id).is_none() && streams.remove(id).is_none());
+                }
+            }
+        }
     }
 }

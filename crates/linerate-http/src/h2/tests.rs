@@ -4,6 +4,7 @@ use super::frame::{flag, put, put_reset, put_window};
 use super::fuzz::{Heard, Transcript, read};
 use super::limits::{BLOCK_FRAMES, IDLE_FRAMES};
 use super::*;
+use crate::client::Expect;
 
 const OK: &[u8] = b"\x88";
 const END: u8 = flag::END_STREAM | flag::END_HEADERS;
@@ -120,10 +121,10 @@ fn settings_and_pings_are_acknowledged() {
 /// RFC 9113, sections 6.5.2, 6.9 and 5.2.
 #[test]
 fn bodies_obey_both_windows() {
-    let mut client: Client<()> = Client::new(ClientOptions::default());
+    let mut client: Client<u32> = Client::new(ClientOptions::default());
     let mut blocks = BlockCache::new();
     let mut out = Vec::new();
-    let id = client.open((), b"\x83\x84\x86", crate::client::Expect::Usual, false, &mut out);
+    let id = client.open(0, b"\x83\x84\x86", Expect::Usual, false, &mut out);
     assert_eq!(client.data_room(id), Some(16_384));
     let mut settings = Vec::new();
     super::settings::put(4, 100, &mut settings);
@@ -177,7 +178,7 @@ fn the_servers_limits_are_obeyed() {
     client.read(&script, &mut blocks, &mut Nobody).unwrap();
     let mut out = Vec::new();
     for n in 0..2 {
-        client.open(n, OK, crate::client::Expect::Usual, true, &mut out);
+        client.open(n, OK, Expect::Usual, true, &mut out);
     }
     assert_eq!((client.room(), client.settings().max_concurrent_streams), (0, Some(2)));
     let mut script = Vec::new();
@@ -189,33 +190,36 @@ fn the_servers_limits_are_obeyed() {
 }
 
 #[test]
-fn numbers_whose_place_is_taken_are_left_out() {
-    let mut client: Client<u32> = Client::new(ClientOptions::default());
-    let mut out = Vec::new();
-    let mut open = |client: &mut Client<u32>, n| {
-        out.clear();
-        client.open(n, OK, crate::client::Expect::Usual, true, &mut out)
-    };
-    let first = open(&mut client, 0);
-    let mut last = first;
-    for n in 1..10_000 {
-        let id = open(&mut client, n);
-        assert!(id > last && id % 2 == 1);
-        assert_eq!(client.take(id), Some((n, false)));
-        last = id;
+fn requests_of_a_row_are_those_opened_one_by_one() {
+    let block = b"\x82\x84\x86";
+    for expect in [Expect::Usual, Expect::Head] {
+        let mut together: Client<u32> = Client::new(ClientOptions::default());
+        let mut singly: Client<u32> = Client::new(ClientOptions::default());
+        let (mut all, mut each) = (Vec::new(), Vec::new());
+        let mut kept = 0;
+        for count in [0, 1, 7, 1, 64, 100] {
+            together.open_together(&kept, count, block, expect, &mut all);
+            for n in 0..count {
+                singly.open(kept + n, block, expect, true, &mut each);
+            }
+            kept += count;
+        }
+        assert_eq!(all, each);
+        assert_eq!((together.open_streams(), together.ids()), (singly.open_streams(), singly.ids()));
+        for id in singly.ids().into_iter().rev() {
+            assert_eq!(together.take(id), singly.take(id), "stream {id}");
+        }
     }
-    assert!(last < 80_000, "{last}");
-    assert_eq!(client.take(first), Some((0, false)));
 }
 
 #[test]
 fn a_block_that_comes_again_is_not_decoded_again() {
     let script = Script::new().frame(kind::HEADERS, END, 1, OK).frame(kind::HEADERS, END, 3, OK);
     let mut blocks = BlockCache::new();
-    let mut client: Client<()> = Client::new(ClientOptions::default());
+    let mut client: Client<u32> = Client::new(ClientOptions::default());
     let mut out = Vec::new();
     for _ in 0..2 {
-        client.open((), OK, crate::client::Expect::Usual, true, &mut out);
+        client.open(0, OK, Expect::Usual, true, &mut out);
     }
     client.read(&script.0, &mut blocks, &mut Nobody).unwrap();
     assert_eq!((blocks.decoded(), client.open_streams()), (1, 0));
@@ -263,6 +267,10 @@ fn a_response_to_head_announces_a_length_and_has_no_body() {
     let read = Script::new().frame(kind::HEADERS, END, 15, &block).read();
     assert_eq!(read.ended[0].0, 7);
     assert_eq!(read.ended[0].1.ended, Some(200));
+    for announced in [OK, &block] {
+        let read = Script::new().headers(15, announced).data(15, b"hello", true).read();
+        assert!(matches!(read.ended[0].1.lost, Some((Lost::Malformed(_), _))), "it has content");
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub struct Decoder {
     limit: usize,
     /// A literal: its name, then its value.
     literal: Vec<u8>,
+    /// Blocks came before that were not seen: the table has entries that are not known.
+    is_blind: bool,
 }
 
 /// The table's size before anybody has said anything (RFC 9113, section 6.5.2).
@@ -21,11 +23,24 @@ const LARGEST: u64 = 1 << 24;
 
 impl Default for Decoder {
     fn default() -> Self {
-        Decoder { table: Dynamic::new(FIRST_SIZE), limit: FIRST_SIZE, literal: Vec::new() }
+        Decoder { table: Dynamic::new(FIRST_SIZE), limit: FIRST_SIZE, literal: Vec::new(), is_blind: false }
     }
 }
 
 impl Decoder {
+    /// For an observer: the table may have up to `most` bytes, whatever was announced. `is_blind`:
+    /// the first blocks were not seen. A field that refers to one of them then has an empty name,
+    /// or an empty value too, which no field that was sent has.
+    pub fn of_observer(most: usize, is_blind: bool) -> Decoder {
+        let size = if is_blind { most } else { FIRST_SIZE };
+        Decoder { table: Dynamic::new(size), limit: most, literal: Vec::new(), is_blind }
+    }
+
+    /// Bytes of the table's entries, as HPACK counts them: 32 more than its own for each.
+    pub fn table_bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     /// The peer has acknowledged this size of the table.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
@@ -67,6 +82,8 @@ impl Decoder {
                     return Err(HpackError::Size);
                 }
                 self.table.set_most(wanted);
+                // An empty table has nothing that is not known.
+                self.is_blind &= wanted > 0;
                 continue;
             }
             in_fields = true;
@@ -79,7 +96,7 @@ impl Decoder {
                 Ok(())
             };
             if first & 0x80 != 0 {
-                let (name, value) = entry(&self.table, integer(&mut input, 7)?)?;
+                let (name, value) = entry(&self.table, integer(&mut input, 7)?, self.is_blind)?;
                 count(name, value)?;
                 continue;
             }
@@ -99,7 +116,7 @@ impl Decoder {
         self.literal.clear();
         match integer(input, prefix)? {
             0 => string(input, most, &mut self.literal)?,
-            index => self.literal.extend_from_slice(entry(&self.table, index)?.0),
+            index => self.literal.extend_from_slice(entry(&self.table, index, self.is_blind)?.0),
         }
         let name_len = self.literal.len();
         string(input, most, &mut self.literal)?;
@@ -108,12 +125,15 @@ impl Decoder {
 }
 
 /// The field with this number in both tables.
-fn entry(table: &Dynamic, index: u64) -> Result<(&[u8], &[u8]), HpackError> {
+fn entry(table: &Dynamic, index: u64, is_blind: bool) -> Result<(&[u8], &[u8]), HpackError> {
     let none = HpackError::Index(index as u32);
     let number = (index as usize).checked_sub(1).ok_or(none)?;
     match STATIC.get(number) {
         Some((name, value)) => Ok((name.as_bytes(), value.as_bytes())),
-        None => table.get(number - STATIC.len()).ok_or(none),
+        None => match table.get(number - STATIC.len()) {
+            None if is_blind => Ok((b"", b"")),
+            known => known.ok_or(none),
+        },
     }
 }
 

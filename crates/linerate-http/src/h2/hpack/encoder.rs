@@ -4,7 +4,7 @@ use super::table::{self, Found};
 
 /// Appends a whole field: as an entry of the static table if it is one, otherwise as a literal
 /// without indexing (RFC 7541, section 6.2.2).
-pub(crate) fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     if let Found::Both(index) = table::find(name, value) {
         return integer(u64::from(index), 7, 0x80, out);
     }

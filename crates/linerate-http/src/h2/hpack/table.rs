@@ -69,6 +69,11 @@ impl Dynamic {
         self.most
     }
 
+    /// The size that it has.
+    pub(super) fn bytes(&self) -> usize {
+        self.size
+    }
+
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most;
         self.make_room(0);

@@ -179,3 +179,28 @@ fn a_table_without_room_stays_empty() {
     decode(&mut decoder, &bytes("400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572")).unwrap();
     assert_eq!(decode(&mut decoder, &[0xbe]), Err(HpackError::Index(62)));
 }
+
+/// An observer that did not see the first blocks knows what was added since, and nothing else.
+#[test]
+fn an_observer_invents_nothing() {
+    let seen = |decoder: &mut Decoder, hex: &str| {
+        let mut fields = Vec::new();
+        let told = decoder.decode(&bytes(hex), 1 << 16, |name, value| {
+            fields.push(format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
+        });
+        told.map(|()| fields)
+    };
+    let mut decoder = Decoder::of_observer(1 << 16, true);
+    assert_eq!(seen(&mut decoder, "82 be c5").unwrap(), [":method=GET", "=", "="]);
+    // a: b is added, then a value under a name that is not known.
+    assert_eq!(seen(&mut decoder, "4001 6101 62 be").unwrap(), ["a=b", "a=b"]);
+    assert_eq!(seen(&mut decoder, "7f01 0163 be bf c0").unwrap(), ["=c", "=c", "a=b", "="]);
+    assert_eq!(decoder.table_bytes(), 34 + 33);
+    // An update empties the table: from then on all of it is known.
+    assert_eq!(seen(&mut decoder, "20 3f e1 1f be"), Err(HpackError::Index(62)));
+    let mut whole = Decoder::of_observer(1 << 16, false);
+    assert_eq!(seen(&mut whole, "be"), Err(HpackError::Index(62)));
+    // It obeys updates beyond the 4,096 bytes that were there before anybody announced anything.
+    assert_eq!(seen(&mut whole, "3f e1 3f 82").unwrap(), [":method=GET"]);
+    assert_eq!(seen(&mut whole, "3f e2 ff 03 82"), Err(HpackError::Size));
+}
