@@ -9,6 +9,8 @@
 //!
 //! [`layer`] puts a protocol that changes bytes (encryption, say) between any of them and the application.
 //!
+//! [`share`] splits one of them between a server and a client in the same thread.
+//!
 //! [`mod@file`] tells whether a file is in memory; [`capture`] reads the packets that pass by; [`sock_diag`] lists this machine's TCP sockets with their queues.
 //!
 //! [`instrument`] is a connection as a measuring instrument, with the kernel's levers on it.
@@ -39,8 +41,10 @@ mod line;
 pub mod link;
 pub mod machine;
 pub mod mem;
+pub mod open;
 mod outbox;
 mod probe;
+pub mod share;
 pub mod sock_diag;
 pub mod stack;
 mod sys;
@@ -57,6 +61,7 @@ pub use host_secret::HostSecret;
 pub use input::InputFile;
 pub use limits::Limits;
 pub use line::Line;
+pub use open::{Io, IoOptions};
 pub use probe::{Facility, Probe, Unavailable};
 pub use tcp_info::{TcpInfo, TcpTotals};
 pub use time::Time;

@@ -494,7 +494,7 @@ impl Wire {
         let count = e.outbox.len().min(window.saturating_sub(e.in_flight));
         if count > 0 {
             e.in_flight += count;
-            let bytes = e.outbox.drain(..count).collect();
+            let bytes = take_first(&mut e.outbox, count);
             self.travel(Happening::Bytes { end: remote, from: Some(end), bytes });
         }
         let Some(e) = self.ends.get_mut(end).filter(|e| e.outbox.is_empty()) else { return };
@@ -656,7 +656,8 @@ impl Wire {
         if e.paused {
             return After::Open;
         }
-        let mut inbox: Vec<u8> = mem::take(&mut e.inbox).into_iter().flatten().collect();
+        let mut inbox = e.inbox.pop_front().unwrap_or_default();
+        e.inbox.drain(..).for_each(|more| inbox.extend_from_slice(&more));
         let share = if random_share { self.random.up_to(inbox.len()).min(inbox.len()) } else { inbox.len() };
         let rest = inbox.split_off(share);
         let mut from = 0;
@@ -736,4 +737,15 @@ impl Wire {
             },
         }
     }
+}
+
+/// The first bytes of a queue, as pieces and not one by one.
+fn take_first(queue: &mut VecDeque<u8>, count: usize) -> Vec<u8> {
+    let (front, back) = queue.as_slices();
+    let from_front = count.min(front.len());
+    let mut bytes = Vec::with_capacity(count);
+    bytes.extend_from_slice(&front[..from_front]);
+    bytes.extend_from_slice(&back[..count - from_front]);
+    queue.drain(..count);
+    bytes
 }
