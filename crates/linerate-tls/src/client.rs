@@ -23,6 +23,8 @@ pub enum Roots {
     System,
     /// Those in a PEM text, with the name that errors use.
     Pem(String, Vec<u8>),
+    /// The trusted roots of this machine, and those in a PEM text, with the name that errors use.
+    SystemAnd(String, Vec<u8>),
     /// All certificates, without any check.
     Insecure,
 }
@@ -88,6 +90,13 @@ impl ClientOptions {
                 let verifier = verifier(system_roots()?, provider)?;
                 builder.dangerous().with_custom_certificate_verifier(verifier)
             }
+            Roots::SystemAnd(place, text) => {
+                let mut roots = roots_of(place, text)?;
+                // A machine without any has at least those.
+                roots.extend(system_roots().map(|system| system.roots).unwrap_or_default());
+                let verifier = verifier(roots, provider)?;
+                builder.dangerous().with_custom_certificate_verifier(verifier)
+            }
             Roots::Pem(place, text) => {
                 let verifier = verifier(roots_of(place, text)?, provider)?;
                 builder.dangerous().with_custom_certificate_verifier(verifier)
@@ -113,7 +122,10 @@ impl ClientOptions {
 }
 
 fn no_common(error: &Error) -> TlsError {
-    TlsError::Options(format!("these ciphers and versions do not fit together ({})", describe(error)))
+    TlsError::Options(format!(
+        "these ciphers and versions do not fit together ({})\nhint: suites of TLS 1.3 begin with TLS13_, the others are TLS 1.2's",
+        describe(error).trim_start_matches("unexpected error: ")
+    ))
 }
 
 /// The provider with the configured suites.

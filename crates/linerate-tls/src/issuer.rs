@@ -33,29 +33,34 @@ impl Explaining {
     pub(crate) fn new(webpki: Arc<WebPkiServerVerifier>, provider: &CryptoProvider) -> Explaining {
         Explaining { webpki, algorithms: provider.signature_verification_algorithms.all }
     }
+}
 
-    fn why(&self, own: &CertificateDer<'_>, sent: &[CertificateDer<'_>]) -> Option<String> {
-        let own = Signed::of(own)?;
-        if own.is_by_itself(self.algorithms) {
-            return Some("the certificate is self-signed, and is not among the trusted ones".to_owned());
-        }
-        let sent: Vec<Signed<'_>> = sent.iter().filter_map(|der| Signed::of(der)).collect();
-        let (mut top, mut length) = (&own, 0);
-        while let Some(issuer) = sent.iter().find(|one| one.subject == top.issuer)
-            && top.subject != top.issuer
-            && length < sent.len()
-        {
-            (top, length) = (issuer, length + 1);
-        }
-        let issuer = shown(top.issuer);
-        Some(if top.issuer == top.subject {
-            format!("the issuer is unknown: the chain ends at {issuer}, which is not trusted")
-        } else if top.has_issuers_address {
-            format!("the server does not send the intermediate certificate {issuer}")
-        } else {
-            format!("the issuer {issuer} is not trusted, and the server does not send its certificate")
-        })
+/// Why the issuer of `own` is unknown to a client that got `sent` with it.
+pub(crate) fn why(
+    algorithms: &[&dyn SignatureVerificationAlgorithm],
+    own: &CertificateDer<'_>,
+    sent: &[CertificateDer<'_>],
+) -> Option<String> {
+    let own = Signed::of(own)?;
+    if own.is_by_itself(algorithms) {
+        return Some("the certificate is self-signed, and is not among the trusted ones".to_owned());
     }
+    let sent: Vec<Signed<'_>> = sent.iter().filter_map(|der| Signed::of(der)).collect();
+    let (mut top, mut length) = (&own, 0);
+    while let Some(issuer) = sent.iter().find(|one| one.subject == top.issuer)
+        && top.subject != top.issuer
+        && length < sent.len()
+    {
+        (top, length) = (issuer, length + 1);
+    }
+    let issuer = shown(top.issuer);
+    Some(if top.issuer == top.subject {
+        format!("the issuer is unknown: the chain ends at {issuer}, which is not trusted")
+    } else if top.has_issuers_address {
+        format!("the server does not send the intermediate certificate {issuer}")
+    } else {
+        format!("the issuer {issuer} is not trusted, and the server does not send its certificate")
+    })
 }
 
 /// A name, for a line of text.
@@ -78,7 +83,7 @@ impl ServerCertVerifier for Explaining {
         let verified =
             self.webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         if let Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) = &verified {
-            WHY.set(self.why(end_entity, intermediates));
+            WHY.set(why(self.algorithms, end_entity, intermediates));
         }
         verified
     }

@@ -19,13 +19,14 @@ use crate::words::describe;
 /// The profile of connections without TLS.
 pub const PLAIN: Profile = Profile(0);
 
+#[derive(Debug)]
 enum Side {
     Client(Arc<ClientConfig>, ServerName<'static>),
     Server(ServerTls),
 }
 
 /// TLS for the connections of one thread's transport.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct TlsLayer {
     /// Profile `n` is at index `n - 1`.
     sides: Vec<Side>,

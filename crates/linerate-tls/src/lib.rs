@@ -9,6 +9,7 @@
 //! TLS 1.3 is RFC 8446, TLS 1.2 RFC 5246, ALPN RFC 7301, SNI RFC 6066 section 3.
 
 mod client;
+pub mod fuzz;
 mod handshakes;
 mod issuer;
 mod layer;
@@ -17,6 +18,7 @@ mod machine;
 mod pem;
 mod server;
 mod session;
+mod tickets;
 mod variants;
 mod words;
 mod x509;

@@ -1,5 +1,7 @@
 //! Every limit of this crate, with its reason.
 
+use std::time::Duration;
+
 /// Bytes of a record's plaintext, at most (RFC 8446 section 5.1).
 pub(crate) const RECORD: usize = 1 << 14;
 
@@ -29,3 +31,10 @@ pub(crate) const PROFILES: usize = 4096;
 
 /// Characters of a certificate's name in an error. Reason: a line stays readable.
 pub(crate) const NAME_CHARS: usize = 80;
+
+/// First bytes of another protocol that an error shows. Reason: a line stays readable.
+pub(crate) const FIRST_BYTES: usize = 24;
+
+/// The longest use of one key of session tickets. Reason: all sessions of that time can be decrypted
+/// with it.
+pub(crate) const TICKET_KEY_LIFE: Duration = Duration::from_secs(6 * 3600);

@@ -40,7 +40,10 @@ pub enum TlsError {
         place: String,
     },
     /// The key does not belong to the certificate.
-    #[error("{key}: this key does not belong to the certificate in {certificate}")]
+    #[error(
+        "{key}: this key does not belong to the certificate in {certificate}\nhint: of a pair, `openssl x509 -noout -pubkey -in \
+         {certificate}` and `openssl pkey -pubout -in {key}` print the same"
+    )]
     OtherKey {
         /// The key file's name.
         key: String,

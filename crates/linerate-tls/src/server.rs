@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use linerate_net::Profile;
 use rustls::ServerConfig;
@@ -12,7 +13,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::Version;
 use crate::client::{provider, roots_of};
-use crate::limits::PROFILES;
+use crate::limits::{PROFILES, TICKET_KEY_LIFE};
 use crate::pem::{Identity, TlsError};
 
 /// Stored sessions of TLS 1.2 clients without tickets. Reason: some kilobytes each.
@@ -20,8 +21,8 @@ const SESSIONS: usize = 4096;
 
 /// The TLS options of a server.
 ///
-/// [`ServerOptions::build`] creates the keys of session tickets, which are replaced every six
-/// hours. A ticket is accepted for six to twelve hours.
+/// [`ServerOptions::build`] creates the keys of session tickets, which are replaced while the server
+/// runs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {
@@ -38,6 +39,10 @@ pub struct ServerOptions {
     pub alpn: Vec<Vec<u8>>,
     /// Let clients resume sessions.
     pub resume: bool,
+    /// How long one key encrypts session tickets: a second to six hours, which is the default. A
+    /// ticket is accepted for that long after its key was replaced; later, the client makes a full
+    /// handshake.
+    pub ticket_key_life: Duration,
     /// Require client certificates that these sign: a PEM text, with the name that errors use.
     pub client_roots: Option<(String, Vec<u8>)>,
 }
@@ -52,6 +57,7 @@ impl ServerOptions {
             most: Version::Tls13,
             alpn: Vec::new(),
             resume: true,
+            ticket_key_life: TICKET_KEY_LIFE,
             client_roots: None,
         }
     }
@@ -78,7 +84,7 @@ impl ServerOptions {
         let mut config = builder.with_cert_resolver(shown.clone());
         config.alpn_protocols.clone_from(&self.alpn);
         if self.resume {
-            config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(unfit)?;
+            config.ticketer = crate::tickets::rotating(self.ticket_key_life)?;
             config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
         } else {
             config.send_tls13_tickets = 0;

@@ -10,7 +10,7 @@ use rustls::{AlertDescription, CommonState, Error};
 use crate::handshakes::{Handshakes, Seen, TlsInfo};
 use crate::limits::HELD;
 use crate::machine::{Machine, sealed_len};
-use crate::words::{describe, describe_client};
+use crate::words::{describe, describe_client, other_protocol};
 
 /// The response to a client that speaks HTTP to a TLS port. It is not encrypted, since the client
 /// is not.
@@ -121,6 +121,9 @@ impl TlsSession {
             Some(error) => {
                 self.alert(&error);
                 let why = match self.machine {
+                    Machine::Client(_) if self.machine.state().protocol_version().is_none() => {
+                        other_protocol(&bytes[walk.used..]).unwrap_or_else(|| describe(&error))
+                    }
                     Machine::Client(_) => describe(&error),
                     Machine::Server(_) => describe_client(&error),
                 };

@@ -3,7 +3,7 @@
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use crate::issuer::why_unknown;
-use crate::limits::NAMES_LISTED;
+use crate::limits::{FIRST_BYTES, NAMES_LISTED};
 
 /// Describes an error of rustls. For an unknown issuer it is to be called in the thread that got the
 /// error, which knows more of it.
@@ -22,6 +22,19 @@ pub fn describe(error: &Error) -> String {
         Error::NoApplicationProtocol => "no protocol in common (ALPN)".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// What a server speaks whose first bytes are no record of TLS, as far as they tell it.
+pub(crate) fn other_protocol(first: &[u8]) -> Option<String> {
+    if first.starts_with(b"HTTP/") {
+        return Some(
+            "the peer does not speak TLS: it answers in plain HTTP (use http:// instead of https://)"
+                .to_owned(),
+        );
+    }
+    let line = first.iter().take(FIRST_BYTES).take_while(|byte| matches!(byte, b' '..=b'~'));
+    let line: String = line.map(|byte| char::from(*byte)).collect();
+    (line.len() >= 3).then(|| format!("the peer does not speak TLS: its first bytes are {line:?}"))
 }
 
 /// Describes an error that a server got.

@@ -243,6 +243,31 @@ fn plain_http_to_a_tls_port_is_answered_in_plain() {
 }
 
 #[test]
+fn another_protocol_behind_https_is_named_by_its_first_bytes() {
+    for (bytes, expected) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "it answers in plain HTTP (use http:// instead of https://)",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "its first bytes are \"SSH-2.0-OpenSSH_9.2\""),
+        (b"220 mail.example ESMTP \x1b[2J", "its first bytes are \"220 mail.example ESMTP \""),
+        (b"\x80\x2e\x01\x00\x02\x00", "or breaks its rules"),
+        (b"\x16\x02\xff\x00\x02aa", "or breaks its rules"),
+    ] {
+        // Of a piece that is too short to tell, only that it is no TLS is said.
+        for (cut, expected) in [(1, ""), (100, expected)] {
+            let mut layer = usual();
+            let (mut client, _) = pair(&mut layer);
+            client.begin(&mut Vec::new());
+            let (progress, _) = carry(&mut bytes.to_vec(), &mut client, cut, &mut Vec::new());
+            assert!(matches!(progress, Progress::Failed(_)), "{bytes:?}");
+            let said = client.reason().expect("a reason");
+            assert!(said.contains("does not speak TLS") && said.contains(expected), "{said}");
+        }
+    }
+}
+
+#[test]
 fn keys_and_certificates_that_cannot_be_used_are_named() {
     let (one, other) = (&*LOCALHOST, pem("localhost"));
     let made = |chain: &str, key: &str| {
@@ -257,6 +282,7 @@ fn keys_and_certificates_that_cannot_be_used_are_named() {
         made(&one.certificate, &other.key),
         "key.pem: this key does not belong to the certificate in cert.pem",
     );
+    is(made(&one.certificate, &other.key), "\nhint: of a pair, `openssl x509 -noout -pubkey -in cert.pem`");
     is(made("", &one.key), "cert.pem: no certificate");
     is(made(&one.certificate, ""), "key.pem: no private key");
     is(made(&one.key, &one.key), "cert.pem: no certificate");
