@@ -11,6 +11,7 @@ mod local;
 pub mod outcome;
 pub mod plan;
 mod preview;
+pub mod request_log;
 mod route;
 mod run;
 mod validate;
@@ -20,7 +21,8 @@ mod ways;
 pub use outcome::{Outcome, Snapshot};
 pub use plan::Plan;
 pub use preview::{check, first_request};
-pub use run::{Place, Running, StartError, Watcher, start, start_part};
+pub use route::fuzz;
+pub use run::{Join, Place, Running, StartError, Watcher, start, start_logged, start_part};
 
 /// Runs a plan on this thread and on a transport of one's own, whose clock begins at zero.
 #[doc(hidden)]

@@ -124,3 +124,9 @@ pub(crate) const LOW_WATER_WAIT: Duration = Duration::from_millis(5);
 
 /// Things that happened under the transport and are told at the end. Reason: a link that goes up and down all night.
 pub(crate) const NEWS: usize = 16;
+
+/// Requests of a log that a core hands over at once. Reason: a queue is locked once for so many.
+pub(crate) const LOG_CHUNK: usize = 1024;
+
+/// Such chunks that wait to be written. Reason: 50 MB, some seconds of a slow disk.
+pub(crate) const LOG_CHUNKS: usize = 512;

@@ -14,8 +14,9 @@ use crate::engine::board::{Board, Mark};
 use crate::engine::kinds::RequestError;
 use crate::limits::{DEAF_LOOK, INTERVALS};
 use crate::local;
-use crate::outcome::{Core, Interval, Outcome, Segments, Snapshot, TcpEvents};
+use crate::outcome::{Bytes, Core, Interval, Outcome, Segments, Snapshot, Spread, TcpEvents};
 use crate::plan::{Plan, Way};
+use crate::request_log;
 use crate::route::Names;
 use crate::watch::Watch;
 use crate::ways;
@@ -97,11 +98,31 @@ pub struct Place {
     pub all_threads: u32,
     /// When the run starts, on this machine's monotonic clock; `None`: at once.
     pub start: Option<Time>,
+    /// Where it joins a run that has started; `None`: it is there from the start.
+    pub join: Option<Join>,
+}
+
+/// How a part joins a run that has started: for a part that was late, or that takes over the share
+/// of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// From this moment of the run on it sends.
+    pub at: Duration,
+    /// What was due before this moment of the run has been accounted for by another. What was due
+    /// between the two is `unsent`.
+    pub accounted: Duration,
+    /// Requests of a closed loop that another has sent already.
+    pub sent: u64,
 }
 
 /// Starts a run on its own threads.
 pub fn start(plan: Plan) -> Result<Running, StartError> {
-    start_at(plan, None)
+    start_at(plan, None, None)
+}
+
+/// As [`start`]; what becomes of each request that counts is handed over while the run lasts.
+pub fn start_logged(plan: Plan, log: request_log::Sender) -> Result<Running, StartError> {
+    start_at(plan, None, Some(log))
 }
 
 /// Starts this process's part of a run that several machines send. `plan.threads` is the number of
@@ -112,15 +133,19 @@ pub fn start_part(plan: Plan, place: Place) -> Result<Running, StartError> {
         let needs = "a part of a run needs event loops, and a connection for each thread of all parts";
         return Err(StartError::Plan(needs.to_owned()));
     }
-    start_at(plan, Some(place))
+    start_at(plan, Some(place), None)
 }
 
-fn start_at(plan: Plan, place: Option<Place>) -> Result<Running, StartError> {
+fn start_at(
+    plan: Plan,
+    place: Option<Place>,
+    log: Option<request_log::Sender>,
+) -> Result<Running, StartError> {
     plan.validate().map_err(StartError::Plan)?;
     machine::raise_nofile()
         .map_err(|e| StartError::Machine(format!("the limit of open files can't be read: {e}")))?;
     let ways::Works { works, boards, pinned, own_descriptors, warning, capture, names } =
-        ways::works(&plan, place)?;
+        ways::works(&plan, place, log)?;
     let now = machine::monotonic_now();
     let until_start = place.and_then(|p| p.start).map(|at| Duration::from_nanos(at.nanos_since(now)));
     let started = SystemTime::now() + until_start.unwrap_or_default();
@@ -261,6 +286,10 @@ struct Collector {
     waited: Vec<Option<u64>>,
     /// The most that any waited between two looks.
     most: u64,
+    /// Processor time of each sending thread so far, nanoseconds.
+    used: Vec<Option<u64>>,
+    /// The sum of it when the current interval began.
+    used_before: u64,
     last: Mark,
     series: Vec<Interval>,
     /// Seconds in an interval of the series.
@@ -282,6 +311,8 @@ impl Collector {
             ended: vec![None; cores],
             waited: vec![None; cores],
             most: 0,
+            used: vec![None; cores],
+            used_before: 0,
             last: Mark::default(),
             series: Vec::new(),
             width: 1,
@@ -315,8 +346,11 @@ impl Collector {
 
     /// A request that waits for our thread waits no longer than the thread waited for its core meanwhile.
     fn look_at_cores(&mut self) {
-        for (board, before) in self.boards.iter().zip(&mut self.waited) {
-            let now = board.worker().and_then(machine::sched_stat_of).map(|s| s.waiting_ns);
+        for ((board, before), used) in self.boards.iter().zip(&mut self.waited).zip(&mut self.used) {
+            let now = board.worker().and_then(machine::sched_stat_of);
+            // A thread that has ended keeps what it used.
+            *used = now.map(|s| s.on_cpu_ns).or(*used);
+            let now = now.map(|s| s.waiting_ns);
             if let (Some(before), Some(now)) = (*before, now) {
                 self.most = self.most.max(now.saturating_sub(before));
             }
@@ -333,6 +367,9 @@ impl Collector {
                 self.parts[i] = snapshot;
             }
             self.waiting[i].extend(marks);
+        }
+        if self.series.is_empty() && !self.parts.iter().any(|part| part.measuring) {
+            self.used_before = self.used.iter().flatten().sum();
         }
         while self.has_second() {
             self.finish_second();
@@ -358,6 +395,7 @@ impl Collector {
         for mark in marks.filter_map(|(marks, end)| marks.pop_front().or_else(|| end.clone())) {
             now.answered += mark.answered;
             now.failed += mark.failed;
+            now.bytes.merge(&mark.bytes);
             now.latency.merge(&mark.latency);
             now.tcp.merge(&mark.tcp);
             Segments::merge_options(&mut now.segments, mark.segments.as_ref());
@@ -370,6 +408,8 @@ impl Collector {
         let mut latency = now.latency.clone();
         latency.subtract(&self.last.latency);
         let seconds = f64::from(self.width);
+        let used: u64 = self.used.iter().flatten().sum();
+        let busy = used.saturating_sub(std::mem::replace(&mut self.used_before, used)) as f64 / 1e9 / seconds;
         let end = self.series.last().map_or(0.0, |i| i.t_s) + seconds;
         self.series.push(Interval {
             t_s: end,
@@ -379,6 +419,9 @@ impl Collector {
             failed: now.failed - self.last.failed,
             tcp: now.tcp.since(&self.last.tcp),
             segments: now.segments.map(|s| s.since(&self.last.segments.unwrap_or_default())),
+            bytes: now.bytes.since(&self.last.bytes),
+            client_busy: self.used.iter().any(Option::is_some).then_some(busy),
+            spread: Spread::of(&latency),
         });
         self.last = now;
         if self.series.len() >= INTERVALS {
@@ -405,10 +448,21 @@ impl Collector {
                     Segments::merge_options(&mut sum, i.segments.as_ref());
                     sum
                 }),
+                bytes: pair.iter().fold(Bytes::default(), |mut sum, i| {
+                    sum.merge(&i.bytes);
+                    sum
+                }),
+                client_busy: mean(pair.iter().filter_map(|i| i.client_busy)),
+                spread: pair.iter().fold(Spread::default(), |sum, i| sum.plus(&i.spread)),
             })
             .collect();
         self.width *= 2;
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
+    (n > 0.0).then(|| sum / n)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Plan {
     }
 
     fn validate_route(&self) -> Result<(), String> {
-        if self.route.unix.is_some() && self.io == Io::Xdp {
+        if self.route.unix.is_some() && self.io.is_user_space() {
             return Err(
                 "--io xdp goes past the kernel, and a Unix socket (--unix-socket) is the kernel's".to_owned()
             );
@@ -95,7 +95,7 @@ impl Plan {
     }
 
     fn validate_middlewares(&self) -> Result<(), String> {
-        let past_the_kernel = self.io == Io::Xdp;
+        let past_the_kernel = self.io.is_user_space();
         if self.busy_poll.is_some() && !past_the_kernel {
             return Err(
                 "--busy-poll is for --io xdp; elsewhere the kernel does it: sysctl net.core.busy_poll"

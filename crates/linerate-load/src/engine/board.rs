@@ -8,7 +8,8 @@ use linerate_net::{FlowInfo, TcpTotals, Time};
 
 use super::recorder::Recorder;
 use crate::histogram::Histogram;
-use crate::outcome::{Segments, Snapshot, TcpEvents};
+use crate::outcome::{Bytes, Segments, Snapshot, TcpEvents};
+use crate::request_log;
 
 /// Marks kept when they are not collected. Reason: the collector runs ten times a second.
 const MARKS: usize = 64;
@@ -38,6 +39,15 @@ pub(crate) struct Common {
     hanging: AtomicBool,
     /// Connections that the server has not accepted, while it has accepted none.
     unaccepted: AtomicU64,
+    /// What becomes of each request goes there.
+    log: Option<request_log::Sender>,
+}
+
+impl Common {
+    /// With a log of requests, if there is one.
+    pub(crate) fn logging(log: Option<request_log::Sender>) -> Common {
+        Common { log, ..Common::default() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +63,7 @@ struct Word {
 pub(crate) struct Mark {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
+    pub(crate) bytes: Bytes,
     pub(crate) latency: Histogram,
     pub(crate) tcp: TcpEvents,
     pub(crate) segments: Option<Segments>,
@@ -63,6 +74,7 @@ impl Mark {
         Mark {
             answered: recorder.requests.answered,
             failed: recorder.requests.failed,
+            bytes: recorder.bytes,
             latency: recorder.latency.clone(),
             tcp: recorder.tcp_events(),
             segments: recorder.segments(stack.as_ref()),
@@ -116,6 +128,11 @@ impl Board {
     pub(crate) fn never_accepted(&self) -> bool {
         let waiting = self.common.hanging.load(Ordering::Relaxed) || self.unaccepted() > 0;
         waiting && !self.common.heard.load(Ordering::Relaxed)
+    }
+
+    /// Where what becomes of each request goes, if anywhere.
+    pub(crate) fn log(&self) -> Option<request_log::Sender> {
+        self.common.log.clone()
     }
 
     fn word(&self) -> MutexGuard<'_, Word> {

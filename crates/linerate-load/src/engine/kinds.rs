@@ -272,6 +272,11 @@ impl Kinds {
         (names, of_kind)
     }
 
+    /// This core's number and how many there are.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.core, self.cores)
+    }
+
     /// Number in the whole run of this core's request `local`.
     pub(crate) fn number(&self, local: u64) -> u64 {
         local * self.cores + self.core

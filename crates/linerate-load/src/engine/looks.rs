@@ -106,6 +106,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
 
     /// A second is over.
     pub(super) fn mark(&mut self) {
+        self.recorder.hand_over_log();
         self.board.mark(&self.recorder, self.transport.totals());
     }
 }

@@ -15,6 +15,17 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         self.connect_failed(Some(connection), NetErrorKind::Handshake, why, now);
     }
 
+    /// For as long as a request may take, the server has admitted none on a connection.
+    #[cold]
+    pub(crate) fn give_up_shut(&mut self, conn: Conn, now: Time) {
+        let why = "the server admits no streams (its SETTINGS_MAX_CONCURRENT_STREAMS is 0)".to_owned();
+        self.disconnected(now);
+        self.refuse(conn, why.clone(), now);
+        if self.recorder.last_answer() == Time::ZERO {
+            self.unreachable = Some(why);
+        }
+    }
+
     /// A connection is lost: sorts what was in flight on it, and closes our end.
     pub(crate) fn lose(&mut self, conn: Conn, loss: Loss, now: Time) {
         let Some(mut connection) = self.pool.remove(conn) else { return };

@@ -90,11 +90,13 @@ pub(crate) struct Beside {
     low_water_since: Time,
     /// What the last look at its TCP found.
     looked: Option<TcpInfo>,
+    /// Since when it carries nothing and takes nothing, as the last look at it found.
+    shut_since: Option<Time>,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Beside { low_water: 1, low_water_since: Time::ZERO, looked: None }
+        Beside { low_water: 1, low_water_since: Time::ZERO, looked: None, shut_since: None }
     }
 }
 
@@ -111,6 +113,8 @@ pub(crate) struct Engine<T: Transport, C: Conversation<Reading = Reading>> {
     /// Since when places have been free: a request that was due before could not have left earlier.
     free_since: Time,
     start: Time,
+    /// How late this thread began.
+    start_late: Duration,
     next_sweep: Time,
     next_mark: Time,
     stopping: Option<Time>,
@@ -137,7 +141,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let now = transport.now();
         kinds.lend_to(&mut transport, orders.depth);
         let recorder = Recorder::new(measure_from, orders.open_loop, &kinds, orders.throughput)
-            .saving(orders.save_responses);
+            .saving(orders.save_responses)
+            .logging(board.log(), &kinds);
         let options = PoolOptions {
             connections: orders.connections,
             depth: orders.depth,
@@ -152,6 +157,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             board,
             free_since: now,
             start: orders.start,
+            start_late: Duration::ZERO,
             next_sweep: now,
             next_mark: measure_from + Duration::from_secs(1),
             stopping: None,
@@ -186,6 +192,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             self.transport.turn(Some(self.start), &mut events)?;
             now = self.transport.now();
         }
+        self.start_late = now - self.start;
         loop {
             self.tick(now);
             if self.finished(now) {
@@ -300,7 +307,8 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             if room == 0 {
                 break;
             }
-            if let Some(run) = self.pool.next_again(conn, room) {
+            let has_room = self.pool.opening.has_room();
+            if let Some(run) = self.pool.next_again(conn, room, has_room) {
                 self.send_again(conn, run, now);
                 continue;
             }
@@ -486,9 +494,15 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
             let mut events = Recording { recorder, kinds, judge, board, ended, measuring };
             let expired = pool.expire(slot, now, &mut events);
             let Some(connection) = pool.at_mut(slot) else { continue };
-            let (conn, beside) = (connection.conn, &mut connection.beside);
+            let (conn, conversation) = (connection.conn, &connection.conversation);
+            let shut = connection.established && conversation.in_flight() == 0 && conversation.room() == 0;
+            let beside = &mut connection.beside;
+            beside.shut_since = shut.then(|| beside.shut_since.unwrap_or(now));
             match expired {
                 Expired::Connection => self.lose(conn, Loss::TimedOut, now),
+                Expired::None if beside.shut_since.is_some_and(|since| now - since >= timeout) => {
+                    self.give_up_shut(conn, now);
+                }
                 Expired::Requests => self.go_on(conn, now),
                 Expired::None if beside.low_water > 1 && now - beside.low_water_since >= LOW_WATER_WAIT => {
                     beside.low_water = 1;
@@ -564,6 +578,7 @@ impl<T: Transport, C: Conversation<Reading = Reading>> Engine<T, C> {
         let mut outcome = self.recorder.into_outcome();
         outcome.http = self.pool.facts();
         outcome.duration = end - from;
+        outcome.client.start_late = self.start_late;
         outcome.io = self.transport.name().to_owned();
         outcome.interrupted = interrupted;
         outcome.unreachable = self.unreachable;

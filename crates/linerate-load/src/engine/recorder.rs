@@ -1,6 +1,6 @@
 //! What one core measured: counters, histograms, samples. No lock, no allocation per request.
 
-use linerate_client::Run;
+use linerate_client::{Run, Stamp};
 use linerate_net::{TcpInfo, TcpTotals, Time};
 
 use super::kinds::Kinds;
@@ -10,6 +10,7 @@ use crate::outcome::{
     Bad, Bytes, Connections, Failure, Failures, Named, Outcome, Requests, Sample, Saved, Segments, Tcp,
     TcpEvents,
 };
+use crate::request_log::{CoreLog, End, Sender, Times};
 
 /// Statuses are three digits (RFC 9110 section 15); anything else never gets here.
 const STATUSES: usize = 1000;
@@ -49,6 +50,7 @@ pub(crate) struct Recorder {
     last_answer: Time,
     no_latencies: bool,
     saver: Saver,
+    log: Option<CoreLog>,
 }
 
 /// Keeps whole responses: so many from the beginning, and as many bad ones after them.
@@ -161,6 +163,17 @@ pub(crate) struct Answer<'a> {
     pub(crate) whole: Option<&'a [u8]>,
 }
 
+impl Answer<'_> {
+    fn times(&self, run: &Run) -> Times {
+        let Stamp { sent, due, .. } = run.stamp;
+        Times {
+            first_byte_ns: self.first_byte.unwrap_or(self.now).nanos_since(sent),
+            from_sent_ns: self.now.nanos_since(sent),
+            from_due_ns: self.now.nanos_since(due),
+        }
+    }
+}
+
 impl Recorder {
     pub(crate) fn new(measure_from: Time, open_loop: bool, kinds: &Kinds, no_latencies: bool) -> Recorder {
         Recorder {
@@ -189,6 +202,7 @@ impl Recorder {
             last_answer: Time::ZERO,
             no_latencies,
             saver: Saver::default(),
+            log: None,
         }
     }
 
@@ -196,6 +210,19 @@ impl Recorder {
     pub(crate) fn saving(mut self, responses: u32) -> Recorder {
         (self.saver.any, self.saver.bad) = (responses, responses);
         self
+    }
+
+    /// Hands over what becomes of each request.
+    pub(crate) fn logging(mut self, to: Option<Sender>, kinds: &Kinds) -> Recorder {
+        self.log = to.map(|to| CoreLog::new(to, kinds.place(), self.measure_from));
+        self
+    }
+
+    /// What the log still holds leaves now, so that a reader sees it within a second.
+    pub(crate) fn hand_over_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.hand_over();
+        }
     }
 
     /// Whether responses are to be kept whole.
@@ -254,6 +281,11 @@ impl Recorder {
         }
         if answer.verdict != Verdict::default() {
             self.record_bad(run, answer, n, kinds);
+        }
+        if let Some(log) = &mut self.log {
+            let end = answer.verdict.words().map_or(End::Good, End::Bad);
+            let times = (!self.no_latencies).then(|| answer.times(run));
+            log.note(run, end, answer.status, times);
         }
         if let Some(body) = answer.whole {
             self.saver.take(Saved {
@@ -357,6 +389,9 @@ impl Recorder {
         let n = u64::from(run.count);
         self.requests.failed += n;
         self.failures.add(why, n);
+        if let Some(log) = &mut self.log {
+            log.note(run, End::Failed(why), 0, None);
+        }
         if let Some(detail) = detail {
             self.failures.explain(why, detail, n);
         }
@@ -401,6 +436,9 @@ impl Recorder {
         if run.stamp.measured {
             let n = u64::from(run.count);
             self.requests.unknown += n;
+            if let Some(log) = &mut self.log {
+                log.note(run, End::Unknown, 0, None);
+            }
             if let Some(t) = self.named.get_mut(run.kind) {
                 t.requests.unknown += n;
             }
@@ -454,6 +492,8 @@ impl Recorder {
 
     /// The core's outcome, but for what only the whole run knows.
     pub(crate) fn into_outcome(mut self) -> Outcome {
+        // Waits for room, now that nothing is measured any more.
+        drop(self.log.take());
         let mut outcome = Outcome { status: self.statuses().collect(), ..Outcome::default() };
         outcome.requests = self.requests;
         outcome.bad = self.bad;

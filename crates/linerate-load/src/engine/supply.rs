@@ -16,6 +16,8 @@ pub(crate) struct Supply {
     stop_at: Time,
     stopped: bool,
     unsent: u64,
+    /// Due before this part of the run joined.
+    missed: u64,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,43 @@ impl Supply {
         stop_at: Time,
     ) -> Supply {
         let pace = schedule.map_or(Pacing::Closed, Pacing::Scheduled);
-        Supply { pace, remaining: requests, next: 0, start, measure_from, stop_at, stopped: false, unsent: 0 }
+        Supply {
+            pace,
+            remaining: requests,
+            next: 0,
+            start,
+            measure_from,
+            stop_at,
+            stopped: false,
+            unsent: 0,
+            missed: 0,
+        }
+    }
+
+    /// Joins a run late. Others have accounted for what was due before `accounted`, and for `sent`
+    /// requests of a closed loop; what was due from then until `from` is unsent.
+    pub(crate) fn join(&mut self, accounted: Time, from: Time, sent: u64) {
+        let Pacing::Scheduled(schedule) = &mut self.pace else {
+            self.next += sent;
+            if self.remaining != u64::MAX {
+                self.remaining = self.remaining.saturating_sub(sent);
+            }
+            return;
+        };
+        while let Some(due) = schedule.peek().map(|ns| at(self.start, ns)) {
+            if due >= from.min(self.stop_at) || self.remaining == 0 {
+                break;
+            }
+            schedule.pop();
+            self.next += 1;
+            if due < self.measure_from {
+                continue;
+            }
+            self.missed += u64::from(due >= accounted);
+            if self.remaining != u64::MAX {
+                self.remaining -= 1;
+            }
+        }
     }
 
     /// Takes up to `most` requests that are due at `now`.
@@ -129,7 +167,7 @@ impl Supply {
         let Pacing::Scheduled(schedule) = &self.pace else { return 0 };
         let warm = schedule.due_before(self.measure_from.nanos_since(self.start));
         let due = schedule.due_before(now.min(self.stop_at).nanos_since(self.start)).saturating_sub(warm);
-        if self.stopped { self.unsent } else { due.min(self.remaining) }
+        self.missed + if self.stopped { self.unsent } else { due.min(self.remaining) }
     }
 
     /// Whether the time ended it, not the number of requests.
@@ -144,10 +182,61 @@ impl Supply {
 
     /// Due and never sent; known once stopped.
     pub(crate) fn unsent(&self) -> u64 {
-        self.unsent
+        self.missed + self.unsent
     }
 }
 
 fn at(start: Time, nanos: u64) -> Time {
     Time::from_nanos(start.as_nanos().saturating_add(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Arrival, Pace, Rate};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn supply(requests: u64) -> Supply {
+        let pace = Pace::Open { rate: Rate::constant(100.0), arrival: Arrival::Constant };
+        let schedule = Schedule::new(&pace, 1, 1, 2);
+        let from = |seconds: u64| Time::from_nanos((100 + seconds) * SECOND);
+        Supply::new(schedule, requests, from(0), from(1), from(11))
+    }
+
+    fn take_all(supply: &mut Supply) -> Vec<Batch> {
+        let end = Time::from_nanos(200 * SECOND);
+        std::iter::from_fn(|| supply.take(end, 1)).collect()
+    }
+
+    /// What the first part sent, what nobody sent, and what the second part sends: the schedule.
+    #[test]
+    fn a_part_that_joins_sends_the_rest_of_the_schedule() {
+        let at = |ms: u64| Time::from_nanos(100 * SECOND + ms * 1_000_000);
+        for (requests, accounted, from) in
+            [(u64::MAX, 3000, 5000), (u64::MAX, 0, 4000), (300, 5000, 6500), (100, 9000, 9000)]
+        {
+            let whole = take_all(&mut supply(requests));
+            let mut late = supply(requests);
+            late.join(at(accounted), at(from), 0);
+            let measured = |b: &&Batch| b.measured;
+            let missed = whole.iter().filter(measured).filter(|b| b.due >= at(accounted) && b.due < at(from));
+            let missed = missed.count() as u64;
+            assert_eq!(late.overdue(at(from)), missed);
+            let taken = take_all(&mut late);
+            let rest: Vec<_> = whole.into_iter().filter(|b| b.due >= at(from)).collect();
+            assert_eq!(taken, rest);
+            late.stop(at(20_000));
+            assert_eq!(late.unsent(), missed, "{requests} {accounted} {from}");
+        }
+    }
+
+    #[test]
+    fn a_closed_loop_continues_behind_what_was_sent() {
+        let mut late = Supply::new(None, 50, Time::ZERO, Time::ZERO, Time::NEVER);
+        late.join(Time::ZERO, Time::from_nanos(SECOND), 30);
+        let batch = late.take(Time::from_nanos(SECOND), 100).unwrap();
+        assert_eq!((batch.first, batch.count), (30, 20));
+        assert!(late.ended() && late.unsent() == 0);
+    }
 }

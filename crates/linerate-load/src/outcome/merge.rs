@@ -189,6 +189,7 @@ impl Client {
         self.core_busy = self.core_busy.max(other.core_busy);
         self.run_queue_wait += other.run_queue_wait;
         self.disturbed = self.disturbed.max(other.disturbed);
+        self.start_late = self.start_late.max(other.start_late);
         self.context_switches += other.context_switches;
         self.lateness.merge(&other.lateness);
         self.threads += other.threads;

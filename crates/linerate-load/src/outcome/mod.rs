@@ -7,6 +7,7 @@ mod percentile;
 mod samples;
 mod since;
 mod spans;
+mod spread;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ use crate::limits::FAILURE_DETAILS;
 pub use events::{SegmentCounts, SegmentEvent, Segments, TcpEvents};
 pub use percentile::Percentile;
 pub use spans::{Down, Spans};
+pub use spread::Spread;
 
 /// What a run measured. Requests that left during the warm-up are in none of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -290,6 +292,9 @@ pub struct Client {
     pub run_queue_wait: Duration,
     /// The longest that a sending thread waited for its core within a tenth of a second: this machine added no more than that to a latency.
     pub disturbed: Duration,
+    /// How late the last sending thread began against the moment it was told.
+    #[serde(default)]
+    pub start_late: Duration,
     /// Context switches of the sending threads.
     pub context_switches: u64,
     /// How late requests left against when they were due and could have (open loop), nanoseconds.
@@ -303,7 +308,7 @@ pub struct Client {
 }
 
 /// One second of the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Its end, seconds from the beginning of measuring.
     pub t_s: f64,
@@ -319,6 +324,15 @@ pub struct Interval {
     pub tcp: TcpEvents,
     /// Segments of it, where they are counted one by one.
     pub segments: Option<Segments>,
+    /// Bytes of requests and responses in it.
+    #[serde(default)]
+    pub bytes: Bytes,
+    /// Cores that the sending threads kept busy; `None` where they are not watched one by one.
+    #[serde(default)]
+    pub client_busy: Option<f64>,
+    /// Latencies in it.
+    #[serde(default)]
+    pub spread: Spread,
 }
 
 /// Figures of one request name.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use linerate_client::Resend;
 use linerate_http::client::Body;
+pub use linerate_net::Io;
 use serde::{Deserialize, Serialize};
 
 pub mod abort;
@@ -237,20 +238,6 @@ pub enum Way {
     Threads,
     /// As many tasks as connections on an async runtime (tokio), each with one request at a time.
     Async,
-}
-
-/// Which transport.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Io {
-    /// The better of what this kernel has for this plan.
-    #[default]
-    Auto,
-    /// epoll.
-    Epoll,
-    /// `io_uring`.
-    Uring,
-    /// TCP in user space over AF_XDP, from source addresses of its own (`from`) on an `interface`.
-    Xdp,
 }
 
 /// `p99<50ms`: something measured, a comparison, a limit.

@@ -66,6 +66,11 @@ pub(crate) struct RouteLayer {
 }
 
 impl RouteLayer {
+    /// One without TLS.
+    pub(super) fn plain(preamble: Option<Arc<Preamble>>) -> RouteLayer {
+        RouteLayer { preamble, tls: TlsLayer::new(), profile: PLAIN }
+    }
+
     /// What became of handshakes; it counts on while sessions live.
     pub(crate) fn counts(&self) -> Arc<Mutex<Handshakes>> {
         self.tls.counts()

@@ -4,6 +4,7 @@
 //! * `layer`: both, and TLS above them, over any transport.
 //! * `names`: addresses, and looking a name up again when none of them can be reached.
 
+pub mod fuzz;
 mod layer;
 mod names;
 mod preamble;

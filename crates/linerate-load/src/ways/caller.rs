@@ -69,7 +69,9 @@ impl Desk {
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         Ok(Desk {
             supply: Supply::new(None, plan.stop.requests.unwrap_or(u64::MAX), start, measure_from, stop_at),
-            recorder: Recorder::new(measure_from, false, &kinds, false).saving(plan.save_responses),
+            recorder: Recorder::new(measure_from, false, &kinds, false)
+                .saving(plan.save_responses)
+                .logging(board.log(), &kinds),
             judge: Arc::new(Judge::new(None, &kinds)),
             kinds,
             board,
@@ -92,6 +94,7 @@ impl Desk {
             self.reach.end(now.min(self.supply.stop_at()));
         } else if now >= self.next_mark {
             self.next_mark = self.next_mark + Duration::from_secs(1);
+            self.recorder.hand_over_log();
             self.board.mark(&self.recorder, None);
         }
         if self.board.wanted() {

@@ -6,13 +6,9 @@ use std::time::Duration;
 
 use linerate_client::{Any, AnyShared, Conversation, H1, H2Shared};
 use linerate_http::client::{Body, HeadCache};
-use linerate_net::epoll::Epoll;
-use linerate_net::link::pcap::{self, PcapFile};
-use linerate_net::link::xdp::{self, Steer, Xdp, XdpOptions};
-use linerate_net::link::{Link, Middlewares};
-use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::uring::Uring;
-use linerate_net::{HostSecret, Probe, Profile, Time, Transport, machine};
+use linerate_net::link::xdp::Steer;
+use linerate_net::open::{PrepareError, Prepared, ThreadOptions, Unopened, UseTransport};
+use linerate_net::{Io, IoOptions, Probe, Profile, Time, Transport, machine};
 use linerate_tls::PLAIN;
 
 use super::{Works, share};
@@ -23,9 +19,9 @@ use crate::engine::supply::Supply;
 use crate::engine::{Engine, Orders};
 use crate::outcome::Outcome;
 use crate::plan::schedule::Schedule;
-use crate::plan::{Io, Pace, Plan};
+use crate::plan::{Pace, Plan};
 use crate::route::{Addresses, Names, RouteTo};
-use crate::run::{Place, StartError, Work};
+use crate::run::{Join, Place, StartError, Work};
 
 /// From this depth on epoll is cheaper: a read brings many answers at once, and one large buffer takes them better than a
 /// row of provided ones. docs/PERFORMANCE.md has the figures.
@@ -38,8 +34,8 @@ fn choose(plan: &Plan) -> Result<(Io, Option<String>), StartError> {
     if plan.io == Io::Epoll || by_choice {
         return Ok((Io::Epoll, None));
     }
-    if plan.io == Io::Xdp {
-        return Ok((Io::Xdp, None));
+    if plan.io.is_user_space() {
+        return Ok((plan.io, None));
     }
     match (Probe::run().uring(), plan.io) {
         (Ok(()), _) => Ok((Io::Uring, None)),
@@ -58,87 +54,58 @@ const EVENTS_PER_TURN: u32 = 1024;
 /// not late.
 const HEAD_START: Duration = Duration::from_millis(5);
 
-/// What one core's bytes are moved by.
-enum Moving {
-    Uring,
-    Epoll,
-    /// Opened beforehand, so that what is missing is known before anything is sent.
-    Xdp(Box<Xdp>),
-}
-
 /// One engine's work for each core.
-pub(super) fn works(plan: &Plan, place: Option<Place>) -> Result<Works, StartError> {
+pub(super) fn works(plan: &Plan, place: Option<Place>, common: &Arc<Common>) -> Result<Works, StartError> {
     let (io, mut warning) = choose(plan)?;
     let cores = u32::try_from(machine::allowed_cores().len()).unwrap_or(1);
     let threads = plan.threads.unwrap_or(cores).clamp(1, plan.connections);
-    let mut over = Middlewares::default();
-    let moving: Vec<Moving> = match io {
-        Io::Xdp => {
-            let (links, note) = links(plan, threads)?;
-            warning = warning.or(note);
-            over = middlewares(plan)?;
-            links.into_iter().map(|link| Moving::Xdp(Box::new(link))).collect()
-        }
-        Io::Uring => (0..threads).map(|_| Moving::Uring).collect(),
-        Io::Epoll | Io::Auto => (0..threads).map(|_| Moving::Epoll).collect(),
-    };
-    let threads = moving.len() as u32;
+    let prepared = prepare(plan, io, threads)?;
+    if !prepared.notes.is_empty() {
+        warning = warning.or_else(|| Some(prepared.notes.join("; ")));
+    }
+    let threads = prepared.transports.len() as u32;
     let plan = Arc::new(plan.clone());
     let earliest = machine::monotonic_now() + HEAD_START;
     let start = place.and_then(|p| p.start).map_or(earliest, |at| at.max(earliest));
+    // A part that joins keeps the run's times, although it starts later.
+    let join = place.and_then(|p| p.join);
+    let run_start = join.and(place.and_then(|p| p.start)).unwrap_or(start);
+    let start = join.map_or(start, |join| (run_start + join.at).max(earliest));
     let (first, all) = place.map_or((0, threads), |p| (p.first_thread, p.all_threads));
-    let capture = over.pcap.clone();
     let route = RouteTo::of(&plan)?;
     // Past the kernel, the way to an address is looked for before the run.
-    let names = if io == Io::Xdp { None } else { Names::of(&plan) };
+    let names = if io.is_user_space() { None } else { Names::of(&plan) };
     if plan.tls.is_some() {
         warning = warning.or_else(crate::plan::tls::Tls::key_log_trouble);
     }
-    let common = Arc::new(Common::default());
-    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(&common))).collect();
-    let work = |((core, board), moving): ((u32, &Arc<Board>), Moving)| -> Work {
-        let (plan, board, over) = (Arc::clone(&plan), Arc::clone(board), over.clone());
-        let part = Part { core: first + core, cores: all, start, route: route.clone(), names: names.clone() };
-        Box::new(move || match moving {
-            Moving::Uring => {
-                let uring = Uring::with_limits(limits(&plan, &part)).map_err(|e| format!("io_uring: {e}"))?;
-                part.run(&plan, uring, board)
-            }
-            Moving::Epoll => {
-                let epoll = Epoll::with_limits(limits(&plan, &part)).map_err(|e| format!("epoll: {e}"))?;
-                part.run(&plan, epoll, board)
-            }
-            Moving::Xdp(link) => part.run_past_the_kernel(&plan, *link, &over, board),
-        })
+    let boards: Vec<_> = (0..threads).map(|_| Arc::new(Board::sharing(common))).collect();
+    let work = |((core, board), transport): ((u32, &Arc<Board>), Unopened)| -> Work {
+        let (plan, board) = (Arc::clone(&plan), Arc::clone(board));
+        let joining = join.map(|join| Joining { join, run_start, thread: core, threads });
+        let (route, names) = (route.clone(), names.clone());
+        let part = Part { core: first + core, cores: all, start, route, names, joining };
+        Box::new(move || part.run_on(&plan, transport, board))
     };
-    let works = (0..threads).zip(&boards).zip(moving).map(work).collect();
+    let works = (0..threads).zip(&boards).zip(prepared.transports).map(work).collect();
     // A link was opened by the thread that starts them all, whose descriptors it shares.
-    let own_descriptors = io != Io::Xdp;
-    Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture, names })
+    let own_descriptors = !io.is_user_space();
+    Ok(Works { works, boards, pinned: true, own_descriptors, warning, capture: prepared.capture, names })
 }
 
-/// What goes over the links.
-fn middlewares(plan: &Plan) -> Result<Middlewares, StartError> {
+/// Prepares the threads' transports.
+fn prepare(plan: &Plan, io: Io, threads: u32) -> Result<Prepared, StartError> {
     let fault = plan.fault.as_deref().map(str::parse).transpose().map_err(StartError::Plan)?;
-    let create = |path: &std::path::PathBuf| {
-        PcapFile::create(path, pcap::FILE_BYTES, machine::wall_offset_ns()).map_err(|e| {
-            StartError::Machine(format!("the capture {} cannot be written: {e}", path.display()))
-        })
-    };
-    Ok(Middlewares { fault, pcap: plan.pcap_out.as_ref().map(create).transpose()? })
-}
-
-/// Takes the plan's interface; the links, and what the user should know.
-fn links(plan: &Plan, threads: u32) -> Result<(Vec<Xdp>, Option<String>), StartError> {
-    let interface = plan.interface.as_deref().unwrap_or_default();
-    let options = XdpOptions {
-        threads: threads as usize,
+    let options = IoOptions {
+        io,
+        interface: plan.interface.clone(),
         busy_poll: plan.busy_poll,
-        ..XdpOptions::new(interface, Steer::From(plan.from.clone()))
+        pcap_out: plan.pcap_out.clone(),
+        fault,
     };
-    let opened = xdp::open(&options)?;
-    let note = (!opened.notes.is_empty()).then(|| opened.notes.join("; "));
-    Ok((opened.links, note))
+    options.prepare(threads as usize, || Steer::From(plan.from.clone())).map_err(|e| match e {
+        PrepareError::Interface(missing) => StartError::Interface(missing),
+        other => StartError::Machine(other.to_string()),
+    })
 }
 
 fn limits(plan: &Plan, part: &Part) -> linerate_net::Limits {
@@ -162,36 +129,47 @@ pub(crate) struct Part {
     pub(crate) route: Option<RouteTo>,
     /// The target's name, if it can be looked up again.
     pub(crate) names: Option<Arc<Names>>,
+    /// How it joins a run that has started.
+    pub(crate) joining: Option<Joining>,
+}
+
+/// What a thread of a part that joins a run needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Joining {
+    join: Join,
+    /// When the run started.
+    run_start: Time,
+    /// Number of the thread among the `threads` of this part.
+    thread: u32,
+    threads: u32,
+}
+
+/// A core's part of a plan, until it has its transport.
+struct Running<'a> {
+    part: Part,
+    plan: &'a Plan,
+    board: Arc<Board>,
+}
+
+impl UseTransport for Running<'_> {
+    type Output = Result<Outcome, String>;
+
+    fn with<T: Transport>(self, transport: T) -> Self::Output {
+        self.part.run(self.plan, transport, self.board)
+    }
 }
 
 impl Part {
-    /// The same over a TCP of our own.
-    fn run_past_the_kernel(
-        self,
-        plan: &Plan,
-        mut link: Xdp,
-        over: &Middlewares,
-        board: Arc<Board>,
-    ) -> Result<Outcome, String> {
+    /// Opens the transport, and runs this core's part on it.
+    fn run_on(self, plan: &Plan, mut transport: Unopened, board: Arc<Board>) -> Result<Outcome, String> {
         let peers: Vec<_> = plan.target.addresses.iter().map(SocketAddr::ip).collect();
-        if let Err(unreachable) = link.look_for(&peers) {
+        if let Err(unreachable) = transport.look_for(&peers) {
             return Ok(Outcome { unreachable: Some(unreachable.to_string()), ..Outcome::default() });
         }
-        if over.is_nothing() {
-            return self.run_over(plan, link, board);
-        }
-        let link = over.over(link, self.core as usize);
-        self.run_over(plan, link, board)
-    }
-
-    fn run_over<L: Link>(self, plan: &Plan, link: L, board: Arc<Board>) -> Result<Outcome, String> {
-        let options = StackOptions {
-            addresses: plan.from.clone(),
-            limits: limits(plan, &self),
-            host: HostSecret::of_this_machine(),
-            ..StackOptions::default()
-        };
-        self.run(plan, Stack::new(link, options), board)
+        let options = ThreadOptions { limits: limits(plan, &self), addresses: plan.from.clone() };
+        let name = transport.kernel_name();
+        let opened = transport.open(options, Running { part: self, plan, board });
+        opened.unwrap_or_else(|e| Err(format!("{name}: {e}")))
     }
 
     /// Runs this core's part of a plan on a transport, with what goes over it before HTTP begins.
@@ -236,11 +214,16 @@ impl Part {
         shared: C::Shared,
     ) -> Result<Outcome, String> {
         let kinds = Kinds::new(plan, self.core, self.cores).map_err(|e| e.to_string())?;
-        let measure_from = self.start + plan.warm_up;
+        let run_start = self.joining.map_or(self.start, |joining| joining.run_start);
+        let measure_from = run_start + plan.warm_up;
         let requests = plan.stop.requests.map_or(u64::MAX, |n| share(n, self.core, self.cores));
         let stop_at = plan.stop.duration.map_or(Time::NEVER, |d| measure_from + d);
         let schedule = Schedule::new(&plan.pace, plan.seed, self.core, self.cores);
-        let supply = Supply::new(schedule, requests, self.start, measure_from, stop_at);
+        let mut supply = Supply::new(schedule, requests, run_start, measure_from, stop_at);
+        if let Some(Joining { join, run_start, thread, threads }) = self.joining {
+            let sent = share(join.sent, thread, threads);
+            supply.join(run_start + join.accounted, run_start + join.at, sent);
+        }
         let connections = share(u64::from(plan.connections), self.core, self.cores).min(requests.max(1));
         let orders = Orders {
             addresses: Addresses::new(&plan.target, self.names.clone()),

@@ -21,10 +21,11 @@ use std::sync::Arc;
 use linerate_net::link::pcap::PcapFile;
 use linerate_net::{Time, Transport};
 
-use crate::engine::board::Board;
+use crate::engine::board::{Board, Common};
 use crate::engine::kinds::Kinds;
 use crate::outcome::Outcome;
 use crate::plan::{Plan, Way};
+use crate::request_log;
 use crate::route::Names;
 use crate::run::{Place, StartError, Work};
 
@@ -45,19 +46,24 @@ pub(crate) struct Works {
 }
 
 /// What the plan asks for as threads to start.
-pub(crate) fn works(plan: &Plan, place: Option<Place>) -> Result<Works, StartError> {
+pub(crate) fn works(
+    plan: &Plan,
+    place: Option<Place>,
+    log: Option<request_log::Sender>,
+) -> Result<Works, StartError> {
     Kinds::new(plan, 0, 1)?;
+    let common = Arc::new(Common::logging(log));
     match plan.way {
-        Way::Loop => event_loop::works(plan, place),
-        Way::Poll => threads::works(plan, 1),
-        Way::Threads => threads::works(plan, plan.connections),
-        Way::Async => tasks::works(plan),
+        Way::Loop => event_loop::works(plan, place, &common),
+        Way::Poll => threads::works(plan, 1, &common),
+        Way::Threads => threads::works(plan, plan.connections, &common),
+        Way::Async => tasks::works(plan, &common),
     }
 }
 
 /// Runs a plan on one thread and on a transport of one's own, whose clock begins at zero.
 pub(crate) fn run_on<T: Transport>(plan: &Plan, transport: T) -> Result<Outcome, String> {
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None };
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None };
     part.run(plan, transport, Arc::new(Board::default()))
 }
 

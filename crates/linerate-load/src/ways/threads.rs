@@ -15,7 +15,7 @@ use super::caller::{Caller, Desk, Next, refuse_what_is_not_theirs};
 use super::channel::{Channel, NotOpened};
 use super::outgoing::Outgoing;
 use super::towards::{Place, Towards, Way, own_end};
-use crate::engine::board::Board;
+use crate::engine::board::{Board, Common};
 use crate::outcome::{Client, Failure, Outcome};
 use crate::plan::Plan;
 use crate::route::Names;
@@ -32,9 +32,9 @@ const DEEP_STACK_BYTES: usize = 1 << 20;
 const SLICE: Duration = Duration::from_millis(100);
 
 /// `n` threads that share the plan's requests.
-pub(super) fn works(plan: &Plan, n: u32) -> Result<Works, StartError> {
+pub(super) fn works(plan: &Plan, n: u32, common: &Arc<Common>) -> Result<Works, StartError> {
     refuse_what_is_not_theirs(plan)?;
-    let board = Arc::new(Board::default());
+    let board = Arc::new(Board::sharing(common));
     let desk = Desk::new(plan, machine::monotonic_now(), Arc::clone(&board))?;
     let names = Names::of(plan);
     let way = Way::of(plan, names.clone())?;

@@ -10,7 +10,7 @@ use std::thread;
 
 use linerate_client::{Any, AnyShared, H2Shared, Resend, Speaks};
 use linerate_http::client::HeadCache;
-use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, kind};
+use linerate_http::h2::{Code, FRAME_HEAD, FrameHead, PREFACE, flag, kind};
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::mem::{Peer, PeerActions, PeerConn, PeerHost};
 use linerate_net::stack::{Stack, StackOptions};
@@ -23,10 +23,6 @@ use crate::plan::random::Random;
 
 /// Seeds that an ordinary test run takes.
 const SEEDS: u64 = 30;
-
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PREFACE: usize = 24;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHead { len: payload.len() as u32, kind, flags, stream };
@@ -86,7 +82,7 @@ impl Wild {
         match what {
             2 => out.send(conn, reset(stream, Code::INTERNAL_ERROR)),
             3 => {
-                out.send(conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+                out.send(conn, frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88"));
                 out.send(conn, reset(stream, Code::CANCEL));
             }
             4 => out.close(conn),
@@ -94,7 +90,7 @@ impl Wild {
             // Silence.
             6 => {}
             7 => {
-                out.send(conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+                out.send(conn, frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88"));
                 out.send(conn, frame(kind::DATA, 0, stream, b"part"));
                 out.close(conn);
             }
@@ -105,20 +101,21 @@ impl Wild {
     fn respond(dice: &mut Random, conn: PeerConn, stream: u32, out: &mut PeerActions) {
         let after = MS * dice.below(5) as u32;
         if dice.below(4) == 0 {
-            out.send_after(after, conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x08\x03103"));
+            out.send_after(after, conn, frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x08\x03103"));
             out.send_after(after, conn, frame(kind::PING, 0, 0, &[0; 8]));
         }
         let body: &[u8] = if dice.below(2) == 0 { b"hello" } else { b"hello, hello" };
-        out.send_after(after, conn, frame(kind::HEADERS, END_HEADERS, stream, b"\x88"));
+        out.send_after(after, conn, frame(kind::HEADERS, flag::END_HEADERS, stream, b"\x88"));
         match dice.below(3) {
-            0 => out.send_after(after, conn, frame(kind::DATA, END_STREAM, stream, body)),
+            0 => out.send_after(after, conn, frame(kind::DATA, flag::END_STREAM, stream, body)),
             1 => {
                 out.send_after(after, conn, frame(kind::DATA, 8, stream, &[b"\x02", body, b"\0\0"].concat()));
-                out.send_after(after + MS, conn, frame(kind::DATA, END_STREAM, stream, b""));
+                out.send_after(after + MS, conn, frame(kind::DATA, flag::END_STREAM, stream, b""));
             }
             _ => {
                 out.send_after(after, conn, frame(kind::DATA, 0, stream, body));
-                let trailers = frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, b"\0\x01a\x01b");
+                let trailers =
+                    frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, b"\0\x01a\x01b");
                 out.send_after(after + MS, conn, trailers);
             }
         }
@@ -127,10 +124,10 @@ impl Wild {
     /// Takes the first whole frame out.
     fn next_frame(side: &mut Side) -> Option<(FrameHead, Vec<u8>)> {
         if !side.begun {
-            if side.carry.len() < PREFACE {
+            if side.carry.len() < PREFACE.len() {
                 return None;
             }
-            side.carry.drain(..PREFACE);
+            side.carry.drain(..PREFACE.len());
             side.begun = true;
         }
         let head = FrameHead::read(side.carry.first_chunk::<FRAME_HEAD>()?);
@@ -160,7 +157,7 @@ impl Peer for Wild {
                 kind::HEADERS => {
                     assert!(head.stream > side.last, "stream numbers grow");
                     side.last = head.stream;
-                    if head.flags & END_STREAM == 0 {
+                    if head.flags & flag::END_STREAM == 0 {
                         out.send(conn, frame(kind::WINDOW_UPDATE, 0, head.stream, &1000u32.to_be_bytes()));
                     }
                 }
@@ -169,7 +166,7 @@ impl Peer for Wild {
                 _ => {}
             }
             let is_request = matches!(head.kind, kind::HEADERS | kind::DATA);
-            if is_request && head.flags & END_STREAM != 0 {
+            if is_request && head.flags & flag::END_STREAM != 0 {
                 self.answer(conn, head.stream, out);
             }
         }
@@ -275,5 +272,60 @@ fn a_server_that_refuses_everything_ends_in_failures() {
         assert_eq!((r.sent, r.failed, r.resent), (20, 20, 60), "{resend:?}");
         assert_eq!(*seen.lock().unwrap(), 80, "each went out four times");
         assert_eq!(outcome.http.refused, 80);
+    }
+}
+
+/// RFC 9113, section 6.5.2: a server may admit no streams. Requests that it never admits fail after the
+/// time-out.
+#[test]
+fn a_server_that_admits_no_streams_ends_the_run() {
+    /// Answers so many requests of each connection and admits none from then on.
+    struct Shuts(Wild, u32);
+    impl Shuts {
+        fn shut(conn: PeerConn, out: &mut PeerActions) {
+            out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 0]));
+        }
+    }
+    impl Peer for Shuts {
+        fn connected(&mut self, _: Time, conn: PeerConn, out: &mut PeerActions) {
+            self.0.sides.insert(conn, Side::default());
+            match self.1 {
+                0 => Shuts::shut(conn, out),
+                most => out.send(conn, frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, most as u8])),
+            }
+        }
+        fn received(&mut self, _: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+            let Some(side) = self.0.sides.get_mut(&conn) else { return };
+            side.carry.extend_from_slice(bytes);
+            while let Some((head, _)) = Wild::next_frame(side) {
+                match head.kind {
+                    kind::HEADERS if self.1 == 0 => out.send(conn, reset(head.stream, Code::REFUSED_STREAM)),
+                    kind::HEADERS => {
+                        self.1 -= 1;
+                        if self.1 == 0 {
+                            Shuts::shut(conn, out);
+                        }
+                        out.send(conn, frame(kind::HEADERS, 5, head.stream, b"\x88"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    for (admits, answered) in [(0, 0), (3, 3)] {
+        let wild = Wild { dice: Random::new(1), evil: 0, processed: Arc::default(), sides: HashMap::new() };
+        let mut mem = Mem::new(wire()).unwrap();
+        mem.serve(server(), Shuts(wild, admits)).unwrap();
+        let plan = Plan { depth: 1, timeout: 50 * MS, stop: requests(8), ..plan() };
+        let shared = AnyShared::new(Speaks::Http2, HeadCache::new(), H2Shared::new(1 << 20));
+        let outcome = part().run_by::<_, Any<Reading>>(&plan, mem, PLAIN, board(), shared).unwrap();
+        let r = outcome.requests;
+        assert_eq!((r.answered, r.sent), (answered, r.answered + r.failed + r.unknown), "{r:?}");
+        if admits == 0 {
+            let why = outcome.unreachable.unwrap();
+            assert!(why.contains("SETTINGS_MAX_CONCURRENT_STREAMS is 0"), "{why}");
+        } else {
+            assert_eq!(r.failed, 5, "{r:?} {:?}", outcome.unreachable);
+        }
     }
 }

@@ -49,7 +49,7 @@ fn wire() -> MemOptions {
 }
 
 fn part() -> Part {
-    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None }
+    Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None }
 }
 
 fn board() -> Arc<Board> {

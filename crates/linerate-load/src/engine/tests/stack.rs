@@ -39,7 +39,7 @@ fn run_with(network: SimOptions, over: &Middlewares, plan: &Plan, script: Script
     let server = thread::spawn(move || host.run(|| false));
     let mut plan = plan.clone();
     plan.target.addresses = vec![server_of()];
-    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None };
+    let part = Part { core: 0, cores: 1, start: Time::ZERO, route: None, names: None, joining: None };
     let outcome = part.run(&plan, ours, Arc::new(Board::default())).unwrap();
     server.join().unwrap().unwrap();
     let r = outcome.requests;

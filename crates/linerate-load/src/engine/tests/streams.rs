@@ -152,8 +152,8 @@ impl Conversation for Streams {
         self.open.values().any(|stream| stream.reader.in_answer())
     }
 
-    fn oldest(&self) -> Option<&Run> {
-        self.open.values().map(|stream| &stream.run).min_by_key(|run| run.stamp.sent)
+    fn oldest(&self) -> Option<Run> {
+        self.open.values().map(|stream| stream.run).min_by_key(|run| run.stamp.sent)
     }
 
     fn begin(

@@ -240,9 +240,7 @@ fn read_run(top: &Table<'_>) -> Result<PlanFile, FileError> {
                 ("async", Way::Async),
             ])
         })?,
-        io: top.read("io", |i| {
-            i.choice(&[("auto", Io::Auto), ("epoll", Io::Epoll), ("uring", Io::Uring), ("xdp", Io::Xdp)])
-        })?,
+        io: top.read("io", |i| i.choice(&Io::ALL.map(|io| (io.name(), io))))?,
         http: top.read("http", |i| i.choice(&Http::ALL.map(|h| (h.name(), h))))?,
         h2_window: top
             .read("h2_window", |i| i.whole(LEAST_WINDOW.into(), LARGEST_WINDOW.into()).map(|n| n as u32))?,
