@@ -1,5 +1,6 @@
 //! HTTP/1.1 or HTTP/2 on one connection, as the owner says or the peers agree (ALPN, RFC 7301).
 
+use bytes::Bytes;
 use linerate_http::client::HeadCache;
 use linerate_net::{Ahead, Close, NetError, Time};
 
@@ -127,13 +128,13 @@ impl<R: Default> Conversation for Any<R> {
         }
     }
 
-    fn oldest(&self) -> Option<&Run> {
+    fn oldest(&self) -> Option<Run> {
         let oldest = match &self.protocol {
             Protocol::H1(h1) => h1.oldest(),
             Protocol::H2(h2) => h2.oldest(),
             Protocol::Undecided => None,
         };
-        oldest.or_else(|| self.waiting.first().map(|(run, _)| run))
+        oldest.or_else(|| self.waiting.first().map(|(run, _)| *run))
     }
 
     #[inline]
@@ -218,6 +219,51 @@ impl<R: Default> Conversation for Any<R> {
         }
     }
 
+    #[inline]
+    fn has_streams(&self) -> bool {
+        matches!(self.protocol, Protocol::H2(_))
+    }
+
+    #[inline]
+    fn is_leaving(&self) -> bool {
+        match &self.protocol {
+            Protocol::H1(h1) => h1.is_leaving(),
+            Protocol::H2(h2) => h2.is_leaving(),
+            Protocol::Undecided => false,
+        }
+    }
+
+    #[inline]
+    fn held_back(&self) -> usize {
+        if let Protocol::H2(h2) = &self.protocol { h2.held_back() } else { 0 }
+    }
+
+    fn hold(&mut self, first: u64, held: bool) {
+        if let Protocol::H2(h2) = &mut self.protocol {
+            h2.hold(first, held);
+        }
+    }
+
+    fn upload_backlog(&self, first: u64) -> Option<usize> {
+        if let Protocol::H2(h2) = &self.protocol { h2.upload_backlog(first) } else { None }
+    }
+
+    fn give(&mut self, first: u64, piece: Bytes) {
+        if let Protocol::H2(h2) = &mut self.protocol {
+            h2.give(first, piece);
+        }
+    }
+
+    fn give_end(&mut self, first: u64) {
+        if let Protocol::H2(h2) = &mut self.protocol {
+            h2.give_end(first);
+        }
+    }
+
+    fn cancel(&mut self, first: u64) -> Option<Run> {
+        if let Protocol::H2(h2) = &mut self.protocol { h2.cancel(first) } else { None }
+    }
+
     fn cancel_oldest(&mut self) -> Option<Run> {
         match &mut self.protocol {
             Protocol::H2(h2) => h2.cancel_oldest(),
@@ -246,7 +292,9 @@ impl<R: Default> Conversation for Any<R> {
     }
 
     fn usual_response(shared: &AnyShared) -> Option<usize> {
-        // Of HTTP/2's responses several may be under way at once.
-        if shared.h2.facts().h2 > 0 { None } else { H1::<R>::usual_response(&shared.h1) }
+        match shared.h2.facts().h2 {
+            0 => H1::<R>::usual_response(&shared.h1),
+            _ => H2::<R>::usual_response(&shared.h2),
+        }
     }
 }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use linerate_http::client::{Fields, HeadView};
 use linerate_net::{Ahead, Close, Conn, Lent, NetError, Time, Transport};
 
@@ -52,7 +53,7 @@ pub trait Conversation {
     fn in_response(&self) -> bool;
 
     /// The requests that have waited longest.
-    fn oldest(&self) -> Option<&Run>;
+    fn oldest(&self) -> Option<Run>;
 
     /// Sends requests and remembers them; `last`: the connection carries no others after them. What cannot leave
     /// yet leaves with [`send_pending`](Self::send_pending). Returns the bytes that left.
@@ -117,6 +118,43 @@ pub trait Conversation {
     /// any more.
     #[inline]
     fn given_back(&mut self, _each: impl FnMut(Run, Fate)) {}
+
+    /// Whether each request has a stream of its own, so that none waits behind another.
+    #[inline]
+    fn has_streams(&self) -> bool {
+        false
+    }
+
+    /// Whether the peer has said that it takes no more requests.
+    #[inline]
+    fn is_leaving(&self) -> bool {
+        false
+    }
+
+    /// Bytes of request bodies that wait for the peer's windows.
+    #[inline]
+    fn held_back(&self) -> usize {
+        0
+    }
+
+    /// Holds the response to one request back, or no longer, where it has a stream of its own.
+    fn hold(&mut self, _first: u64, _held: bool) {}
+
+    /// Bytes that wait of the body of a request that was begun with [`BodyPart::Follows`]; `None`: it is over.
+    fn upload_backlog(&self, _first: u64) -> Option<usize> {
+        None
+    }
+
+    /// The next piece of that body.
+    fn give(&mut self, _first: u64, _piece: Bytes) {}
+
+    /// That body is whole.
+    fn give_end(&mut self, _first: u64) {}
+
+    /// Gives one request up by its number, if the connection can do without its response.
+    fn cancel(&mut self, _first: u64) -> Option<Run> {
+        None
+    }
 
     /// Gives the oldest requests up, if the connection can do without their responses.
     #[inline]
@@ -253,6 +291,10 @@ pub trait Responses {
     /// So many bytes came.
     fn received(&mut self, bytes: usize);
 
+    /// The head of the response to this request follows.
+    #[inline]
+    fn begins(&mut self, _reading: &mut Self::Reading, _run: &Run) {}
+
     /// A response's head. `kind` is that of the request whose response it should be.
     fn head(&mut self, reading: &mut Self::Reading, kind: u16, head: &HeadView<'_>) -> Whose;
 
@@ -319,6 +361,10 @@ pub enum BodyPart<'a> {
     Copied(&'a [u8]),
     /// A range of bytes that stay where they are; `Some`: in the transport's keeping.
     Shared(&'a Arc<[u8]>, Option<Lent>, Range<usize>),
+    /// Bytes that nobody changes any more.
+    Counted(&'a Bytes),
+    /// More of it follows later, by [`Conversation::give`].
+    Follows,
 }
 
 /// Where bytes leave.
@@ -339,6 +385,20 @@ pub trait Out {
         lent: Option<Lent>,
         range: Range<usize>,
     ) -> Result<(), NetError>;
+
+    /// Takes bytes that nobody changes any more.
+    ///
+    /// # Errors
+    /// The transport took no more.
+    fn send_counted(&mut self, bytes: Bytes) -> Result<(), NetError> {
+        self.send(&bytes)
+    }
+
+    /// Whether so many bytes wait to leave that bodies should wait too.
+    #[inline]
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// A connection of a transport, to send on.
@@ -367,5 +427,10 @@ impl<T: Transport> Out for Wire<'_, T> {
             Some(lent) => self.transport.send_lent(self.conn, lent, range),
             None => self.transport.send(self.conn, &bytes[range]),
         }
+    }
+
+    #[inline]
+    fn send_counted(&mut self, bytes: Bytes) -> Result<(), NetError> {
+        self.transport.send_shared(self.conn, bytes)
     }
 }

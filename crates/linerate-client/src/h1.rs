@@ -71,8 +71,8 @@ impl<R: Default> Conversation for H1<R> {
     }
 
     #[inline]
-    fn oldest(&self) -> Option<&Run> {
-        self.pipeline.front()
+    fn oldest(&self) -> Option<Run> {
+        self.pipeline.front().copied()
     }
 
     #[inline]
@@ -241,7 +241,12 @@ impl<R: Default> H1<R> {
                 self.gave_up = true;
                 return Err(Loss::SaidClose);
             }
-            Part::Head(head) => self.whose = events.head(&mut self.reading, kind, &head),
+            Part::Head(head) => {
+                if let Some(front) = self.pipeline.front() {
+                    events.begins(&mut self.reading, front);
+                }
+                self.whose = events.head(&mut self.reading, kind, &head);
+            }
             Part::Body(piece) => events.body(&mut self.reading, kind, piece),
             Part::End(end) => {
                 let tunnels = end.status == 101 || (expect == Expect::Connect && end.status < 300);

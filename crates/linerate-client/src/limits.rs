@@ -57,3 +57,6 @@ pub(crate) const ASKED_AGAIN: Duration = Duration::from_millis(900);
 
 /// Connections opened in one turn of the loop. Reason: answers on those already open must not wait for the rest.
 pub(crate) const OPENED_PER_TURN: u32 = 64;
+
+/// A body from this size on is sent from where it is. Reason: below, a copy costs less than a second piece to send.
+pub(crate) const COPIED_BODY: usize = 8 << 10;

@@ -11,9 +11,9 @@ use futures_core::Stream;
 use http::Request;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
-use super::Inner;
 use super::board::CallResult;
 use super::error::Error;
+use super::inner::Inner;
 use super::limits::STREAM_WINDOW;
 use super::send::Place;
 

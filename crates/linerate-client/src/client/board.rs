@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tokio::sync::Semaphore;
 
-use super::calls::Done;
+use super::calls::{Done, News};
+use super::cell::StreamCell;
 use super::error::Error;
 use super::statistics::Statistics;
 
@@ -16,9 +17,14 @@ use super::statistics::Statistics;
 pub(super) type CallResult = Result<Response<Bytes>, Error>;
 
 /// What a caller wants of the driver.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each call")]
 pub(super) enum Command {
     Submit(u64, Request<Bytes>),
+    /// The response goes to the caller as it comes, and the request's body may follow: its length, if that is known.
+    Stream(u64, Request<Bytes>, Option<Option<u64>>),
+    Give(u64, Bytes),
+    GiveEnd(u64),
+    FailUpload(u64, String),
+    Taken(u64, usize),
     Cancel(u64),
 }
 
@@ -30,6 +36,8 @@ enum Place {
     Ended(CallResult),
     /// It belongs to a stream, as its n-th.
     Grouped(usize, u64),
+    /// Its bodies are streams.
+    Streamed(Arc<StreamCell>),
 }
 
 struct CallPlace {
@@ -62,6 +70,12 @@ pub(super) struct Board {
 
 impl Board {
     fn insert(&mut self, request: Request<Bytes>, place: Place) -> u64 {
+        let id = self.place(place);
+        self.commands.push(Command::Submit(id, request));
+        id
+    }
+
+    fn place(&mut self, place: Place) -> u64 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.calls.push(CallPlace { generation: 0, place: Place::Free });
             self.calls.len() as u32 - 1
@@ -69,9 +83,7 @@ impl Board {
         let call = &mut self.calls[slot as usize];
         call.generation = call.generation.wrapping_add(1);
         call.place = place;
-        let id = u64::from(call.generation) << 32 | u64::from(slot);
-        self.commands.push(Command::Submit(id, request));
-        id
+        u64::from(call.generation) << 32 | u64::from(slot)
     }
 
     fn get(&mut self, id: u64) -> Option<&mut CallPlace> {
@@ -98,6 +110,11 @@ impl Board {
                     wakers.push(waker);
                 }
                 Place::Ended(first) => call.place = Place::Ended(first),
+                Place::Streamed(cell) => {
+                    self.free.push(id as u32);
+                    released += 1;
+                    wakers.extend(cell.end(result).into_iter().flatten());
+                }
                 Place::Grouped(group, index) => {
                     self.free.push(id as u32);
                     released += 1;
@@ -116,7 +133,9 @@ impl Board {
         self.ended = true;
         self.driver = None;
         self.commands.clear();
-        let waits = |call: &CallPlace| matches!(call.place, Place::Waiting(_) | Place::Grouped(..));
+        let waits = |call: &CallPlace| {
+            matches!(call.place, Place::Waiting(_) | Place::Grouped(..) | Place::Streamed(_))
+        };
         let ids = self.calls.iter().enumerate().filter(|(_, call)| waits(call));
         let id = |(slot, call): (usize, &CallPlace)| u64::from(call.generation) << 32 | slot as u64;
         let mut done: Vec<Done> =
@@ -165,6 +184,37 @@ impl SharedBoard {
         Ok(id)
     }
 
+    /// As [`submit`](SharedBoard::submit), for a call whose bodies are streams.
+    pub(super) fn submit_streaming(
+        &self,
+        request: Request<Bytes>,
+        upload: Option<Option<u64>>,
+        cell: Arc<StreamCell>,
+    ) -> Result<u64, Error> {
+        let mut board = self.lock();
+        if board.ended {
+            return Err(Error::Closed);
+        }
+        let id = board.place(Place::Streamed(cell));
+        board.commands.push(Command::Stream(id, request, upload));
+        let driver = board.driver.take();
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+        Ok(id)
+    }
+
+    /// A caller wants something of the driver.
+    pub(super) fn command(&self, command: Command) {
+        let mut board = self.lock();
+        if board.ended {
+            return;
+        }
+        board.commands.push(command);
+        let driver = board.driver.take();
+        drop(board);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
     /// How a call ended; `None`: not yet, and the waker is kept.
     pub(super) fn take(&self, id: u64, waker: &Waker) -> Option<CallResult> {
         let mut board = self.lock();
@@ -177,7 +227,7 @@ impl SharedBoard {
                 }
                 return None;
             }
-            Place::Free | Place::Grouped(..) => return None,
+            Place::Free | Place::Grouped(..) | Place::Streamed(_) => return None,
         }
         let place = std::mem::replace(&mut call.place, Place::Free);
         board.release(id);
@@ -190,7 +240,11 @@ impl SharedBoard {
     pub(super) fn give_up(&self, id: u64) {
         let mut board = self.lock();
         let Some(call) = board.get(id) else { return };
-        let waits = matches!(call.place, Place::Waiting(_));
+        let waits = matches!(call.place, Place::Waiting(_) | Place::Streamed(_));
+        if matches!(call.place, Place::Free) {
+            // The call of a stream has ended.
+            return;
+        }
         // What it holds is dropped after the lock.
         let place = std::mem::replace(&mut call.place, Place::Free);
         board.release(id);
@@ -199,6 +253,8 @@ impl SharedBoard {
         }
         let driver = board.driver.take();
         drop(board);
+        let writer = if let Place::Streamed(cell) = &place { cell.abandon() } else { None };
+        writer.into_iter().for_each(Waker::wake);
         drop(place);
         self.places.add_permits(1);
         driver.into_iter().for_each(Waker::wake);
@@ -273,6 +329,22 @@ impl SharedBoard {
         !board.abandoned
     }
 
+    /// The driver delivers what happened to calls whose bodies are streams.
+    pub(super) fn deliver_news(&self, news: &mut Vec<News>, wakers: &mut Vec<Waker>) {
+        if news.is_empty() {
+            return;
+        }
+        let mut board = self.lock();
+        for news in news.drain(..) {
+            let (News::Head(id, _) | News::Piece(id, _) | News::Left(id, _)) = news;
+            if let Some(CallPlace { place: Place::Streamed(cell), .. }) = board.get(id) {
+                wakers.extend(cell.tell(news));
+            }
+        }
+        drop(board);
+        wakers.drain(..).for_each(Waker::wake);
+    }
+
     /// The driver delivers what has ended.
     pub(super) fn deliver(&self, done: &mut Vec<Done>, wakers: &mut Vec<Waker>) {
         if done.is_empty() {
@@ -292,6 +364,11 @@ impl SharedBoard {
         let may = board.commands.is_empty() && !board.abandoned;
         board.driver = may.then(|| waker.clone());
         may
+    }
+
+    /// The driver goes on, and writes its counts.
+    pub(super) fn publish(&self, publish: impl FnOnce(&mut Statistics)) {
+        publish(&mut self.lock().statistics);
     }
 
     /// No client is left.

@@ -5,13 +5,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::HeaderName;
+use linerate_net::{Limits, Transport};
 
+use super::Client;
+use super::beside::Beside;
 use super::board::SharedBoard;
 use super::error::Error;
-use super::limits::{DEPTH, PIPES};
-use super::options::CallOptions;
+use super::inner::Inner;
+use super::limits::{DEPTH, H2_CONNECTIONS, PIPES};
+use super::mover::{connections, limits};
+use super::options::{CallOptions, Protocol};
+use super::runner::Runner;
+use super::secure::SecureOptions;
 use super::target::Target;
-use super::{Client, Inner};
 use crate::Resend;
 
 /// Builds a [`Client`]. Each setting has a default that suits a server nearby.
@@ -21,11 +27,13 @@ pub struct Builder {
     url: String,
     tag: Option<String>,
     options: CallOptions,
+    secure: SecureOptions,
 }
 
 impl Builder {
     pub(super) fn new(url: &str) -> Builder {
-        Builder { url: url.to_owned(), tag: None, options: CallOptions::default() }
+        let options = CallOptions { protocol: Protocol::Either, ..CallOptions::default() };
+        Builder { url: url.to_owned(), tag: None, options, secure: SecureOptions::default() }
     }
 
     /// Connections, at most; 1 to 1024. By default 4. The client opens them when calls wait.
@@ -34,7 +42,8 @@ impl Builder {
         self
     }
 
-    /// Requests in flight on each connection, at most; 1 to 16384. By default 64; 1 turns pipelining off.
+    /// Requests in flight on each connection, at most; 1 to 16384. By default 64; 1 turns pipelining off. By HTTP/2
+    /// these are streams, and the server may admit fewer.
     pub fn depth(mut self, depth: u32) -> Builder {
         self.options.depth = depth;
         self
@@ -110,15 +119,106 @@ impl Builder {
         self
     }
 
+    /// Which versions of HTTP it speaks. By default what the server prefers over TLS, and HTTP/1.1 without.
+    pub fn protocol(mut self, protocol: Protocol) -> Builder {
+        self.options.protocol = protocol;
+        self
+    }
+
+    /// Connections by HTTP/2, at most; 1 to 1024. By default 1. The client opens another one when those that are open
+    /// have as many streams as they may.
+    pub fn h2_connections(mut self, connections: u32) -> Builder {
+        self.options.h2_connections = connections;
+        self
+    }
+
+    /// Trusts these certificates too, beside those that the system trusts: a PEM text.
+    pub fn add_root(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.secure.added.extend_from_slice(pem.as_ref());
+        self.secure.added.push(b'\n');
+        self
+    }
+
+    /// Trusts the certificates of [`add_root`](Builder::add_root) alone, and none of the system's.
+    pub fn only_added_roots(mut self) -> Builder {
+        self.secure.only_added = true;
+        self
+    }
+
+    /// The certificate that a server may request, with its chain, and its key: PEM texts.
+    pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Builder {
+        self.secure.identity = Some((chain.as_ref().to_vec(), key.as_ref().to_vec()));
+        self
+    }
+
+    /// The name that the server's certificate must prove, also sent to the server (SNI). By default the URL's host.
+    pub fn server_name(mut self, name: &str) -> Builder {
+        self.secure.name = Some(name.to_owned());
+        self
+    }
+
+    /// **Dangerous**: accepts every certificate, so that anybody on the way can read and change all that is sent.
+    /// For tests of servers whose certificate you cannot name with [`add_root`](Builder::add_root).
+    pub fn danger_accept_any_certificate(mut self) -> Builder {
+        self.secure.insecure = true;
+        self
+    }
+
     /// The client. It opens no connection before the first call.
     ///
     /// # Errors
     /// [`Error::Builder`]: the URL or a setting makes no sense.
-    pub fn build(mut self) -> Result<Client, Error> {
+    pub fn build(self) -> Result<Client, Error> {
+        self.inner().map(|inner| Client(Arc::new(inner)))
+    }
+
+    /// The client, over a transport of the program's own (`io_uring`, user-space TCP), made with
+    /// [`limits`](Builder::limits). Calls move while the [`Runner`] runs.
+    ///
+    /// [`Client::send_counted`], and requests whose body is a stream, need a tokio runtime all the same.
+    ///
+    /// # Errors
+    /// As [`build`](Builder::build).
+    pub fn build_over<T: Transport>(self, transport: T) -> Result<(Client, Runner<T>), Error> {
+        let mut inner = self.inner()?;
+        inner.started = Mutex::new(true);
+        let Inner { shared, options, target, secure, .. } = &inner;
+        let runner = Runner::new(transport, shared.clone(), options, target.clone(), secure.as_ref());
+        Ok((Client(Arc::new(inner)), runner))
+    }
+
+    /// The client, and what moves its bytes in the thread of a server of ours, over the server's transport: no other
+    /// thread, task or lock has to wake up between a request and its response. Give the second part to
+    /// `linerate_serve::spawn_beside`.
+    ///
+    /// [`Client::send_counted`], and requests whose body is a stream, need a tokio runtime all the same. A request
+    /// of more than 64 MiB, its head included, fails.
+    ///
+    /// # Errors
+    /// As [`build`](Builder::build).
+    pub fn build_beside(self) -> Result<(Client, Beside), Error> {
+        let mut inner = self.inner()?;
+        inner.started = Mutex::new(true);
+        let Inner { shared, options, target, secure, .. } = &inner;
+        let beside = Beside::new(shared.clone(), options.clone(), target.clone(), secure.clone());
+        Ok((Client(Arc::new(inner)), beside))
+    }
+
+    /// The limits that the transport of [`build_over`](Builder::build_over) needs.
+    pub fn limits(&self) -> Limits {
+        limits(connections(&self.options))
+    }
+
+    fn inner(mut self) -> Result<Inner, Error> {
         let problem = |what: String| Err(Error::Builder(what));
         let target = Target::parse(&self.url)?;
         let o = &mut self.options;
-        for (name, value, most) in [("pipes", o.pipes, PIPES), ("depth", o.depth, DEPTH)] {
+        let numbers = [
+            ("pipes", o.pipes, PIPES),
+            ("depth", o.depth, DEPTH),
+            ("h2_connections", o.h2_connections, H2_CONNECTIONS),
+        ];
+        for (name, value, most) in numbers {
             if value == 0 || value > most {
                 return problem(format!("{name} is {value}\nhint: take 1 to {most}"));
             }
@@ -136,12 +236,26 @@ impl Builder {
                 Err(_) => return problem(format!("the tag {tag:?} is no field name")),
             }
         }
+        if !target.secure && self.secure.is_used() {
+            return problem(format!(
+                "{} has no TLS, which the client has settings for\nhint: write https://",
+                self.url
+            ));
+        }
+        if !target.secure && o.protocol == Protocol::Either {
+            o.protocol = Protocol::Http1;
+        }
+        let secure = match target.secure {
+            true => Some(self.secure.build(target.host(), o.protocol)?),
+            false => None,
+        };
+        o.secure = target.secure;
         o.host = target.field.clone();
         o.seed = RandomState::new().hash_one(0);
         let window = u64::from(o.pipes) * u64::from(o.depth) * 2;
         let shared = Arc::new(SharedBoard::new(o.queue as usize));
         let window = window.clamp(2, u64::from(o.queue).max(2));
-        let inner = Inner { shared, window, options: self.options, target, started: Mutex::new(false) };
-        Ok(Client(Arc::new(inner)))
+        let started = Mutex::new(false);
+        Ok(Inner { shared, window, options: self.options, target, secure, started })
     }
 }

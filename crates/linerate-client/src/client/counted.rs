@@ -3,19 +3,25 @@
 
 use std::future::poll_fn;
 use std::ops::AddAssign;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use linerate_http::client::{HeadCache, HeadView, Template, Values};
+use linerate_http::client::{HeadCache, HeadView, Rendered, StreamTemplate, Template, Values};
+use linerate_net::epoll::Epoll;
 use linerate_net::{Close, Conn, ConnectOptions, Data, Event, NetError, Time, Transport};
+use tokio::io::unix::AsyncFd;
 
 use super::driver::{self, Turns};
 use super::error::Error;
-use super::limits::{ROUNDS, SWEEP_MOST};
-use super::options::CallOptions;
+use super::limits::{LEAVING, ROUNDS, SWEEP_MOST};
+use super::mover;
+use super::options::{CallOptions, Protocol};
+use super::secure::Secure;
 use super::target::Target;
-use crate::conversation::{Alike, Out, Requests, Responses, Settle, Settled, Whole, Whose};
-use crate::{Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Run, Stamp, connect_words};
+use super::template::Compiled;
+use crate::conversation::{Alike, BodyPart, Out, Requests, Responses, Settle, Settled, Whole, Whose};
+use crate::{Any, Conversation, Expired, H1, Loss, Next, Pool, PoolOptions, Run, Stamp, connect_words};
 
 /// What became of counted requests. `responses + failed + unknown + unsent` is the number asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,6 +101,7 @@ impl Settle for Counting<'_> {
 /// Renders requests, all of a run together.
 struct Rendering {
     template: Template,
+    streamed: Option<StreamTemplate>,
     scratch: Vec<u8>,
     /// Where each request is the same: as many of them as a connection may carry at once.
     copies: Vec<u8>,
@@ -103,10 +110,10 @@ struct Rendering {
 }
 
 impl Rendering {
-    fn new(template: Template, depth: u32, seed: u64) -> Rendering {
+    fn new((template, streamed): Compiled, depth: u32, seed: u64) -> Rendering {
         let copies = template.fixed().map(|one| one.repeat(depth as usize)).unwrap_or_default();
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
-        Rendering { template, scratch: Vec::new(), copies, seed, now_ms }
+        Rendering { template, streamed, scratch: Vec::new(), copies, seed, now_ms }
     }
 }
 
@@ -123,13 +130,30 @@ impl Requests for Rendering {
         }
         out.send(&self.scratch).map(|()| self.scratch.len() as u64)
     }
+
+    fn fixed_block(&self, _: u16) -> Option<&[u8]> {
+        self.streamed.as_ref()?.fixed()
+    }
+
+    fn write_h2(&mut self, run: &Run, block: &mut Vec<u8>, mut body: impl FnMut(BodyPart<'_>)) {
+        let Rendering { streamed, scratch, seed, now_ms, .. } = self;
+        let Some(template) = streamed else { return };
+        let values = Values { seq: run.first, now_ms: *now_ms, seed: *seed, row: &[] };
+        template.render_block(&values, block);
+        template.render_body(&values, scratch, |part| match part {
+            Rendered::Copied(bytes) => body(BodyPart::Copied(bytes)),
+            Rendered::Shared(bytes, range) => body(BodyPart::Shared(bytes, None, range)),
+        });
+    }
 }
 
 /// A counted run over a transport.
-struct CountedRun<T: Transport> {
+struct CountedRun<T: Transport, C: Conversation<Reading = ()>> {
     transport: T,
     options: CallOptions,
-    pool: Pool<H1<()>, ()>,
+    pool: Pool<C, ()>,
+    /// Whether requests have streams of their own, once a connection has agreed on its protocol.
+    streams: Option<bool>,
     rendering: Rendering,
     to: Vec<std::net::SocketAddr>,
     next: u64,
@@ -141,22 +165,28 @@ struct CountedRun<T: Transport> {
     events: Vec<Event>,
 }
 
-impl<T: Transport> CountedRun<T> {
+impl<T: Transport, C: Conversation<Reading = ()>> CountedRun<T, C> {
     fn new(
         transport: T,
+        shared: C::Shared,
         options: &CallOptions,
         to: Vec<std::net::SocketAddr>,
-        template: Template,
+        template: Compiled,
         count: u64,
-    ) -> CountedRun<T> {
-        // What is not idempotent is sent alone (RFC 9112 section 9.3.2).
-        let depth = if template.is_idempotent() { options.depth } else { 1 };
-        let connections = u32::try_from(count.max(1)).unwrap_or(u32::MAX).min(options.pipes);
+    ) -> Self {
+        let depth = options.depth;
+        let (streams, most) = match options.protocol {
+            Protocol::Http1 => (Some(false), options.pipes),
+            Protocol::Http2 => (Some(true), options.h2_connections + LEAVING),
+            Protocol::Either => (None, options.pipes.max(options.h2_connections) + LEAVING),
+        };
+        let connections = u32::try_from(count.max(1)).unwrap_or(u32::MAX).min(most);
         let timeout = options.timeout;
         let pool = PoolOptions { connections, depth, per_connection: None, timeout, resend: options.resend };
         CountedRun {
             transport,
-            pool: Pool::new(pool, HeadCache::new()),
+            pool: Pool::new(pool, shared),
+            streams,
             rendering: Rendering::new(template, depth, options.seed),
             options: options.clone(),
             to,
@@ -180,9 +210,11 @@ impl<T: Transport> CountedRun<T> {
 
     fn open_some(&mut self, now: Time) -> bool {
         let missing = if self.has_more() { self.pool.opening.this_turn(now) } else { 0 };
+        let missing = missing.min(self.missing_pipes());
         for _ in 0..missing {
             let nth = self.pool.opening.attempt() as usize;
-            match self.transport.connect(self.to[nth % self.to.len()], &ConnectOptions::default()) {
+            let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
+            match self.transport.connect(self.to[nth % self.to.len()], &options) {
                 Ok(conn) => self.pool.add(conn, now),
                 Err(error) => {
                     self.connect_failed(&connect_words(&error), now);
@@ -191,6 +223,19 @@ impl<T: Transport> CountedRun<T> {
             }
         }
         missing > 0
+    }
+
+    /// As of calls: of HTTP/2 one connection serves many requests.
+    fn missing_pipes(&self) -> u32 {
+        let most = match self.streams {
+            None => 1,
+            Some(true) => self.options.h2_connections,
+            Some(false) => self.options.pipes,
+        };
+        let leaving = (0..self.pool.slots())
+            .filter_map(|slot| self.pool.at(slot))
+            .filter(|pipe| pipe.established && pipe.conversation.is_leaving());
+        most.saturating_sub(self.pool.opening.open() - leaving.count() as u32)
     }
 
     /// After some attempts in a row, with no connection left, the rest stays unsent.
@@ -212,11 +257,15 @@ impl<T: Transport> CountedRun<T> {
             let persistent = self.persistent;
             let Some(pipe) = self.pool.get_mut(conn) else { return };
             let in_flight = pipe.conversation.in_flight();
-            let room = pipe.room().min(if persistent { u32::MAX } else { 1_u32.saturating_sub(in_flight) });
+            let streams = pipe.conversation.has_streams();
+            // What is not idempotent is sent alone (RFC 9112 section 9.3.2).
+            let many = streams || (persistent && self.rendering.template.is_idempotent());
+            let room = pipe.room().min(if many { u32::MAX } else { 1_u32.saturating_sub(in_flight) });
             if room == 0 {
                 return;
             }
-            let run = match self.pool.next_again(conn, room) {
+            let has_room = self.pool.has_again() && self.missing_pipes() > 0;
+            let run = match self.pool.next_again(conn, room, has_room) {
                 Some(run) => {
                     self.counted.resent += u64::from(run.count);
                     run
@@ -243,14 +292,35 @@ impl<T: Transport> CountedRun<T> {
     fn handle(&mut self, event: Event, now: Time) {
         match event {
             Event::Connected { conn, at, .. } => {
+                if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
+                    return self.refuse(conn, &why, now);
+                }
+                if let Some(pipe) = self.pool.get_mut(conn) {
+                    self.streams = Some(pipe.conversation.has_streams());
+                }
                 if self.pool.established(conn, at).is_some() {
                     self.connects_failed = 0;
+                    self.send_pending(conn, now);
                     self.fill(conn, now);
                 }
             }
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, &Loss::Net(error), now),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
+        }
+    }
+
+    /// The server agreed to no protocol that we speak.
+    fn refuse(&mut self, conn: Conn, why: &str, now: Time) {
+        if self.pool.remove(conn).is_some() {
+            self.transport.close(conn, Close::Abort);
+            self.connect_failed(why, now);
+        }
+    }
+
+    fn send_pending(&mut self, conn: Conn, now: Time) {
+        if let Err(error) = self.pool.send_pending(conn, &mut self.rendering, &mut self.transport) {
+            self.lose(conn, &Loss::Net(error), now);
         }
     }
 
@@ -265,6 +335,7 @@ impl<T: Transport> CountedRun<T> {
             }
             Next::Fill => {
                 self.persistent |= received.answered > 0;
+                self.send_pending(conn, now);
                 self.fill(conn, now);
             }
         }
@@ -272,9 +343,10 @@ impl<T: Transport> CountedRun<T> {
 
     fn lose(&mut self, conn: Conn, loss: &Loss, now: Time) {
         let Some(mut pipe) = self.pool.remove(conn) else { return };
+        let reason = self.transport.reason(conn);
         self.transport.close(conn, loss.close());
         if !pipe.established {
-            return self.connect_failed(&loss.words(), now);
+            return self.connect_failed(&reason.unwrap_or_else(|| loss.words()), now);
         }
         self.pool.settle(&mut pipe, loss, &loss.words(), now, &mut Counting(&mut self.counted));
     }
@@ -289,6 +361,7 @@ impl<T: Transport> CountedRun<T> {
             if expired == Expired::Connection || hangs {
                 self.lose(conn, &Loss::TimedOut, now);
             } else {
+                self.send_pending(conn, now);
                 self.fill(conn, now);
             }
         }
@@ -333,18 +406,39 @@ impl<T: Transport> CountedRun<T> {
 pub(super) async fn run(
     options: &CallOptions,
     target: Target,
-    template: &super::Template,
+    secure: Option<&Secure>,
+    template: &super::template::Template,
     count: u64,
 ) -> Result<Counted, Error> {
-    let compiled = template.compile(&target)?;
+    let no_runtime = |_| Error::Connect("no tokio runtime\nhint: await calls inside one".to_owned());
+    tokio::runtime::Handle::try_current().map_err(no_runtime)?;
+    let mut options = options.clone();
+    let compiled = template.compile(&target, options.protocol)?;
     let to =
         target.look_up().await.map_err(|e| Error::Connect(format!("the name cannot be looked up: {e}")))?;
     if to.is_empty() {
         return Err(Error::Connect("the name has no address".to_owned()));
     }
-    let (epoll, ready) =
-        driver::open(options.pipes).map_err(|e| Error::Connect(format!("no event loop: {e}")))?;
-    let mut run = CountedRun::new(epoll, options, to, compiled, count);
+    let no_loop = |e: std::io::Error| Error::Connect(format!("no event loop: {e}"));
+    if secure.is_none() && options.protocol == Protocol::Http1 {
+        let (epoll, ready) = driver::open(options.pipes).map_err(no_loop)?;
+        let run: CountedRun<Epoll, H1<()>> =
+            CountedRun::new(epoll, HeadCache::new(), &options, to, compiled, count);
+        return finish(run, ready).await;
+    }
+    let (wire, ready, profile) =
+        driver::open_secure(mover::connections(&options), secure).map_err(no_loop)?;
+    options.profile = profile;
+    let shared = mover::shared_by(&options);
+    let run: CountedRun<_, Any<()>> = CountedRun::new(wire, shared, &options, to, compiled, count);
+    finish(run, ready).await
+}
+
+async fn finish<T: Transport, C: Conversation<Reading = ()>>(
+    mut run: CountedRun<T, C>,
+    ready: AsyncFd<OwnedFd>,
+) -> Result<Counted, Error> {
+    let count = run.count;
     let mut turns = Turns::new(ready);
     let begun = run.transport.now();
     poll_fn(|cx| run.poll(cx, &mut turns)).await?;

@@ -2,38 +2,34 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use linerate_http::client::HeadCache;
 use linerate_net::epoll::Epoll;
-use linerate_net::{Event, Limits, Time, Transport};
+use linerate_net::layer::Layered;
+use linerate_net::{Event, Profile, Time, Transport};
+use linerate_tls::TlsLayer;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
-use super::board::{Command, SharedBoard};
+use super::board::SharedBoard;
 use super::calls::{CallReading, Calls};
-use super::limits::{CLOSING_TURN, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, ROUNDS, UNSENT_MARK};
-use super::options::CallOptions;
+use super::limits::ROUNDS;
+use super::mover::{Mover, connections, limits, mover_over};
+use super::options::{CallOptions, Protocol};
+use super::secure::Secure;
 use super::target::Target;
 use crate::H1;
-
-/// A lookup of the server's name.
-type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+use crate::conversation::Conversation;
 
 /// An epoll instance for so many connections, and the descriptor by which tokio knows that it has news.
 pub(super) fn open(connections: u32) -> io::Result<(Epoll, AsyncFd<OwnedFd>)> {
-    let limits = Limits {
-        // Those that close are still there for a moment.
-        connections: connections.saturating_mul(4).saturating_add(64),
-        unsent_bytes: LARGEST_REQUEST_BODY + 2 * UNSENT_MARK,
-        ..Limits::default()
-    };
-    let epoll = Epoll::with_limits(limits)?;
+    let epoll = Epoll::with_limits(limits(connections))?;
     // What replaces it is unsafe, because a descriptor that is not its owner's may be closed or swapped. An `OwnedFd` is
     // neither.
     #[expect(deprecated, reason = "an `OwnedFd` is sound here")]
@@ -99,102 +95,73 @@ impl Turns {
     }
 }
 
-/// The task of a client.
-pub(super) struct Driver {
-    shared: Arc<SharedBoard>,
-    calls: Calls<Epoll, H1<CallReading>>,
-    turns: Turns,
-    target: Target,
-    lookup: Option<Lookup>,
-    lookup_after: Time,
-    commands: Vec<Command>,
-    events: Vec<Event>,
-    wakers: Vec<Waker>,
+/// Bytes as they are, or through TLS.
+type Wire = Layered<Epoll, TlsLayer>;
+
+/// An epoll instance with TLS over it, and the profile of the connections.
+pub(super) fn open_secure(
+    connections: u32,
+    secure: Option<&Secure>,
+) -> io::Result<(Wire, AsyncFd<OwnedFd>, Profile)> {
+    let (epoll, ready) = open(connections)?;
+    let (layer, profile) = Secure::layer(secure);
+    Ok((Layered::new(epoll, layer, limits(connections)), ready, profile))
 }
 
-impl Driver {
-    /// # Errors
-    /// A descriptor is lacking.
-    pub(super) fn new(shared: Arc<SharedBoard>, options: CallOptions, target: Target) -> io::Result<Driver> {
+/// Starts the task of a client. In clear text HTTP/1.1 has a driver of its own, that has nothing to decide.
+pub(super) fn spawn(
+    runtime: &Handle,
+    shared: Arc<SharedBoard>,
+    options: &CallOptions,
+    target: Target,
+    secure: Option<&Secure>,
+) -> io::Result<()> {
+    if secure.is_none() && options.protocol == Protocol::Http1 {
         let (epoll, ready) = open(options.pipes)?;
-        let addresses = target.addresses();
-        Ok(Driver {
-            shared,
-            calls: Calls::new(epoll, options, addresses, HeadCache::new()),
-            turns: Turns::new(ready),
-            target,
-            lookup: None,
-            lookup_after: Time::ZERO,
-            commands: Vec::new(),
-            events: Vec::new(),
-            wakers: Vec::new(),
-        })
+        let calls: Calls<Epoll, H1<CallReading>> =
+            Calls::new(epoll, options.clone(), target.addresses(), HeadCache::new());
+        runtime.spawn(Driver::new(Mover::new(shared, calls, target), ready));
+        return Ok(());
     }
+    let (epoll, ready) = open(connections(options))?;
+    runtime.spawn(Driver::new(mover_over(epoll, shared, options, target, secure), ready));
+    Ok(())
+}
 
-    /// Looks the name up when it has to be known, or none of its addresses could be reached.
-    fn look_up(&mut self, cx: &mut Context<'_>, now: Time) {
-        let wanted = self.calls.unfinished() > 0 && self.calls.wants_addresses();
-        if self.lookup.is_none() && wanted && now >= self.lookup_after && self.target.has_name() {
-            self.lookup_after = now + LOOKUP_PAUSE;
-            self.lookup = Some(Box::pin(self.target.clone().look_up()));
-        }
-        let Some(lookup) = &mut self.lookup else { return };
-        let Poll::Ready(found) = lookup.as_mut().poll(cx) else { return };
-        self.lookup = None;
-        match found {
-            Ok(addresses) if !addresses.is_empty() => self.calls.set_addresses(addresses),
-            Ok(_) => self.calls.unreachable("the name has no address"),
-            Err(error) => self.calls.unreachable(&format!("the name cannot be looked up: {error}")),
-        }
+/// The task of a client.
+struct Driver<T: Transport, C: Conversation<Reading = CallReading>> {
+    mover: Mover<T, C>,
+    turns: Turns,
+}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Driver<T, C> {
+    fn new(mover: Mover<T, C>, ready: AsyncFd<OwnedFd>) -> Self {
+        Driver { mover, turns: Turns::new(ready) }
     }
 
     /// Does what there is to do; says whether there may be more.
     fn round(&mut self, cx: &mut Context<'_>, forced: bool) -> io::Result<bool> {
-        let now = self.calls.transport().now();
-        for command in self.commands.drain(..) {
-            match command {
-                Command::Submit(id, request) => self.calls.submit(id, request, now),
-                Command::Cancel(id) => self.calls.cancel(id),
-            }
-        }
-        self.look_up(cx, now);
-        self.calls.tick(now);
-        let forced = self.calls.wants_turn() || forced;
-        let found = self.turns.turn(cx, self.calls.transport(), forced, &mut self.events)?;
-        if !self.events.is_empty() {
-            let now = self.calls.transport().now();
-            for event in self.events.drain(..) {
-                self.calls.handle(event, now);
-            }
-            self.calls.tick(now);
-        }
-        self.shared.deliver(self.calls.done(), &mut self.wakers);
+        let Driver { mover, turns } = self;
+        let forced = mover.begin(cx) || forced;
+        let found = turns.turn(cx, mover.calls.transport(), forced, &mut mover.events)?;
+        mover.end();
         Ok(found)
-    }
-
-    /// When to look again though nothing happened.
-    fn until(&mut self, now: Time) -> Time {
-        let open = self.calls.open() as usize;
-        let closing = self.calls.transport().unfinished() > open;
-        let until = if closing { now + CLOSING_TURN } else { Time::NEVER };
-        let until = if self.lookup.is_none() && self.calls.wants_addresses() && self.calls.unfinished() > 0 {
-            until.min(self.lookup_after.max(now + Duration::from_millis(1)))
-        } else {
-            until
-        };
-        until.min(self.calls.deadline())
     }
 }
 
-impl Future for Driver {
+/// Nothing in it is pinned.
+impl<T: Transport, C: Conversation<Reading = CallReading>> Unpin for Driver<T, C> {}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Future for Driver<T, C> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        let span = this.mover.span.clone();
+        let _entered = span.enter();
         let mut forced = false;
         for _ in 0..ROUNDS {
-            if !this.shared.take_commands(&mut this.commands) {
-                this.calls.close();
+            if !this.mover.is_wanted() {
                 return Poll::Ready(());
             }
             match this.round(cx, forced) {
@@ -203,22 +170,16 @@ impl Future for Driver {
                 // Without its transport nothing can be done: the callers get an error.
                 Err(_) => return Poll::Ready(()),
             }
-            let now = this.calls.transport().now();
-            let until = this.until(now);
+            let now = this.mover.calls.transport().now();
+            let until = this.mover.until(now);
             forced = this.turns.wait(cx, now, until);
-            let Driver { shared, calls, .. } = this;
-            if !forced && shared.sleep(cx.waker(), |statistics| calls.write_statistics(statistics)) {
+            if !forced && this.mover.sleep(cx.waker()) {
                 return Poll::Pending;
             }
         }
         // Others have their turn.
+        this.mover.publish();
         cx.waker().wake_by_ref();
         Poll::Pending
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.shared.end();
     }
 }

@@ -22,91 +22,76 @@
 //!   it back inside [`Error::OutcomeUnknown`].
 //! - An idempotent request whose connection was lost is sent again (RFC 9112 section 9.3.1).
 //! - Nothing is pipelined before the server has kept a connection open.
+//! - By HTTP/2 (over TLS if the server prefers it, otherwise [`Protocol::Http2`]) each request has a stream. Nothing has
+//!   to be alone, and a dropped future resets its stream.
 //! - Every queue, buffer and wait has a limit ([`Builder`]).
 //!
 //! A task of the tokio runtime that polls the first call moves the bytes. It ends with the last [`Client`], and closes
 //! all connections. The runtime needs its I/O and time drivers.
 //!
+//! A [`Runner`] moves them over any transport instead, in the program's own thread and without tokio.
+//!
 //! [`Calls`] is the same as a state machine over any transport, without tokio.
 
 mod all;
+mod beside;
 mod board;
 mod builder;
 mod calls;
+mod cell;
 mod counted;
 mod driver;
 mod error;
+mod inner;
 mod limits;
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_meter.rs"]
+mod meter;
+mod mover;
 mod options;
+mod runner;
+mod secure;
 mod send;
 mod service;
 mod statistics;
+mod stream;
 mod target;
 mod template;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_core::Stream;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
+use http_body::Body;
 use serde::Serialize;
 
 pub use crate::{Failure, Resend};
 pub use all::{SendAll, SendAllUnordered};
+pub use beside::{Beside, BesideRunning};
 pub use builder::Builder;
-pub use calls::{CallReading, Calls, Done};
+pub use calls::{CallReading, Calls, Done, News, Trailers};
 pub use counted::Counted;
 pub use error::{Error, Part, Phase, Unknown};
-pub use options::CallOptions;
+pub use options::{CallOptions, Protocol};
+pub use runner::Runner;
 pub use send::Send;
 pub use statistics::{PipeStatistics, Statistics};
+pub use stream::{ResponseBody, SendStreaming};
 pub use template::Template;
 
-use self::board::SharedBoard;
-use self::driver::Driver;
-use self::target::Target;
-
-/// The part of a client that its clones and calls share.
-struct Inner {
-    shared: Arc<SharedBoard>,
-    /// Calls of one stream under way at once.
-    window: u64,
-    options: CallOptions,
-    target: Target,
-    started: Mutex<bool>,
-}
-
-impl Inner {
-    /// Starts the task that moves the bytes, unless it runs.
-    fn start(&self) -> Result<(), Error> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if *started {
-            return Ok(());
-        }
-        let runtime = tokio::runtime::Handle::try_current()
-            .map_err(|_| Error::Connect("no tokio runtime\nhint: await calls inside one".to_owned()))?;
-        let driver = Driver::new(self.shared.clone(), self.options.clone(), self.target.clone())
-            .map_err(|e| Error::Connect(format!("no event loop: {e}")))?;
-        runtime.spawn(driver);
-        *started = true;
-        Ok(())
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.shared.abandon();
-    }
-}
+use self::inner::Inner;
 
 /// A client of one server. Clones share its connections.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
 impl Client {
-    /// Begins a client of the server at `http://HOST[:PORT]`.
+    /// Begins a client of the server at `http://HOST[:PORT]` or `https://HOST[:PORT]`.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
@@ -138,6 +123,21 @@ impl Client {
         }
     }
 
+    /// Sends a request whose body may be a stream, and hands the response over as it comes.
+    ///
+    /// The future ends with the head of the response. While the caller takes nothing of the body, the server is held
+    /// back. A request with a body that is not empty is never sent again, and its trailers are not sent. `timeout` then
+    /// counts from the last piece that moved, and [`Builder::max_body`] does not count. By HTTP/1.1 such a call is alone
+    /// on its connection.
+    pub fn send_streaming<B>(&self, request: Request<B>) -> SendStreaming<B>
+    where
+        B: Body + std::marker::Send + 'static,
+        B::Data: std::marker::Send,
+        B::Error: Into<Box<dyn std::error::Error + std::marker::Send + Sync>>,
+    {
+        SendStreaming::new(Arc::clone(&self.0), request)
+    }
+
     /// Sends requests as places for them become free, and returns the responses in the order of the requests.
     ///
     /// The stream holds as many calls as two fillings of all connections, so a slow response delays those behind it
@@ -157,7 +157,8 @@ impl Client {
     /// # Errors
     /// [`Error::Request`]: the template is no valid request. [`Error::Connect`]: no connection could be opened.
     pub async fn send_counted(&self, template: Template, count: u64) -> Result<Counted, Error> {
-        counted::run(&self.0.options, self.0.target.clone(), &template, count).await
+        let Inner { options, target, secure, .. } = &*self.0;
+        counted::run(options, target.clone(), secure.as_ref(), &template, count).await
     }
 
     /// Counts so far, as of the last time the client had nothing to do.

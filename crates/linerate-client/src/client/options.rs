@@ -8,6 +8,18 @@ use super::limits::{
 };
 use crate::Resend;
 
+/// Which versions of HTTP a client speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Over TLS what the server prefers, HTTP/2 or HTTP/1.1 (ALPN, RFC 7301); otherwise HTTP/1.1.
+    #[default]
+    Either,
+    /// HTTP/1.1 alone.
+    Http1,
+    /// HTTP/2 alone. Without TLS the client expects the server to speak it (RFC 9113 section 3.3).
+    Http2,
+}
+
 /// What the state machine of a client needs to know.
 #[derive(Clone, Debug)]
 pub struct CallOptions {
@@ -39,6 +51,14 @@ pub struct CallOptions {
     pub tag: Option<http::HeaderName>,
     /// The value of Host.
     pub host: http::HeaderValue,
+    /// Which versions of HTTP the connections speak.
+    pub protocol: Protocol,
+    /// Connections by HTTP/2, at most.
+    pub h2_connections: u32,
+    /// Requests go to an `https` server.
+    pub secure: bool,
+    /// What a layer of the transport makes of the connections.
+    pub profile: linerate_net::Profile,
     /// Determines the random part of pauses.
     pub seed: u64,
 }
@@ -60,6 +80,10 @@ impl Default for CallOptions {
             resend: Resend::Idle,
             tag: None,
             host: http::HeaderValue::from_static("localhost"),
+            protocol: Protocol::Http1,
+            h2_connections: 1,
+            secure: false,
+            profile: linerate_net::Profile::default(),
             seed: 0,
         }
     }

@@ -9,10 +9,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::Request;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+use tracing::field::Empty;
+use tracing::{Span, debug_span};
 
-use super::Inner;
 use super::board::CallResult;
 use super::error::Error;
+use super::inner::Inner;
 
 /// Waits for a place among the calls.
 pub(super) type Place =
@@ -33,11 +35,32 @@ enum SendState {
 pub struct Send {
     client: Arc<Inner>,
     state: SendState,
+    span: Span,
 }
 
 impl Send {
     pub(super) fn new(client: Arc<Inner>, request: Result<Request<Bytes>, Error>) -> Send {
-        Send { client, state: request.map_or_else(SendState::Refused, SendState::New) }
+        let span = match &request {
+            Ok(request) => debug_span!(
+                "http_request",
+                method = %request.method(),
+                path = request.uri().path(),
+                status = Empty,
+                error = Empty
+            ),
+            Err(_) => Span::none(),
+        };
+        Send { client, state: request.map_or_else(SendState::Refused, SendState::New), span }
+    }
+
+    fn note(&self, result: &CallResult) {
+        if self.span.is_disabled() {
+            return;
+        }
+        match result {
+            Ok(response) => self.span.record("status", response.status().as_u16()),
+            Err(error) => self.span.record("error", tracing::field::display(error)),
+        };
     }
 
     /// The request has a place: it goes to the driver.
@@ -89,7 +112,10 @@ impl Future for Send {
                 }
             },
             SendState::Sent(id) => match this.client.shared.take(id, cx.waker()) {
-                Some(result) => Poll::Ready(result),
+                Some(result) => {
+                    this.note(&result);
+                    Poll::Ready(result)
+                }
                 None => {
                     this.state = SendState::Sent(id);
                     Poll::Pending

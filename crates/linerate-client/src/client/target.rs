@@ -1,7 +1,7 @@
 //! The server of a client.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use http::uri::Scheme;
 use http::{HeaderValue, Uri};
@@ -13,6 +13,8 @@ use super::error::Error;
 pub(super) struct Target {
     host: String,
     port: u16,
+    /// `https`.
+    pub(super) secure: bool,
     pub(super) field: HeaderValue,
 }
 
@@ -21,11 +23,12 @@ impl Target {
     pub(super) fn parse(url: &str) -> Result<Target, Error> {
         let bad = |problem: &str| Error::Builder(format!("the URL {url:?} {problem}"));
         let uri: Uri = url.parse().map_err(|e| bad(&format!("is none: {e}")))?;
-        match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => {}
-            Some(_) => return Err(bad("must begin with http://")),
+        let secure = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(_) => return Err(bad("must begin with http:// or https://")),
             None => return Err(bad("has no scheme\nhint: write http://HOST:PORT")),
-        }
+        };
         let authority = uri.authority().ok_or_else(|| bad("names no host"))?;
         if authority.as_str().contains('@') {
             return Err(bad("contains credentials\nhint: send them in the field Authorization"));
@@ -37,9 +40,20 @@ impl Target {
         if host.is_empty() {
             return Err(bad("names no host"));
         }
-        let port = authority.port_u16().unwrap_or(80);
+        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let field = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("names no host"))?;
-        Ok(Target { host, port, field })
+        Ok(Target { host, port, secure, field })
+    }
+
+    /// The name or address that its certificate has to prove.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// For people to read.
+    pub(super) fn shown(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", String::from_utf8_lossy(self.field.as_bytes()))
     }
 
     fn ip(&self) -> Option<IpAddr> {
@@ -60,7 +74,17 @@ impl Target {
         if self.ip().is_some() {
             return Ok(self.addresses());
         }
-        Ok(tokio::net::lookup_host((self.host.as_str(), self.port)).await?.collect())
+        let Target { host, port, .. } = self;
+        if tokio::runtime::Handle::try_current().is_ok() {
+            return Ok(tokio::net::lookup_host((host, port)).await?.collect());
+        }
+        // The system's resolver waits.
+        let (tell, told) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new().name("lookup".to_owned()).spawn(move || {
+            // The client may have ended meanwhile.
+            let _ = tell.send((host, port).to_socket_addrs().map(Iterator::collect));
+        })?;
+        told.await.unwrap_or_else(|_| Err(io::Error::other("the lookup broke off")))
     }
 }
 
@@ -75,6 +99,8 @@ mod tests {
         assert_eq!(target.field, "[::1]:8080");
         let target = Target::parse("http://example.org/").unwrap();
         assert!(target.has_name() && target.addresses().is_empty() && target.port == 80);
+        let target = Target::parse("https://example.org").unwrap();
+        assert!(target.secure && target.port == 443 && target.host() == "example.org");
         for (url, problem) in [
             ("example.org", "no scheme"),
             ("ftp://example.org", "http://"),

@@ -1,9 +1,13 @@
 //! Requests of a counted run.
 
-use linerate_http::client::{self, Body, RequestSpec};
+use linerate_http::client::{self, Body, RequestSpec, StreamTemplate};
 
 use super::error::Error;
+use super::options::Protocol;
 use super::target::Target;
+
+/// A template for HTTP/1.1, and for HTTP/2 if connections may speak it.
+pub(super) type Compiled = (client::Template, Option<StreamTemplate>);
 
 /// A request with slots that are filled anew for each: `{{seq}}` is its number from 0, `{{rand:1-1000}}` a random
 /// number, `{{uuid}}` a random UUID. `linerate load` has the same slots.
@@ -62,11 +66,21 @@ impl Template {
         self
     }
 
-    pub(super) fn compile(&self, target: &Target) -> Result<client::Template, Error> {
-        self.compile_with(&String::from_utf8_lossy(target.field.as_bytes()))
+    pub(super) fn compile(&self, target: &Target, protocol: Protocol) -> Result<Compiled, Error> {
+        let host = String::from_utf8_lossy(target.field.as_bytes());
+        let streamed = match protocol {
+            Protocol::Http1 => None,
+            _ => Some(StreamTemplate::compile(&self.spec_for(&host)?, &[], target.secure)),
+        };
+        let streamed = streamed.transpose().map_err(|error| Error::Request(error.to_string()))?;
+        Ok((self.compile_with(&host)?, streamed))
     }
 
     fn compile_with(&self, host: &str) -> Result<client::Template, Error> {
+        client::Template::compile(&self.spec_for(host)?, &[]).map_err(|e| Error::Request(e.to_string()))
+    }
+
+    fn spec_for(&self, host: &str) -> Result<RequestSpec, Error> {
         if self.spec.method == "CONNECT" {
             return Err(Error::Request("CONNECT opens a tunnel, and the client has none".to_owned()));
         }
@@ -74,7 +88,7 @@ impl Template {
         if !spec.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             spec.fields.insert(0, ("Host".to_owned(), host.to_owned()));
         }
-        client::Template::compile(&spec, &[]).map_err(|error| Error::Request(error.to_string()))
+        Ok(spec)
     }
 }
 
@@ -88,7 +102,7 @@ mod tests {
         let template = Template::get("/item/{{seq}}").unwrap().header("A", "b");
         let mut bytes = Vec::new();
         let values = client::Values { seq: 7, now_ms: 0, seed: 0, row: &[] };
-        template.compile(&target).unwrap().render(&values, &mut bytes);
+        template.compile(&target, Protocol::Http1).unwrap().0.render(&values, &mut bytes);
         assert_eq!(bytes, b"GET /item/7 HTTP/1.1\r\nHost: example.org\r\nA: b\r\n\r\n");
         for (method, path, problem) in [
             ("GET", "/a b", "a space ends the target"),

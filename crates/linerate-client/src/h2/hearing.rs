@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use linerate_http::client::{Fields, HeadView};
-use linerate_http::h2::{Block, Code, Lost, Sink};
+use linerate_http::h2::{Block, Code, Kept, Lost, Sink};
 use linerate_net::Time;
 
 use crate::Run;
 use crate::conversation::{Alike, Facts, Fate, Responses, Turn, Whole, Whose};
 
-/// A request in flight.
-#[derive(Debug)]
+/// A request in flight, or several that left together.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// One request.
     pub(super) run: Run,
     /// Responses on this connection when it left.
     answers: u32,
@@ -35,6 +34,14 @@ impl Request {
         let in_vain = answers == self.answers;
         run.stamp.refused = if in_vain { run.stamp.refused.saturating_add(1) } else { 1 };
         run
+    }
+}
+
+impl Kept for Request {
+    #[inline]
+    fn nth(&self, n: u32) -> Request {
+        let run = Run { first: self.run.first + u64::from(n), count: 1, ..self.run };
+        Request { run, ..*self }
     }
 }
 
@@ -148,12 +155,26 @@ impl<'i, E: Responses> Sink<'i, Request> for Hearing<'_, 'i, E> {
     }
 
     #[inline]
+    fn again(&mut self, request: Request, head: &Arc<Block>, body: &'i [u8]) {
+        // Nothing came of a response that is taken like this, so that it went into the batch.
+        match &mut self.batch {
+            Some(batch) => {
+                *self.answers += 1;
+                batch.run.count += 1;
+            }
+            None => self.whole(request, head, body),
+        }
+    }
+
+    #[inline]
     fn begun(&mut self, request: &mut Request) {
         request.first_byte = Some(self.now);
     }
 
     fn head(&mut self, request: &mut Request, head: &HeadView<'_>) {
+        let run = request.run;
         let reading = self.readings.of(request);
+        self.events.begins(reading, &run);
         let whose = self.events.head(reading, request.run.kind, head);
         request.whose = whose;
     }

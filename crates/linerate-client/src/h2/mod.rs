@@ -5,11 +5,12 @@ mod upload;
 
 use std::collections::VecDeque;
 
-use linerate_http::h2::{BlockCache, Client, ClientOptions};
+use bytes::Bytes;
+use linerate_http::h2::{BlockCache, Client, ClientOptions, FRAME_HEAD};
 use linerate_net::{Close, NetError, Time};
 
 use crate::conversation::{BodyPart, Conversation, Facts, Fate, Out, Requests, Responses};
-use crate::limits::SEND_BYTES;
+use crate::limits::{COPIED_BODY, SEND_BYTES};
 use crate::{Loss, Run};
 use hearing::{Hearing, Readings, Request};
 use upload::{Part, Upload};
@@ -96,8 +97,8 @@ impl<R: Default> Conversation for H2<R> {
         self.client.in_response()
     }
 
-    fn oldest(&self) -> Option<&Run> {
-        self.oldest_stream().map(|(_, request)| &request.run)
+    fn oldest(&self) -> Option<Run> {
+        self.oldest_stream().map(|(_, request)| request.run)
     }
 
     #[inline]
@@ -110,16 +111,25 @@ impl<R: Default> Conversation for H2<R> {
     ) -> Result<u64, NetError> {
         self.out.append(self.client.take_control());
         let mut bytes = 0;
-        for first in run.first..run.end() {
-            let run = Run { first, count: 1, ..run };
+        let mut left = run;
+        while left.count > 0 {
             let before = self.out.len();
-            match requests.fixed_block(run.kind) {
+            let run = match requests.fixed_block(run.kind) {
                 Some(block) => {
+                    let fit = SEND_BYTES.saturating_sub(before) / (FRAME_HEAD + block.len());
+                    let run = Run { count: left.count.min(fit.max(1) as u32), ..left };
                     let request = Request::new(run, self.answers);
-                    self.client.open(request, block, run.expect, true, &mut self.out);
+                    self.client.open_together(&request, run.count, block, run.expect, &mut self.out);
+                    run
                 }
-                None => self.begin_with_body(run, requests),
-            }
+                None => {
+                    let run = Run { count: 1, ..left };
+                    self.begin_with_body(run, requests);
+                    run
+                }
+            };
+            left.first += u64::from(run.count);
+            left.count -= run.count;
             bytes += (self.out.len() - before) as u64;
             if self.out.len() >= SEND_BYTES {
                 self.flush(out)?;
@@ -172,6 +182,51 @@ impl<R: Default> Conversation for H2<R> {
         self.given_back.drain(..).for_each(|(run, fate)| each(run, fate));
     }
 
+    #[inline]
+    fn has_streams(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn is_leaving(&self) -> bool {
+        self.client.go_away().is_some()
+    }
+
+    fn held_back(&self) -> usize {
+        self.uploads.iter().map(Upload::len).sum()
+    }
+
+    fn hold(&mut self, first: u64, held: bool) {
+        if let Some(id) = self.stream_of(first) {
+            self.client.hold(id, held);
+        }
+    }
+
+    fn upload_backlog(&self, first: u64) -> Option<usize> {
+        let id = self.stream_of(first)?;
+        self.uploads.iter().find(|upload| upload.id == id).map(Upload::len)
+    }
+
+    fn give(&mut self, first: u64, piece: Bytes) {
+        if let Some(upload) = self.upload_of(first) {
+            upload.give(piece);
+        }
+    }
+
+    fn give_end(&mut self, first: u64) {
+        if let Some(upload) = self.upload_of(first) {
+            upload.follows = false;
+        }
+    }
+
+    fn cancel(&mut self, first: u64) -> Option<Run> {
+        let id = self.stream_of(first)?;
+        let request = self.client.cancel(id)?;
+        self.readings.give_back(request.reading);
+        self.uploads.retain(|upload| upload.id != id);
+        Some(request.run)
+    }
+
     fn cancel_oldest(&mut self) -> Option<Run> {
         let (id, request) = self.oldest_stream()?;
         // Nothing came since it left: the connection is dead, and not this stream alone.
@@ -204,14 +259,27 @@ impl<R: Default> Conversation for H2<R> {
         Close::Now
     }
 
+    fn usual_response(shared: &H2Shared) -> Option<usize> {
+        shared.blocks.usual_response()
+    }
+
     fn facts(shared: &H2Shared) -> Facts {
         shared.facts.clone()
     }
 }
 
 impl<R> H2<R> {
-    fn oldest_stream(&self) -> Option<(u32, &Request)> {
-        self.client.streams().min_by_key(|(id, request)| (request.run.stamp.sent, *id))
+    fn stream_of(&self, first: u64) -> Option<u32> {
+        self.client.streams().find(|(_, request)| request.run.first == first).map(|(id, _)| id)
+    }
+
+    fn upload_of(&mut self, first: u64) -> Option<&mut Upload> {
+        let id = self.stream_of(first)?;
+        self.uploads.iter_mut().find(|upload| upload.id == id)
+    }
+
+    fn oldest_stream(&self) -> Option<(u32, Request)> {
+        self.client.first_streams().min_by_key(|(id, request)| (request.run.stamp.sent, *id))
     }
 
     /// Begins a request that differs from others or has a body. A small body leaves with it; what
@@ -220,32 +288,34 @@ impl<R> H2<R> {
         let H2 { client, uploads, out, block, body, .. } = self;
         block.clear();
         body.clear();
-        let mut parts = VecDeque::new();
+        let (mut parts, mut follows) = (VecDeque::new(), false);
         requests.write_h2(&run, block, |part| match part {
             BodyPart::Copied(bytes) => body.extend_from_slice(bytes),
+            BodyPart::Follows => follows = true,
+            BodyPart::Counted(bytes) if bytes.len() < COPIED_BODY => body.extend_from_slice(bytes),
+            BodyPart::Counted(bytes) => {
+                keep_copied(body, &mut parts);
+                parts.push_back(Part::Counted(bytes.clone()));
+            }
             BodyPart::Shared(bytes, lent, range) => {
-                if !body.is_empty() {
-                    parts.push_back(Part::Copied(std::mem::take(body)));
-                }
+                keep_copied(body, &mut parts);
                 parts.push_back(Part::Shared(bytes.clone(), lent, range));
             }
         });
-        let ends = parts.is_empty() && body.is_empty();
+        let ends = parts.is_empty() && body.is_empty() && !follows;
         let request = Request::new(run, self.answers);
         let id = client.open(request, block, run.expect, ends, out);
         if ends {
             return;
         }
         let room = client.data_room(id).unwrap_or(0) as usize;
-        if parts.is_empty() && uploads.is_empty() && body.len() <= room {
+        if parts.is_empty() && uploads.is_empty() && body.len() <= room && !follows {
             client.write_data(id, body.len() as u32, true, out);
             out.extend_from_slice(body);
             return;
         }
-        if !body.is_empty() {
-            parts.push_back(Part::Copied(std::mem::take(body)));
-        }
-        uploads.push_back(Upload::new(id, parts));
+        keep_copied(body, &mut parts);
+        uploads.push_back(Upload::new(id, parts, follows));
     }
 
     /// Sends of the bodies that wait what the windows admit, a frame of each in turn.
@@ -253,11 +323,16 @@ impl<R> H2<R> {
         let (mut bytes, mut blocked) = (0, 0);
         while blocked < self.uploads.len()
             && !self.client.is_held_up()
+            && !out.is_full()
             && let Some(mut upload) = self.uploads.pop_front()
         {
             // The stream may be closed.
             let Some(room) = self.client.data_room(upload.id) else { continue };
-            if room == 0 {
+            if upload.is_empty() && !upload.follows {
+                self.client.write_data(upload.id, 0, true, &mut self.out);
+                continue;
+            }
+            if room == 0 || upload.is_empty() {
                 blocked += 1;
                 self.uploads.push_back(upload);
                 continue;
@@ -265,19 +340,26 @@ impl<R> H2<R> {
             blocked = 0;
             let Some(mut piece) = upload.take(room) else { continue };
             let before = self.out.len();
-            self.client.write_data(upload.id, piece.len() as u32, upload.is_empty(), &mut self.out);
+            self.client.write_data(upload.id, piece.len() as u32, upload.ends(), &mut self.out);
             bytes += (self.out.len() - before + piece.len()) as u64;
             if let Part::Copied(copied) = &mut piece {
                 self.out.append(copied);
             }
-            if let Part::Shared(shared, lent, range) = piece {
-                self.flush(out)?;
-                out.send_shared(&shared, lent, range)?;
+            match piece {
+                Part::Copied(_) => {}
+                Part::Shared(shared, lent, range) => {
+                    self.flush(out)?;
+                    out.send_shared(&shared, lent, range)?;
+                }
+                Part::Counted(counted) => {
+                    self.flush(out)?;
+                    out.send_counted(counted)?;
+                }
             }
             if self.out.len() >= SEND_BYTES {
                 self.flush(out)?;
             }
-            if !upload.is_empty() {
+            if !upload.ends() {
                 self.uploads.push_back(upload);
             }
         }
@@ -314,6 +396,13 @@ impl<R> H2<R> {
             self.given_back.push((request.refused(self.answers), Fate::Refused));
         }
         if self.client.open_streams() == 0 { Err(Loss::SaidClose) } else { Ok(()) }
+    }
+}
+
+/// Copied bytes of a body become a part of it.
+fn keep_copied(body: &mut Vec<u8>, parts: &mut VecDeque<Part>) {
+    if !body.is_empty() {
+        parts.push_back(Part::Copied(std::mem::take(body)));
     }
 }
 

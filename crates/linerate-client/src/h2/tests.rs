@@ -186,6 +186,22 @@ fn requests_leave_at_once_and_equal_responses_are_told_at_once() {
 }
 
 #[test]
+fn the_length_of_a_response_like_the_last_one_is_known_if_the_server_said_it() {
+    let usual = |bench: &Bench| H2::<Vec<u8>>::usual_response(&bench.shared);
+    let mut bench = Bench::new(0);
+    bench.begin(run(0, 2));
+    bench.read(&[&settings()[..], &[response(1, b"hello")]].concat()).unwrap();
+    assert_eq!(usual(&bench), None);
+    let with_length = [
+        // Content-Length: 5, not indexed.
+        frame(kind::HEADERS, 4, 3, b"\x88\x0f\x0d\x015"),
+        frame(kind::DATA, 1, 3, b"hello"),
+    ];
+    bench.read(&with_length).unwrap();
+    assert_eq!(usual(&bench), Some(with_length.concat().len()));
+}
+
+#[test]
 fn responses_in_pieces_are_read_side_by_side() {
     let mut bench = Bench::new(0);
     bench.heard.parts = true;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use linerate_net::Lent;
 
 /// What has not left of a request's body.
@@ -11,6 +12,8 @@ use linerate_net::Lent;
 pub(super) struct Upload {
     pub(super) id: u32,
     parts: VecDeque<Part>,
+    /// More is given later.
+    pub(super) follows: bool,
 }
 
 /// A stretch of a body.
@@ -20,6 +23,8 @@ pub(super) enum Part {
     Copied(Vec<u8>),
     /// A range of bytes that stay where they are.
     Shared(Arc<[u8]>, Option<Lent>, Range<usize>),
+    /// Bytes that nobody changes any more.
+    Counted(Bytes),
 }
 
 impl Part {
@@ -27,6 +32,7 @@ impl Part {
         match self {
             Part::Copied(bytes) => bytes.len(),
             Part::Shared(_, _, range) => range.len(),
+            Part::Counted(bytes) => bytes.len(),
         }
     }
 
@@ -42,13 +48,23 @@ impl Part {
                 range.start += len;
                 Part::Shared(bytes.clone(), *lent, first)
             }
+            Part::Counted(bytes) => Part::Counted(bytes.split_to(len)),
         }
     }
 }
 
 impl Upload {
-    pub(super) fn new(id: u32, parts: VecDeque<Part>) -> Upload {
-        Upload { id, parts }
+    pub(super) fn new(id: u32, parts: VecDeque<Part>, follows: bool) -> Upload {
+        Upload { id, parts, follows }
+    }
+
+    pub(super) fn give(&mut self, piece: Bytes) {
+        self.parts.push_back(Part::Counted(piece));
+    }
+
+    /// Nothing of it is left, and nothing follows.
+    pub(super) fn ends(&self) -> bool {
+        self.parts.is_empty() && !self.follows
     }
 
     /// Takes the next bytes off, at most so many.
@@ -60,6 +76,10 @@ impl Upload {
         let first = part.split(most as usize);
         self.parts.push_front(part);
         Some(first)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.parts.iter().map(Part::len).sum()
     }
 
     pub(super) fn is_empty(&self) -> bool {

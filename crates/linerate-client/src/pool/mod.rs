@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use linerate_net::{After, Ahead, Conn, Data, NetError, Piece, Time, Transport};
 
-use crate::conversation::{Conversation, Facts, Requests, Responses, Settle, Settled, Wire};
+use crate::conversation::{Conversation, Facts, Out, Requests, Responses, Settle, Settled, Wire};
 use crate::{Failure, Run};
 pub use connection::Connection;
 pub use learnt::Learnt;
@@ -157,6 +157,11 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 
     /// The connection of a slot.
+    pub fn at(&self, slot: usize) -> Option<&Connection<C, X>> {
+        self.connections.get(slot)?.as_ref()
+    }
+
+    /// The connection of a slot.
     pub fn at_mut(&mut self, slot: usize) -> Option<&mut Connection<C, X>> {
         self.connections.get_mut(slot)?.as_mut()
     }
@@ -183,13 +188,36 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         requests: &mut impl Requests,
         transport: &mut T,
     ) -> Result<u64, NetError> {
+        self.begin_on(conn, run, requests, &mut Wire { transport, conn })
+    }
+
+    /// As [`begin`](Pool::begin); the bytes go where the caller says.
+    ///
+    /// # Errors
+    /// What `out` says.
+    #[inline]
+    pub fn begin_on(
+        &mut self,
+        conn: Conn,
+        run: Run,
+        requests: &mut impl Requests,
+        out: &mut impl Out,
+    ) -> Result<u64, NetError> {
         let closing_after = self.options.per_connection.is_some();
         let Some(connection) = self.get_mut(conn) else { return Ok(0) };
         connection.budget = connection.budget.saturating_sub(run.count);
         let last = closing_after && connection.budget == 0;
-        let sent = connection.conversation.begin(run, last, requests, &mut Wire { transport, conn });
+        let sent = connection.conversation.begin(run, last, requests, out);
         self.in_flight += u64::from(run.count);
         sent
+    }
+
+    /// Gives up one request that is in flight, if its connection can do without its response. Says whether it was. What
+    /// the peer has to be told leaves with [`send_pending`](Pool::send_pending).
+    pub fn cancel(&mut self, conn: Conn, first: u64) -> bool {
+        let cancelled = self.get_mut(conn).and_then(|connection| connection.conversation.cancel(first));
+        self.in_flight -= cancelled.map_or(0, |run| u64::from(run.count));
+        cancelled.is_some()
     }
 
     /// Sends what a connection has to say beside requests, and what of requests had to wait. Returns the bytes of requests.
@@ -203,8 +231,22 @@ impl<C: Conversation, X: Default> Pool<C, X> {
         requests: &mut impl Requests,
         transport: &mut T,
     ) -> Result<u64, NetError> {
+        self.send_pending_on(conn, requests, &mut Wire { transport, conn })
+    }
+
+    /// As [`send_pending`](Pool::send_pending); the bytes go where the caller says.
+    ///
+    /// # Errors
+    /// What `out` says.
+    #[inline]
+    pub fn send_pending_on(
+        &mut self,
+        conn: Conn,
+        requests: &mut impl Requests,
+        out: &mut impl Out,
+    ) -> Result<u64, NetError> {
         let Some(connection) = self.get_mut(conn) else { return Ok(0) };
-        connection.conversation.send_pending(requests, &mut Wire { transport, conn })
+        connection.conversation.send_pending(requests, out)
     }
 
     /// Reads what came on a connection.
@@ -314,12 +356,12 @@ impl<C: Conversation, X: Default> Pool<C, X> {
     }
 
     /// The next requests to go out again on this connection, at most so many. Those that met two closing connections
-    /// in a row wait for a new one: many may be closing at once.
-    pub fn next_again(&mut self, conn: Conn, most: u32) -> Option<Run> {
+    /// in a row wait for a new one, if there is room for it: many may be closing at once.
+    pub fn next_again(&mut self, conn: Conn, most: u32, has_room: bool) -> Option<Run> {
         let unlucky = self.again.front()?.run.stamp.in_vain > 0;
         let connection = self.get_mut(conn)?;
         let answers = connection.conversation.answers();
-        if unlucky && answers > 0 {
+        if unlucky && answers > 0 && has_room {
             return None;
         }
         if connection.conversation.in_flight() == 0 {

@@ -153,6 +153,19 @@ impl Client {
         );
     }
 
+    /// Until nothing is in flight.
+    fn hear_all(&mut self) {
+        let mut events = Vec::new();
+        while self.pool.in_flight() > 0 {
+            self.mem.turn(None, &mut events).unwrap();
+            for event in events.drain(..) {
+                let Event::Readable { data, .. } = event else { continue };
+                let now = self.mem.now();
+                self.pool.receive(data, now, &mut self.mem, &mut self.heard);
+            }
+        }
+    }
+
     /// Until the connection is lost, for the requests on it have waited too long at the latest.
     fn listen(&mut self, conn: Conn) {
         let mut events = Vec::new();
@@ -314,19 +327,25 @@ fn after_a_connection_that_failed_the_next_one_begins_with_one_request() {
     client.listen(conn);
     let conn = client.open();
     assert_eq!(client.pool.get_mut(conn).unwrap().room(), 1);
-    let run = client.pool.next_again(conn, 1).unwrap();
+    let run = client.pool.next_again(conn, 1, true).unwrap();
     client.send(conn, run);
-    let mut events = Vec::new();
-    while client.pool.in_flight() > 0 {
-        client.mem.turn(None, &mut events).unwrap();
-        for event in events.drain(..) {
-            let Event::Readable { data, .. } = event else { continue };
-            let now = client.mem.now();
-            client.pool.receive(data, now, &mut client.mem, &mut client.heard);
-        }
-    }
+    client.hear_all();
     assert_eq!(client.pool.get_mut(conn).unwrap().room(), 10);
     assert_eq!(client.heard.answered.iter().map(|r| r.end - r.start).sum::<u64>(), 3);
+}
+
+/// A request that met two closing connections waits for a new one only while one can be opened: it would wait for ever.
+#[test]
+fn where_no_connection_can_be_opened_an_unlucky_request_takes_one_that_is_used() {
+    let mut client = Client::new(Resend::Idle, &[(OK, Ends::StaysSilent)]);
+    let conn = client.open();
+    client.send_new(conn, 0..1, true);
+    client.hear_all();
+    let stamp = Stamp { sent: Time::ZERO, due: Time::ZERO, in_vain: 1, refused: 0, measured: false };
+    let run = Run { stamp, first: 1, count: 1, kind: 0, expect: Expect::Usual, idempotent: true };
+    client.pool.again.push_back(Waiting { run, why: Failure::Reset });
+    assert!(client.pool.next_again(conn, 1, true).is_none());
+    assert!(client.pool.next_again(conn, 1, false).is_some());
 }
 
 #[test]

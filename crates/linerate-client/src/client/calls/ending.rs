@@ -1,8 +1,10 @@
 //! What becomes of calls whose pipe is lost or whose time is over.
 
 use linerate_net::{Close, Conn, Time, Transport};
+use tracing::debug;
 
-use super::{CallReading, Calls, Error, Phase, Unanswered};
+use super::{CallReading, Calls, Done, Error, Phase, Unanswered};
+use crate::client::error::Unknown;
 use crate::conversation::Conversation;
 use crate::{Expired, Loss, connect_words};
 
@@ -19,10 +21,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 (None, Loss::Net(error)) => connect_words(error),
                 (None, _) => "the server did not answer in time".to_owned(),
             };
+            if !self.address_failed(pipe.beside.to) {
+                self.statistics.connect_failures += 1;
+                return;
+            }
             return self.connect_failed(&why, now);
         }
         self.statistics.lost += 1;
         let detail = reason.filter(|_| matches!(loss, Loss::Net(_))).unwrap_or_else(|| loss.words());
+        debug!(conn = conn.slot(), in_flight = pipe.conversation.in_flight(), %detail, "lost");
         let Calls { pool, calls, done, .. } = self;
         pool.settle(&mut pipe, loss, &detail, now, &mut Unanswered { calls, done });
     }
@@ -31,6 +38,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub(super) fn sweep(&mut self, now: Time) {
         for slot in 0..self.pool.slots() {
             self.sweep_pipe(slot, now);
+        }
+        if self.streams == Some(true) {
+            self.sweep_streams(now);
+        }
+        if !self.streaming.is_empty() {
+            self.sweep_streaming(now);
         }
         self.sweep_queues(now);
         let Calls { pool, calls, done, .. } = self;
@@ -48,20 +61,62 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let waited = now - pipe.beside.progress;
         let Some(oldest) = conversation.oldest().map(|run| run.first) else {
-            if waited >= self.options.idle_timeout {
-                self.pool.remove(conn);
-                self.transport.close(conn, Close::AfterPeer);
+            if waited >= self.options.idle_timeout
+                && let Some(pipe) = self.pool.remove(conn)
+            {
+                self.leave(pipe, Close::AfterPeer);
             }
             return;
         };
-        if !conversation.in_response() && waited >= self.options.first_byte_timeout {
+        let own_clock =
+            conversation.has_streams() || self.calls.get(oldest).is_some_and(|call| call.streaming.is_some());
+        if !own_clock && !conversation.in_response() && waited >= self.options.first_byte_timeout {
             self.end_late(oldest, Phase::FirstByte);
             return self.lose(conn, &Loss::TimedOut, now);
         }
         let Calls { pool, calls, done, .. } = self;
-        if pool.expire(slot, now, &mut Unanswered { calls, done }) == Expired::Connection {
-            self.lose(conn, &Loss::TimedOut, now);
+        match pool.expire(slot, now, &mut Unanswered { calls, done }) {
+            Expired::Connection => self.lose(conn, &Loss::TimedOut, now),
+            Expired::Requests => self.speak.push(conn),
+            Expired::None => {}
         }
+    }
+
+    /// Requests on streams whose response did not begin in time.
+    fn sweep_streams(&mut self, now: Time) {
+        let patience = self.options.first_byte_timeout;
+        if now < Time::ZERO + patience {
+            return;
+        }
+        let before = Time::from_nanos(now.as_nanos() - patience.as_nanos() as u64);
+        for (id, conn) in self.calls.waiting_since(before) {
+            let Some(pipe) = self.pool.get_mut(conn) else { continue };
+            if !pipe.conversation.has_streams() {
+                continue;
+            }
+            let is_dead = pipe.beside.heard <= before;
+            if !is_dead && !self.pool.cancel(conn, id) {
+                continue;
+            }
+            let why = "the response did not begin in time";
+            self.end_unanswered(id, Phase::FirstByte, why);
+            if is_dead {
+                self.lose(conn, &Loss::TimedOut, now);
+            } else {
+                self.speak.push(conn);
+            }
+        }
+    }
+
+    /// The time of a request is over that was taken from its connection.
+    pub(super) fn end_unanswered(&mut self, id: u64, phase: Phase, why: &str) {
+        let Some(call) = self.calls.take(id) else { return };
+        let error = if call.nature.idempotent {
+            Error::Timeout(phase)
+        } else {
+            Error::OutcomeUnknown(Box::new(Unknown { request: call.request, why: why.to_owned() }))
+        };
+        self.done.push(Done { id, result: Err(error) });
     }
 
     /// The time of a request in flight is over.

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use http::Response;
 use linerate_net::{Close, Conn, ConnectOptions, Time, Transport};
+use tracing::debug;
 
 use super::request::Writing;
-use super::{CallReading, Calls, random_up_to};
+use super::{Beside, CallReading, Calls, random_up_to};
 use crate::client::error::Error;
-use crate::client::limits::UNSENT_MARK;
-use crate::conversation::Conversation;
-use crate::{Loss, Run, Stamp, connect_words};
+use crate::client::limits::{LARGEST_REQUEST_BODY, UNSENT_MARK};
+use crate::conversation::{Conversation, Out};
+use crate::{Connection, Failure, Loss, Run, Stamp, connect_words};
 
 impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Gives requests to pipes, and opens pipes for the rest.
@@ -66,9 +67,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         for slot in 0..self.pool.slots() {
             let Some(pipe) = self.pool.at_mut(slot) else { continue };
             let (conn, in_flight) = (pipe.conn, pipe.conversation.in_flight());
-            if in_flight == 0 {
+            if in_flight == 0 || pipe.conversation.has_streams() {
                 // It was idle until now: a slow response is one that we have waited for.
-                pipe.beside.progress = now;
+                if in_flight == 0 {
+                    pipe.beside.progress = now;
+                }
             } else if !pipe.beside.slow && now - pipe.beside.progress > slow_after {
                 pipe.beside.slow = true;
                 self.statistics.head_of_line += u64::from(in_flight > 1);
@@ -98,6 +101,10 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         let (persistent, waits_alone) = (self.persistent, !self.alone.is_empty());
         let Some(pipe) = self.pool.get_mut(conn) else { return 0 };
         let in_flight = pipe.conversation.in_flight();
+        if pipe.conversation.has_streams() {
+            let is_held_up = pipe.conversation.held_back() >= LARGEST_REQUEST_BODY;
+            return if is_held_up { 0 } else { pipe.room() };
+        }
         let is_reserved = pipe.beside.reserved && waits_alone && in_flight > 0;
         if pipe.beside.alone || is_reserved {
             return 0;
@@ -111,7 +118,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn fill_pipe(&mut self, conn: Conn, share: u32, now: Time) {
         let mut left = self.room(conn).min(share);
         let unsent = self.transport.unsent(conn);
-        while left > 0 && self.out.len() + unsent < UNSENT_MARK {
+        self.frames.beside(unsent);
+        while left > 0 && self.out.len() + self.frames.len() + unsent < UNSENT_MARK {
             left -= 1;
             let Some((run, alone)) = self.next_for(conn, now) else { break };
             self.begin(conn, run, now);
@@ -119,22 +127,65 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 break;
             }
         }
-        if self.out.len() > 0
-            && let Err(error) = self.out.send(conn, &mut self.transport)
-        {
+        if self.frames.is_full() {
+            self.speak.push(conn);
+        }
+        self.flush(conn, now);
+    }
+
+    /// Hands over what collected for a connection.
+    pub(super) fn flush(&mut self, conn: Conn, now: Time) {
+        let Calls { out, frames, transport, .. } = self;
+        let mut sent = Ok(());
+        for out in [out, frames] {
+            if out.len() > 0 {
+                sent = sent.and(out.hand_over(conn, transport));
+            }
+        }
+        if let Err(error) = sent {
             self.lose(conn, &Loss::Net(error), now);
+        }
+    }
+
+    /// Sends what a connection has to say beside requests, and what of them had to wait.
+    pub(super) fn send_pending(&mut self, conn: Conn, now: Time) {
+        loop {
+            let unsent = self.transport.unsent(conn);
+            let Calls { pool, calls, options, out, frames, .. } = self;
+            if !pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams()) {
+                return;
+            }
+            let mut writing = Writing::new(calls, options, out);
+            if let Err(error) = pool.send_pending_on(conn, &mut writing, frames.beside(unsent)) {
+                return self.lose(conn, &Loss::Net(error), now);
+            }
+            let was_full = frames.is_full();
+            self.flush(conn, now);
+            // What the transport still holds it reports when it has left.
+            if !was_full || self.transport.unsent(conn) > 0 {
+                return;
+            }
         }
     }
 
     /// The next request for a pipe, and whether it must be alone there: one that is sent again, or the oldest that
     /// waits.
     fn next_for(&mut self, conn: Conn, now: Time) -> Option<(Run, bool)> {
-        let idle = self.pool.get_mut(conn)?.conversation.in_flight() == 0;
-        while let Some(run) = self.pool.next_again(conn, 1) {
+        let conversation = &self.pool.get_mut(conn)?.conversation;
+        let streams = conversation.has_streams();
+        let idle = streams || conversation.in_flight() == 0;
+        let has_room = self.pool.has_again() && self.missing_pipes() > 0;
+        while let Some(run) = self.pool.next_again(conn, 1, has_room) {
             let Some(call) = self.calls.get(run.first) else { continue };
+            if call.upload().is_some() {
+                // Its body has gone, in part at least.
+                let detail = "the server refused the request, whose body is a stream".to_owned();
+                self.end(run.first, Err(Error::Failed { failure: Failure::ClosedEarly, detail }));
+                continue;
+            }
             if !call.nature.alone || idle {
                 self.statistics.resent += 1;
-                return Some((run, call.nature.alone));
+                return Some((run, call.nature.alone && !streams));
             }
             // It waits for an idle pipe, as when it was new.
             self.alone.push_front(run.first);
@@ -149,26 +200,31 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         };
         let id = if alone { self.alone.pop_front() } else { self.queue.pop_front() }?;
         let call = self.calls.get(id)?;
-        let stamp = Stamp { sent: call.accepted, due: now, in_vain: 0, refused: 0, measured: false };
+        // Of streams the last piece counts.
+        let sent = if call.streaming.is_some() { Time::NEVER } else { call.accepted };
+        let stamp = Stamp { sent, due: now, in_vain: 0, refused: 0, measured: false };
         let (expect, idempotent) = (call.nature.expect, call.nature.idempotent);
-        Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone))
+        Some((Run { stamp, first: id, count: 1, kind: 0, expect, idempotent }, alone && !streams))
     }
 
     /// Puts a request on a pipe; its bytes leave with those of the others.
     fn begin(&mut self, conn: Conn, run: Run, now: Time) {
         if let Some(call) = self.calls.get_mut(run.first) {
-            call.sent = Some(now);
+            (call.sent, call.conn, call.begun) = (Some(now), Some(conn), false);
             let alone = call.nature.alone;
             if let Some(pipe) = self.pool.get_mut(conn) {
-                pipe.beside.alone |= alone;
+                pipe.beside.alone |= alone && !pipe.conversation.has_streams();
                 pipe.beside.reserved = false;
                 pipe.beside.statistics.requests += 1;
             }
+            if call.upload().is_some() {
+                self.uploading.push((run.first, conn));
+            }
+            self.carried(conn).requests += 1;
         }
-        let Calls { transport, pool, calls, options, out, .. } = self;
-        let (host, tag) = (&options.host, options.tag.as_ref());
-        let mut writing = Writing { calls, host, tag, out };
-        if let Err(error) = pool.begin(conn, run, &mut writing, transport) {
+        let Calls { pool, calls, options, out, frames, .. } = self;
+        let mut writing = Writing::new(calls, options, out);
+        if let Err(error) = pool.begin_on(conn, run, &mut writing, frames) {
             self.lose(conn, &Loss::Net(error), now);
         }
     }
@@ -177,6 +233,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     fn reserve(&mut self) {
         let order = |id: Option<&u64>| id.and_then(|id| Some(self.calls.get(*id)?.order));
         let Some(alone) = order(self.alone.front()) else { return };
+        if self.streams == Some(true) {
+            return;
+        }
         let is_oldest = order(self.queue.front()).is_none_or(|first| alone <= first);
         if !is_oldest {
             return;
@@ -201,7 +260,23 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
 
     /// Whether calls wait for pipes that are not open yet.
     pub(super) fn is_short_of_pipes(&self) -> bool {
-        self.has_waiting() && self.pool.opening.has_room()
+        self.has_waiting() && self.pool.opening.has_room() && self.missing_pipes() > 0
+    }
+
+    /// Pipes that may be opened beside those that are there. Before the first has agreed on a protocol it is the only
+    /// one; of HTTP/2 one serves many requests.
+    fn missing_pipes(&self) -> u32 {
+        let most = match self.streams {
+            None => 1,
+            Some(true) => self.options.h2_connections,
+            Some(false) => self.options.pipes,
+        };
+        let leaving = |pipe: &Connection<C, Beside>| pipe.established && pipe.conversation.is_leaving();
+        let leaving = match self.streams {
+            Some(false) => 0,
+            _ => (0..self.pool.slots()).filter(|slot| self.pool.at(*slot).is_some_and(leaving)).count(),
+        };
+        most.saturating_sub(self.pool.opening.open() - leaving as u32)
     }
 
     /// Opens pipes for what found no place, one for each request at most.
@@ -209,11 +284,13 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         if !self.has_waiting() || self.addresses.is_empty() || now < self.connect_after {
             return;
         }
+        self.race(now);
         let being_opened = (0..self.pool.slots())
             .filter(|slot| self.pool.at_mut(*slot).is_some_and(|pipe| !pipe.established))
             .count();
         let again = usize::from(self.pool.has_again());
         let missing = (self.waiting() + again).saturating_sub(being_opened) as u32;
+        let missing = missing.min(self.missing_pipes());
         for _ in 0..self.pool.opening.this_turn(now).min(missing) {
             if !self.open_one(now) {
                 return;
@@ -221,16 +298,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
     }
 
-    fn open_one(&mut self, now: Time) -> bool {
-        let nth = self.pool.opening.attempt() as usize;
-        let to = self.addresses[nth % self.addresses.len()];
-        match self.transport.connect(to, &ConnectOptions::default()) {
+    pub(super) fn open_one(&mut self, now: Time) -> bool {
+        let to = self.address();
+        let options = ConnectOptions { profile: self.options.profile, ..ConnectOptions::default() };
+        match self.transport.connect(to, &options) {
             Ok(conn) => {
                 self.wants_turn = true;
                 self.pool.add(conn, now);
+                if let Some(pipe) = self.pool.get_mut(conn) {
+                    pipe.beside.to = Some(to);
+                }
                 true
             }
             Err(error) => {
+                self.address_failed(Some(to));
                 self.connect_failed(&connect_words(&error), now);
                 false
             }
@@ -241,13 +322,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub(super) fn connect_failed(&mut self, why: &str, now: Time) {
         self.statistics.connect_failures += 1;
         self.connects_failed = self.connects_failed.saturating_add(1);
+        debug!(why, "no connection");
+        if (self.connects_failed as usize) < self.addresses.len() {
+            // The next address, at once (RFC 8305 section 5).
+            self.connect_after = now;
+            return;
+        }
         let alone = !(0..self.pool.slots()).any(|slot| self.pool.at_mut(slot).is_some_and(|p| p.established));
         self.pool.opening.failed(now, alone);
         // Clients that lost the same server come back at different times.
         let pause = self.pool.opening.next(now).nanos_since(now);
         let pause = if pause > u64::MAX / 2 { 0 } else { pause + random_up_to(&mut self.random, pause / 2) };
         self.connect_after = now + std::time::Duration::from_nanos(pause);
-        if alone && self.connects_failed >= self.options.connect_attempts {
+        let attempts = self.options.connect_attempts.max(self.addresses.len() as u32);
+        if alone && self.connects_failed >= attempts {
             self.fail_waiting(why);
         }
     }
@@ -280,9 +368,20 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     pub fn close(&mut self) {
         for slot in 0..self.pool.slots() {
             let Some(conn) = self.pool.at_mut(slot).map(|pipe| pipe.conn) else { continue };
-            if self.pool.remove(conn).is_some() {
-                self.transport.close(conn, Close::Now);
+            if let Some(pipe) = self.pool.remove(conn) {
+                self.leave(pipe, Close::Now);
             }
         }
+    }
+
+    /// Closes a connection that was taken out, and says so to the server where the protocol has a way.
+    pub(super) fn leave(&mut self, mut pipe: Connection<C, Beside>, how: Close) {
+        let mut how = how;
+        if pipe.established && pipe.conversation.has_streams() {
+            how = pipe.conversation.leave(&mut self.frames);
+            // That the server cannot take it changes nothing.
+            let _ = self.frames.hand_over(pipe.conn, &mut self.transport);
+        }
+        self.transport.close(pipe.conn, how);
     }
 }

@@ -3,13 +3,18 @@
 //!
 //! * `request`: whether requests can be sent, and their bytes.
 //! * `filling`: which request takes which pipe, and when a pipe is opened.
+//! * `reaching`: which address it is opened to.
 //! * `response`: which response belongs to which call.
+//! * `streaming`: bodies that come and go piece by piece.
 //! * `ending`: what becomes of calls whose pipe is lost or whose time is over.
 
 mod ending;
 mod filling;
-pub(in crate::client) mod request;
+mod reaching;
+mod request;
 mod response;
+mod streamed;
+mod streaming;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,19 +26,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use linerate_net::{Close, Conn, Data, Event, Time, Transport};
+use tracing::debug;
 
-pub use response::CallReading;
+pub use response::{CallReading, Trailers};
+pub use streamed::News;
 pub use table::Done;
 
 use self::request::{Nature, Outgoing};
 use self::response::{HeadReader, Reader, ReadingRules, SeenByReader};
 use self::table::{Call, CallTable, Unanswered};
 use super::error::{Error, Phase};
-use super::limits::{DEPTH, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
-use super::options::CallOptions;
+use super::limits::{DEPTH, LEAVING, PIPES, SLOW_FACTOR, SLOW_LEAST, SWEEP_LEAST, SWEEP_MOST};
+use super::meter::Meter;
+use super::options::{CallOptions, Protocol};
 use super::statistics::{PipeStatistics, Statistics};
 use crate::conversation::Conversation;
-use crate::{Loss, Next, Pool, PoolOptions};
+use crate::{Connection, Loss, Next, Pool, PoolOptions};
 
 /// The state of a pipe beside its conversation.
 #[derive(Debug, Default)]
@@ -46,7 +54,17 @@ struct Beside {
     slow: bool,
     /// When it was last idle, or a response came.
     progress: Time,
+    /// When bytes came last.
+    heard: Time,
+    to: Option<SocketAddr>,
     statistics: PipeStatistics,
+}
+
+/// Requests and responses of the connections that had one place, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    requests: u64,
+    responses: u64,
 }
 
 /// The calls of one program to one server.
@@ -66,8 +84,21 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     alone: VecDeque<u64>,
     heads: HeadReader,
     out: Outgoing,
+    /// Frames of HTTP/2.
+    frames: Outgoing,
     done: Vec<Done>,
+    news: Vec<News>,
+    /// Calls whose bodies are streams; some may have ended.
+    streaming: Vec<u64>,
+    /// Those of them whose request has not left whole, and their connections.
+    uploading: Vec<(u64, Conn)>,
+    /// Whether requests have streams of their own, once a connection has agreed on its protocol.
+    streams: Option<bool>,
+    /// Connections that have something to say beside requests.
+    speak: Vec<Conn>,
     addresses: Vec<SocketAddr>,
+    /// Which of them is next, without end.
+    address: usize,
     /// The server keeps connections open: requests may follow each other (RFC 9112 section 9.3.2).
     persistent: bool,
     /// Attempts to connect that failed since the last one that did not.
@@ -80,6 +111,11 @@ pub struct Calls<T: Transport, C: Conversation<Reading = CallReading>> {
     next_sweep: Time,
     wants_turn: bool,
     statistics: Statistics,
+    /// By the places of connections.
+    carried: Vec<Carried>,
+    meter: Meter,
+    /// What the meter was told last, kept for its memory.
+    told: Statistics,
     /// Pipes to choose from, in the order of choice; empty between turns.
     candidates: Vec<(bool, u32, Conn)>,
 }
@@ -92,8 +128,17 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         addresses: Vec<SocketAddr>,
         shared: C::Shared,
     ) -> Calls<T, C> {
+        let connections = match options.protocol {
+            Protocol::Http1 => options.pipes.clamp(1, PIPES),
+            _ => options.pipes.max(options.h2_connections).clamp(1, PIPES) + LEAVING,
+        };
+        let streams = match options.protocol {
+            Protocol::Http1 => Some(false),
+            Protocol::Http2 => Some(true),
+            Protocol::Either => None,
+        };
         let pool = PoolOptions {
-            connections: options.pipes.clamp(1, PIPES),
+            connections,
             depth: options.depth.clamp(1, DEPTH),
             per_connection: None,
             timeout: options.timeout,
@@ -110,8 +155,15 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             alone: VecDeque::new(),
             heads: HeadReader::default(),
             out: Outgoing::default(),
+            frames: Outgoing::default(),
+            streams,
+            news: Vec::new(),
+            streaming: Vec::new(),
+            uploading: Vec::new(),
+            speak: Vec::new(),
             done: Vec::new(),
-            addresses,
+            addresses: reaching::interleave(addresses),
+            address: 0,
             persistent: false,
             connects_failed: 0,
             connect_after: Time::ZERO,
@@ -121,6 +173,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             wants_turn: false,
             statistics: Statistics::default(),
             candidates: Vec::new(),
+            carried: Vec::new(),
+            meter: Meter::new(&options),
+            told: Statistics::default(),
             options,
         }
     }
@@ -144,9 +199,9 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// Nobody waits for a call any more. One that was not sent never is; the response to one that was is read and
     /// discarded.
     pub fn cancel(&mut self, id: u64) {
-        if self.calls.take(id).is_some() {
-            self.statistics.cancelled += 1;
-        }
+        let Some(call) = self.calls.take(id) else { return };
+        self.statistics.cancelled += 1;
+        self.forget(call);
     }
 
     /// Takes an event of the transport.
@@ -155,6 +210,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             Event::Connected { conn, at, .. } => self.connected(conn, at, now),
             Event::Readable { conn, data } => self.readable(conn, data, now),
             Event::Failed { conn, error } => self.lose(conn, &Loss::Net(error), now),
+            Event::Drained { conn } if self.streams == Some(true) => self.speak.push(conn),
             Event::Drained { .. } | Event::Woken | Event::Accepted { .. } => {}
         }
     }
@@ -165,6 +221,12 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
             self.sweep(now);
         }
         self.fill(now);
+        if !self.uploading.is_empty() {
+            self.pump_uploads(now);
+        }
+        while let Some(conn) = self.speak.pop() {
+            self.send_pending(conn, now);
+        }
         self.plan_sweep(now);
     }
 
@@ -196,7 +258,8 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// New addresses of the server.
     pub fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
         if !addresses.is_empty() {
-            self.addresses = addresses;
+            self.addresses = reaching::interleave(addresses);
+            self.address = 0;
         }
     }
 
@@ -229,6 +292,34 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         into.pipes = pipes;
     }
 
+    /// Tells the recorder of the crate `metrics` the counts so far, if the feature `metrics` is on.
+    pub fn tell(&mut self) {
+        if !Meter::TELLS {
+            return;
+        }
+        let mut told = std::mem::take(&mut self.told);
+        self.write_statistics(&mut told);
+        let Calls { meter, pool, carried, .. } = self;
+        let in_flight = |place: usize| pool.at(place).map_or(0, |pipe| pipe.conversation.in_flight());
+        let pipes = carried.iter().enumerate();
+        meter.tell(&told, pipes.map(|(place, c)| (c.requests, c.responses, in_flight(place))));
+        self.told = told;
+    }
+
+    /// Tells the recorder of calls that failed and that the owner has not taken yet.
+    pub fn tell_failures(&self) {
+        if Meter::TELLS {
+            self.done.iter().filter_map(|done| done.result.as_ref().err()).for_each(|e| self.meter.failed(e));
+        }
+    }
+
+    fn carried(&mut self, conn: Conn) -> &mut Carried {
+        if self.carried.len() <= conn.slot() {
+            self.carried.resize(conn.slot() + 1, Carried::default());
+        }
+        &mut self.carried[conn.slot()]
+    }
+
     /// Counts so far.
     pub fn statistics(&mut self) -> Statistics {
         let mut statistics = Statistics::default();
@@ -237,19 +328,37 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     }
 
     fn connected(&mut self, conn: Conn, at: Time, now: Time) {
+        if let Err(why) = self.pool.agreed(conn, self.transport.protocol(conn)) {
+            if self.pool.remove(conn).is_some() {
+                self.transport.close(conn, Close::Abort);
+                self.address += 1;
+                self.connect_failed(&why, now);
+            }
+            return;
+        }
         if self.pool.established(conn, at).is_none() {
             return;
         }
         self.connects_failed = 0;
         self.statistics.connected += 1;
+        self.reached(conn);
         if let Some(pipe) = self.pool.get_mut(conn) {
-            pipe.beside.progress = now;
+            (pipe.beside.progress, pipe.beside.heard) = (now, now);
+            let streams = pipe.conversation.has_streams();
+            self.streams = Some(streams);
+            debug!(conn = conn.slot(), to = ?pipe.beside.to, http2 = streams, "connected");
         }
+        self.send_pending(conn, now);
     }
 
     fn readable(&mut self, conn: Conn, data: Data, now: Time) {
-        let Calls { transport, pool, rules, heads, calls, done, .. } = self;
-        let mut reader = Reader { rules, heads, calls, done, seen: SeenByReader::default() };
+        let Calls { transport, pool, rules, heads, calls, done, news, meter, .. } = self;
+        let streams = pool.get_mut(conn).is_some_and(|pipe| {
+            pipe.beside.heard = now;
+            pipe.conversation.has_streams()
+        });
+        let seen = SeenByReader::default();
+        let mut reader = Reader { rules, streams, heads, calls, done, news, meter, now, seen };
         let received = pool.receive(data, now, transport, &mut reader);
         let seen = reader.seen;
         self.count(&seen);
@@ -258,6 +367,11 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         }
         let (mismatch, trouble, held) = (seen.mismatch, seen.trouble, seen.held);
         self.requeue(seen.robbed);
+        self.pause_full(seen.full);
+        for (id, trouble) in seen.useless {
+            self.pool.cancel(conn, id);
+            self.end(id, Err(trouble.error()));
+        }
         match received.next {
             Next::Nothing => {}
             Next::Lose(loss) => self.lose(conn, &loss, now),
@@ -266,6 +380,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
                 let words = "a response on this connection belonged to no request of it".to_owned();
                 self.lose(conn, &Loss::Malformed(words), now);
             }
+            Next::Fill if streams => self.send_pending(conn, now),
             Next::Fill => self.check_head(conn, trouble, held, now),
         }
     }
@@ -288,6 +403,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         pipe.beside.slow = false;
         pipe.beside.statistics.responses += u64::from(count);
         pipe.beside.alone &= pipe.conversation.in_flight() > 0;
+        self.carried(conn).responses += u64::from(count);
     }
 
     /// The response being read may be useless, or nobody may wait for it: its connection is read to the end only
@@ -314,12 +430,7 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
     /// The next sweep, if there is anything to wait for.
     fn plan_sweep(&mut self, now: Time) {
         if self.calls.len() == 0 && self.pool.in_flight() == 0 && !self.pool.has_again() {
-            let idle = self.open() > 0;
-            let at = now + self.options.idle_timeout;
-            self.next_sweep = if idle { self.next_sweep.max(now).min(at) } else { Time::NEVER };
-            if idle && self.next_sweep <= now {
-                self.next_sweep = at;
-            }
+            self.next_sweep = self.idle_until(now);
             return;
         }
         let o = &self.options;
@@ -333,15 +444,27 @@ impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
         self.next_sweep = self.next_sweep.min(connect);
     }
 
+    /// When the first connection has been idle for too long, or took too long to open.
+    fn idle_until(&self, now: Time) -> Time {
+        let o = &self.options;
+        let end = |pipe: &Connection<C, Beside>| match pipe.established {
+            true => pipe.beside.progress + o.idle_timeout,
+            false => pipe.since + o.connect_timeout,
+        };
+        let ends = (0..self.pool.slots()).filter_map(|slot| self.pool.at(slot)).map(end);
+        ends.min().map_or(Time::NEVER, |at| at.max(now + SWEEP_LEAST))
+    }
+
     /// How long a response may be at the head of a pipe before it counts as slow.
     fn slow_after(&self) -> Duration {
         Duration::from_nanos(self.usual_ns.saturating_mul(u64::from(SLOW_FACTOR))).max(SLOW_LEAST)
     }
 
     fn retire(&mut self, conn: Conn) {
-        if self.pool.remove(conn).is_some() {
+        if let Some(pipe) = self.pool.remove(conn) {
             self.statistics.retired += 1;
-            self.transport.close(conn, Close::AfterPeer);
+            debug!(conn = conn.slot(), "retired: the server takes no more requests on it");
+            self.leave(pipe, Close::AfterPeer);
         }
     }
 

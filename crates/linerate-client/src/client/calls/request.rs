@@ -1,16 +1,22 @@
 //! Requests: whether they can be sent, and their bytes.
 
+use std::io::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use linerate_http::client::Expect;
-use linerate_net::{Conn, NetError, Transport};
+use linerate_http::h2::field;
+use linerate_net::{Conn, Lent, NetError, Transport};
 
-use super::super::error::Error;
-use super::super::limits::{LARGEST_REQUEST_BODY, LARGEST_REQUEST_HEAD, SHARED_BODY};
-use super::CallTable;
+use super::table::{Call, CallTable};
 use crate::Run;
-use crate::conversation::{Out, Requests};
+use crate::client::error::Error;
+use crate::client::limits::{LARGEST_REQUEST_BODY, LARGEST_REQUEST_HEAD, SHARED_BODY, UNSENT_MARK};
+use crate::client::options::CallOptions;
+use crate::conversation::{BodyPart, Out, Requests};
 
 /// What of a request decides where and when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +51,7 @@ impl Nature {
 ///
 /// # Errors
 /// It cannot, and what would be right.
-pub(in crate::client) fn check(
+pub(super) fn check(
     request: &Request<Bytes>,
     host: &HeaderValue,
     tag: Option<&HeaderName>,
@@ -114,6 +120,35 @@ pub(super) struct Outgoing {
     buffer: Vec<u8>,
     pieces: Vec<Piece>,
     len: usize,
+    unsent: usize,
+}
+
+/// Frames of HTTP/2 collect in it as requests of HTTP/1.1 do.
+impl Out for Outgoing {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), NetError> {
+        self.buffer.extend_from_slice(bytes);
+        self.len += bytes.len();
+        Ok(())
+    }
+
+    fn send_shared(
+        &mut self,
+        bytes: &Arc<[u8]>,
+        _: Option<Lent>,
+        range: Range<usize>,
+    ) -> Result<(), NetError> {
+        self.send(&bytes[range])
+    }
+
+    fn send_counted(&mut self, bytes: Bytes) -> Result<(), NetError> {
+        self.len += bytes.len();
+        self.body(&bytes);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.unsent + self.len >= UNSENT_MARK
+    }
 }
 
 impl Outgoing {
@@ -122,11 +157,17 @@ impl Outgoing {
         self.len
     }
 
+    /// So many bytes wait in the transport beside it.
+    pub(super) fn beside(&mut self, unsent: usize) -> &mut Outgoing {
+        self.unsent = unsent;
+        self
+    }
+
     /// Hands all of it over.
     ///
     /// # Errors
     /// The connection is lost.
-    pub(super) fn send<T: Transport>(&mut self, conn: Conn, transport: &mut T) -> Result<(), NetError> {
+    pub(super) fn hand_over<T: Transport>(&mut self, conn: Conn, transport: &mut T) -> Result<(), NetError> {
         let (mut from, mut sent) = (0, Ok(()));
         self.pieces.push(Piece::Upto(self.buffer.len()));
         for piece in self.pieces.drain(..) {
@@ -142,6 +183,26 @@ impl Outgoing {
         self.buffer.clear();
         self.len = 0;
         sent
+    }
+
+    /// A piece of a streamed body, as a chunk (RFC 9112 section 7.1) unless its length was announced.
+    pub(super) fn piece(&mut self, piece: &Bytes, chunked: bool) {
+        let before = self.buffer.len();
+        if chunked {
+            let _ = write!(self.buffer, "{:x}\r\n", piece.len());
+        }
+        self.len += self.buffer.len() - before + piece.len();
+        self.body(piece);
+        if chunked {
+            self.buffer.extend_from_slice(b"\r\n");
+            self.len += 2;
+        }
+    }
+
+    /// The end of a body in chunks.
+    pub(super) fn last_chunk(&mut self) {
+        self.buffer.extend_from_slice(b"0\r\n\r\n");
+        self.len += 5;
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
@@ -166,7 +227,14 @@ pub(super) struct Writing<'a> {
     pub(super) calls: &'a CallTable,
     pub(super) host: &'a HeaderValue,
     pub(super) tag: Option<&'a HeaderName>,
+    pub(super) secure: bool,
     pub(super) out: &'a mut Outgoing,
+}
+
+impl<'a> Writing<'a> {
+    pub(super) fn new(calls: &'a CallTable, options: &'a CallOptions, out: &'a mut Outgoing) -> Writing<'a> {
+        Writing { calls, host: &options.host, tag: options.tag.as_ref(), secure: options.secure, out }
+    }
 }
 
 impl Requests for Writing<'_> {
@@ -175,15 +243,60 @@ impl Requests for Writing<'_> {
         let mut bytes = 0;
         for id in run.first..run.end() {
             if let Some(call) = self.calls.get(id) {
-                bytes += self.write(id, &call.request);
+                bytes += self.write(id, call);
             }
         }
         Ok(bytes)
     }
+
+    fn write_h2(&mut self, run: &Run, block: &mut Vec<u8>, mut body: impl FnMut(BodyPart<'_>)) {
+        let Some(call) = self.calls.get(run.first) else { return };
+        self.write_block(run.first, call, block);
+        if call.upload().is_some() {
+            body(BodyPart::Follows);
+        }
+        if !call.request.body().is_empty() {
+            body(BodyPart::Counted(call.request.body()));
+        }
+    }
 }
 
+/// Fields about one connection, which have no place in HTTP/2 (RFC 9113 section 8.2.2).
+const ABOUT_CONNECTION: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
 impl Writing<'_> {
-    fn write(&mut self, id: u64, request: &Request<Bytes>) -> u64 {
+    /// RFC 9113 section 8.3.1.
+    fn write_block(&self, id: u64, call: &Call, block: &mut Vec<u8>) {
+        let request = &call.request;
+        let (fields, body) = (request.headers(), request.body());
+        let own_host = fields.get(HOST).unwrap_or(self.host);
+        field(b":method", request.method().as_str().as_bytes(), block);
+        field(b":scheme", if self.secure { b"https" } else { b"http" }, block);
+        field(b":authority", own_host.as_bytes(), block);
+        field(b":path", target(request.uri()).as_bytes(), block);
+        let connection = fields.get(CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let is_named = |name: &str| connection.split(',').any(|o| o.trim().eq_ignore_ascii_case(name));
+        for (name, value) in fields {
+            let is_own = *name == HOST || *name == CONTENT_LENGTH;
+            if !is_own && !ABOUT_CONNECTION.contains(&name.as_str()) && !is_named(name.as_str()) {
+                field(name.as_str().as_bytes(), value.as_bytes(), block);
+            }
+        }
+        let mut digits = [0; 20];
+        if let Some(tag) = self.tag {
+            field(tag.as_str().as_bytes(), decimal(id, &mut digits), block);
+        }
+        match call.upload() {
+            Some(Some(length)) => field(b"content-length", decimal(length, &mut digits), block),
+            Some(None) => {}
+            None if !announces_length(request.method(), body) => {}
+            None => field(b"content-length", decimal(body.len() as u64, &mut digits), block),
+        }
+    }
+
+    fn write(&mut self, id: u64, call: &Call) -> u64 {
+        let request = &call.request;
         let out = &mut *self.out;
         let (start, fields, body) = (out.buffer.len(), request.headers(), request.body());
         out.buffer.extend_from_slice(request.method().as_str().as_bytes());
@@ -199,9 +312,11 @@ impl Writing<'_> {
         if let Some(tag) = self.tag {
             out.field(tag.as_str().as_bytes(), decimal(id, &mut digits));
         }
-        // Where the method gives a body a meaning, an empty one is announced (RFC 9110 section 8.6).
-        if !body.is_empty() || matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
-            out.field(b"content-length", decimal(body.len() as u64, &mut digits));
+        match call.upload() {
+            Some(Some(length)) => out.field(b"content-length", decimal(length, &mut digits)),
+            Some(None) => out.field(b"transfer-encoding", b"chunked"),
+            None if !announces_length(request.method(), body) => {}
+            None => out.field(b"content-length", decimal(body.len() as u64, &mut digits)),
         }
         out.buffer.extend_from_slice(b"\r\n");
         let head = out.buffer.len() - start;
@@ -209,6 +324,11 @@ impl Writing<'_> {
         out.len += head + body.len();
         (head + body.len()) as u64
     }
+}
+
+/// Where the method gives a body a meaning, an empty one is announced (RFC 9110 section 8.6).
+fn announces_length(method: &Method, body: &Bytes) -> bool {
+    !body.is_empty() || matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {

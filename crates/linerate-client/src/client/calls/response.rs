@@ -3,25 +3,36 @@
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version};
-use linerate_http::client::HeadView;
+use linerate_http::client::{Fields, HeadView};
 use linerate_net::Time;
 
-use super::super::error::{Error, Part};
-use super::super::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY};
-use super::{CallTable, Done, Unanswered};
+use super::streamed::News;
+use super::table::{Call, CallTable, Done, Unanswered};
+use crate::client::error::{Error, Part};
+use crate::client::limits::{HEADS_KEPT, NAMES_KEPT, RESERVED_BODY, TRAILERS};
+use crate::client::meter::Meter;
 use crate::conversation::{Alike, Responses, Settle, Settled, Turn, Whole, Whose};
 use crate::{Failure, Run};
 
 /// A response while it is read.
 #[derive(Debug, Default)]
 pub struct CallReading {
+    /// The request that it should answer.
+    id: u64,
+    /// Its body goes to the owner as it comes.
+    streaming: bool,
     fields: HeaderMap,
     version: Version,
     persistent: bool,
     body: Vec<u8>,
+    trailers: Option<Box<HeaderMap>>,
     /// The caller gets this instead.
     trouble: Option<Trouble>,
 }
+
+/// The trailers of a response (RFC 9110 section 6.5), among its extensions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trailers(pub HeaderMap);
 
 /// What makes a response useless to the caller.
 #[derive(Clone, Copy, Debug)]
@@ -141,9 +152,14 @@ pub(super) struct ReadingRules {
 /// Reads responses for the calls they belong to, and hears how the other calls ended.
 pub(super) struct Reader<'a> {
     pub(super) rules: &'a ReadingRules,
+    /// Each response has a stream of its own.
+    pub(super) streams: bool,
     pub(super) heads: &'a mut HeadReader,
     pub(super) calls: &'a mut CallTable,
     pub(super) done: &'a mut Vec<Done>,
+    pub(super) news: &'a mut Vec<News>,
+    pub(super) meter: &'a Meter,
+    pub(super) now: Time,
     pub(super) seen: SeenByReader,
 }
 
@@ -156,6 +172,10 @@ pub(super) struct SeenByReader {
     pub(super) held: usize,
     /// The response being read is useless: its connection need not be read to the end.
     pub(super) trouble: Option<Trouble>,
+    /// Of responses on streams: those that are useless.
+    pub(super) useless: Vec<(u64, Trouble)>,
+    /// Calls whose owner should take some of the response first.
+    pub(super) full: Vec<u64>,
     /// A tag named no request in flight: nothing of the connection can be trusted any more.
     pub(super) mismatch: bool,
     /// Requests that a mismatch took responses from.
@@ -176,6 +196,39 @@ impl Reader<'_> {
         Whose::Named(value.and_then(|v| std::str::from_utf8(v).ok()?.trim().parse().ok()))
     }
 
+    /// The owner gets the head at once.
+    fn begin_streaming(&mut self, reading: &mut CallReading, status: u16) {
+        let Ok(status) = StatusCode::from_u16(status) else {
+            return reading.trouble = Some(Trouble::BadField);
+        };
+        let mut head = Response::new(());
+        *head.status_mut() = status;
+        *head.version_mut() = reading.version;
+        *head.headers_mut() = std::mem::take(&mut reading.fields);
+        self.news.push(News::Head(reading.id, head));
+    }
+
+    /// The owner gets a piece of a body at once, unless it is gone.
+    fn is_handed_on(&mut self, id: u64, piece: &[u8]) -> bool {
+        let streaming = self.calls.get_mut(id).and_then(|call| call.streaming.as_mut());
+        let Some(streaming) = streaming else { return false };
+        streaming.held += piece.len();
+        streaming.touched = self.now;
+        if streaming.is_full() && !self.seen.full.contains(&id) {
+            self.seen.full.push(id);
+        }
+        self.news.push(News::Piece(id, Bytes::copy_from_slice(piece)));
+        true
+    }
+
+    fn troubled(&mut self, id: u64, trouble: Trouble) {
+        if self.streams {
+            self.seen.useless.push((id, trouble));
+        } else {
+            self.seen.trouble = Some(trouble);
+        }
+    }
+
     /// A tag named none in flight, so this one lost its place to a stranger.
     fn mismatched(&mut self, id: u64) {
         if std::mem::replace(&mut self.seen.mismatch, true) {
@@ -188,7 +241,12 @@ impl Reader<'_> {
 
     fn end(&mut self, id: u64, result: Result<Response<Bytes>, Error>) {
         match self.calls.take(id) {
-            Some(_) => self.done.push(Done { id, result }),
+            Some(call) => {
+                if result.is_ok() {
+                    self.meter.answered(self.now - call.accepted);
+                }
+                self.done.push(Done { id, result });
+            }
             None => self.seen.discarded += 1,
         }
     }
@@ -203,38 +261,65 @@ impl Responses for Reader<'_> {
 
     fn received(&mut self, _: usize) {}
 
+    fn begins(&mut self, reading: &mut CallReading, run: &Run) {
+        reading.id = run.first;
+        if let Some(call) = self.calls.get_mut(run.first) {
+            call.begun = true;
+        }
+    }
+
     fn head(&mut self, reading: &mut CallReading, _: u16, head: &HeadView<'_>) -> Whose {
         let most = self.rules.max_head;
-        *reading = CallReading::default();
-        reading.version = if head.version_minor() == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+        *reading = CallReading { id: reading.id, ..CallReading::default() };
+        reading.version = match head.version_minor() {
+            _ if self.streams => Version::HTTP_2,
+            0 => Version::HTTP_10,
+            _ => Version::HTTP_11,
+        };
         self.seen.held = 0;
         if head.raw().len() > most {
             reading.trouble = Some(Trouble::TooLarge(Part::Head, most));
         } else if let Some((fields, HeadFacts { length, persistent })) = self.heads.read(head) {
             reading.fields = fields;
             reading.persistent = persistent && head.version_minor() > 0;
-            if length > 0 && length <= self.rules.max_body {
+            reading.streaming = self.calls.get(reading.id).is_some_and(|call| call.streaming.is_some());
+            if reading.streaming {
+                self.begin_streaming(reading, head.status());
+            } else if length > 0 && length <= self.rules.max_body {
                 reading.body.reserve_exact(length.min(RESERVED_BODY));
             }
         } else {
             reading.trouble = Some(Trouble::BadField);
         }
-        self.seen.trouble = reading.trouble;
+        self.seen.trouble = None;
+        if let Some(trouble) = reading.trouble {
+            self.troubled(reading.id, trouble);
+        }
         self.tag_of(head)
     }
 
     fn body(&mut self, reading: &mut CallReading, _: u16, piece: &[u8]) {
-        if reading.trouble.is_some() {
+        if reading.trouble.is_some() || (reading.streaming && self.is_handed_on(reading.id, piece)) {
             return;
         }
         if reading.body.len() + piece.len() > self.rules.max_body {
             reading.body = Vec::new();
             reading.trouble = Some(Trouble::TooLarge(Part::Body, self.rules.max_body));
-            self.seen.trouble = reading.trouble;
-            return;
+            return self.troubled(reading.id, Trouble::TooLarge(Part::Body, self.rules.max_body));
         }
         reading.body.extend_from_slice(piece);
         self.seen.held = reading.body.len();
+    }
+
+    fn trailers(&mut self, reading: &mut CallReading, _: u16, fields: Fields<'_>) {
+        let mut trailers = HeaderMap::new();
+        for (name, value) in fields {
+            match (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                (Ok(name), Ok(value)) if trailers.len() < TRAILERS => trailers.append(name, value),
+                _ => return reading.trouble = Some(Trouble::BadField),
+            };
+        }
+        reading.trailers = (!trailers.is_empty()).then(|| Box::new(trailers));
     }
 
     fn looks_on(&self, reading: &CallReading, _: u16) -> bool {
@@ -242,7 +327,8 @@ impl Responses for Reader<'_> {
     }
 
     fn answered(&mut self, run: &Run, _: u16, reading: &mut CallReading, response: &Whole) {
-        let CallReading { fields, version, persistent, body, trouble } = std::mem::take(reading);
+        let CallReading { fields, version, persistent, body, trailers, trouble, .. } =
+            std::mem::take(reading);
         self.seen.held = 0;
         self.seen.trouble = None;
         self.seen.answered += 1;
@@ -251,7 +337,8 @@ impl Responses for Reader<'_> {
             Turn::OutOfOrder => self.seen.out_of_order += 1,
             Turn::Unknown => return self.mismatched(run.first),
         }
-        if let Some(sent) = self.calls.get(run.first).and_then(|call| call.sent) {
+        let whole_sent = |call: &Call| call.sent.filter(|_| call.streaming.is_none());
+        if let Some(sent) = self.calls.get(run.first).and_then(whole_sent) {
             self.seen.took_ns = Some(response.now.nanos_since(sent));
         }
         self.seen.persistent |= persistent;
@@ -263,6 +350,9 @@ impl Responses for Reader<'_> {
                 *whole.status_mut() = status;
                 *whole.version_mut() = version;
                 *whole.headers_mut() = fields;
+                if let Some(trailers) = trailers {
+                    whole.extensions_mut().insert(Trailers(*trailers));
+                }
                 Ok(whole)
             }
         };

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use http::{Request, Response};
-use linerate_net::Time;
+use linerate_net::{Conn, Time};
 
-use super::super::error::{Error, Phase, Unknown};
 use super::request::Nature;
+use super::streamed::Streaming;
 use crate::Run;
+use crate::client::error::{Error, Phase, Unknown};
 use crate::conversation::{Settle, Settled};
 
 /// A call that has ended.
@@ -30,11 +31,36 @@ pub(super) struct Call {
     pub(super) order: u64,
     /// When it was sent last.
     pub(super) sent: Option<Time>,
+    /// Where it was sent last.
+    pub(super) conn: Option<Conn>,
+    /// The head of its response came.
+    pub(super) begun: bool,
+    /// Its bodies are streams.
+    pub(super) streaming: Option<Box<Streaming>>,
 }
 
 impl Call {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The body of the request comes later: its length, if that is known.
+    pub(super) fn upload(&self) -> Option<Option<u64>> {
+        self.streaming.as_ref()?.upload.as_ref().map(|upload| upload.length)
+    }
+
     pub(super) fn new(id: u64, request: Request<Bytes>, nature: Nature, (now, order): (Time, u64)) -> Call {
-        Call { id, request, nature, accepted: now, order, sent: None }
+        Call {
+            id,
+            request,
+            nature,
+            accepted: now,
+            order,
+            sent: None,
+            conn: None,
+            begun: false,
+            streaming: None,
+        }
     }
 }
 
@@ -75,6 +101,15 @@ impl CallTable {
         }
         self.len -= 1;
         entry.take()
+    }
+
+    /// Of those in flight whose response has not begun and which left before `before`: their numbers and connections.
+    pub(super) fn waiting_since(&self, before: Time) -> Vec<(u64, Conn)> {
+        let late = |call: &&Call| {
+            !call.begun && call.streaming.is_none() && call.sent.is_some_and(|sent| sent <= before)
+        };
+        let late = self.places.iter().flatten().filter(late);
+        late.filter_map(|call| Some((call.id, call.conn?))).collect()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -3,6 +3,8 @@
 mod rules;
 mod seeds;
 mod server;
+mod server_h2;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,8 +37,8 @@ fn options() -> CallOptions {
 }
 
 /// A program in virtual time. It numbers its calls, and gives their places to later ones.
-struct Program {
-    calls: Calls<Mem, H1<CallReading>>,
+struct Program<T: Transport = Mem, C: Conversation<Reading = CallReading> = H1<CallReading>> {
+    calls: Calls<T, C>,
     free: Vec<u32>,
     generation: u32,
     places: u32,
@@ -50,9 +52,14 @@ impl Program {
     fn new(wire: MemOptions, options: CallOptions, peer: impl Peer + 'static) -> Program {
         let mut mem = Mem::new(wire).unwrap();
         mem.serve(address(), peer).unwrap();
-        let shared = HeadCache::new();
+        Program::over(mem, options, HeadCache::new())
+    }
+}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Program<T, C> {
+    fn over(transport: T, options: CallOptions, shared: C::Shared) -> Program<T, C> {
         Program {
-            calls: Calls::new(mem, options, vec![address()], shared),
+            calls: Calls::new(transport, options, vec![address()], shared),
             free: Vec::new(),
             generation: 0,
             places: 0,

@@ -1,6 +1,7 @@
 //! Rules that single situations show.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use http::{HeaderName, Method, Request};
 use linerate_net::mem::{Accept, MemOptions, Peer, PeerActions, PeerConn};
 use linerate_net::{Time, Transport};
 
-use super::{Program, options};
+use super::{Program, address, options};
 use crate::Failure;
 use crate::client::error::{Error, Part, Phase};
 use crate::client::options::CallOptions;
@@ -261,6 +262,28 @@ fn a_server_that_cannot_be_reached_fails_what_waits() {
         program.run(SECOND * 10);
         assert!((0..5).all(|n| matches!(program.error(n), Error::Connect(_))), "{:?}", program.ended);
         assert_eq!(program.calls.open(), 0);
+    }
+}
+
+/// RFC 8305 section 5.
+#[test]
+fn an_address_that_does_not_answer_gets_company() {
+    for (accept, within) in [(Accept::Ignore, SECOND), (Accept::Refuse, SECOND / 10)] {
+        let (mut script, _) = Script::new(|_, _, _| ok());
+        script.accept = accept;
+        let mut program = Program::new(MemOptions::default(), one_pipe(), script);
+        let second = SocketAddr::from(([10, 0, 0, 3], 80));
+        program.calls.transport().serve(second, Script::new(|_, _, _| ok()).0).unwrap();
+        program.calls.set_addresses(vec![address(), second]);
+        program.get_all(0..5);
+        program.run(within);
+        assert!((0..5).all(|n| program.status(n) == 200));
+        assert_eq!((program.calls.statistics().connected, program.calls.open()), (1, 1));
+        // Later pipes go where the first one went.
+        program.wait(SECOND * 60);
+        assert_eq!(program.calls.open(), 0);
+        program.get(5);
+        program.run(SECOND / 10);
     }
 }
 

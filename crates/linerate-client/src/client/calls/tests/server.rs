@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linerate_net::Time;
-use linerate_net::mem::{Accept, Peer, PeerActions, PeerConn};
+use linerate_net::mem::{Accept, PeerConn};
 
 use super::super::random_up_to;
+use super::wire::{Acts, Hostile};
 
 /// How often a request arrived, by its number, and of which method.
 pub(super) type Arrivals = Arc<Mutex<BTreeMap<u64, (String, u32)>>>;
@@ -97,7 +98,7 @@ impl Server {
         random_up_to(&mut self.random, 999) < per_thousand
     }
 
-    fn answer(&mut self, now: Time, conn: PeerConn, request: &Parsed, out: &mut PeerActions) {
+    fn answer(&mut self, now: Time, conn: PeerConn, request: &Parsed, out: &mut Acts) {
         let number = request.number;
         let mut arrivals = self.arrivals.lock().unwrap();
         arrivals.entry(number).or_insert((request.method.clone(), 0)).1 += 1;
@@ -118,7 +119,7 @@ impl Server {
         (conn, connection): (PeerConn, &mut Connection),
         request: &Parsed,
         faults: Faults,
-        out: &mut PeerActions,
+        out: &mut Acts,
     ) {
         let whole = self.response(request, "");
         if faults.closes_after.is_some_and(|n| connection.answered >= n) {
@@ -169,7 +170,7 @@ impl Server {
         (conn, connection): (PeerConn, &mut Connection),
         (whole, swaps): (Vec<u8>, bool),
         faults: Faults,
-        out: &mut PeerActions,
+        out: &mut Acts,
     ) {
         if let Some(earlier) = connection.held.take() {
             out.send_after(after, conn, whole);
@@ -222,6 +223,16 @@ fn corrupted(random: &mut u64, mut whole: Vec<u8>) -> Vec<u8> {
     whole
 }
 
+/// Of so many per thousand attempts to connect, some are refused, some ignored, and others wait.
+pub(super) fn accept(random: &mut u64, refuses: u64) -> Accept {
+    match random_up_to(random, 999) {
+        n if n < refuses / 2 => Accept::Refuse,
+        n if n < refuses / 2 + refuses / 20 => Accept::Ignore,
+        n if n < refuses => Accept::After(Duration::from_millis(n)),
+        _ => Accept::Now,
+    }
+}
+
 /// A request as the server reads it.
 struct Parsed {
     method: String,
@@ -251,18 +262,13 @@ fn parse(bytes: &mut Vec<u8>) -> Option<Parsed> {
     Some(Parsed { method, number, tag: field(TAG).unwrap_or_default() })
 }
 
-impl Peer for Server {
+impl Hostile for Server {
     fn accept(&mut self, now: Time) -> Accept {
         let refuses = if now >= self.well_from { 0 } else { self.faults.refuses };
-        match random_up_to(&mut self.random, 999) {
-            n if n < refuses / 2 => Accept::Refuse,
-            n if n < refuses / 2 + refuses / 20 => Accept::Ignore,
-            n if n < refuses => Accept::After(Duration::from_millis(n)),
-            _ => Accept::Now,
-        }
+        accept(&mut self.random, refuses)
     }
 
-    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut PeerActions) {
+    fn received(&mut self, now: Time, conn: PeerConn, bytes: &[u8], out: &mut Acts) {
         self.connections.entry(conn).or_default().received.extend_from_slice(bytes);
         loop {
             let connection = self.connections.entry(conn).or_default();
@@ -274,7 +280,7 @@ impl Peer for Server {
         }
     }
 
-    fn failed(&mut self, _: Time, conn: PeerConn, _: &mut PeerActions) {
+    fn gone(&mut self, conn: PeerConn) {
         self.connections.remove(&conn);
     }
 }

@@ -1,0 +1,235 @@
+//! Bodies as streams: those of requests come piece by piece from the owner, those of responses go to it as they come.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::Request;
+use linerate_net::{Close, Conn, Time, Transport};
+
+use super::request::{self, Nature};
+use super::streamed::{News, Streaming, Upload};
+use super::table::Call;
+use super::{CallReading, Calls, Done};
+use crate::Loss;
+use crate::client::error::{Error, Phase};
+use crate::client::limits::{STREAMED_MARK, UNSENT_MARK};
+use crate::conversation::Conversation;
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Calls<T, C> {
+    /// As [`submit`](Calls::submit), for a call whose response is handed over as it comes ([`news`](Calls::news)); its
+    /// [`Done`] then has an empty body. `upload`: the request's body follows by [`give`](Calls::give), and its length if
+    /// that is known. Such a request is never sent again.
+    pub fn submit_streaming(
+        &mut self,
+        id: u64,
+        request: Request<Bytes>,
+        upload: Option<Option<u64>>,
+        now: Time,
+    ) {
+        self.statistics.calls += 1;
+        if let Err(error) = request::check(&request, &self.options.host, self.options.tag.as_ref()) {
+            return self.done.push(Done { id, result: Err(error) });
+        }
+        let mut nature = Nature::of(&request, self.options.tag.is_some());
+        nature.alone = true;
+        nature.idempotent &= upload.is_none();
+        let mut call = Call::new(id, request, nature, (now, self.statistics.calls));
+        let upload = upload.map(|length| Upload {
+            length,
+            given: 0,
+            pending: VecDeque::new(),
+            ended: length == Some(0),
+        });
+        call.streaming = Some(Box::new(Streaming { upload, held: 0, paused: false, touched: now }));
+        self.calls.insert(call);
+        self.alone.push_back(id);
+        self.streaming.push(id);
+    }
+
+    /// What happened to calls whose bodies are streams, since the owner took it last.
+    pub fn news(&mut self) -> &mut Vec<News> {
+        &mut self.news
+    }
+
+    /// The next piece of a request's body. The owner gives no more than it has memory for: see [`News::Left`].
+    pub fn give(&mut self, id: u64, piece: Bytes, now: Time) {
+        let Some(streaming) = self.calls.get_mut(id).and_then(|call| call.streaming.as_mut()) else { return };
+        let Some(upload) = &mut streaming.upload else { return };
+        upload.given += piece.len() as u64;
+        if upload.length.is_some_and(|length| upload.given > length) {
+            return self.fail_upload(id, "its body is longer than announced");
+        }
+        streaming.touched = now;
+        if !piece.is_empty() {
+            upload.pending.push_back(piece);
+        }
+    }
+
+    /// The request's body is whole.
+    pub fn give_end(&mut self, id: u64) {
+        let Some(streaming) = self.calls.get_mut(id).and_then(|call| call.streaming.as_mut()) else { return };
+        let Some(upload) = &mut streaming.upload else { return };
+        if upload.length.is_some_and(|length| upload.given < length) {
+            return self.fail_upload(id, "its body is shorter than announced");
+        }
+        upload.ended = true;
+    }
+
+    /// There is no more of the request's body, and it is not whole: nothing may pass for it.
+    pub fn fail_upload(&mut self, id: u64, why: &str) {
+        let Some(call) = self.calls.take(id) else { return };
+        self.done.push(Done { id, result: Err(Error::Request(why.to_owned())) });
+        self.forget(call);
+    }
+
+    /// The owner has no use for so many bytes of a response any more.
+    pub fn taken(&mut self, id: u64, bytes: usize, now: Time) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        let Some(streaming) = &mut call.streaming else { return };
+        streaming.held = streaming.held.saturating_sub(bytes);
+        if streaming.paused && streaming.held <= STREAMED_MARK / 2 {
+            (streaming.paused, streaming.touched) = (false, now);
+            if let Some(conn) = call.conn {
+                self.hold(conn, id, false);
+            }
+        }
+    }
+
+    /// The owner holds much of these responses: no more of them is read.
+    pub(super) fn pause_full(&mut self, full: Vec<u64>) {
+        for id in full {
+            let Some(call) = self.calls.get_mut(id) else { continue };
+            if let (Some(conn), Some(streaming)) = (call.conn, &mut call.streaming) {
+                streaming.paused = true;
+                self.hold(conn, id, true);
+            }
+        }
+    }
+
+    fn hold(&mut self, conn: Conn, id: u64, paused: bool) {
+        let Some(pipe) = self.pool.get_mut(conn) else { return };
+        match (pipe.conversation.has_streams(), paused) {
+            (true, _) => {
+                pipe.conversation.hold(id, paused);
+                self.speak.push(conn);
+            }
+            // It is alone there.
+            (false, true) => self.transport.pause(conn),
+            (false, false) => self.resume(conn),
+        }
+    }
+
+    /// A call that nobody waits for any more was taken out.
+    pub(super) fn forget(&mut self, call: Call) {
+        let Some(conn) = call.conn else { return };
+        let streams = self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams());
+        if streams {
+            // On a stream of its own nothing of the response is wanted any more.
+            if self.pool.cancel(conn, call.id()) {
+                self.speak.push(conn);
+            }
+        } else if call.streaming.is_some_and(|streaming| streaming.paused) {
+            // What is left is read within limits.
+            self.resume(conn);
+        }
+    }
+
+    /// What came meanwhile is known without the kernel's news.
+    fn resume(&mut self, conn: Conn) {
+        self.transport.resume(conn);
+        self.wants_turn = true;
+    }
+
+    /// Sends what there is of the bodies of requests.
+    pub(super) fn pump_uploads(&mut self, now: Time) {
+        let mut at = 0;
+        while at < self.uploading.len() {
+            let (id, conn) = self.uploading[at];
+            if self.pump(id, conn, now) {
+                at += 1;
+            } else {
+                self.uploading.swap_remove(at);
+            }
+        }
+    }
+
+    /// Says whether there will be more.
+    fn pump(&mut self, id: u64, conn: Conn, now: Time) -> bool {
+        let Calls { calls, pool, transport, out, news, speak, .. } = self;
+        let Some(pipe) = pool.get_mut(conn) else { return false };
+        let streams = pipe.conversation.has_streams();
+        let streaming = calls.get_mut(id).and_then(|call| call.streaming.as_mut());
+        let Some(Streaming { upload: Some(upload), touched, .. }) =
+            streaming.map(|streaming| &mut **streaming)
+        else {
+            // It ended before its whole request had left: HTTP/1.1 has no way to say so but the connection's end.
+            if !streams && pool.remove(conn).is_some() {
+                transport.close(conn, Close::Lingering);
+            }
+            return false;
+        };
+        let (mut left, mut has_room) = (0, true);
+        if streams {
+            let Some(backlog) = pipe.conversation.upload_backlog(id) else { return false };
+            has_room = backlog < UNSENT_MARK;
+            if has_room {
+                for piece in upload.pending.drain(..) {
+                    left += piece.len();
+                    pipe.conversation.give(id, piece);
+                }
+                if upload.ended {
+                    pipe.conversation.give_end(id);
+                }
+                speak.push(conn);
+            }
+        } else {
+            while transport.unsent(conn) + out.len() < UNSENT_MARK
+                && let Some(piece) = upload.pending.pop_front()
+            {
+                left += piece.len();
+                out.piece(&piece, upload.length.is_none());
+            }
+        }
+        let is_over = upload.ended && upload.pending.is_empty() && has_room;
+        if is_over && !streams && upload.length.is_none() {
+            out.last_chunk();
+        }
+        if left > 0 {
+            *touched = now;
+            pipe.beside.progress = now;
+            news.push(News::Left(id, left));
+        }
+        self.flush(conn, now);
+        !is_over
+    }
+
+    /// Calls on which nothing has moved for too long.
+    pub(super) fn sweep_streaming(&mut self, now: Time) {
+        let calls = &self.calls;
+        self.streaming.retain(|id| calls.get(*id).is_some());
+        for at in 0..self.streaming.len() {
+            let id = self.streaming[at];
+            let Some(call) = self.calls.get(id) else { continue };
+            let (Some(conn), Some(streaming)) = (call.conn, &call.streaming) else { continue };
+            let o = &self.options;
+            let patience = if call.begun { o.timeout } else { o.first_byte_timeout };
+            let since = streaming.touched.max(call.sent.unwrap_or(now));
+            if !streaming.waits_for_server() || now - since < patience {
+                continue;
+            }
+            let phase = if call.begun { Phase::Response } else { Phase::FirstByte };
+            let begun = call.begun;
+            let streams = self.pool.get_mut(conn).is_some_and(|pipe| pipe.conversation.has_streams());
+            if streams && self.pool.cancel(conn, id) {
+                self.speak.push(conn);
+            }
+            match begun {
+                true => self.end(id, Err(Error::Timeout(phase))),
+                false => self.end_unanswered(id, phase, "the response did not begin in time"),
+            }
+            if !streams {
+                self.lose(conn, &Loss::TimedOut, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What moves a client's bytes between its callers and its calls, whoever waits for the transport.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use linerate_http::client::HeadCache;
+use linerate_net::layer::Layered;
+use linerate_net::{Event, Limits, Time, Transport};
+use linerate_tls::TlsLayer;
+use tracing::{Span, debug_span};
+
+use super::board::{Command, SharedBoard};
+use super::calls::{CallReading, Calls};
+use super::limits::{CLOSING_TURN, H2_WINDOW, LARGEST_REQUEST_BODY, LOOKUP_PAUSE, UNSENT_MARK};
+use super::options::{CallOptions, Protocol};
+use super::secure::Secure;
+use super::target::Target;
+use crate::conversation::Conversation;
+use crate::{Any, AnyShared, H2Shared, Speaks};
+
+/// A lookup of the server's name.
+type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// What a transport needs for so many connections.
+pub(super) fn limits(connections: u32) -> Limits {
+    Limits {
+        // Those that close are still there for a moment.
+        connections: connections.saturating_mul(4).saturating_add(64),
+        // TLS adds to what is sent.
+        unsent_bytes: LARGEST_REQUEST_BODY + LARGEST_REQUEST_BODY / 64 + 4 * UNSENT_MARK,
+        ..Limits::default()
+    }
+}
+
+/// Connections at once, at most.
+pub(super) fn connections(options: &CallOptions) -> u32 {
+    options.pipes.max(options.h2_connections)
+}
+
+/// What the connections of a client share.
+pub(super) fn shared_by(options: &CallOptions) -> AnyShared {
+    let speaks = match (options.protocol, options.secure) {
+        (Protocol::Http2, false) => Speaks::Http2,
+        (Protocol::Http2, true) => Speaks::AgreedHttp2,
+        _ => Speaks::Either,
+    };
+    AnyShared::new(speaks, HeadCache::new(), H2Shared::new(H2_WINDOW))
+}
+
+/// What moves a client's bytes over any transport.
+pub(super) type Moving<T> = Mover<Layered<T, TlsLayer>, Any<CallReading>>;
+
+pub(super) fn mover_over<T: Transport>(
+    transport: T,
+    shared: Arc<SharedBoard>,
+    options: &CallOptions,
+    target: Target,
+    secure: Option<&Secure>,
+) -> Moving<T> {
+    let mut options = options.clone();
+    let (layer, profile) = Secure::layer(secure);
+    options.profile = profile;
+    let layered = Layered::new(transport, layer, limits(connections(&options)));
+    let both = shared_by(&options);
+    let calls = Calls::new(layered, options, target.addresses(), both);
+    Mover::new(shared, calls, target)
+}
+
+/// Callers and calls of one client. Its owner turns the transport between [`begin`](Mover::begin) and
+/// [`end`](Mover::end).
+pub(super) struct Mover<T: Transport, C: Conversation<Reading = CallReading>> {
+    shared: Arc<SharedBoard>,
+    pub(super) calls: Calls<T, C>,
+    target: Target,
+    pub(super) span: Span,
+    lookup: Option<Lookup>,
+    lookup_after: Time,
+    commands: Vec<Command>,
+    /// Of the transport's last turn.
+    pub(super) events: Vec<Event>,
+    wakers: Vec<Waker>,
+}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Mover<T, C> {
+    pub(super) fn new(shared: Arc<SharedBoard>, calls: Calls<T, C>, target: Target) -> Self {
+        Mover {
+            shared,
+            calls,
+            span: debug_span!(parent: None, "linerate_client", server = %target.shown()),
+            target,
+            lookup: None,
+            lookup_after: Time::ZERO,
+            commands: Vec::new(),
+            events: Vec::new(),
+            wakers: Vec::new(),
+        }
+    }
+
+    /// Takes what callers want. `false`: no client is left, and all connections are closed.
+    pub(super) fn is_wanted(&mut self) -> bool {
+        if self.shared.take_commands(&mut self.commands) {
+            return true;
+        }
+        self.calls.close();
+        self.calls.tell();
+        false
+    }
+
+    /// Looks the name up when it has to be known, or none of its addresses could be reached.
+    fn look_up(&mut self, cx: &mut Context<'_>, now: Time) {
+        let wanted = self.calls.unfinished() > 0 && self.calls.wants_addresses();
+        if self.lookup.is_none() && wanted && now >= self.lookup_after && self.target.has_name() {
+            self.lookup_after = now + LOOKUP_PAUSE;
+            self.lookup = Some(Box::pin(self.target.clone().look_up()));
+        }
+        let Some(lookup) = &mut self.lookup else { return };
+        let Poll::Ready(found) = lookup.as_mut().poll(cx) else { return };
+        self.lookup = None;
+        match found {
+            Ok(addresses) if !addresses.is_empty() => self.calls.set_addresses(addresses),
+            Ok(_) => self.calls.unreachable("the name has no address"),
+            Err(error) => self.calls.unreachable(&format!("the name cannot be looked up: {error}")),
+        }
+    }
+
+    /// Does what callers want; says whether the transport needs a turn though nothing woke it.
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = self.calls.transport().now();
+        for command in self.commands.drain(..) {
+            match command {
+                Command::Submit(id, request) => self.calls.submit(id, request, now),
+                Command::Stream(id, request, upload) => self.calls.submit_streaming(id, request, upload, now),
+                Command::Give(id, piece) => self.calls.give(id, piece, now),
+                Command::GiveEnd(id) => self.calls.give_end(id),
+                Command::FailUpload(id, why) => self.calls.fail_upload(id, &why),
+                Command::Taken(id, bytes) => self.calls.taken(id, bytes, now),
+                Command::Cancel(id) => self.calls.cancel(id),
+            }
+        }
+        self.look_up(cx, now);
+        self.calls.tick(now);
+        self.calls.wants_turn()
+    }
+
+    /// Handles what the transport said, and tells callers.
+    pub(super) fn end(&mut self) {
+        if !self.events.is_empty() {
+            let now = self.calls.transport().now();
+            for event in self.events.drain(..) {
+                self.calls.handle(event, now);
+            }
+            self.calls.tick(now);
+        }
+        self.calls.tell_failures();
+        self.shared.deliver_news(self.calls.news(), &mut self.wakers);
+        self.shared.deliver(self.calls.done(), &mut self.wakers);
+    }
+
+    /// When to look again though nothing happened.
+    pub(super) fn until(&mut self, now: Time) -> Time {
+        let open = self.calls.open() as usize;
+        let closing = self.calls.transport().unfinished() > open;
+        let until = if closing { now + CLOSING_TURN } else { Time::NEVER };
+        let until = if self.lookup.is_none() && self.calls.wants_addresses() && self.calls.unfinished() > 0 {
+            until.min(self.lookup_after.max(now + Duration::from_millis(1)))
+        } else {
+            until
+        };
+        until.min(self.calls.deadline())
+    }
+
+    /// Nothing is left to do, unless a caller wants something; says whether it may sleep.
+    pub(super) fn sleep(&mut self, waker: &Waker) -> bool {
+        self.calls.tell();
+        let Mover { shared, calls, .. } = self;
+        shared.sleep(waker, |statistics| calls.write_statistics(statistics))
+    }
+
+    /// Writes the counts of a client that is busy.
+    pub(super) fn publish(&mut self) {
+        self.calls.tell();
+        let Mover { shared, calls, .. } = self;
+        shared.publish(|statistics| calls.write_statistics(statistics));
+    }
+}
+
+impl<T: Transport, C: Conversation<Reading = CallReading>> Drop for Mover<T, C> {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}

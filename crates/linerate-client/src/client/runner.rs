@@ -1,0 +1,80 @@
+//! A client on a transport of the program's own, in the program's own thread: `io_uring`, user-space TCP, or memory.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use linerate_net::share::Bell;
+use linerate_net::{Time, Transport};
+
+use super::board::SharedBoard;
+use super::mover::{Mover, Moving, mover_over};
+use super::options::CallOptions;
+use super::secure::Secure;
+use super::target::Target;
+
+/// Moves the bytes of a client over a transport of the program's own, while it runs the program's future in the same
+/// thread. There is no tokio and no other thread, but for looking up the server's name.
+///
+/// Between two runs nothing moves. Dropping it ends the client: its calls end with
+/// [`Error::Closed`](super::Error::Closed).
+pub struct Runner<T: Transport> {
+    mover: Moving<T>,
+    bell: Arc<Bell>,
+}
+
+impl<T: Transport> Runner<T> {
+    pub(super) fn new(
+        transport: T,
+        shared: Arc<SharedBoard>,
+        options: &CallOptions,
+        target: Target,
+        secure: Option<&Secure>,
+    ) -> Runner<T> {
+        let bell = Arc::new(Bell::new(transport.waker()));
+        Runner { mover: mover_over(transport, shared, options, target, secure), bell }
+    }
+
+    /// Runs a future to its end. Calls of this client that it waits for move on meanwhile.
+    ///
+    /// # Errors
+    /// The transport is broken, or nothing can ever wake the future.
+    pub fn run<F: Future>(&mut self, future: F) -> io::Result<F::Output> {
+        let mut future = pin!(future);
+        let waker = Waker::from(Arc::clone(&self.bell));
+        let mut cx = Context::from_waker(&waker);
+        let span = self.mover.span.clone();
+        self.bell.ring();
+        let mut is_open = true;
+        loop {
+            if self.bell.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut cx)
+            {
+                self.mover.publish();
+                return Ok(output);
+            }
+            let _entered = span.enter();
+            is_open = is_open && self.mover.is_wanted();
+            let is_forced = self.mover.begin(&mut cx);
+            let now = self.mover.calls.transport().now();
+            let until = if is_open { self.mover.until(now) } else { Time::NEVER };
+            // Without a client nobody has anything for the calls to do.
+            let is_idle = !is_forced && (!is_open || self.mover.sleep(&waker));
+            let rests = is_idle && self.bell.begin_wait();
+            let until = if rests { until } else { now };
+            let Mover { calls, events, .. } = &mut self.mover;
+            calls.transport().turn((until != Time::NEVER).then_some(until), events)?;
+            self.bell.end_wait();
+            self.mover.end();
+        }
+    }
+}
+
+impl<T: Transport> fmt::Debug for Runner<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").finish_non_exhaustive()
+    }
+}

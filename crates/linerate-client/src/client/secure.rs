@@ -1,0 +1,77 @@
+//! TLS of a client: what it trusts, and what it proves to be.
+
+use std::sync::Arc;
+
+use linerate_net::Profile;
+use linerate_tls::{ClientOptions, Identity, Roots, TlsLayer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+
+use super::error::Error;
+use super::options::Protocol;
+
+/// What the builder was told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SecureOptions {
+    /// PEM texts of certificates that are trusted beside the system's.
+    pub(super) added: Vec<u8>,
+    /// Instead of the system's.
+    pub(super) only_added: bool,
+    pub(super) insecure: bool,
+    /// PEM texts of a chain and its key.
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// Instead of the URL's.
+    pub(super) name: Option<String>,
+}
+
+impl SecureOptions {
+    /// Whether anything was said that only makes sense with TLS.
+    pub(super) fn is_used(&self) -> bool {
+        !self.added.is_empty() || self.insecure || self.identity.is_some() || self.name.is_some()
+    }
+
+    /// What all connections share: sessions are resumed across them.
+    pub(super) fn build(&self, host: &str, protocol: Protocol) -> Result<Secure, Error> {
+        let problem = |error: linerate_tls::TlsError| Error::Builder(format!("TLS: {error}"));
+        let name = self.name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::Builder(format!("TLS: {name:?} is no name that a certificate can have")))?;
+        let mut options = ClientOptions::default();
+        let place = || "the PEM text of add_root".to_owned();
+        options.roots = match () {
+            () if self.insecure => Roots::Insecure,
+            () if self.only_added => Roots::Pem(place(), self.added.clone()),
+            () if self.added.is_empty() => Roots::System,
+            () => Roots::SystemAnd(place(), self.added.clone()),
+        };
+        if let Some((chain, key)) = &self.identity {
+            let chain = ("the chain of client_certificate", chain.as_slice());
+            let key = ("the key of client_certificate", key.as_slice());
+            options.identity = Some(Identity::from_pem(chain, key).map_err(problem)?);
+        }
+        options.alpn = match protocol {
+            Protocol::Either => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Protocol::Http1 => vec![b"http/1.1".to_vec()],
+            Protocol::Http2 => vec![b"h2".to_vec()],
+        };
+        Ok(Secure { config: options.build().map_err(problem)?, name })
+    }
+}
+
+/// TLS of a client, ready for use.
+#[derive(Clone)]
+pub(super) struct Secure {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl Secure {
+    /// A layer whose connections speak it, and their profile; without TLS they are plain.
+    pub(super) fn layer(secure: Option<&Secure>) -> (TlsLayer, Profile) {
+        let mut layer = TlsLayer::new();
+        let profile = secure
+            .map(|secure| layer.add_client(secure.config.clone(), secure.name.clone()))
+            .unwrap_or(linerate_tls::PLAIN);
+        (layer, profile)
+    }
+}

@@ -1,0 +1,270 @@
+//! A call whose bodies are streams.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::header::CONTENT_LENGTH;
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::board::{Command, SharedBoard};
+use super::calls::Trailers;
+use super::cell::StreamCell;
+use super::error::Error;
+use super::inner::Inner;
+use super::limits::STREAMED_MARK;
+use super::send::Place;
+
+/// The body of a request that is a stream, and its length if that is known.
+type Upload<B> = Option<(Pin<Box<B>>, Option<u64>)>;
+
+enum StreamingState<B> {
+    Refused(Error),
+    New(Request<Bytes>, Upload<B>),
+    /// For a place among the calls.
+    Waits(Request<Bytes>, Upload<B>, Place),
+    Sent(u64, Arc<StreamCell>),
+    Over,
+}
+
+/// A call whose bodies are streams, under way: it ends with the head of the response. Dropping it gives the call up.
+#[must_use = "a call is sent when its future is polled"]
+pub struct SendStreaming<B> {
+    client: Arc<Inner>,
+    state: StreamingState<B>,
+}
+
+impl<B> SendStreaming<B>
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    pub(super) fn new(client: Arc<Inner>, request: Request<B>) -> SendStreaming<B> {
+        let (mut head, body) = request.into_parts();
+        let upload = if body.is_end_stream() {
+            None
+        } else {
+            let announced = head.headers.remove(CONTENT_LENGTH);
+            let announced = announced.and_then(|value| value.to_str().ok()?.parse().ok());
+            Some((body.size_hint().exact().or(announced), body))
+        };
+        let upload = upload.map(|(length, body)| (Box::pin(body), length));
+        SendStreaming { client, state: StreamingState::New(Request::from_parts(head, Bytes::new()), upload) }
+    }
+
+    /// The request has a place: it goes to the driver, and its body follows.
+    fn submit(
+        &mut self,
+        request: Request<Bytes>,
+        upload: Upload<B>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), Error> {
+        if upload.is_some() && tokio::runtime::Handle::try_current().is_err() {
+            return Err(Error::Request("its body is a stream, and there is no tokio runtime".to_owned()));
+        }
+        let cell = Arc::<StreamCell>::default();
+        let shared = &self.client.shared;
+        let id = shared.submit_streaming(request, upload.as_ref().map(|upload| upload.1), cell.clone())?;
+        // The board gives it back with the call's end.
+        permit.forget();
+        if let Some((body, _)) = upload {
+            tokio::spawn(pump(shared.clone(), id, cell.clone(), body));
+        }
+        self.state = StreamingState::Sent(id, cell);
+        Ok(())
+    }
+}
+
+impl<B> Future for SendStreaming<B>
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    type Output = Result<Response<ResponseBody>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match std::mem::replace(&mut this.state, StreamingState::Over) {
+                StreamingState::Refused(error) => return Poll::Ready(Err(error)),
+                StreamingState::New(request, upload) => {
+                    if let Err(error) = this.client.start() {
+                        return Poll::Ready(Err(error));
+                    }
+                    let place = Box::pin(Arc::clone(&this.client.shared.places).acquire_owned());
+                    this.state = StreamingState::Waits(request, upload, place);
+                }
+                StreamingState::Waits(request, upload, mut place) => match place.as_mut().poll(cx) {
+                    Poll::Ready(Ok(permit)) => {
+                        if let Err(error) = this.submit(request, upload, permit) {
+                            this.state = StreamingState::Refused(error);
+                        }
+                    }
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Error::Closed)),
+                    Poll::Pending => {
+                        this.state = StreamingState::Waits(request, upload, place);
+                        return Poll::Pending;
+                    }
+                },
+                StreamingState::Sent(id, cell) => {
+                    let mut state = cell.lock();
+                    if let Some(head) = state.head.take() {
+                        drop(state);
+                        let body =
+                            ResponseBody { client: this.client.clone(), id, cell, taken: 0, over: false };
+                        return Poll::Ready(Ok(head.map(|()| body)));
+                    }
+                    if let Some(Err(error)) = state.end.take() {
+                        return Poll::Ready(Err(error));
+                    }
+                    state.reader = Some(cx.waker().clone());
+                    drop(state);
+                    this.state = StreamingState::Sent(id, cell);
+                    return Poll::Pending;
+                }
+                StreamingState::Over => panic!("a call was polled after its end"),
+            }
+        }
+    }
+}
+
+impl<B> Drop for SendStreaming<B> {
+    fn drop(&mut self) {
+        if let StreamingState::Sent(id, _) = self.state {
+            self.client.shared.give_up(id);
+        }
+    }
+}
+
+/// Nothing in it is pinned: the body is in a box.
+impl<B> Unpin for SendStreaming<B> {}
+
+impl<B> fmt::Debug for SendStreaming<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendStreaming").finish_non_exhaustive()
+    }
+}
+
+/// Hands over the body of a request as it comes and as it leaves.
+async fn pump<B>(shared: Arc<SharedBoard>, id: u64, cell: Arc<StreamCell>, mut body: Pin<Box<B>>)
+where
+    B: Body,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    loop {
+        let frame = poll_fn(|cx| {
+            let mut state = cell.lock();
+            if state.over {
+                return Poll::Ready(None);
+            }
+            state.writer = Some(cx.waker().clone());
+            if state.unsent >= STREAMED_MARK {
+                return Poll::Pending;
+            }
+            drop(state);
+            body.as_mut().poll_frame(cx).map(Some)
+        });
+        match frame.await {
+            None => return,
+            Some(None) => return shared.command(Command::GiveEnd(id)),
+            Some(Some(Err(error))) => {
+                let why = format!("its body failed: {}", error.into());
+                return shared.command(Command::FailUpload(id, why));
+            }
+            Some(Some(Ok(frame))) => {
+                // Trailers of requests are not sent.
+                let Ok(mut data) = frame.into_data() else { continue };
+                let piece = data.copy_to_bytes(data.remaining());
+                cell.lock().unsent += piece.len();
+                shared.command(Command::Give(id, piece));
+            }
+        }
+    }
+}
+
+/// The body of a response, as it comes. While the caller takes nothing, the server is held back. Dropping it gives the
+/// rest up: it is read and discarded within limits, or its connection closes; by HTTP/2 its stream is reset.
+pub struct ResponseBody {
+    client: Arc<Inner>,
+    id: u64,
+    cell: Arc<StreamCell>,
+    /// Bytes taken that the driver does not know of.
+    taken: usize,
+    over: bool,
+}
+
+impl ResponseBody {
+    /// The next piece; `None`: it is whole.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
+        loop {
+            match poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await? {
+                Ok(frame) => match frame.into_data() {
+                    Ok(piece) => return Some(Ok(piece)),
+                    Err(_trailers) => {}
+                },
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        let mut state = this.cell.lock();
+        if let Some(piece) = state.pieces.pop_front() {
+            let is_last = state.pieces.is_empty();
+            drop(state);
+            this.taken += piece.len();
+            if is_last || this.taken >= STREAMED_MARK / 4 {
+                this.client.shared.command(Command::Taken(this.id, std::mem::take(&mut this.taken)));
+            }
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let Some(end) = state.end.take() else {
+            state.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        this.over = true;
+        match end {
+            Ok(Some(Trailers(trailers))) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            Ok(None) => Poll::Ready(None),
+            Err(error) => Poll::Ready(Some(Err(error))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if !self.over {
+            self.client.shared.give_up(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}
