@@ -8,8 +8,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::Response;
-
 /// Threads of the pool. Reason: blocking work waits for disks and other machines; more of it at
 /// once helps neither.
 const THREADS: usize = 16;
@@ -33,21 +31,6 @@ pub enum BlockingError {
     /// The work panicked. As a response: 500.
     #[error("the blocking work panicked")]
     Panicked,
-}
-
-impl From<BlockingError> for Response {
-    fn from(error: BlockingError) -> Response {
-        let status = match error {
-            BlockingError::Busy => 503,
-            BlockingError::Panicked => 500,
-        };
-        let mut response = crate::engine::explained(status, &error.to_string());
-        if error == BlockingError::Busy {
-            // The name and the value are well-formed.
-            let _ = response.fields.add("retry-after", "1");
-        }
-        response
-    }
 }
 
 /// Runs `work` on the pool while the handler that awaits it is parked.
@@ -187,6 +170,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Response;
     use std::task::Wake;
 
     struct Unpark(std::thread::Thread);

@@ -2,21 +2,19 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use linerate_http::server::{BodyReader, RequestHead};
+use linerate_http::server::BodyReader;
 use linerate_net::{Close, Conn, Listener, Time};
 use linerate_tls::TlsInfo;
 
 use crate::allowance::Allowance;
-use crate::body::{BodyError, Shared};
-use crate::file_body::FileBody;
+use crate::answer::Unlogged;
 use crate::http2::Session;
-use crate::limits::{BUFFER_KEPT, LOGGED_LINE, PIPELINED};
+use crate::limits::{BUFFER_KEPT, PIPELINED};
+use crate::message::body::{BodyError, Shared};
 use crate::queue::AnswerQueue;
-use crate::response::Streamed;
+use crate::waits::Waits;
 
 /// One connection. Small, because most are idle: [`Work`] has the rest of a busy one's state.
 #[derive(Debug)]
@@ -32,16 +30,13 @@ pub(crate) struct Connection {
     pub(crate) requests: u32,
     /// Nothing more is read; it is closed this way once the last response is handed over.
     pub(crate) closing: Option<Close>,
-    /// The PROXY preface has not arrived yet.
-    pub(crate) preface: bool,
+    pub(crate) next: Next,
     /// It counts towards its client's connections.
     pub(crate) counted: bool,
     pub(crate) peer_ended: bool,
     pub(crate) paused: bool,
     /// Its listener is gone: it closes after the responses that are due.
     pub(crate) leaving: bool,
-    /// After a request for an upgrade, further bytes wait for its response.
-    pub(crate) held: bool,
     /// In the list of connections whose body is read after its response.
     pub(crate) read_elsewhere: bool,
     /// In the list of connections to settle at the end of the turn.
@@ -59,35 +54,16 @@ pub(crate) struct Connection {
     pub(crate) of_file: usize,
 }
 
-/// What a connection waits for.
+/// What the next bytes of a connection are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// The next request.
-    Idle,
-    /// The rest of a head.
-    Head,
-    /// The rest of a body.
-    Body,
-    /// One of our handlers.
-    Handler,
-    /// The client, to read a response.
-    Write,
-}
-
-impl Waits {
-    /// All of them, in numeric order.
-    pub(crate) const ALL: [Waits; 5] = [Waits::Idle, Waits::Head, Waits::Body, Waits::Handler, Waits::Write];
-
-    /// The name that metrics use.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Waits::Idle => "idle",
-            Waits::Head => "head",
-            Waits::Body => "body",
-            Waits::Handler => "handler",
-            Waits::Write => "write",
-        }
-    }
+pub(crate) enum Next {
+    /// The PROXY preface.
+    Preface,
+    /// A request, or the rest of one.
+    Request,
+    /// Requests or another protocol, as the response to a request for an upgrade will say. They
+    /// wait for it.
+    Undecided,
 }
 
 /// The additional state of a busy connection.
@@ -155,117 +131,6 @@ pub(crate) struct Incoming {
     pub(crate) began: Time,
 }
 
-/// What a response must know of its request.
-#[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    /// The client of the request.
-    pub(crate) peer: SocketAddr,
-    /// `None`: the bytes were not a request.
-    pub(crate) head: Option<Rc<RequestHead>>,
-    pub(crate) http10: bool,
-    pub(crate) head_only: bool,
-    pub(crate) keep: bool,
-    /// The first line of bytes that are not a request.
-    pub(crate) line: Box<[u8]>,
-    /// When its head was read.
-    pub(crate) began: Time,
-    pub(crate) tls: Option<Arc<TlsInfo>>,
-}
-
-impl Asked {
-    /// For bytes that are not a request, as far as they were received.
-    pub(crate) fn by_none(peer: SocketAddr, bytes: &[u8], began: Time) -> Asked {
-        let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
-        let line = bytes[begin..].split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default();
-        let line = line[..line.len().min(LOGGED_LINE)].into();
-        Asked { peer, head: None, http10: false, head_only: false, keep: false, line, began, tls: None }
-    }
-}
-
-/// The access log line of a response, written once the response has left or broken off.
-#[derive(Debug)]
-pub(crate) struct Unlogged {
-    pub(crate) asked: Asked,
-    pub(crate) status: u16,
-    /// Where the body begins and ends in the bytes handed over on its connection; `None`: not
-    /// begun.
-    pub(crate) from: Option<u64>,
-    pub(crate) until: Option<u64>,
-}
-
-impl Unlogged {
-    /// Bytes of the body in the first `left` handed over.
-    pub(crate) fn bytes(&self, left: u64) -> u64 {
-        let until = self.until.unwrap_or(u64::MAX).min(left);
-        self.from.map_or(0, |from| until.saturating_sub(from))
-    }
-}
-
-/// A response in its place in the order.
-pub(crate) enum Answer {
-    /// Its handler is still running.
-    Waiting { task: u32, asked: Asked },
-    /// Ready to send. `last`: nothing may follow on this connection.
-    Bytes { bytes: Vec<u8>, last: bool },
-    /// A head with a large body, sent without copying.
-    Large { head: Vec<u8>, body: Bytes, at: usize, last: bool, line: Option<Box<Unlogged>> },
-    /// A body that is produced while it is sent.
-    Stream {
-        task: u32,
-        head: Vec<u8>,
-        stream: Streamed,
-        end: StreamEnd,
-        last: bool,
-        line: Option<Box<Unlogged>>,
-    },
-    /// Ranges of a file. The task is woken once missing pages are in memory.
-    File { task: u32, head: Vec<u8>, body: FileBody, last: bool, line: Option<Box<Unlogged>> },
-}
-
-/// How a streamed body ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamEnd {
-    Chunked,
-    Length(u64),
-    Close,
-    /// HEAD: no body is sent.
-    Nothing,
-}
-
-impl Answer {
-    /// Its line for the access log.
-    pub(crate) fn line(&mut self) -> Option<&mut Option<Box<Unlogged>>> {
-        match self {
-            Answer::Large { line, .. } | Answer::Stream { line, .. } | Answer::File { line, .. } => {
-                Some(line)
-            }
-            Answer::Waiting { .. } | Answer::Bytes { .. } => None,
-        }
-    }
-
-    /// Bytes of it that are ready and not handed over.
-    pub(crate) fn ready_bytes(&self) -> usize {
-        match self {
-            Answer::Waiting { .. } => 0,
-            Answer::Bytes { bytes, .. } => bytes.len(),
-            Answer::Large { head, body, at, .. } => head.len() + body.len() - at,
-            Answer::Stream { head, .. } | Answer::File { head, .. } => head.len(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Answer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Answer::Waiting { task, .. } => write!(f, "Waiting({task})"),
-            Answer::Bytes { bytes, .. } => write!(f, "Bytes({})", bytes.len()),
-            Answer::Large { body, at, .. } => write!(f, "Large({at} of {})", body.len()),
-            Answer::Stream { end, .. } => write!(f, "Stream({end:?})"),
-            Answer::File { body, .. } => write!(f, "File({})", body.len()),
-        }
-    }
-}
-
 impl Connection {
     pub(crate) fn new(conn: Conn, listener: Listener, peer: SocketAddr, now: Time) -> Connection {
         Connection {
@@ -276,12 +141,11 @@ impl Connection {
             work: None,
             requests: 0,
             closing: None,
-            preface: false,
+            next: Next::Request,
             counted: false,
             peer_ended: false,
             paused: false,
             leaving: false,
-            held: false,
             read_elsewhere: false,
             dirty: false,
             waits: Waits::Idle,
@@ -297,7 +161,7 @@ impl Connection {
     /// Whether it has no state and nothing pending: all there is are the bytes that the engine has
     /// ready to send.
     pub(crate) fn is_plain(&self) -> bool {
-        self.work.is_none() && self.closing.is_none() && !self.peer_ended && !self.held
+        self.work.is_none() && self.closing.is_none() && !self.peer_ended && self.next != Next::Undecided
     }
 
     /// Bytes in memory that have not left.
@@ -334,7 +198,7 @@ impl Connection {
 
     /// Whether reading must wait: for responses to leave, or for a handler to read its body.
     pub(crate) fn is_blocked(&self, about_to_send: usize, allowance: &Allowance) -> bool {
-        if self.held {
+        if self.next == Next::Undecided {
             return true;
         }
         let Some(work) = &self.work else { return about_to_send + self.unsent >= allowance.each() };

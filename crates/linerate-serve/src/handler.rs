@@ -34,7 +34,7 @@ impl From<Box<dyn Error + Send + Sync>> for Response {
             return (*error).into();
         }
         tracing::error!(%error, "a handler failed: {error}");
-        crate::engine::explained(500, "the handler failed")
+        Response::explained(500, "the handler failed")
     }
 }
 

@@ -190,6 +190,16 @@ impl TryFrom<UnixListener> for ListeningSocket {
     }
 }
 
+/// Binds the Unix sockets among these addresses, once for all threads. The error names the address.
+pub(crate) fn bind_all(addresses: &[Address]) -> io::Result<Vec<ListeningSocket>> {
+    let unix =
+        addresses.iter().filter_map(|at| if let Address::Unix(path) = at { Some((at, path)) } else { None });
+    unix.map(|(at, path)| {
+        ListeningSocket::bind(path).map_err(|e| io::Error::new(e.kind(), format!("{at}: {e}")))
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::connection::{Answer, Asked};
+use crate::answer::{Answer, Asked};
 
 /// The queue keeps its own sum. Only the response at the front changes while it waits here, so its bytes are asked for and only
 /// those behind it are summed: code that sends may return anywhere without leaving a wrong sum.

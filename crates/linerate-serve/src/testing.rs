@@ -29,7 +29,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use crate::handler::{Handler, IntoResponse};
-use crate::runtime::{Beside, TokioRuntime};
+use crate::threads::runtime::{Beside, TokioRuntime};
 use crate::timers::{self, Timers};
 use crate::{Request, Response};
 

@@ -9,26 +9,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use linerate_http::server::{Fields, RequestHead, Version};
+use linerate_http::server::{RequestHead, Version};
 use linerate_tls::TlsInfo;
 use tower_service::Service;
 
-use crate::body::{BodyError, RequestBody, Trailers};
-use crate::engine::explained;
-use crate::limits::TOWER_PLACES_KEPT;
-use crate::response::{BodyStream, ResponseBody, Streamed, fields};
-use crate::tunnel::TunnelBody;
-use crate::upgrade::HandOver;
-use crate::websocket;
+use crate::message::body::{BodyError, RequestBody, Trailers};
+use crate::message::hand_over::HandOver;
+use crate::message::http_body::{Framed, FromBody, Housed, Place, Places, to_bytes};
+use crate::message::response::{ResponseBody, fields};
+use crate::message::stream::{Failure, Streamed};
+use crate::message::tunnel::TunnelBody;
+use crate::message::websocket;
 use crate::{Draining, Handler, Request, Response};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The client's address, an extension of requests to services behind [`tower_with_peer`]. Requests
 /// by a Unix socket have none: if you listen on one, extract `Option<Extension<Peer>>`.
@@ -114,30 +112,6 @@ struct Bridge<S, F, B> {
     bodies: Places<B>,
 }
 
-type Place<T> = Pin<Box<Option<T>>>;
-
-/// Free places.
-struct Places<T>(RefCell<Vec<Place<T>>>);
-
-impl<T> Places<T> {
-    /// Inlined, because contents are large and would be copied once more.
-    #[inline(always)]
-    fn put(&self, content: T) -> Place<T> {
-        let mut place = self.0.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
-        place.set(Some(content));
-        place
-    }
-
-    fn free(&self, mut place: Place<T>) {
-        // The service's destructors may call this again.
-        place.set(None);
-        let mut places = self.0.borrow_mut();
-        if places.len() < TOWER_PLACES_KEPT {
-            places.push(place);
-        }
-    }
-}
-
 /// The head translated last. Clients repeat themselves, and the reader then returns the same head.
 /// While it is held here, its memory cannot become another head.
 struct Translated {
@@ -203,7 +177,7 @@ where
         Told { peer: request.peer().map(Peer), tls: request.tls().cloned() }
     }
 
-    fn begin(&self, request: Request) -> State<S, S::Future, B> {
+    fn begin(&self, request: Request) -> State<S, S::Future> {
         if let Some(offer) = request.offer() {
             let service = self.service.borrow().clone();
             let begun = as_http_1_1(request.head());
@@ -254,29 +228,27 @@ where
 /// A request in the service.
 struct Answering<S, F, B> {
     bridge: Rc<Bridge<S, F, B>>,
-    state: State<S, F, B>,
+    state: State<S, F>,
 }
 
 /// The progress of a request. Rare states are boxed, to keep the others small.
-enum State<S, F, B> {
+enum State<S, F> {
     /// The service is not ready for it.
     Unready(Box<(S, http::Request<TowerBody>)>),
     /// The service works on it.
     Called(Place<F>),
-    /// The response's head is there, nothing of its body.
-    Begun(Box<(Response, Housed<B>)>),
     /// It never reached the service, or everything was returned.
     Failed(Option<Box<Response>>),
     HandedOver(Pin<Box<dyn Future<Output = Response>>>),
 }
 
-impl<S, F, B> State<S, F, B> {
-    fn failed(status: u16, why: &dyn std::fmt::Display) -> State<S, F, B> {
-        State::Failed(Some(Box::new(explained(status, &why.to_string()))))
+impl<S, F> State<S, F> {
+    fn failed(status: u16, why: &dyn std::fmt::Display) -> State<S, F> {
+        State::Failed(Some(Box::new(Response::explained(status, &why.to_string()))))
     }
 
     /// Takes the state and leaves nothing.
-    fn take(&mut self) -> State<S, F, B> {
+    fn take(&mut self) -> State<S, F> {
         std::mem::replace(self, State::Failed(None))
     }
 }
@@ -295,7 +267,7 @@ where
         if let State::Unready(waiting) = state {
             match ready!(waiting.0.poll_ready(context)) {
                 Ok(()) => {}
-                Err(error) => return Poll::Ready(explained(500, &error.to_string())),
+                Err(error) => return Poll::Ready(Response::explained(500, &error.to_string())),
             }
             if let State::Unready(waiting) = state.take() {
                 let (mut service, request) = *waiting;
@@ -310,29 +282,21 @@ where
             }
             let (parts, body) = match answer {
                 Ok(answer) => answer.into_parts(),
-                Err(error) => return Poll::Ready(explained(500, &error.to_string())),
+                Err(error) => return Poll::Ready(Response::explained(500, &error.to_string())),
             };
             let answer = head_of(&parts);
             if body.is_end_stream() {
                 return Poll::Ready(answer);
             }
             let mut body = Housed(bridge.bodies.put(body));
-            // Most bodies are one piece that is ready: it leaves with its head.
-            return match body.poll_frame(context) {
-                Poll::Ready(first) => Poll::Ready(with_body(&bridge.bodies, answer, body, first)),
-                Poll::Pending => {
-                    *state = State::Begun(Box::new((answer, body)));
-                    Poll::Pending
-                }
-            };
+            // Most bodies are one piece that is ready: it leaves with its head. A head does not wait
+            // for a body, because clients may: gRPC's of a stream both ways send nothing before.
+            return Poll::Ready(match body.poll_frame(context) {
+                Poll::Ready(first) => with_body(&bridge.bodies, answer, body, first),
+                Poll::Pending => streamed(answer, body, None, None),
+            });
         }
         match state {
-            State::Begun(begun) => {
-                let first = ready!(begun.1.poll_frame(context));
-                let State::Begun(begun) = state.take() else { return Poll::Pending };
-                let (answer, body) = *begun;
-                Poll::Ready(with_body(&bridge.bodies, answer, body, first))
-            }
             State::Failed(answer) => answer.take().map_or(Poll::Pending, |answer| Poll::Ready(*answer)),
             State::HandedOver(tunnel) => tunnel.as_mut().poll(context),
             State::Unready(_) | State::Called(_) => Poll::Pending,
@@ -401,7 +365,7 @@ where
         http1::Builder::new().serve_connection(io, service).with_upgrades()
     });
     let Some(first) = poll_fn(|context| tunnel.poll_first(context)).await else {
-        return explained(500, "the service gave no answer");
+        return Response::explained(500, "the service gave no answer");
     };
     let status = first.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
     if websocket && status == Some(101) {
@@ -455,92 +419,27 @@ where
                 Ok(data) => (Some(to_bytes(data)), None),
                 Err(frame) => (None, frame.into_trailers().ok()),
             };
-            let length = body.length().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
-            let length = length.or(answer.announced);
-            answer.body = ResponseBody::Stream(Streamed::new(FromBody { body, first, trailers, length }));
+            return streamed(answer, body, first, trailers);
         }
     }
     answer
 }
 
-type Framed<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
-
-/// A body in its place.
-struct Housed<B>(Place<B>);
-
-impl<B: Body> Housed<B> {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Framed<B>> {
-        self.0.as_mut().as_pin_mut().map_or(Poll::Ready(None), |body| body.poll_frame(context))
-    }
-
-    fn is_over(&self) -> bool {
-        self.0.as_ref().as_pin_ref().is_none_or(|body| body.is_end_stream())
-    }
-
-    fn length(&self) -> Option<u64> {
-        self.0.as_ref().as_pin_ref()?.size_hint().exact()
-    }
-}
-
-fn to_bytes(mut data: impl Buf) -> Bytes {
-    data.copy_to_bytes(data.remaining())
-}
-
-/// Adapts a service's body to our streams.
-pub(crate) struct FromBody<B> {
+/// A response whose body comes by and by, behind what there is of it.
+fn streamed<B>(
+    mut answer: Response,
     body: Housed<B>,
     first: Option<Bytes>,
     trailers: Option<http::HeaderMap>,
-    length: Option<u64>,
-}
-
-impl<B: Body> FromBody<B> {
-    pub(crate) fn new(body: B) -> FromBody<B> {
-        let length = body.size_hint().exact();
-        FromBody { body: Housed(Box::pin(Some(body))), first: None, trailers: None, length }
-    }
-}
-
-impl<B> BodyStream for FromBody<B>
+) -> Response
 where
-    B: Body,
+    B: Body + 'static,
     B::Error: Into<Failure>,
 {
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Failure>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(first)));
-        }
-        loop {
-            return match self.body.poll_frame(context) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(None) => Poll::Ready(None),
-                Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => Poll::Ready(Some(Ok(to_bytes(data)))),
-                    Err(frame) => {
-                        self.trailers = frame.into_trailers().ok();
-                        continue;
-                    }
-                },
-            };
-        }
-    }
-
-    fn length(&self) -> Option<u64> {
-        self.length
-    }
-
-    fn trailers(mut self: Pin<&mut Self>) -> Option<Fields> {
-        let mut fields = Fields::new();
-        for (name, value) in &self.trailers.take()? {
-            // Fields that are forbidden here are left out.
-            let _ = fields.add(name.as_str(), value.as_bytes());
-        }
-        Some(fields)
-    }
+    let length = body.length().map(|n| n + first.as_ref().map_or(0, |b| b.len() as u64));
+    let length = length.or(answer.announced);
+    answer.body = ResponseBody::Stream(Streamed::new(FromBody { body, first, trailers, length }));
+    answer
 }
 
 /// The body of a request, as services receive it.

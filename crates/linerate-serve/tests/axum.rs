@@ -14,6 +14,14 @@ use axum::{Extension, Json, Router};
 use linerate_serve::{Handle, Peer, Request, Response, ServerOptions, spawn_with, tower_with_peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+static SPEAK: tokio::sync::Notify = tokio::sync::Notify::const_new();
+
+/// Says nothing until somebody wants it.
+async fn quiet() -> Result<Bytes, std::io::Error> {
+    SPEAK.notified().await;
+    Ok(Bytes::from_static(b"spoken"))
+}
+
 fn router() -> Router {
     Router::new()
         .route("/", get(|| async { "hello\n" }))
@@ -63,6 +71,8 @@ fn router() -> Router {
                 ([(header::CONTENT_LENGTH, "7")], body)
             }),
         )
+        .route("/quiet", get(|| async { Body::from_stream(futures_util::stream::once(quiet())) }))
+        .route("/speak", get(|| async { SPEAK.notify_one() }))
         .route("/spawn", get(|| async { tokio::spawn(async { "spawned\n" }).await.unwrap() }))
         .layer(map_request(connect_info))
         .with_state("the state")
@@ -128,6 +138,27 @@ fn extractors_answers_and_pipelining() {
     let all = exchange(at, &(get_it("/sleep") + &get_it("/") + &get_it("/spawn") + &get_it("/state")));
     let order = ["slept", "hello", "spawned", "the state"].map(|t| all.find(t).unwrap());
     assert!(order.is_sorted(), "{all}");
+}
+
+/// A client of events knows that it is connected before the first one.
+#[test]
+fn a_head_does_not_wait_for_its_body() {
+    let server = server();
+    let mut stream = TcpStream::connect(server.addr()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(get_it("/quiet").as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&head));
+    assert!(exchange(server.addr(), &get_it("/speak")).starts_with("HTTP/1.1 200"));
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut body = String::new();
+    stream.read_to_string(&mut body).unwrap();
+    assert_eq!(body, "6\r\nspoken\r\n0\r\n\r\n");
 }
 
 #[test]

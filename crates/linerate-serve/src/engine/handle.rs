@@ -8,12 +8,12 @@ use linerate_http::server::{Framing, Method, RequestHead, Version, write_interim
 use linerate_net::Close;
 
 use super::Engine;
-use super::answer::explained;
-use crate::body::RequestBody;
+use crate::answer::{Answer, Asked};
 use crate::clients::Admission;
-use crate::connection::{Answer, Asked, Connection};
+use crate::connection::{Connection, Next};
+use crate::message::body::RequestBody;
+use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
-use crate::upgrade::{self, Offer};
 use crate::watch::Watchdog;
 use crate::{Handler, Request, Response, limits};
 
@@ -28,11 +28,12 @@ impl<H: Handler> Engine<H> {
             // The client asked for it and sends no more; or it may, and must be able to read the answer all the same.
             c.closing = Some(if head.keep_alive() { Close::Lingering } else { Close::Now });
         }
-        c.held = upgrade::is_offered(&head);
-        if head.method() == Method::Connect && !c.held {
+        let upgrades = upgrade::is_offered(&head);
+        c.next = if upgrades { Next::Undecided } else { Next::Request };
+        if head.method() == Method::Connect && !upgrades {
             // Content has no meaning here, and what follows may be no HTTP (RFC 9110 section 9.3.6).
             c.closing = Some(Close::Lingering);
-            self.answer(c, &Asked { keep: false, ..asked }, no_tunnel());
+            self.answer(c, &Asked { keep: false, ..asked }, Response::no_tunnel());
             return 0;
         }
         let (body, used) = match head.framing() {
@@ -58,7 +59,7 @@ impl<H: Handler> Engine<H> {
         let request = Request::new(head, body, asked.peer)
             .by(self.place(c))
             .over_tls(c.tls.clone())
-            .offering(c.held.then(|| Offer::new(&self.goodbye)));
+            .offering(upgrades.then(|| Offer::new(&self.goodbye)));
         match self.call(request, &asked) {
             (_, Polled::Ready(response)) => self.complete(c, &mut asked, response),
             (task, Polled::Pending) => {
@@ -131,7 +132,7 @@ impl<H: Handler> Engine<H> {
             // Success would be a promise to pass on what follows, which is not HTTP.
             asked.keep = false;
             c.closing = Some(Close::Lingering);
-            response = if response.status < 400 { no_tunnel() } else { response.closing() };
+            response = if response.status < 400 { Response::no_tunnel() } else { response.closing() };
         }
         if let Some(body) = c.work.as_ref().and_then(|w| w.body.as_ref()) {
             // A client that waits for 100 may or may not send the body now: only closing is safe (RFC 9110 section 10.1.1).
@@ -213,9 +214,11 @@ impl<H: Handler> Engine<H> {
             return;
         }
         // What is behind a request for an upgrade stays untouched: it is not the one that is answered here.
-        let held = c.held;
+        let next = c.next;
         let last = self.answer(c, &asked, response);
-        c.held = held && !last;
+        if !last {
+            c.next = next;
+        }
         let place = c.work.as_ref().map_or(0, |w| w.queue.len());
         self.work(c).queue.append(behind);
         if last {
@@ -253,21 +256,13 @@ impl<H: Handler> Engine<H> {
 
     fn panicked(&mut self) -> Response {
         self.counts.panicked();
-        explained(500, "the handler failed").closing()
+        Response::explained(500, "the handler failed").closing()
     }
 }
 
 /// The answer to a request more than a client may send, which may have another in so many seconds.
 pub(super) fn too_many(wait: u64) -> Response {
-    let mut answer = explained(429, "more requests than one client may send");
+    let mut answer = Response::explained(429, "more requests than one client may send");
     let _ = answer.fields.add("retry-after", wait.to_string());
-    answer
-}
-
-/// The answer to CONNECT of those who make no tunnels.
-pub(crate) fn no_tunnel() -> Response {
-    let mut answer = explained(405, "CONNECT is for proxies").closing();
-    // Nothing is allowed that could be named: the target is another server.
-    let _ = answer.fields.add("allow", "");
     answer
 }

@@ -1,10 +1,11 @@
 //! Lines of the access log: at once for a response that is written whole, and for others when they have left or broken off.
 
 use super::Engine;
-use super::answer::has_no_body;
+use super::respond::has_no_body;
 use crate::Handler;
 use crate::access_log::Line;
-use crate::connection::{Asked, Connection, Unlogged};
+use crate::answer::{Asked, Unlogged};
+use crate::connection::Connection;
 
 impl<H: Handler> Engine<H> {
     /// Says of a response that so many bytes of its body have left. Inlined, since most servers keep no log.

@@ -3,10 +3,10 @@
 //! read turns bytes into requests, handle runs their handlers, and answer turns responses into
 //! bytes.
 
-mod answer;
 mod handle;
 mod log;
 mod read;
+mod respond;
 mod streams;
 
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use linerate_http::server::{HeadReader, HeadWriter, HttpDate};
 use linerate_net::{Conn, Listener, Time};
 
-pub(crate) use self::answer::explained;
-pub(crate) use self::handle::no_tunnel;
 use crate::access_log::LogBuffer;
 use crate::allowance::Allowance;
+use crate::answer::{Answer, Asked};
 use crate::clients::{ClientRules, Clients};
-use crate::connection::{Answer, Asked, Connection, Waits, Work};
-use crate::counts::ThreadCounts;
+use crate::connection::{Connection, Work};
 use crate::http2::Http2;
 use crate::limits::{self, Limits};
-use crate::meter::Meter;
 use crate::notice::Misdirected;
+use crate::stats::counts::ThreadCounts;
+use crate::stats::meter::Meter;
 use crate::tasks::{Ready, Tasks};
+use crate::waits::Waits;
 use crate::watch::{Watch, Watchdog};
 use crate::{Address, Draining, Handler};
 

@@ -7,11 +7,12 @@ use linerate_http::server::{BodyReader, Fault, Framing, RequestHead};
 use linerate_net::Close;
 
 use super::Engine;
-use super::answer::said;
-use crate::body::{BodyError, RequestBody, Shared};
+use super::respond::said;
+use crate::answer::Asked;
 use crate::clients::{Preface, preface};
-use crate::connection::{Asked, Connection, Incoming};
+use crate::connection::{Connection, Incoming, Next};
 use crate::http2::FIRST_LINE;
+use crate::message::body::{BodyError, RequestBody, Shared};
 use crate::{Handler, limits};
 
 /// Whether the bytes begin a TLS handshake record of version 3.x (RFC 8446 section 5.1).
@@ -32,7 +33,7 @@ impl<H: Handler> Engine<H> {
         if !c.reads() {
             return;
         }
-        if c.has_input() || c.preface {
+        if c.has_input() || c.next == Next::Preface {
             if c.is_http2() {
                 return self.receive_frames(c, bytes);
             }
@@ -50,7 +51,7 @@ impl<H: Handler> Engine<H> {
 
     /// Continues with bytes that were kept.
     pub(crate) fn advance(&mut self, c: &mut Connection) {
-        if c.preface && !self.take_preface(c) {
+        if c.next == Next::Preface && !self.take_preface(c) {
             return;
         }
         let Some(work) = &mut c.work else { return };
@@ -74,14 +75,14 @@ impl<H: Handler> Engine<H> {
             Preface::Partial => work.seen = work.input.len(),
             Preface::Wrong => {
                 let asked = Asked::by_none(c.peer, &work.input, self.now);
-                c.preface = false;
+                c.next = Next::Request;
                 work.input.clear();
                 self.refuse_with(c, asked, 400, "the PROXY protocol's preface is missing or malformed");
             }
             Preface::Whole(len, client) => {
                 work.input.drain(..len);
                 work.seen = 0;
-                c.preface = false;
+                c.next = Next::Request;
                 c.peer = client.unwrap_or(c.peer);
                 if client.is_none() || self.admit(c) {
                     return true;

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use linerate_net::link::sim::{Sim, SimOptions};
 use linerate_net::stack::{Stack, StackOptions};
-use linerate_net::{ConnectOptions, Event, ListenOptions, TcpInfo};
+use linerate_net::{ConnectOptions, Event, ListenOptions, TcpInfo, Transport};
 
 use super::*;
 

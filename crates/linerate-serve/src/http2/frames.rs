@@ -4,28 +4,19 @@
 
 use std::time::Duration;
 
+use linerate_http::h2::{FRAME_HEAD, FrameHead, PREFACE, flag, kind};
 use linerate_net::Time;
 
 use crate::limits::{H2_CONTROL_EARNED, H2_CONTROL_FRAMES, H2_CONTROL_RATE, H2_RESET_COST};
 
-/// What every connection begins with (RFC 9113 section 3.4).
-const PREFACE: u32 = 24;
-const HEADER: usize = 9;
 /// A DATA frame of this many bytes is worth a control frame. Reason: clients announce progress now
 /// and then; tiny frames are not progress.
 const DATA_WORTH: u32 = 256;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 0x1;
-const END_HEADERS: u8 = 0x4;
-
 /// Follows the frames of one connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    header: [u8; HEADER],
+    header: [u8; FRAME_HEAD],
     have: usize,
     /// Bytes until the next frame header.
     skip: u32,
@@ -44,9 +35,9 @@ pub(crate) struct Flood;
 impl Frames {
     pub(crate) fn new(now: Time) -> Frames {
         Frames {
-            header: [0; HEADER],
+            header: [0; FRAME_HEAD],
             have: 0,
-            skip: PREFACE,
+            skip: PREFACE.len() as u32,
             block_since: None,
             in_block_frame: false,
             allowed: H2_CONTROL_FRAMES,
@@ -65,11 +56,11 @@ impl Frames {
                 continue;
             }
             self.in_block_frame = false;
-            let len = bytes.len().min(HEADER - self.have);
+            let len = bytes.len().min(FRAME_HEAD - self.have);
             self.header[self.have..self.have + len].copy_from_slice(&bytes[..len]);
             self.have += len;
             bytes = &bytes[len..];
-            if self.have == HEADER {
+            if self.have == FRAME_HEAD {
                 self.have = 0;
                 self.frame(now)?;
             }
@@ -78,21 +69,21 @@ impl Frames {
     }
 
     fn frame(&mut self, now: Time) -> Result<(), Flood> {
-        let [a, b, c, kind, flags, ..] = self.header;
-        let len = u32::from_be_bytes([0, a, b, c]);
-        self.skip = len;
-        let cost = match kind {
-            HEADERS | CONTINUATION => {
+        let head = FrameHead::read(&self.header);
+        self.skip = head.len;
+        let cost = match head.kind {
+            kind::HEADERS | kind::CONTINUATION => {
                 self.in_block_frame = true;
-                self.block_since = (flags & END_HEADERS == 0).then(|| self.block_since.unwrap_or(now));
-                u32::from(kind == CONTINUATION)
+                let ends = head.has(flag::END_HEADERS);
+                self.block_since = (!ends).then(|| self.block_since.unwrap_or(now));
+                u32::from(head.kind == kind::CONTINUATION)
             }
-            DATA if len >= DATA_WORTH => {
+            kind::DATA if head.len >= DATA_WORTH => {
                 self.earn(1);
                 0
             }
-            DATA if len > 0 || flags & END_STREAM != 0 => 0,
-            RST_STREAM => H2_RESET_COST,
+            kind::DATA if head.len > 0 || head.has(flag::END_STREAM) => 0,
+            kind::RST_STREAM => H2_RESET_COST,
             _ => 1,
         };
         self.allowed = self.allowed.checked_sub(cost).ok_or(Flood)?;
@@ -133,15 +124,13 @@ mod tests {
     use super::*;
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
-        let len = (payload.len() as u32).to_be_bytes();
-        let mut bytes = vec![len[1], len[2], len[3], kind, flags, 0, 0, 0, 1];
-        bytes.extend_from_slice(payload);
-        bytes
+        let head = FrameHead { len: payload.len() as u32, kind, flags, stream: 1 };
+        [&head.bytes(), payload].concat()
     }
 
     fn begun() -> Frames {
         let mut frames = Frames::new(Time::ZERO);
-        frames.follow(&[0; PREFACE as usize], Time::ZERO).expect("no frame");
+        frames.follow(PREFACE, Time::ZERO).expect("no frame");
         frames
     }
 
@@ -149,9 +138,9 @@ mod tests {
     fn any_cut_counts_the_same() {
         let mut stream = Vec::new();
         for i in 0..300 {
-            stream.extend(frame(DATA, 0, &vec![9; i % 7]));
-            stream.extend(frame(6, 0, &[0; 8]));
-            stream.extend(frame(RST_STREAM, 0, &[0; 4]));
+            stream.extend(frame(kind::DATA, 0, &vec![9; i % 7]));
+            stream.extend(frame(kind::PING, 0, &[0; 8]));
+            stream.extend(frame(kind::RST_STREAM, 0, &[0; 4]));
         }
         let left = |cut: usize| {
             let mut frames = begun();
@@ -170,7 +159,7 @@ mod tests {
 
     #[test]
     fn control_frames_run_out_and_come_back() {
-        let ping = frame(6, 0, &[0; 8]);
+        let ping = frame(kind::PING, 0, &[0; 8]);
         let mut frames = begun();
         for _ in 0..H2_CONTROL_FRAMES {
             frames.follow(&ping, Time::ZERO).expect("allowed");
@@ -190,9 +179,9 @@ mod tests {
     fn uploads_and_requests_cost_nothing() {
         let mut frames = begun();
         for _ in 0..H2_CONTROL_FRAMES * 2 {
-            frames.follow(&frame(HEADERS, END_HEADERS, &[0; 30]), Time::ZERO).expect("a request");
-            frames.follow(&frame(DATA, 0, &[0; 5]), Time::ZERO).expect("its body");
-            frames.follow(&frame(DATA, END_STREAM, &[]), Time::ZERO).expect("its end");
+            frames.follow(&frame(kind::HEADERS, flag::END_HEADERS, &[0; 30]), Time::ZERO).expect("a request");
+            frames.follow(&frame(kind::DATA, 0, &[0; 5]), Time::ZERO).expect("its body");
+            frames.follow(&frame(kind::DATA, flag::END_STREAM, &[]), Time::ZERO).expect("its end");
         }
         assert_eq!(frames.allowed, H2_CONTROL_FRAMES);
     }
@@ -200,12 +189,16 @@ mod tests {
     #[test]
     fn a_header_block_lasts_until_its_last_frame() {
         let mut frames = begun();
-        frames.follow(&frame(HEADERS, 0, &[0; 3]), Time::from_nanos(5)).expect("allowed");
-        frames.follow(&frame(CONTINUATION, 0, &[0; 3]), Time::from_nanos(7)).expect("allowed");
+        frames.follow(&frame(kind::HEADERS, 0, &[0; 3]), Time::from_nanos(5)).expect("allowed");
+        frames.follow(&frame(kind::CONTINUATION, 0, &[0; 3]), Time::from_nanos(7)).expect("allowed");
         assert_eq!(frames.block_since(), Some(Time::from_nanos(5)));
-        frames.follow(&frame(CONTINUATION, END_HEADERS, &[0; 3]), Time::from_nanos(9)).expect("allowed");
+        frames
+            .follow(&frame(kind::CONTINUATION, flag::END_HEADERS, &[0; 3]), Time::from_nanos(9))
+            .expect("allowed");
         assert_eq!((frames.block_since(), frames.is_in_head()), (None, false));
-        frames.follow(&frame(HEADERS, END_HEADERS, &[0; 3])[..10], Time::from_nanos(9)).expect("allowed");
+        frames
+            .follow(&frame(kind::HEADERS, flag::END_HEADERS, &[0; 3])[..10], Time::from_nanos(9))
+            .expect("allowed");
         assert!(frames.is_in_head());
     }
 }

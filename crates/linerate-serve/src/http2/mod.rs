@@ -14,20 +14,21 @@ use std::task::{Context, Poll, Wake, Waker};
 use ::h2::server::{Builder, Connection, Handshake, SendResponse};
 use ::h2::{Error, Reason, RecvStream};
 use bytes::Bytes;
+use linerate_http::h2::PREFACE;
 use linerate_net::Time;
 
 pub(crate) use self::frames::{Flood, Frames};
 pub(crate) use self::heads::{Heads, response_head, trailers};
 pub(crate) use self::pipe::Pipe;
 pub(crate) use self::stream::{Doing, Fed, Pumped, Sending, Source, Stream, Upload};
-use crate::connection::Waits;
 use crate::limits::{
     self, H2_CONNECTION_WINDOW, H2_LOCAL_RESETS, H2_RESETS_PENDING, H2_SEND_BUFFER, H2_STREAM_WINDOW,
     H2_STREAMS, Limits,
 };
+use crate::waits::Waits;
 
 /// The client's first line (RFC 9113 section 3.4), which no request of HTTP/1.1 has.
-pub(crate) const FIRST_LINE: &[u8] = b"PRI * HTTP/2.0\r\n";
+pub(crate) const FIRST_LINE: &[u8] = PREFACE.split_at("PRI * HTTP/2.0\r\n".len()).0;
 
 /// What all connections of a thread share.
 #[derive(Debug)]

@@ -11,11 +11,12 @@ use linerate_http::server::{Fault, Fields};
 use linerate_net::Time;
 
 use super::trailers;
-use crate::body::{BodyError, Shared};
-use crate::connection::{Asked, Waits};
-use crate::file_body::FileBody;
+use crate::answer::Asked;
 use crate::limits::{self, BODY_DISCARDED, H2_PIECE, Limits};
-use crate::response::Streamed;
+use crate::message::body::{BodyError, Shared};
+use crate::message::file_body::FileBody;
+use crate::message::stream::Streamed;
+use crate::waits::Waits;
 
 /// A stream whose request or response is not complete.
 pub(crate) struct Stream {

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use linerate_http::server::{
 use linerate_net::machine;
 
 use super::Shared;
-use crate::body::RequestBody;
-use crate::engine::explained;
-use crate::response::ResponseBody;
-use crate::routes::Routes;
+use super::channel::Channel;
+use crate::content::routes::Routes;
+use crate::message::body::RequestBody;
+use crate::message::response::ResponseBody;
 use crate::timers::{self, Timers};
 use crate::{Request, Response};
 
@@ -34,27 +34,28 @@ pub(super) fn serve(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes
     stream.set_nonblocking(false)?;
     stream.set_nodelay(!shared.how.nagle_split)?;
     stream.set_read_timeout(Some(shared.how.idle_close.unwrap_or(PATIENCE).min(PATIENCE)))?;
-    shared.workers.with(|| requests(stream, peer, shared, routes))
+    let channel = Channel::new(stream, shared.session(peer));
+    shared.workers.with(|| requests(channel, peer, shared, routes))
 }
 
-fn requests(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
+fn requests(channel: Channel, peer: SocketAddr, shared: &Shared, routes: &Routes) -> io::Result<()> {
     let mut reader = HeadReader::new(Limits::default());
-    let mut connection = Connection { stream, shared, input: Vec::new() };
+    let mut connection = Connection { channel, shared, input: Vec::new() };
     let mut requests = 0;
     loop {
         let head = match connection.head(&mut reader)? {
             Some(Ok(head)) => head,
             Some(Err(fault)) => {
-                let answer = explained(fault.status(), &fault.to_string());
+                let answer = Response::explained(fault.status(), &fault.to_string());
                 return connection.refuse(answer);
             }
             None => return Ok(()),
         };
         requests += 1;
-        shared.count(crate::counts::ThreadCounts::request);
+        shared.count(crate::stats::counts::ThreadCounts::request);
         let body = match connection.body(&head)? {
             Ok(body) => body,
-            Err(fault) => return connection.refuse(explained(fault.status(), &fault.to_string())),
+            Err(fault) => return connection.refuse(Response::explained(fault.status(), &fault.to_string())),
         };
         let worn_out = shared.how.close_after.is_some_and(|n| requests >= n);
         let keep = head.keep_alive() && !worn_out && !shared.how.no_keep_alive && !shared.stopping();
@@ -68,13 +69,13 @@ fn requests(stream: TcpStream, peer: SocketAddr, shared: &Shared, routes: &Route
         shared.count(|c| c.answered(response.code()));
         connection.answer(&head, response, keep)?;
         if !keep {
-            return connection.stream.shutdown(Shutdown::Write);
+            return connection.channel.end();
         }
     }
 }
 
 struct Connection<'a> {
-    stream: TcpStream,
+    channel: Channel,
     shared: &'a Shared,
     input: Vec<u8>,
 }
@@ -82,16 +83,18 @@ struct Connection<'a> {
 impl Connection<'_> {
     /// Reads more bytes; `false` at the end.
     fn more(&mut self) -> io::Result<bool> {
-        let mut buffer = [0; 16 << 10];
         let since = Instant::now();
         // Only between requests, not within one.
         let silence = self.shared.how.idle_close.filter(|_| self.input.is_empty()).unwrap_or(SILENCE);
         loop {
-            match self.stream.read(&mut buffer) {
-                Ok(n) => {
-                    self.input.extend_from_slice(&buffer[..n]);
+            let before = self.input.len();
+            match self.channel.read(&mut self.input) {
+                Ok(may_come) => {
+                    let n = self.input.len() - before;
                     self.shared.count(|c| c.received(n));
-                    return Ok(n > 0);
+                    if n > 0 || !may_come {
+                        return Ok(n > 0);
+                    }
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     if self.shared.stopping() || since.elapsed() >= silence {
@@ -136,7 +139,7 @@ impl Connection<'_> {
         if head.expects_continue() && self.input.is_empty() && !self.shared.how.no_100_continue {
             let mut interim = Vec::new();
             write_interim(&mut interim, 100);
-            self.stream.write_all(&interim)?;
+            self.channel.write_all(&interim)?;
         }
         let mut body = Vec::new();
         loop {
@@ -166,7 +169,7 @@ impl Connection<'_> {
     fn refuse(&mut self, response: Response) -> io::Result<()> {
         self.shared.count(|c| c.answered(response.code()));
         self.answer(&RequestHead::default(), response, false)?;
-        self.stream.shutdown(Shutdown::Write)?;
+        self.channel.end()?;
         // Reads a little more, so that unread bytes do not cause a reset that destroys the
         // response.
         let _ = self.more();
@@ -232,7 +235,7 @@ impl Connection<'_> {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.shared.count(|c| c.sent(bytes.len()));
-        self.stream.write_all(bytes)
+        self.channel.write_all(bytes)
     }
 }
 

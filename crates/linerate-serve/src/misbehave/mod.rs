@@ -3,6 +3,7 @@
 //! It has a blocking thread per connection, so that every `write` is visible in the code. The fast
 //! server contains none of it. Each [`Fault`] documents its symptom.
 
+mod channel;
 mod connection;
 mod faults;
 
@@ -13,12 +14,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use linerate_net::layer::Layer;
+use linerate_net::{Listener, Profile};
+use linerate_tls::{ServerTls, TlsLayer, TlsSession};
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use faults::{Fault, KNOWN, Misbehaviour, ParseFaultError};
 
-use crate::counts::{Counts, ThreadCounts};
-use crate::routes::Routes;
+use crate::content::routes::Routes;
+use crate::stats::counts::{Counts, ThreadCounts};
 
 /// Concurrent connections. Reason: each has a thread.
 const CONNECTIONS: usize = 1024;
@@ -46,6 +50,8 @@ struct Shared {
     workers: Lanes,
     /// Random state for the times of `think`.
     chance: AtomicU64,
+    /// The layer that makes the sessions, and their profile.
+    tls: Option<(Mutex<TlsLayer>, Profile)>,
 }
 
 impl MisbehavingServer {
@@ -54,14 +60,36 @@ impl MisbehavingServer {
     /// # Errors
     /// The address cannot be listened on.
     pub fn spawn(at: SocketAddr, how: Misbehaviour) -> io::Result<MisbehavingServer> {
+        MisbehavingServer::spawn_with(at, how, None)
+    }
+
+    /// The same over TLS, if `tls` is given. It should offer HTTP/1.1 alone.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn spawn_with(
+        at: SocketAddr,
+        how: Misbehaviour,
+        tls: Option<&ServerTls>,
+    ) -> io::Result<MisbehavingServer> {
         let listener = listen(at, &how)?;
         let address = listener.local_addr()?;
+        let tls = tls.map(|tls| {
+            let mut layer = TlsLayer::new();
+            let profile = layer.add_server(tls);
+            (layer, profile)
+        });
+        let counts = ThreadCounts::default();
+        if let Some((layer, _)) = &tls {
+            counts.set_tls(layer.counts());
+        }
         let shared = Arc::new(Shared {
             lanes: Lanes::new(how.lanes),
             workers: Lanes::new(how.workers),
             chance: AtomicU64::new(0),
             how,
-            counts: Mutex::default(),
+            counts: Mutex::new(Arc::new(counts)),
+            tls: tls.map(|(layer, profile)| (Mutex::new(layer), profile)),
             open: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
@@ -109,6 +137,13 @@ impl Shared {
         let mut counts = Counts::default();
         self.count(|c| counts.add(c));
         counts
+    }
+
+    /// The TLS of a new connection.
+    fn session(&self, peer: SocketAddr) -> Option<TlsSession> {
+        let (layer, profile) = self.tls.as_ref()?;
+        let mut layer = layer.lock().unwrap_or_else(PoisonError::into_inner);
+        layer.accept(Listener::new(0), *profile, peer)
     }
 
     fn stopping(&self) -> bool {

@@ -9,15 +9,16 @@ use ::h2::server::SendResponse;
 use bytes::Bytes;
 use linerate_http::server::{Fault, Method};
 
-use crate::body::{RequestBody, Shared};
-use crate::connection::{Asked, Connection};
+use crate::answer::Asked;
+use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::engine::answer::{explained, said};
-use crate::engine::handle::{no_tunnel, too_many};
+use crate::engine::handle::too_many;
+use crate::engine::respond::said;
 use crate::http2::{Doing, Fed, Session, Stream, Upload};
+use crate::message::body::{RequestBody, Shared};
+use crate::message::upgrade::{self, Offer};
 use crate::tasks::Polled;
-use crate::upgrade::{self, Offer};
-use crate::{Handler, Request};
+use crate::{Handler, Request, Response};
 
 impl<H: Handler> Engine<H> {
     /// Begins with a request.
@@ -44,13 +45,13 @@ impl<H: Handler> Engine<H> {
             Err(fault) => {
                 let asked = Asked::by_none(c.peer, heads.first_line(), self.now);
                 let stream = Stream { asked, task: None, upload: None, doing };
-                return self.respond(c, session, stream, explained(fault.status(), &said(fault)));
+                return self.respond(c, session, stream, Response::explained(fault.status(), &said(fault)));
             }
         };
         let asked = self.asked(c, &head);
         let mut stream = Stream { asked, task: None, upload: None, doing };
         if head.method() == Method::Connect {
-            return self.respond(c, session, stream, no_tunnel());
+            return self.respond(c, session, stream, Response::no_tunnel());
         }
         let offer = (websocket && upgrade::is_offered(&head)).then(|| Offer::new(&self.goodbye));
         let body = match &offer {
@@ -61,7 +62,8 @@ impl<H: Handler> Engine<H> {
             None => match self.stream_body(&mut stream, &parts, recv, session) {
                 Ok(body) => body,
                 Err(fault) => {
-                    return self.respond(c, session, stream, explained(fault.status(), &said(fault)));
+                    let refusal = Response::explained(fault.status(), &said(fault));
+                    return self.respond(c, session, stream, refusal);
                 }
             },
         };

@@ -12,12 +12,11 @@ use ::h2::Reason;
 use linerate_net::Close;
 
 use super::Engine;
-use super::answer::explained;
 use crate::connection::Connection;
 use crate::http2::{Doing, Fed, Flood, Pumped, REQUESTS, Session, Stream};
 use crate::limits::{H2_HELD, H2_ROUNDS, UNSENT};
 use crate::tasks::Polled;
-use crate::{Handler, access_log};
+use crate::{Handler, Response, access_log};
 
 impl<H: Handler> Engine<H> {
     /// Offers HTTP/2, or no longer.
@@ -237,7 +236,7 @@ impl<H: Handler> Engine<H> {
 
     fn panicked_stream(&mut self) -> crate::Response {
         self.counts.panicked();
-        explained(500, "the handler failed")
+        Response::explained(500, "the handler failed")
     }
 
     /// Ends a stream that gets no response, or no more of it. `why` stands in place of its status.

@@ -9,10 +9,11 @@ use http::StatusCode;
 use crate::access_log;
 use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::engine::answer::{explained, has_no_body};
+use crate::engine::respond::has_no_body;
 use crate::http2::{Doing, Pumped, Sending, Session, Source, Stream, response_head};
 use crate::limits::H2_TUNNEL_HEAD;
-use crate::response::{self, ResponseBody, Streamed};
+use crate::message::response::{self, ResponseBody};
+use crate::message::stream::Streamed;
 use crate::{Handler, Response};
 
 /// Asks the client for its body; returns whether the stream is still there.
@@ -137,7 +138,7 @@ impl<H: Handler> Engine<H> {
         if let Some(task) = stream.task.take() {
             self.tasks.cancel(task);
         }
-        self.respond(c, session, stream, explained(status, text));
+        self.respond(c, session, stream, Response::explained(status, text));
     }
 }
 
@@ -161,7 +162,7 @@ fn body_of(response: &mut Response, head_only: bool) -> (Option<u64>, Option<(So
 /// The response that takes a stream (RFC 8441 section 5): 200 in place of 101.
 fn tunnelled(mut response: Response, needs_head: bool) -> Response {
     let ResponseBody::Stream(mut stream) = std::mem::take(&mut response.body) else {
-        return explained(500, "the handler has taken the stream and does not use it");
+        return Response::explained(500, "the handler has taken the stream and does not use it");
     };
     if !needs_head {
         match inner_head(&mut stream) {
@@ -169,8 +170,10 @@ fn tunnelled(mut response: Response, needs_head: bool) -> Response {
                 response.fields = fields;
                 stream = Streamed::new(Behind { first: Some(rest), stream });
             }
-            Some((status, ..)) => return explained(status, "the service does not take this WebSocket"),
-            None => return explained(502, "the service's response is not HTTP"),
+            Some((status, ..)) => {
+                return Response::explained(status, "the service does not take this WebSocket");
+            }
+            None => return Response::explained(502, "the service's response is not HTTP"),
         }
     }
     for name in ["connection", "upgrade", "sec-websocket-accept"] {

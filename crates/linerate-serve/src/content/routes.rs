@@ -1,0 +1,275 @@
+//! The built-in routes of `linerate serve` and the demo, as load generators, test suites and people
+//! use them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use linerate_http::server::{Form, Method, push_decimal, reason};
+
+use crate::flows::Desk;
+use crate::message::body::BodyError;
+use crate::message::stream::BodyStream;
+use crate::stats::counts::Counts;
+use crate::{Request, Response, Route, sleep};
+
+/// Largest body of `/bytes/N`, bytes. Reason: a terabyte requested by mistake keeps a wire busy for
+/// hours.
+const BYTES: u64 = 1 << 33;
+/// Bodies of `/bytes/N` up to this size share one block of memory. Reason: it is made once per
+/// server.
+const BLOCK: usize = 1 << 20;
+/// Longest wait of `/delay/MS`. Reason: a handler that waits forever is a leak.
+const DELAY: u64 = 3_600_000;
+/// Longest `/stream/N`, in lines. Reason: as for bytes.
+const LINES: u64 = 1 << 30;
+
+/// The path that shows the connections of a user-space TCP.
+const FLOWS: &str = "/stats/flows";
+
+const ALLOW: &str = "GET, HEAD, POST, OPTIONS";
+
+/// The built-in routes. Cheap to clone: one per thread.
+#[derive(Clone)]
+pub struct Routes {
+    block: Bytes,
+    counts: Arc<dyn Fn() -> Counts + Send + Sync>,
+    flows: Option<Desk>,
+    patterns: Patterns,
+}
+
+/// The routes as metrics name them.
+#[derive(Clone, Copy)]
+struct Patterns {
+    root: Route,
+    plain: [(&'static str, Route); 4],
+    counted: [(&'static str, Route); 5],
+}
+
+impl Patterns {
+    fn new() -> Patterns {
+        let plain = |name| (name, Route::new(&format!("/{name}")));
+        let counted = |name, argument| (name, Route::new(&format!("/{name}/{{{argument}}}")));
+        Patterns {
+            root: Route::new("/"),
+            plain: [plain("echo"), plain("upper"), plain("stats"), plain("stats/flows")],
+            counted: [
+                counted("bytes", "n"),
+                counted("delay", "ms"),
+                counted("block", "ms"),
+                counted("status", "code"),
+                counted("stream", "n"),
+            ],
+        }
+    }
+
+    fn of(&self, path: &str) -> Route {
+        if path == "/" {
+            return self.root;
+        }
+        let of = |name: &str, among: &[(&str, Route)]| {
+            among.iter().find(|(known, _)| *known == name).map(|(_, route)| *route)
+        };
+        let route = match split(path) {
+            ("", _) => of(path.trim_start_matches('/'), &self.plain),
+            (name, None) => of(name, &self.plain),
+            (name, Some(_)) => of(name, &self.counted),
+        };
+        route.unwrap_or_default()
+    }
+}
+
+impl Routes {
+    /// `counts` provides the figures of `/stats`.
+    pub fn new(counts: Arc<dyn Fn() -> Counts + Send + Sync>) -> Routes {
+        let block: Vec<u8> = (0..BLOCK)
+            .map(|i| b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n"[i % 64])
+            .collect();
+        Routes { block: Bytes::from(block), counts, flows: None, patterns: Patterns::new() }
+    }
+
+    /// Adds connections for `/stats/flows`.
+    pub(crate) fn with_flows(self, flows: Desk) -> Routes {
+        Routes { flows: Some(flows), ..self }
+    }
+
+    /// Responds to a request.
+    pub async fn answer(self, request: Request) -> Response {
+        self.answer_shared(request).await
+    }
+
+    /// The same for shared routes, without changing a reference count.
+    pub(crate) async fn answer_shared(&self, request: Request) -> Response {
+        let route = self.patterns.of(request.path());
+        self.respond(request).await.with_route(route)
+    }
+
+    async fn respond(&self, request: Request) -> Response {
+        let method = request.method();
+        match method {
+            Method::Get | Method::Head | Method::Post => {}
+            Method::Options => return allow(Response::status(204)),
+            Method::Put | Method::Delete | Method::Patch | Method::Trace => return not_allowed(),
+            Method::Connect => return Response::no_tunnel(),
+            Method::Other => return status_page(501),
+        }
+        if request.head().form() == Form::Asterisk {
+            return not_allowed();
+        }
+        let path = request.path();
+        if path == "/" {
+            return if method == Method::Post { echo(request, false).await } else { hello() };
+        }
+        let (name, argument) = split(path);
+        match (name, argument) {
+            ("echo", None) if method == Method::Post => echo(request, false).await,
+            ("echo", None) => head_dump(&request),
+            ("upper", None) if method == Method::Post => echo(request, true).await,
+            ("upper", None) => not_allowed(),
+            ("bytes", Some(n)) => self.bytes(n),
+            ("delay", Some(ms)) if ms <= DELAY => {
+                sleep(Duration::from_millis(ms)).await;
+                Response::text("waited\n")
+            }
+            ("block", Some(ms)) if ms <= DELAY => {
+                std::thread::sleep(Duration::from_millis(ms));
+                Response::text("blocked\n")
+            }
+            ("status", Some(code)) if (200..=599).contains(&code) => status_page(code as u16),
+            ("stream", Some(n)) if n <= LINES => Response::status(200)
+                .with_content_type("text/plain; charset=utf-8")
+                .with_stream(Lines { next: 0, end: n }),
+            ("stats", None) => Response::json((self.counts)().to_json()),
+            ("", None) if path == FLOWS => match &self.flows {
+                // Boxed, so that the future of every request stays small.
+                Some(desk) => Box::pin(desk.answer(request)).await,
+                None => Response::explained(404, "TCP is the kernel's here: ss -tine shows its connections"),
+            },
+            _ => status_page(404),
+        }
+    }
+
+    /// Whether a path is one of these routes.
+    pub(crate) fn knows(path: &str) -> bool {
+        let (name, argument) = split(path);
+        match argument {
+            None => matches!(name, "echo" | "upper" | "stats") || path == FLOWS,
+            Some(_) => matches!(name, "bytes" | "delay" | "block" | "status" | "stream"),
+        }
+    }
+
+    fn bytes(&self, n: u64) -> Response {
+        let response = Response::status(200).with_content_type("application/octet-stream");
+        if n <= BLOCK as u64 {
+            return response.with_body(self.block.slice(..n as usize));
+        }
+        if n > BYTES {
+            return status_page(404);
+        }
+        response.with_stream(Repeat { block: self.block.clone(), left: n })
+    }
+}
+
+fn hello() -> Response {
+    Response::text(Bytes::from_static(b"Hello, World!\n"))
+}
+
+/// `/name` or `/name/number`.
+fn split(path: &str) -> (&str, Option<u64>) {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    match path.split_once('/') {
+        None => (path, None),
+        Some((name, digits)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse().map_or(("", None), |n| (name, Some(n)))
+        }
+        Some(_) => ("", None),
+    }
+}
+
+/// Echoes the body, or reports what became of it.
+async fn echo(mut request: Request, upper: bool) -> Response {
+    match request.body().collect(usize::MAX).await {
+        Ok(body) if upper => Response::text(body.to_ascii_uppercase()),
+        Ok(body) => Response::status(200).with_content_type("application/octet-stream").with_body(body),
+        Err(BodyError::TooLarge { .. }) => status_page(413).closing(),
+        Err(_) => status_page(400).closing(),
+    }
+}
+
+/// The parsed head, one field per line.
+fn head_dump(request: &Request) -> Response {
+    let head = request.head();
+    let mut dump = format!("{} {}\n", head.method_name(), head.target()).into_bytes();
+    for (name, value) in head.fields() {
+        dump.extend_from_slice(name.as_bytes());
+        dump.extend_from_slice(b": ");
+        dump.extend_from_slice(value);
+        dump.push(b'\n');
+    }
+    Response::text(dump)
+}
+
+fn status_page(code: u16) -> Response {
+    let mut text = Vec::new();
+    push_decimal(&mut text, u64::from(code));
+    text.push(b' ');
+    text.extend_from_slice(reason(code).as_bytes());
+    text.push(b'\n');
+    Response { status: code, ..Response::text(text) }
+}
+
+fn not_allowed() -> Response {
+    allow(status_page(405))
+}
+
+fn allow(response: Response) -> Response {
+    match response.with_field("allow", ALLOW) {
+        Ok(response) => response,
+        Err(_) => Response::status(500),
+    }
+}
+
+/// `line 1`, `line 2`, ... as chunks.
+struct Lines {
+    next: u64,
+    end: u64,
+}
+
+impl BodyStream for Lines {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        if self.next == self.end {
+            return Poll::Ready(None);
+        }
+        self.next += 1;
+        Poll::Ready(Some(Ok(Bytes::from(format!("line {}\n", self.next)))))
+    }
+}
+
+/// Repeats a block.
+struct Repeat {
+    block: Bytes,
+    left: u64,
+}
+
+impl BodyStream for Repeat {
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Box<dyn std::error::Error + Send + Sync>>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let n = self.left.min(self.block.len() as u64).min(64 << 10);
+        self.left -= n;
+        Poll::Ready(Some(Ok(self.block.slice(..n as usize))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}

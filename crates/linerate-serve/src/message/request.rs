@@ -1,0 +1,116 @@
+//! A request as a handler receives it.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use linerate_http::server::{Method, RequestHead};
+use linerate_tls::TlsInfo;
+
+use crate::Address;
+use crate::message::body::RequestBody;
+use crate::message::upgrade::{Offer, Upgrade};
+
+/// A request: its head, its body, and its client.
+#[derive(Debug)]
+pub struct Request {
+    head: Rc<RequestHead>,
+    body: RequestBody,
+    peer: SocketAddr,
+    listener: Option<Address>,
+    tls: Option<Arc<TlsInfo>>,
+    /// It asks for another protocol, and the connection can be handed over.
+    offer: Option<Box<Offer>>,
+}
+
+impl Request {
+    pub(crate) fn new(head: Rc<RequestHead>, body: RequestBody, peer: SocketAddr) -> Request {
+        Request { head, body, peer, listener: None, tls: None, offer: None }
+    }
+
+    /// Sets the address that accepted it.
+    pub(crate) fn by(self, listener: Option<Address>) -> Request {
+        Request { listener, ..self }
+    }
+
+    /// Sets its TLS connection.
+    pub(crate) fn over_tls(self, tls: Option<Arc<TlsInfo>>) -> Request {
+        Request { tls, ..self }
+    }
+
+    /// Makes its connection available for a takeover.
+    pub(crate) fn offering(self, offer: Option<Box<Offer>>) -> Request {
+        Request { offer, ..self }
+    }
+
+    /// Whether it asks for another protocol and the connection can be handed over.
+    pub(crate) fn offer(&self) -> Option<&Offer> {
+        self.offer.as_deref()
+    }
+
+    /// The right to take over the connection. CONNECT asks for that (RFC 9110 section 9.3.6), and
+    /// so does a request without a body that has `Connection: upgrade` (section 7.8). Only the
+    /// first call returns it. A handler that does not [accept](Upgrade::accept) it responds as to
+    /// other requests.
+    pub fn upgrade(&mut self) -> Option<Upgrade> {
+        Upgrade::of(&self.head, *self.offer.take()?)
+    }
+
+    /// The head, with all its fields.
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// The head as shared with its reader, the body, and the client's address.
+    pub(crate) fn into_parts(self) -> (Rc<RequestHead>, RequestBody, SocketAddr) {
+        (self.head, self.body, self.peer)
+    }
+
+    /// The method.
+    pub fn method(&self) -> Method {
+        self.head.method()
+    }
+
+    /// The path, percent-encoded, without the query.
+    pub fn path(&self) -> &str {
+        self.head.path()
+    }
+
+    /// The query.
+    pub fn query(&self) -> Option<&str> {
+        self.head.query()
+    }
+
+    /// The first field of that name, if it is text.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.field_text(name)
+    }
+
+    /// The body.
+    pub fn body(&mut self) -> &mut RequestBody {
+        &mut self.body
+    }
+
+    /// Takes the body out.
+    pub fn into_body(self) -> RequestBody {
+        self.body
+    }
+
+    /// The client's address; `None` for a Unix socket.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        (!self.peer.ip().is_unspecified()).then_some(self.peer)
+    }
+
+    /// The result of the TLS handshake, with the client's certificate if one was requested. `None`
+    /// for plain HTTP.
+    pub fn tls(&self) -> Option<&Arc<TlsInfo>> {
+        self.tls.as_ref()
+    }
+
+    /// The address that accepted it, as listened on: `0.0.0.0:80` stands for all addresses of the
+    /// machine. `None` if the server listens by other means than
+    /// [`Server::listen`](crate::Server::listen).
+    pub fn listener(&self) -> Option<&Address> {
+        self.listener.as_ref()
+    }
+}

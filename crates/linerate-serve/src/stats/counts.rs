@@ -1,0 +1,296 @@
+//! The counters of a server.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use linerate_net::TcpTotals;
+use linerate_tls::Handshakes;
+
+use crate::access_log::escaped;
+use crate::stats::meter::{Measured, bump};
+use crate::waits::Waits;
+
+const FIRST: u16 = 100;
+const STATUSES: usize = 500;
+
+/// Counters of one thread, which alone writes them; any thread may read.
+#[derive(Debug)]
+pub(crate) struct ThreadCounts {
+    requests: AtomicU64,
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    refused: AtomicU64,
+    parked: AtomicU64,
+    streaming: AtomicU64,
+    panics: AtomicU64,
+    blocked: AtomicU64,
+    http2_connections: AtomicU64,
+    http2_requests: AtomicU64,
+    http2_floods: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    by_status: Box<[AtomicU64]>,
+    /// Connections by what they wait for.
+    states: [AtomicU64; Waits::ALL.len()],
+    pub(crate) measured: Measured,
+    /// The thread's id in the kernel; 0: unknown.
+    pub(crate) thread: AtomicU32,
+    /// Counters of a user-space TCP; updated several times a second.
+    tcp: Mutex<Option<TcpTotals>>,
+    /// Counters of the thread's TLS layer, if it has one.
+    tls: OnceLock<Arc<Mutex<Handshakes>>>,
+}
+
+impl Default for ThreadCounts {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        ThreadCounts {
+            requests: zero(),
+            accepted: zero(),
+            closed: zero(),
+            refused: zero(),
+            parked: zero(),
+            streaming: zero(),
+            panics: zero(),
+            blocked: zero(),
+            http2_connections: zero(),
+            http2_requests: zero(),
+            http2_floods: zero(),
+            bytes_in: zero(),
+            bytes_out: zero(),
+            by_status: (0..STATUSES).map(|_| zero()).collect(),
+            states: Default::default(),
+            measured: Measured::default(),
+            thread: AtomicU32::new(0),
+            tcp: Mutex::default(),
+            tls: OnceLock::new(),
+        }
+    }
+}
+
+impl ThreadCounts {
+    pub(crate) fn request(&self) {
+        bump(&self.requests, 1);
+    }
+
+    pub(crate) fn accepted(&self) {
+        bump(&self.accepted, 1);
+    }
+
+    pub(crate) fn closed(&self) {
+        bump(&self.closed, 1);
+    }
+
+    pub(crate) fn refused(&self) {
+        bump(&self.refused, 1);
+    }
+
+    pub(crate) fn panicked(&self) {
+        bump(&self.panics, 1);
+    }
+
+    pub(crate) fn blocked(&self) {
+        bump(&self.blocked, 1);
+    }
+
+    pub(crate) fn http2_connection(&self) {
+        bump(&self.http2_connections, 1);
+    }
+
+    pub(crate) fn http2_request(&self) {
+        bump(&self.http2_requests, 1);
+    }
+
+    pub(crate) fn http2_flooded(&self) {
+        bump(&self.http2_floods, 1);
+    }
+
+    /// Sets the numbers of waiting handlers and of responses being produced.
+    pub(crate) fn set_parked(&self, waiting: usize, streaming: usize) {
+        self.parked.store(waiting as u64, Relaxed);
+        self.streaming.store(streaming as u64, Relaxed);
+    }
+
+    pub(crate) fn set_states(&self, states: [u32; Waits::ALL.len()]) {
+        for (counter, n) in self.states.iter().zip(states) {
+            counter.store(u64::from(n), Relaxed);
+        }
+    }
+
+    pub(crate) fn states(&self) -> [u64; Waits::ALL.len()] {
+        std::array::from_fn(|i| self.states[i].load(Relaxed))
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        bump(&self.bytes_in, bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        bump(&self.bytes_out, bytes as u64);
+    }
+
+    pub(crate) fn set_tcp(&self, totals: Option<TcpTotals>) {
+        *self.tcp.lock().unwrap_or_else(PoisonError::into_inner) = totals;
+    }
+
+    pub(crate) fn set_tls(&self, handshakes: Arc<Mutex<Handshakes>>) {
+        // A thread has one layer.
+        let _ = self.tls.set(handshakes);
+    }
+
+    pub(crate) fn answered(&self, status: u16) {
+        if let Some(counter) = self.by_status.get(usize::from(status.saturating_sub(FIRST))) {
+            bump(counter, 1);
+        }
+    }
+}
+
+/// Totals of a server since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests whose whole head was read, excluding those the reader refused.
+    pub requests: u64,
+    /// Responses by status, including refusals.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections currently open.
+    pub open: u64,
+    /// Connections closed at once because too many were open.
+    pub refused: u64,
+    /// Handlers that are currently waiting.
+    pub waiting: u64,
+    /// Responses that are currently produced while they are sent.
+    pub streaming: u64,
+    /// Handlers that panicked.
+    pub panics: u64,
+    /// How often a handler held its loop for longer than the watchdog's limit.
+    pub blocked: u64,
+    /// Of the requests, those by HTTP/2.
+    pub http2_requests: u64,
+    /// Of the accepted connections, those of HTTP/2.
+    pub http2_connections: u64,
+    /// HTTP/2 connections that the server ended because the client exceeded a limit.
+    pub http2_floods: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes given to the transport to send.
+    pub bytes_out: u64,
+    /// Counters of the server's own TCP, if it has one (`--io xdp`).
+    pub tcp: Option<TcpTotals>,
+    /// TLS handshakes, if TLS is used.
+    pub tls: Option<Handshakes>,
+}
+
+/// Adds optional TCP counters.
+fn add_tcp(sum: &mut Option<TcpTotals>, other: Option<&TcpTotals>) {
+    if let Some(other) = other {
+        sum.get_or_insert_default().merge(other);
+    }
+}
+
+/// The same for handshakes.
+fn add_tls(sum: &mut Option<Handshakes>, other: Option<&Handshakes>) {
+    if let Some(other) = other {
+        sum.get_or_insert_default().merge(other);
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, thread: &ThreadCounts) {
+        self.requests += thread.requests.load(Relaxed);
+        let closed = thread.closed.load(Relaxed);
+        let accepted = thread.accepted.load(Relaxed);
+        self.accepted += accepted;
+        self.open += accepted.saturating_sub(closed);
+        self.refused += thread.refused.load(Relaxed);
+        self.waiting += thread.parked.load(Relaxed);
+        self.streaming += thread.streaming.load(Relaxed);
+        self.panics += thread.panics.load(Relaxed);
+        self.blocked += thread.blocked.load(Relaxed);
+        self.http2_requests += thread.http2_requests.load(Relaxed);
+        self.http2_connections += thread.http2_connections.load(Relaxed);
+        self.http2_floods += thread.http2_floods.load(Relaxed);
+        self.bytes_in += thread.bytes_in.load(Relaxed);
+        self.bytes_out += thread.bytes_out.load(Relaxed);
+        add_tcp(&mut self.tcp, thread.tcp.lock().unwrap_or_else(PoisonError::into_inner).as_ref());
+        let tls = thread.tls.get().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner));
+        add_tls(&mut self.tls, tls.as_deref());
+        for (i, counter) in thread.by_status.iter().enumerate() {
+            let n = counter.load(Relaxed);
+            if n > 0 {
+                *self.by_status.entry(FIRST + i as u16).or_default() += n;
+            }
+        }
+    }
+
+    /// Adds another server's counts.
+    pub fn merge(&mut self, other: &Counts) {
+        self.requests += other.requests;
+        self.accepted += other.accepted;
+        self.open += other.open;
+        self.refused += other.refused;
+        self.waiting += other.waiting;
+        self.streaming += other.streaming;
+        self.panics += other.panics;
+        self.blocked += other.blocked;
+        self.http2_requests += other.http2_requests;
+        self.http2_connections += other.http2_connections;
+        self.http2_floods += other.http2_floods;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        add_tcp(&mut self.tcp, other.tcp.as_ref());
+        add_tls(&mut self.tls, other.tls.as_ref());
+        for (status, n) in &other.by_status {
+            *self.by_status.entry(*status).or_default() += n;
+        }
+    }
+
+    /// The JSON of `/stats`.
+    pub fn to_json(&self) -> String {
+        let statuses: Vec<String> = self.by_status.iter().map(|(s, n)| format!("\"{s}\":{n}")).collect();
+        let tcp = self.tcp.as_ref().map(|tcp| {
+            let all: Vec<String> =
+                tcp.counters().iter().chain(&tcp.now()).map(|(name, n)| format!("\"{name}\":{n}")).collect();
+            format!(",\"tcp\":{{{}}}", all.join(","))
+        });
+        let tls = self.tls.as_ref().map(tls_json);
+        format!(
+            "{{\"requests\":{},\"by_status\":{{{}}},\"connections\":{{\"accepted\":{},\"open\":{},\"refused\":{}}},\
+             \"by_protocol\":{{\"HTTP/1.1\":{},\"HTTP/2.0\":{}}},\"http2\":{{\"connections\":{},\"floods\":{}}},\
+             \"waiting\":{},\"streaming\":{},\"panics\":{},\"blocked\":{},\"bytes\":{{\"received\":{},\"sent\":{}}}{}{}}}\n",
+            self.requests,
+            statuses.join(","),
+            self.accepted,
+            self.open,
+            self.refused,
+            self.requests.saturating_sub(self.http2_requests),
+            self.http2_requests,
+            self.http2_connections,
+            self.http2_floods,
+            self.waiting,
+            self.streaming,
+            self.panics,
+            self.blocked,
+            self.bytes_in,
+            self.bytes_out,
+            tcp.unwrap_or_default(),
+            tls.unwrap_or_default()
+        )
+    }
+}
+
+fn tls_json(tls: &Handshakes) -> String {
+    let failed = tls.failed.iter().map(|(why, n)| format!("{}:{n}", quoted(why)));
+    let failed = failed.collect::<Vec<_>>().join(",");
+    format!(",\"tls\":{{\"full\":{},\"resumed\":{},\"failed\":{{{failed}}}}}", tls.full, tls.resumed)
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = vec![b'"'];
+    escaped(&mut out, text.as_bytes());
+    out.push(b'"');
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,8 @@
+//! What a server counts, and how that is read.
+
+pub(crate) mod counts;
+pub(crate) mod live_stats;
+pub(crate) mod meter;
+pub(crate) mod metrics;
+pub(crate) mod process;
+pub(crate) mod prometheus;

@@ -1,0 +1,98 @@
+//! What a connection does next: send, continue with received bytes, wait, or end.
+
+use linerate_net::{Close, Transport};
+
+use super::Server;
+use super::respond::Gone;
+use crate::connection::Connection;
+use crate::limits::{TURN_BYTES, TURN_ROUNDS};
+use crate::{Handler, limits};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Sends and continues as far as possible, and decides what the connection waits for next.
+    pub(super) fn settle(&mut self, mut c: Connection) {
+        if c.is_plain() {
+            // By far the most common case: all requests have responses, and those are in `out`.
+            return match self.flush(&mut c) {
+                Ok(()) => self.keep(c),
+                Err(Gone) => self.close(c, Close::Abort),
+            };
+        }
+        if c.is_http2() {
+            return self.settle_streams(c);
+        }
+        let mut budget = TURN_BYTES;
+        for round in 0.. {
+            match self.pump(&mut c, &mut budget) {
+                Ok(()) if self.is_the_last(&c) => return self.send_last(c),
+                pumped => match pumped.and_then(|()| self.flush(&mut c)) {
+                    Ok(()) => {}
+                    Err(Gone) => return self.close(c, Close::Abort),
+                },
+            }
+            let stuck = !c.reads() || c.is_blocked(0, &self.engine.allowance) || !has_news(&c);
+            if budget == 0 || round >= TURN_ROUNDS {
+                // Others get their turn first; while the wire is full there is no reason to return.
+                let more = !stuck || (!c.queue_is_empty() && c.unsent < self.engine.allowance.each());
+                if more && !c.dirty {
+                    c.dirty = true;
+                    self.unsettled.add_to_next(c.conn);
+                }
+                break;
+            }
+            if stuck {
+                break;
+            }
+            self.engine.advance(&mut c);
+        }
+        if c.peer_ended && !c.is_blocked(0, &self.engine.allowance) && !has_news(&c) {
+            c.cut_body();
+            c.closing.get_or_insert(Close::Now);
+        }
+        if let Some(how) = c.closing
+            && c.queue_is_empty()
+            && c.unsent <= limits::UNSENT_CLOSED
+            // A reset would destroy unsent bytes.
+            && (how != Close::Abort || c.unsent == 0)
+        {
+            // A body that no handler reads to its end is still arriving: it must not destroy the
+            // response.
+            let how = if c.is_reading_body() && !c.peer_ended { Close::Lingering } else { how };
+            return self.close(c, how);
+        }
+        self.keep(c);
+    }
+
+    /// Puts a connection back, with the right reading state and deadline.
+    pub(super) fn keep(&mut self, mut c: Connection) {
+        let pause = c.reads() && c.is_blocked(0, &self.engine.allowance);
+        if pause != c.paused {
+            c.paused = pause;
+            if pause {
+                self.transport.pause(c.conn);
+            } else {
+                self.transport.resume(c.conn);
+            }
+        }
+        let left = c.handed - c.unsent as u64;
+        self.engine.log_left(&mut c, left, false);
+        self.engine.rest(&mut c);
+        let state = c.state(&self.engine.allowance);
+        if state != c.waits || c.progressed {
+            self.engine.states[c.waits as usize] -= 1;
+            self.engine.states[state as usize] += 1;
+            c.waits = state;
+            c.progressed = false;
+            c.since = self.engine.now;
+            c.left_at_since = c.handed - c.unsent as u64;
+        }
+        self.timeouts.arm(c.conn.slot(), self.deadline(&c));
+        let slot = c.conn.slot();
+        self.connections[slot] = Some(c);
+    }
+}
+
+/// Whether kept input was not examined yet.
+fn has_news(c: &Connection) -> bool {
+    c.work.as_ref().is_some_and(|w| w.seen < w.input.len())
+}

@@ -1,0 +1,78 @@
+//! What a connection of HTTP/2 does next: as [`settle`](super::settle), with streams in place of a
+//! queue.
+
+use linerate_net::{Close, Transport};
+
+use super::Server;
+use crate::connection::Connection;
+use crate::limits::{H2_DRAIN_PATIENCE, TURN_BYTES, TURN_ROUNDS, UNSENT_CLOSED};
+use crate::waits::Waits;
+use crate::{Handler, access_log};
+
+impl<T: Transport, H: Handler> Server<T, H> {
+    /// Runs the streams, and sends what they have in as few sends as possible.
+    pub(super) fn settle_streams(&mut self, mut c: Connection) {
+        let handed = c.handed;
+        for round in 0.. {
+            let room = self.engine.allowance.each().saturating_sub(c.unsent);
+            self.engine.turn_streams(&mut c, room);
+            let before = c.handed;
+            if self.flush(&mut c).is_err() {
+                return self.close(c, Close::Abort);
+            }
+            let stuck = c.handed == before || c.unsent >= self.engine.allowance.each();
+            let more = c.http2().is_some_and(|session| session.more);
+            if !more || (stuck && c.unsent > 0) {
+                break;
+            }
+            if round >= TURN_ROUNDS || c.handed - handed >= TURN_BYTES as u64 {
+                // Others get their turn first.
+                if !c.dirty {
+                    c.dirty = true;
+                    self.unsettled.add_to_next(c.conn);
+                }
+                break;
+            }
+        }
+        if let Some(how) = c.closing
+            && c.unsent <= UNSENT_CLOSED
+            && (how != Close::Abort || c.unsent == 0)
+        {
+            return self.close(c, how);
+        }
+        self.keep(c);
+    }
+
+    /// Something of it has taken too long.
+    pub(super) fn expired_streams(&mut self, mut c: Connection) {
+        if c.waits == Waits::Write && c.unsent > 0 {
+            return self.expired_write(c);
+        }
+        let idle = matches!(c.waits, Waits::Idle | Waits::Head);
+        match c.http2().filter(|session| idle && session.streams.is_empty()) {
+            Some(session) => session.cut(::h2::Reason::NO_ERROR),
+            None => self.engine.expire_streams(&mut c),
+        }
+        c.progressed = true;
+        self.settle_streams(c);
+    }
+
+    /// The server, or its listener, drains: requests that are here, or that the client sends before
+    /// it knows, get responses.
+    pub(super) fn drain_streams(&mut self, mut c: Connection) {
+        let now = self.engine.now;
+        let Some(session) = c.http2() else { return self.keep(c) };
+        session.say_goodbye(now);
+        let overdue = session.goodbye.is_some_and(|since| since + H2_DRAIN_PATIENCE <= now);
+        if overdue && session.streams.is_empty() {
+            // Its client does not reply, or keeps a stream open that has its response.
+            session.cut(::h2::Reason::NO_ERROR);
+        }
+        self.settle_streams(c);
+    }
+
+    /// The connection ends: its streams do.
+    pub(super) fn forget_streams(&mut self, c: &mut Connection, cut: bool) {
+        self.engine.forget_streams(c, if cut { access_log::CUT } else { access_log::LEFT });
+    }
+}
